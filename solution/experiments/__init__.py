@@ -1,4 +1,4 @@
-"""Experiments: one file each, which holds one frozen value."""
+"""Experiments of the package: one file each, which holds one frozen value, EXPERIMENT."""
 
 DEFAULTS = (
     "nothing_001",

@@ -1,4 +1,4 @@
-"""An experiment: a ranker with its settings, on its collections, with its seeds.
+"""An experiment: a ranker with its settings, collections and seeds.
 
 Each is a file that holds one frozen value called EXPERIMENT: in this package, in the packages that
 the catalogue of kinds names (published systems), or anywhere on disk. The file's name is the
@@ -26,28 +26,30 @@ from solution.runs.fingerprint import fingerprint_module, hash_source
 from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
-MOST_SEED = 2**31 - 1  # that all libraries take
-OURS = ("solution", "ensembles", "submissions")  # beside a file in a clone, and no part of it
-FROM_FILE = "fastslow_experiment_"  # what the modules of files are called, before the file's name
+MOST_SEED = 2**31 - 1  # the largest seed that all libraries accept
+# packages beside a file in a clone that are not part of an experiment
+OURS = ("solution", "ensembles", "submissions")
+FROM_FILE = "fastslow_experiment_"  # prefix of the module names of experiment files
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is trained."""
+    """A ranker's settings, the collections it is trained on, and its seeds."""
 
     name: str
     collections: tuple[str, ...]
     ranker: RankerSettings
     seeds: tuple[int, ...] = (0,)
-    # Groups of collections of one source: a model learns from all of a group and ranks each.
+    # Groups of collections of one source: one model learns from all of a group and ranks each of
+    # them.
     train_jointly: tuple[tuple[str, ...], ...] = ()
-    source: str = ""  # a hash of its code, and of what it imports that is not of all runs
-    origin: str = ""  # the name or the file that it was found by; empty where it was made here
-    is_quick: bool = False  # cut short, for a first look
-    share: float = 1.0  # of the epochs of nets: less to end in time
+    source: str = ""  # a hash of its code and of its imports that no run's fingerprint covers
+    origin: str = ""  # the name or path that it was loaded by; empty if it was made in memory
+    is_quick: bool = False  # shortened for a smoke run
+    share: float = 1.0  # share of the nets' epochs; less than 1 to finish in time
 
     def __post_init__(self) -> None:
-        """Raise InputError where it could never be trained."""
+        """Raise InputError if the experiment could not be trained."""
         try:
             check_name(self.name)
         except ValueError as error:
@@ -57,7 +59,7 @@ class Experiment:
                 f"{self.name}: ranker is {self.ranker!r}, expected settings that inherit from "
                 "solution.models.base.RankerSettings."
             )
-        describe_settings(self.ranker)  # so that its models can say what they are
+        describe_settings(self.ranker)  # raises InputError if settings cannot be saved with a model
         self._check_several("collections", str, 'names, such as ("tile:xla",)')
         self._check_several("seeds", int, "numbers, such as (0,)")
         self._check_seeds()
@@ -66,7 +68,8 @@ class Experiment:
         self._check_groups()
 
     def _check_several(self, what: str, kind: type, expected: str) -> None:
-        """Raise InputError where a field is no tuple, for want of a comma, or has one twice."""
+        """Raise InputError if a field is no tuple (a comma may be missing) or has an entry
+        twice."""
         given: Any = getattr(self, what)
         is_several = isinstance(given, tuple | list) and len(given) > 0
         if not is_several or any(type(one) is not kind for one in given):
@@ -77,7 +80,7 @@ class Experiment:
             raise InputError(f"{self.name}: {what} is {given!r}, expected none of them twice.")
 
     def _check_seeds(self) -> None:
-        """Raise InputError where one is a number that some library does not take."""
+        """Raise InputError if a seed is outside the range that all libraries accept."""
         if wrong := [seed for seed in self.seeds if not 0 <= seed <= MOST_SEED]:
             raise InputError(
                 f"{self.name}: seeds has {wrong[0]}, expected numbers from 0 to {MOST_SEED}."
@@ -94,22 +97,22 @@ class Experiment:
             )
 
     def learns_from(self, name: str) -> tuple[str, ...]:
-        """The collections that a model for the collection `name` learns from, itself among them."""
+        """Return the collections that a model for `name` learns from, including `name`."""
         return next((group for group in self.train_jointly if name in group), (name,))
 
     def quick(self) -> "Experiment":
-        """The same with one seed and short trainings."""
+        """Return a copy with one seed and short trainings."""
         return dataclasses.replace(
             self, ranker=self.ranker.quick(), seeds=self.seeds[:1], is_quick=True
         )
 
     def cut(self, seeds: int, share: float) -> "Experiment":
-        """The same with so many seeds at most, and so much of the epochs of its nets."""
+        """Return a copy with at most `seeds` seeds and the given share of the nets' epochs."""
         ranker = self.ranker.shortened(share)
         return dataclasses.replace(self, ranker=ranker, seeds=self.seeds[:seeds], share=share)
 
     def describe(self) -> dict[str, Any]:
-        """What a run folder remembers of it."""
+        """Return the values that a run folder records."""
         return {
             "collections": list(self.collections),
             "ranker": repr(self.ranker),
@@ -120,12 +123,12 @@ class Experiment:
 
 
 def list_experiments() -> list[str]:
-    """The names of the experiments that come with the package."""
+    """Return the names of the package's experiments."""
     return sorted(_list_modules())
 
 
 def describe_experiments() -> dict[str, str]:
-    """The first sentence of each of them, by its name; none is imported."""
+    """Return the first paragraph of each experiment's docstring by name, without importing any."""
     found = {}
     for name, module in sorted(_list_modules().items()):
         package, _, last = module.rpartition(".")
@@ -136,7 +139,7 @@ def describe_experiments() -> dict[str, str]:
 
 
 def _list_modules() -> dict[str, str]:
-    """The module of each experiment of the package, by the experiment's name."""
+    """Return the module of each experiment of the package by the experiment's name."""
     return {**_list_modules_of(experiments), **_list_added()}
 
 
@@ -161,7 +164,7 @@ def _list_modules_of(package: ModuleType) -> dict[str, str]:
 def find_experiment(name: str) -> Experiment:
     """Load an experiment by its name, or by the path of a Python file, which is executed.
 
-    Raises InputError where there is none, or the file holds no EXPERIMENT of its own name.
+    Raises InputError if there is none, or the file holds no EXPERIMENT named like the file.
     """
     path = Path(name)
     if path.suffix != ".py":
@@ -170,9 +173,9 @@ def find_experiment(name: str) -> Experiment:
 
 
 def find_named_experiment(name: str) -> Experiment:
-    """Load an experiment of the package: for names that stand in a record, which may be anybody's.
+    """Load an experiment of the package by name; no file is executed, so records may be untrusted.
 
-    Raises InputError where there is none.
+    Raises InputError if there is none.
     """
     modules = _list_modules()
     if name not in modules:
@@ -199,7 +202,8 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
 
 
 def _fingerprint(module: ModuleType) -> str:
-    """Return a hash of the code of an experiment, and of what it imports and no run covers."""
+    """Return a hash of the code of an experiment, and of its imports that no run's fingerprint
+    covers."""
     if module.__name__.partition(".")[0] == OURS[0]:
         return fingerprint_module(module.__name__)
     sources = read_sources(Path(str(module.__file__)))
@@ -207,9 +211,9 @@ def _fingerprint(module: ModuleType) -> str:
 
 
 def read_sources(path: Path) -> dict[str, bytes]:
-    """The file, and what it imports from files and packages beside it, as far as that goes.
+    """Return a file and, recursively, the files beside it that it imports, by their relative paths.
 
-    By their names in its folder; of a package all its Python files, but none behind a link.
+    A package contributes all its Python files. Links are not followed inside packages.
     """
     sources: dict[str, bytes] = {}
     waiting = [path]
@@ -224,33 +228,34 @@ def read_sources(path: Path) -> dict[str, bytes]:
 
 
 def _find_beside(folder: Path, name: str) -> list[Path]:
-    """The files in the folder of what is imported by the name, as Python looks for it."""
+    """Return the files in the folder that an import of the name would load."""
     package, file = folder / name, folder / f"{name}.py"
     if name in OURS and package.is_dir():
         return []
     if not (package / "__init__.py").is_file():
         if file.is_file():
             return [file]
-        # Such a folder comes behind all else that has the name.
+        # A folder without __init__.py is imported only if nothing else has the name.
         if not package.is_dir() or _is_elsewhere(name):
             return []
     return sorted(package.rglob("*.py"))
 
 
 def _is_elsewhere(name: str) -> bool:
-    """Whether something else than a folder without `__init__.py` is imported by the name."""
+    """Return whether the name resolves to a module other than a folder without `__init__.py`."""
     try:
         found = importlib.util.find_spec(name)
-    except ValueError:  # of what runs, as __main__
+    except ValueError:  # a running module, such as __main__
         return True
     return found is not None and found.origin is not None
 
 
 def _list_imports(source: bytes) -> list[str]:
-    """The first part of each name that is imported in the source, if it is Python, in order."""
+    """Return the top-level name of each import of the source, in order; none if it is not
+    Python."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError):  # of a file that lies beside and is another's
+    except (SyntaxError, ValueError):  # a neighbouring file need not be valid
         return []
     found = []
     for node in nodes:
@@ -269,10 +274,10 @@ def _import_file(path: Path) -> ModuleType:
         raise InputError(f"{path}: expected a Python file that can be imported.")
     _let_import_neighbours(path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(spec.name, module)  # dataclasses look their module up
+    sys.modules.setdefault(spec.name, module)  # dataclasses look their module up there
     try:
         spec.loader.exec_module(module)
-    except InputError as error:  # an experiment that could never be trained
+    except InputError as error:  # the experiment could not be trained
         raise InputError(f"{path}: {error}") from error
     except (Exception, SystemExit) as error:
         raise InputError(f"{path}: importing it failed: {type(error).__name__}: {error}") from error
@@ -280,14 +285,15 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _let_import_neighbours(path: Path) -> None:
-    """What lies beside the file can be imported, as by a script; behind all else that can be.
+    """Let an experiment import the files beside it, as a script can; other modules take precedence.
 
-    Raises InputError where another module has such a name: it would be taken, and nobody told.
+    Raises InputError if another module has the name of a neighbouring file, because it would
+    silently be imported instead.
     """
     folder = path.absolute().parent
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
-    importlib.invalidate_caches()  # which know nothing of files that are a moment old
+    importlib.invalidate_caches()  # the caches do not know files written just now
     for name in sorted({Path(source).parts[0] for source in read_sources(path)} - {path.name}):
         taken = _find_place(importlib.util.find_spec(name.removesuffix(".py")))
         if taken != str((folder / name).resolve()):
@@ -298,7 +304,7 @@ def _let_import_neighbours(path: Path) -> None:
 
 
 def _find_place(found: ModuleSpec | None) -> str:
-    """The file of a module, or the folder of a package, of which Python takes the first."""
+    """Return the file of a module, or the first folder of a package."""
     if found is None:
         return "nothing"
     if found.submodule_search_locations:

@@ -1,4 +1,5 @@
-"""The kernel of costs, whose states that are alike cost alike; three seeds averaged."""
+"""The cost kernel: an additive cost model in which similar states cost alike; three seeds
+averaged."""
 
 from solution.domain.collection import LAYOUT, NLP, XLA
 from solution.experiments.base import Experiment

@@ -1,4 +1,4 @@
-"""The net of costs that add up, which `fastslow explain` shows; three seeds averaged."""
+"""The cost net: an additive cost model, which `fastslow explain` shows; three seeds averaged."""
 
 from solution.domain.collection import LAYOUT, NLP, XLA
 from solution.experiments.base import Experiment

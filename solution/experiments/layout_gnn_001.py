@@ -1,7 +1,7 @@
-"""The layout net: one for each source of programs, which ranks both searches; three seeds averaged.
+"""The layout net: one per source of programs, for both searches; three seeds averaged.
 
-The random and the default search visit the same programs. A net that learns from both is better in
-each than one that learns from one of them, for no more work, since it is trained once for both.
+The random and the default search visit the same programs. A net that learns from both is better on
+each than a net that learns from one, at no more cost, because it is trained once for both.
 """
 
 from solution.domain.collection import LAYOUT, NLP, XLA

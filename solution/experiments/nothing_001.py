@@ -1,4 +1,4 @@
-"""The control: configurations stay in the order of the file."""
+"""The control: configurations stay in the file's order."""
 
 from solution.domain.collection import NAMES
 from solution.experiments.base import Experiment

@@ -1,7 +1,7 @@
 """Published systems, each in a file, with their experiments and the numbers that they report.
 
-Nothing of the ranking imports this package: the catalogue of kinds and the list of experiments find
-it by its name.
+No other package imports this one; the catalogue of kinds and the list of experiments find it by
+name.
 """
 
 # The settings class of each kind.

@@ -1,4 +1,5 @@
-"""Trees on the layout table and on which dimensions of dots are contiguous: are they summed?"""
+"""Trees on the layout table, with columns about which contracted dimensions of dots are
+contiguous."""
 
 from dataclasses import dataclass
 
@@ -17,12 +18,12 @@ class ContractionSettings(PointwiseSettings):
     """Settings of ContractionRanker."""
 
     def build(self, seed: int) -> "ContractionRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return ContractionRanker(self, seed)
 
 
 class ContractionRanker(PointwiseRanker):
-    """Regression of the normalised rank, of layouts only. Scores depend on the list."""
+    """Regress the normalised rank, on layouts only. Scores depend on the list."""
 
     def rows_of(self, graph: Graph) -> np.ndarray:
         check_no_options(graph)

@@ -1,10 +1,10 @@
-"""Residual graph convolutions that are told the layouts of the configuration again.
+"""Residual graph convolutions that get the configuration's layouts as input again.
 
-A block takes the nodes that send and gives the first `count` of them, which receive: of a segment,
-these are its nodes, and those behind them only send.
+A block reads all nodes, which send messages, and returns the first `count` of them, which receive.
+For a segment, these are the segment's nodes; the nodes after them only send.
 
 Shapes: x (nodes, configs, width), layouts (nodes, configs, 18), edge_index (2, edges) from sender
-to receiver, scale (nodes,) as `inverse_root_degrees` gives it -> (count, configs, width).
+to receiver, scale (nodes,) from `inverse_root_degrees` -> (count, configs, width).
 """
 
 import torch
@@ -30,7 +30,7 @@ class JoinedBlock(nn.Module):
     def forward(
         self, x: Tensor, layouts: Tensor, edge_index: Tensor, count: int, scale: Tensor
     ) -> Tensor:
-        del scale  # a mean needs no degrees of the whole graph
+        del scale  # a mean needs no degrees
         joined = torch.cat([x, layouts], dim=-1)
         messages = self.convolution((joined, joined[:count]), edge_index)
         return x[:count] + functional.gelu(self.norm(messages))
@@ -64,5 +64,5 @@ JOINED_BLOCKS: dict[str, type[nn.Module]] = {"sage": JoinedBlock, "gcn": JoinedG
 
 
 def inverse_root_degrees(edges: Tensor, num_nodes: int) -> Tensor:
-    """(nodes,) one over the root of how many messages each node receives, with one of its own."""
+    """Return (nodes,) 1 / sqrt(number of messages that each node receives, including its own)."""
     return (degree(edges[1], num_nodes) + 1).rsqrt()

@@ -1,24 +1,24 @@
-"""The LightGBM study: the runtime of a configuration from what is counted of it, row by row.
+"""The LightGBM study: predict the runtime of each configuration alone from aggregated features.
 
     rows of solution.papers.study_table ─▶ LightGBM, least squares, lasso or ridge ─▶ runtime
 
-A row is one (graph, configuration), each learned by itself: nothing is compared. Of a kernel, all
-but the tile is the same in every row, so a linear model has one order of tiles for all kernels;
-trees may combine. Of a layout program the padding and the values of the configuration differ.
+A row is one (graph, configuration), and rows are never compared. For a kernel, only the tile
+differs between its rows, so a linear model ranks tiles in the same order for all kernels; trees
+can combine features. For a layout program, the padding and the configuration's values differ.
 
-The target is the runtime over that of the default configuration, scaled to 0 ... 1. The study does
-not say over what it is scaled; here it is over the configurations of each graph, for over all rows
-it would be one affine map, which changes no order that trees or least squares predict, and could
-not serve what the study wants it for: "the prediction task concerns only relative configuration
-rankings". So what the runtime is divided by cancels.
+The target is the runtime divided by the default configuration's, scaled to 0 ... 1. The study does
+not say over which rows it scales. Here it is over the configurations of each graph: a scale over
+all rows would be a single affine map, which changes no order that trees or least squares predict,
+and would not serve the study's purpose: "the prediction task concerns only relative configuration
+rankings". Dividing by the default's runtime therefore has no effect.
 
-Penalties by grid search and trees by random search, both by the squared error on 4 folds. The folds
-are over graphs: rows of one graph in two folds would tell the other its runtimes. The study does
-not say what its 25 trials draw: here what `fastslow tune` searches, and of each trial the number of
-trees is the one with the least error on the folds.
+Penalties are found by grid search and trees by random search, both by the squared error on 4 folds.
+The folds are over graphs: with rows of one graph in two folds, runtimes would leak. The study does
+not say what its 25 trials draw: here they draw what `fastslow tune` searches, and the number of
+trees of a trial is the one with the least error on the folds.
 
 Source: Li and Mynampati, "Performance Models for Deep Neural Network Training" (CS243, Harvard,
-2023), sections II.C and III. What it reports stands in solution/papers/published.toml.
+2023), sections II.C and III. Its reported numbers stand in solution/papers/published.toml.
 """
 
 from collections.abc import Sequence
@@ -47,15 +47,16 @@ MAX_TRIALS, MAX_FOLDS = 10_000, 1000
 
 @cache
 def study_rows(opcodes: str | None) -> PerGraph[np.ndarray]:
-    """The study's rows of a graph, kept as long as the graph."""
+    """Return the study's rows of a graph, cached as long as the graph exists."""
     return PerGraph(partial(study_table.study_rows, opcodes=opcodes))
 
 
 @dataclass(frozen=True)
 class StudySettings(RankerSettings):
-    """What all of the study's models have in common."""
+    """Common settings of all models of the study."""
 
-    opcodes: str | None = None  # whose shares are features: None, those "kept" in pruning, or "all"
+    # opcode shares as features: None, "kept" (of nodes that pruning keeps), or "all"
+    opcodes: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("opcodes", self.opcodes, study_table.OPCODE_CHOICES)
@@ -66,32 +67,32 @@ class StudySettings(RankerSettings):
 
 
 class StudyRows:
-    """What a ranker on the study's rows has in common with the others."""
+    """Common methods of rankers on the study's rows."""
 
     settings: Any
 
     def rows_of(self, graph: Graph) -> np.ndarray:
-        """The table (distinct configs, columns) float32 that it learns from."""
+        """Return the feature table (distinct configs, columns) float32."""
         check_no_options(graph)
         return study_rows(self.settings.opcodes)(graph)
 
     def features_of(self, graph: Graph) -> tuple[Feature, ...]:
-        """The columns of rows_of."""
+        """Return the names of the columns of rows_of."""
         return study_table.features_of(graph.collection.kind, self.settings.opcodes)
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
-        """What is learned of the configurations (rows,) of one graph."""
+        """Return the targets of the configurations (rows,) of one graph."""
         return scaled_runtime(runtimes)
 
 
 @dataclass(frozen=True)
 class StudyTreeSettings(StudySettings, PointwiseSettings):
-    """Settings of StudyTreeRanker; those of the trees count where there is one graph, or 0 trials.
+    """Settings of StudyTreeRanker; the trees' settings apply if there is one graph, or 0 trials.
 
     A trial ends when the error on the folds has not fallen for `patience` rounds.
     """
 
-    trials: int = 25  # random settings that are scored
+    trials: int = 25  # number of random settings
     folds: int = 4  # over graphs
 
     def __post_init__(self) -> None:
@@ -100,16 +101,16 @@ class StudyTreeSettings(StudySettings, PointwiseSettings):
         check_size("folds", self.folds, MAX_FOLDS, least=2)
 
     def quick(self) -> Self:
-        """A tenth of the trees and of the trials."""
+        """Return a copy with a tenth of the trees and of the trials."""
         return replace(super().quick(), trials=-(-self.trials // 10))
 
     def build(self, seed: int) -> "StudyTreeRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return StudyTreeRanker(self, seed)
 
 
 class StudyTreeRanker(StudyRows, PointwiseRanker):
-    """Boosted trees that predict the scaled runtime, their settings by random search."""
+    """Boosted trees that predict the scaled runtime; their settings are found by random search."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
@@ -123,7 +124,8 @@ class StudyTreeRanker(StudyRows, PointwiseRanker):
         return self
 
     def search(self, table: TrainingTable, report: Report = silent) -> tuple[dict[str, Any], int]:
-        """LightGBM's parameters and how many trees, with the least squared error on the folds."""
+        """Return LightGBM's parameters and number of trees with the least squared error on the
+        folds."""
         from sklearn.model_selection import GroupKFold
 
         settings = self.settings
@@ -147,7 +149,7 @@ class StudyTreeRanker(StudyRows, PointwiseRanker):
 
 
 def draw_settings(trials: int, seed: int) -> list[dict[str, Any]]:
-    """Random settings of trees, in the ranges that `fastslow tune` searches."""
+    """Draw random settings of trees, in the ranges that `fastslow tune` searches."""
     from scipy.stats import loguniform, uniform
     from sklearn.model_selection import ParameterSampler
 
@@ -174,31 +176,31 @@ class StudyOrdinarySettings(StudySettings, OrdinarySettings):
     """Ordinary least squares."""
 
     def build(self, seed: int) -> StudyLinearRanker:
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return StudyLinearRanker(self, seed)
 
 
 @dataclass(frozen=True)
 class StudyRidgeSettings(StudySettings, RidgeSettings):
-    """Ridge, its penalty by grid search."""
+    """Ridge regression; the penalty is found by grid search."""
 
     def __post_init__(self) -> None:
         StudySettings.__post_init__(self)
         RidgeSettings.__post_init__(self)
 
     def build(self, seed: int) -> StudyLinearRanker:
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return StudyLinearRanker(self, seed)
 
 
 @dataclass(frozen=True)
 class StudyLassoSettings(StudySettings, LassoSettings):
-    """Lasso, its penalty by grid search."""
+    """Lasso; the penalty is found by grid search."""
 
     def __post_init__(self) -> None:
         StudySettings.__post_init__(self)
         LassoSettings.__post_init__(self)
 
     def build(self, seed: int) -> StudyLinearRanker:
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return StudyLinearRanker(self, seed)

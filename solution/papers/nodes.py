@@ -1,16 +1,16 @@
-"""Which nodes of a layout graph a published net looks at, and the numbers that it is given.
+"""Choose the nodes of a layout graph that a published net sees, and prepare their inputs.
 
 Graphs have up to 43,615 nodes, and published nets learn from a random part of them:
 
-    pruning    all but the neighbourhood of the configurable nodes is cut off, once for all
-    trained    random nodes that are kept at a step, others at each; evenly, or by their work
-    scored     nodes that a graph is predicted from: all, as the documents drop nodes in training
-               only; else subsets of so many, always the same ones, whose scores are averaged
+    pruning    keep only the neighbourhood of the configurable nodes, once, in the preparation
+    trained    keep random nodes, others at each training step; evenly drawn, or by their work
+    scored     predict from all nodes (the documents drop nodes in training only), or average the
+               scores of fixed subsets
 
-Subsets are for attention among all pairs, which costs the square of their nodes: its memory is
-bounded without them (solution.models.nets.layers.attend), its time is not. Their nodes are drawn by
-a hash of what is around each, so their numbers change nothing. Nodes that look alike are kept
-together or not at all.
+Subsets are for attention among all pairs, whose time is quadratic in the nodes (its memory is
+bounded anyway, see solution.models.nets.layers.attend). Nodes of a subset are drawn by a hash of
+their surroundings, so the numbering of nodes changes nothing. Nodes that look alike are kept or
+dropped together.
 """
 
 import dataclasses
@@ -42,11 +42,11 @@ from solution.models.settings import check_choice, check_size
 from solution.papers.rows import RowInputs, prepare_rows
 
 DRAWS = ("evenly", "work")
-HASHED_HOPS = 3  # how far nodes have to look alike
+HASHED_HOPS = 3  # hops within which nodes with equal hashes look alike
 
 
 def hash_nodes(graph: Graph) -> np.ndarray:
-    """A hash (nodes,) uint64 of each node's own features and of those around it."""
+    """Return a hash (nodes,) uint64 of each node's features and its neighbourhood."""
     is_configurable = np.zeros(graph.num_nodes, np.float32)
     is_configurable[graph.configurable] = 1
     rows = np.column_stack([graph.node_features, graph.node_opcodes, is_configurable])
@@ -60,10 +60,10 @@ def hash_nodes(graph: Graph) -> np.ndarray:
 
 
 def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> np.ndarray:
-    """At most `count` nodes (k,) int64 in order, the preferred ones (nodes,) bool first.
+    """Choose at most `count` nodes (k,) int64 in order, the preferred ones (nodes,) bool first.
 
-    Nodes with the same of `keys` (nodes,) come together; those that do not fit are passed over. If
-    none fit, the fewest that are alike are taken.
+    Nodes with equal `keys` (nodes,) are taken together; groups that do not fit are skipped. If none
+    fits, the smallest group is taken.
     """
     classes, member, sizes = np.unique(
         np.stack([~preferred, keys]).astype(np.uint64), axis=1, return_inverse=True,
@@ -82,13 +82,13 @@ def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> n
 def choose_at_random(
     count: int, preferred: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """`count` random nodes (k,) int64 in order, the preferred ones (nodes,) bool first.
+    """Choose `count` random nodes (k,) int64 in order, the preferred ones (nodes,) bool first.
 
     Args:
-        weights: (nodes,) the next node is drawn with probabilities in proportion to these, from
-            those that are left; None: evenly.
+        weights: (nodes,) each next node is drawn with probability proportional to these, without
+            replacement; None: uniformly.
 
-    Source: of a race of exponential clocks, Efraimidis and Spirakis, "Weighted random sampling with
+    Source: of the exponential keys, Efraimidis and Spirakis, "Weighted random sampling with
     a reservoir", Information Processing Letters, 2006.
     """
     if weights is None:
@@ -99,27 +99,28 @@ def choose_at_random(
 
 
 def mix_keys(keys: np.ndarray, number: int) -> np.ndarray:
-    """Other keys (nodes,) uint64 for each `number`, equal where `keys` are; of 0, the same ones."""
+    """Return other keys (nodes,) uint64 per `number`; equal keys stay equal, and 0 changes
+    nothing."""
     return keys if number == 0 else mix(keys, number)
 
 
 OPCODE_WIDTH = 32
-NUM_NUMERIC = vocabulary.NUM_NODE_FEATURES  # the last six are the layout in the program
+NUM_NUMERIC = vocabulary.NUM_NODE_FEATURES  # the six columns left out are the program's layout
 NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES
-CHUNK_VALUES = 1 << 22  # of a layer that are in memory at once while predicting
+CHUNK_VALUES = 1 << 22  # maximum values of a layer in memory at inference
 MAX_SUBSETS = 1000
 
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """Which nodes are looked at."""
+    """Settings of pruning and of the choice of nodes."""
 
     pruning: str = "nothing"  # a name in features.pruning.PRUNINGS
-    hops: int = 1  # kept around the configurable nodes
-    trained: int | None = None  # random nodes of a graph at each step; None: all
-    draw: str = "evenly"  # how those are drawn: a name in DRAWS
-    scored: int | None = None  # nodes of each subset that a graph is predicted from; None: all
-    subsets: int = 1  # whose scores are averaged, where `scored` is less than there are
+    hops: int = 1  # edges kept around the configurable nodes
+    trained: int | None = None  # random nodes of a graph at each training step; None: all
+    draw: str = "evenly"  # how they are drawn: a name in DRAWS
+    scored: int | None = None  # nodes of each subset at inference; None: all
+    subsets: int = 1  # subsets to average over, if `scored` is less than the number of nodes
 
     def __post_init__(self) -> None:
         check_choice("pruning", self.pruning, PRUNINGS)
@@ -131,9 +132,9 @@ class NodeSettings:
 class NodeInputs(RowInputs):
     """A layout graph, or some of its nodes, as tensors."""
 
-    columns: np.ndarray  # (configurable,) int64 the columns of the codes
-    keys: np.ndarray  # (nodes,) uint64 a hash of what is around each
-    work: np.ndarray  # (nodes,) float64 the operations of each, at least one
+    columns: np.ndarray  # (configurable,) int64 the nodes' columns in the table of layout codes
+    keys: np.ndarray  # (nodes,) uint64 a hash of each node's neighbourhood
+    work: np.ndarray  # (nodes,) float64 arithmetic operations of each node, at least one
 
     def given(self, configs: np.ndarray) -> Tensor:
         codes = self.codebook.codes[configs][:, self.columns]
@@ -141,7 +142,7 @@ class NodeInputs(RowInputs):
         return self.pair_tokens[send(pairs, self.pair_tokens.device)]
 
     def keep(self, nodes: Tensor) -> Self:
-        """Only `nodes` (k,) and the edges between them; the configurations stay."""
+        """Return only `nodes` (k,) and the edges between them, for the same configurations."""
         position = torch.full((len(self.opcodes),), -1, device=nodes.device)
         position[nodes] = torch.arange(len(nodes), device=nodes.device)
         edges, configurable = position[self.edge_index], position[self.configurable]
@@ -159,7 +160,7 @@ class NodeInputs(RowInputs):
 
 
 def prepare_nodes(graph: Graph, settings: NodeSettings) -> NodeInputs:
-    """Prune the graph and describe its nodes; kept as long as the graph."""
+    """Prune the graph and return its inputs, cached as long as the graph exists."""
     return _preparer(settings.pruning, settings.hops)(graph)
 
 
@@ -180,13 +181,13 @@ def _prepare(graph: Graph, pruning: str, hops: int) -> NodeInputs:
 
 
 class NodeRows(nn.Module):
-    """A row for every node of every configuration: (nodes, configs, width).
+    """Embed every node in every configuration: (nodes, configs, width).
 
-    What the configuration says joins the configurable nodes as 18 numbers, -1 ... 5 over 6 and
-    moved so that 0 is "not given"; it is 0 at all other nodes.
+    A configuration adds 18 numbers to each configurable node: its layout's -1 ... 5, divided by 6
+    and shifted so that 0 means "not given". They are 0 at all other nodes.
 
     Args:
-        columns: numeric features of a node, with the six of its layout in the program.
+        columns: number of numeric features of a node, including the six of the program's layout.
         activation: between the two products.
     """
 
@@ -212,7 +213,7 @@ class NodeRows(nn.Module):
 
 
 def layout_numbers(inputs: NodeInputs, configs: np.ndarray) -> Tensor:
-    """The layouts (configurable, len(configs), 18) float32 as NodeRows takes them."""
+    """Return the layouts (configurable, len(configs), 18) float32 for NodeRows."""
     return _as_numbers(inputs.given(configs))
 
 
@@ -221,7 +222,7 @@ def _as_numbers(tokens: Tensor) -> Tensor:
 
 
 class NodeRankerSettings(RankerSettings):
-    """The settings of a net that may look at some nodes only; a subclass has them as fields."""
+    """Settings of a net that may see only some nodes; a subclass has NodeSettings' fields."""
 
     nodes: NodeSettings
     training: TrainingSettings
@@ -236,7 +237,7 @@ Inputs = TypeVar("Inputs", bound=NodeInputs)
 
 
 class NodeRanker(NetRanker[Settings, Inputs]):
-    """The Ranker around a NodeNet."""
+    """The Ranker of a NodeNet."""
 
     scaled_tables: ClassVar[tuple[str, ...]] = ("numeric",)
 
@@ -245,10 +246,10 @@ class NodeRanker(NetRanker[Settings, Inputs]):
 
 
 class NodeNet(nn.Module):
-    """A RankingNet that scores a graph at a time; a subclass says how.
+    """A RankingNet that scores one graph at a time; a subclass defines the score.
 
     Args:
-        width: the most numbers that a layer holds of a node.
+        width: the most numbers per node and configuration in any layer.
     """
 
     def __init__(self, nodes: NodeSettings, width: int) -> None:
@@ -258,19 +259,20 @@ class NodeNet(nn.Module):
 
     @property
     def limit(self) -> int | None:
-        """How many nodes of a graph are looked at now."""
+        """Number of nodes seen per graph in the current mode; None: all."""
         return self.nodes.trained if self.training else self.nodes.scored
 
     @abstractmethod
     def score(self, inputs: Any, configs: np.ndarray) -> Tensor:
-        """The scores (len(configs),) of configurations of the nodes that `take` chose."""
+        """Return the scores (len(configs),) of configurations, from the nodes that `take` chose."""
 
     def preferred(self, inputs: Any) -> np.ndarray:
-        """The nodes (nodes,) bool that are kept before others."""
+        """Return a mask (nodes,) bool of the nodes to keep before others; here none."""
         return np.zeros(len(inputs.opcodes), bool)
 
     def take(self, inputs: Any, subset: int = 0) -> Any:
-        """The inputs with the nodes that are looked at now; while predicting, those of a subset."""
+        """Return the inputs of the chosen nodes: random ones in training, a subset's at
+        inference."""
         count, num_nodes = self.limit, len(inputs.opcodes)
         if count is None or count >= num_nodes:
             return inputs
@@ -283,17 +285,17 @@ class NodeNet(nn.Module):
         return inputs.keep(torch.from_numpy(chosen).to(inputs.opcodes.device))
 
     def score_batch(self, batch: Sequence[Any], configs: np.ndarray) -> Tensor:
-        """(configs, graphs), a graph at a time."""
+        """Return scores (configs, graphs), one graph at a time."""
         scores = [self.score(self.take(item), configs[:, i]) for i, item in enumerate(batch)]
         return torch.stack(scores, dim=1)
 
     def count_values(self, inputs: Any) -> int:
-        """Nodes times width."""
+        """Return nodes times width."""
         return min(len(inputs.opcodes), self.limit or len(inputs.opcodes)) * self.width
 
     @torch.inference_mode()
     def score_graph(self, inputs: Any) -> np.ndarray:
-        """(configs,): the mean over the subsets, where not all nodes are looked at."""
+        """Return scores (configs,): the mean over the subsets, if not all nodes are used."""
         self.eval()
         is_whole = self.nodes.scored is None or self.nodes.scored >= len(inputs.opcodes)
         count = 1 if is_whole else self.nodes.subsets
@@ -301,7 +303,7 @@ class NodeNet(nn.Module):
         return scores[0] if count == 1 else np.stack(scores).mean(axis=0, dtype=np.float32)
 
     def _score_subset(self, taken: Any) -> np.ndarray:
-        """(configs,), a chunk of configurations at a time."""
+        """Return scores (configs,), a chunk of configurations at a time."""
         step = max(1, CHUNK_VALUES // self.count_values(taken))
         rows = np.arange(len(taken.codebook.codes))
         chunks = [self.score(taken, rows[n : n + step]) for n in range(0, len(rows), step)]

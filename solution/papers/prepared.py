@@ -1,8 +1,8 @@
-"""Another ranker, on graphs that are prepared otherwise: what a preparation is worth.
+"""Wrap a ranker with another preparation of its graphs, to measure what a preparation gains.
 
 Participants of the competition found that unused slots of a list of dimensions should not hold 0,
-which is a dimension; that it helps to know what a dot sums over; and that it matters how the
-numbers of nodes are encoded. Each is a switch here, so each can be left out and measured.
+which is a valid dimension; that the dimensions a dot contracts are useful features; and that the
+encoding of node features matters. Each is a switch here, for ablations.
 
 Source: Google Research's report on TpuGraphs and on the competition, 2023.
 """
@@ -20,11 +20,11 @@ from solution.system.errors import InputError
 
 @dataclass(frozen=True)
 class PreparedSettings(WrapperSettings):
-    """A ranker, and how its graphs are prepared. It is the ranker that is built and saved."""
+    """A ranker, and how its graphs are prepared. The wrapped ranker is built and saved."""
 
-    padding: int = PADDING  # what unused slots hold: -1, or 0 as in the files
-    contractions: bool = False  # whether dots say which dimensions they sum
-    encoding: str = ENCODINGS[0]  # of the numbers of nodes, for nets: logarithms, or as they are
+    padding: int = PADDING  # value of unused slots: -1, or 0 as in the files
+    contractions: bool = False  # whether the contracted dimensions of dots are features
+    encoding: str = ENCODINGS[0]  # of node features, for nets: logarithms, or raw
 
     def __post_init__(self) -> None:
         check_size("padding", self.padding, most=0, least=PADDING)
@@ -36,7 +36,8 @@ class PreparedSettings(WrapperSettings):
         return replace(inner, padding=self.padding, contractions=self.contractions)
 
     def build(self, seed: int) -> Ranker:
-        """Make the ranker; InputError where an encoding is asked of one that is no net."""
+        """Return an unfitted ranker; raise InputError if an encoding is set and the ranker is no
+        net."""
         ranker = self.ranker.build(seed)
         if self.encoding != ENCODINGS[0]:
             if not hasattr(ranker, "encoding"):

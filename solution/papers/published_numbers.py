@@ -1,4 +1,4 @@
-"""What the documents report of their systems, each number with its place: published.toml."""
+"""Read the numbers that documents report, with their references, from published.toml."""
 
 import tomllib
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Document:
     """A report or paper."""
 
     title: str
-    file: str = ""  # how the name of its text begins, where there is one to compare with
+    file: str = ""  # prefix of the file with its text, if there is one to compare with
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Number:
     what: str
     value: float
     unit: str = ""
-    quote: str = ""  # the document's own text around it
+    quote: str = ""  # the document's sentence around the number
 
     def __str__(self) -> str:
         return f"{self.value:,g}{self.unit}"
@@ -35,7 +35,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Published:
-    """All of them, by name."""
+    """All documents and numbers by name."""
 
     documents: dict[str, Document]
     numbers: dict[str, Number]
@@ -43,12 +43,12 @@ class Published:
 
 @cache
 def read_published() -> Published:
-    """The file that comes with the package."""
+    """Read published.toml of this package."""
     text = (files("solution.papers") / FILE).read_text(encoding="utf-8")
     return TypeAdapter(Published).validate_python(tomllib.loads(text))
 
 
 def tell(*names: str) -> str:
-    """The numbers of these names in words: "top-5 slowdown of ridge on tiles: 52.5%"."""
+    """Return the named numbers in words: "top-5 slowdown of ridge on tiles: 52.5%"."""
     numbers = [read_published().numbers[name] for name in names]
     return "; ".join(f"{number.what}: {number}" for number in numbers)

@@ -1,16 +1,16 @@
-"""A residual graph net with self-attention before its convolutions, of a student report.
+"""A student report's residual graph net with self-attention before its convolutions.
 
     node features, opcode, layouts ─▶ MLP ─▶ attention ─▶ residual layers ─▶ mean ─▶ MLP ─▶ score
                            layouts ────────────────────────▲ ▲
 
-While training, only some nodes of a graph are looked at, and of the edges between them a random
-share is kept, other ones at each step: what the report calls segment dropout. A graph is predicted
-from all nodes and edges. At most 20 configurations of a graph are ever learned from.
+In training, only some nodes of a graph are used, and a random share of the edges between them,
+drawn anew at each step: the report calls this segment dropout. Predictions use all nodes and edges.
+The net learns from at most 20 configurations per graph.
 
 Source: a student report on the competition (rank 239 of 616): the layers
-(solution.papers.residual_layers), ListMLE, Adam and no more, L2 on the MLPs and the pooling,
+(solution.papers.residual_layers), ListMLE, Adam without extras, L2 on the MLPs and the pooling,
 average pooling, 100 nodes, 10 to 100 graphs a step, 1 to 6 epochs, early stopping after 2 to 4, by
-ordered pairs. Where it is silent (the share of edges, the width, the weight of L2): 0.8, 64, and
+ordered pairs. Where it gives no value (share of edges, width, weight of L2): 0.8, 64, and
 1e-4, which is that of the code that it repurposed.
 """
 
@@ -60,13 +60,13 @@ class ResidualSettings(NodeRankerSettings):
     width: int = 64
     rounds: int = 2
     attention: bool = True  # among all nodes, before the layers
-    edges: float = 0.8  # share of the edges that are kept at a training step
-    l2: float = 1e-4  # of the weights of all MLPs, and of what is pooled
+    edges: float = 0.8  # share of the edges kept at each training step
+    l2: float = 1e-4  # weight of the L2 term of MLP weights and of the pooled activations
     nodes: NodeSettings = field(default_factory=lambda: NodeSettings(trained=100))
     training: TrainingSettings = TRAINING
 
     def build(self, seed: int) -> "ResidualRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return ResidualRanker(self, seed)
 
 
@@ -89,7 +89,7 @@ class ResidualNet(NodeNet):
         self.readout = LeakyMlp(width, width, 1)
 
     def embed(self, inputs: NodeInputs, configs: np.ndarray) -> Tensor:
-        """The mean (len(configs), width) over the nodes that `take` chose."""
+        """Return the mean embedding (len(configs), width) of the nodes that `take` chose."""
         given = layout_numbers(inputs, configs)
         layouts = given.new_zeros(len(inputs.opcodes), *given.shape[1:])
         layouts[inputs.configurable] = given
@@ -103,7 +103,7 @@ class ResidualNet(NodeNet):
     def score_and_penalise(
         self, batch: Sequence[Any], configs: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """Scores (configs, graphs), and the L2 term."""
+        """Return scores (configs, graphs), and the L2 term."""
         embedded = [self.embed(self.take(item), configs[:, i]) for i, item in enumerate(batch)]
         pooled = torch.stack(embedded, dim=1)
         return self.readout(pooled).squeeze(-1), self.l2 * penalise(self, pooled)

@@ -6,9 +6,9 @@ Each is the report's formula, with Â = D^-1/2 (A + I) D^-1/2 of edges in both d
     layer      x' = x + LeakyReLU(Â MLP([x, configuration]))
     MLP        W2 LeakyReLU(W1 x + b1) + b2
 
-The report's residual connections "append input features to each layer's output"; they are added
-here, as in the code of TpuGraphs that it says it repurposed, so a layer is no wider than the one
-before. That code tells the configuration again before each layer. Slope of LeakyReLU: TensorFlow's.
+The report's residual connections "append input features to each layer's output". Here they are
+added, as in the code of TpuGraphs that it says it repurposed, so the width is constant. As in that
+code, each layer gets the configuration as input again. The slope of LeakyReLU is TensorFlow's.
 
 Source: a student report on the competition (rank 239 of 616), sections 3.1 and 3.2.
 """
@@ -25,7 +25,7 @@ SLOPE = 0.2
 
 
 def leaky_relu(x: Tensor) -> Tensor:
-    """x where it is positive, else a fifth of it."""
+    """Return x if it is positive, else x / 5."""
     return functional.leaky_relu(x, SLOPE)
 
 
@@ -37,7 +37,7 @@ class LeakyMlp(nn.Sequential):
 
 
 class ResidualLayer(nn.Module):
-    """MLP on each node, message passing, LeakyReLU; the input is added.
+    """A residual layer: an MLP on each node, message passing, LeakyReLU.
 
     Shapes: x (nodes, configs, width), told (nodes, configs, k) of the configuration, edges (2, e)
     from sender to receiver, weights (e,) -> as x.
@@ -56,7 +56,7 @@ class ResidualLayer(nn.Module):
 
 
 class ResidualBody(nn.Module):
-    """Attention, where it is asked for, before all layers; then the layers.
+    """Optional attention, then the residual layers.
 
     Shapes: x (nodes, configs, width), told (nodes, configs, k), edge_index (2, edges) -> as x.
     """
@@ -76,38 +76,39 @@ class ResidualBody(nn.Module):
 
 
 def normalise_edges(edges: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """The entries of Â = D^-1/2 (A + I) D^-1/2: their places (2, edges + nodes), their weights.
+    """Return the entries of Â = D^-1/2 (A + I) D^-1/2: indices (2, edges + nodes), and weights.
 
-    As torch_geometric's gcn_norm, which looks for loops by value: a GPU would be waited for.
+    Like torch_geometric's gcn_norm, but without its search for self-loops, which synchronises with
+    a GPU.
     """
     loops = torch.arange(num_nodes, device=edges.device).expand(2, -1)
     source, target = places = torch.cat([edges, loops], dim=1)
     counts = torch.ones(places.shape[1], device=edges.device)
-    counts[: edges.shape[1]] = (edges[0] != edges[1]).float()  # a loop counts once
+    counts[: edges.shape[1]] = (edges[0] != edges[1]).float()  # a self-loop counts once
     degree = counts.new_zeros(num_nodes).index_add(0, target, counts)
     return places, counts * degree[source].rsqrt() * degree[target].rsqrt()
 
 
 def attend_to_itself(x: Tensor) -> Tensor:
-    """softmax(x x^T) x in each configuration: attention without projections or scale.
+    """Return softmax(x x^T) x in each configuration: attention without projections or scale.
 
-    What Keras' `Attention()([x, x])` computes. Shapes: x (nodes, configs, width) -> as x.
+    Same as Keras' `Attention()([x, x])`. Shapes: x (nodes, configs, width) -> as x.
     """
     rows = x.transpose(0, 1)
     return attend(rows, rows, rows, scale=1.0).transpose(0, 1)
 
 
 def drop_edges(edges: Tensor, share: float) -> Tensor:
-    """A random `share` of the edges (2, edges), rounded, in their order."""
+    """Return a random `share` of the edges (2, edges), rounded, in the original order."""
     kept = torch.randperm(edges.shape[1])[: round(share * edges.shape[1])]
     return edges[:, send(kept.sort().values.numpy(), edges.device)]
 
 
 def penalise(net: nn.Module, pooled: Tensor) -> Tensor:
-    """The L2 term of the loss, of weight 1: the squares of all weights of MLPs, and of the pooling.
+    """Return the L2 term of weight 1: squares of all MLP weights, and of the pooled activations.
 
-    Biases do not count. Pooling has no weights, so what counts is what it gives, as of an activity
-    regulariser in Keras: its squares, in the mean over graphs and configurations.
+    Biases do not count. Pooling has no weights, so its output is penalised, like Keras' activity
+    regulariser: the squares, averaged over graphs and configurations.
 
     Shapes: pooled (configs, graphs, width) -> ().
     """

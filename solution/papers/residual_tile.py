@@ -1,10 +1,10 @@
-"""The residual net of a student report for tiles: the same layers, on the nodes of a kernel.
+"""A student report's residual net for tiles: the same layers, on the nodes of a kernel.
 
     node features, opcode, 24 numbers ─▶ MLP ─▶ attention ─▶ residual layers ─▶ mean ─▶ MLP ─▶ score
                            24 numbers ────────────────────────▲ ▲
 
-The numbers of the configuration join every node, as those of a layout join the configurable ones.
-Kernels have few nodes, so none are dropped; edges are, while training.
+The configuration's numbers are inputs of every node, as a layout's are of the configurable nodes.
+Kernels have few nodes, so none is dropped in training; edges are.
 
 Source: as solution.papers.residual_attention, whose net is "tailored for the layout and
 tiles dataset".
@@ -43,12 +43,12 @@ class ResidualTileSettings(RankerSettings):
     width: int = 64
     rounds: int = 2
     attention: bool = True  # among all nodes of the kernel, before the layers
-    edges: float = 0.8  # share of the edges that are kept at a training step
-    l2: float = 1e-4  # of the weights of all MLPs, and of what is pooled
+    edges: float = 0.8  # share of the edges kept at each training step
+    l2: float = 1e-4  # weight of the L2 term of MLP weights and of the pooled activations
     training: TrainingSettings = TRAINING
 
     def build(self, seed: int) -> "ResidualTileRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return ResidualTileRanker(self, seed)
 
 
@@ -65,7 +65,7 @@ class ResidualTileRanker(NetRanker[ResidualTileSettings, KernelInputs]):
 
 
 class ResidualTile(nn.Module):
-    """Scores tile configurations of kernels, a kernel at a time."""
+    """Score tile configurations, one kernel at a time."""
 
     def __init__(self, settings: ResidualTileSettings) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class ResidualTile(nn.Module):
         self.readout = LeakyMlp(width, width, 1)
 
     def embed(self, inputs: KernelInputs, configs: np.ndarray) -> Tensor:
-        """The mean (len(configs), width) over the nodes."""
+        """Return the mean embedding (len(configs), width) of the nodes."""
         given = inputs.configs[send(configs, inputs.configs.device)].expand(
             len(inputs.opcodes), -1, -1
         )
@@ -90,21 +90,21 @@ class ResidualTile(nn.Module):
     def score_and_penalise(
         self, batch: Sequence[KernelInputs], configs: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """Scores (configs, graphs), and the L2 term."""
+        """Return scores (configs, graphs), and the L2 term."""
         pooled = torch.stack([self.embed(k, configs[:, i]) for i, k in enumerate(batch)], dim=1)
         return self.readout(pooled).squeeze(-1), self.l2 * penalise(self, pooled)
 
     def score_batch(self, batch: Sequence[KernelInputs], configs: np.ndarray) -> Tensor:
-        """(configs, graphs)."""
+        """Return scores (configs, graphs)."""
         return self.score_and_penalise(batch, configs)[0]
 
     def count_values(self, inputs: KernelInputs) -> int:
-        """Nodes times width."""
+        """Return nodes times width."""
         return len(inputs.opcodes) * self.width
 
     @torch.inference_mode()
     def score_graph(self, inputs: KernelInputs) -> np.ndarray:
-        """(configs,), a chunk of configurations at a time."""
+        """Return scores (configs,), a chunk of configurations at a time."""
         self.eval()
         step = max(1, CHUNK_VALUES // self.count_values(inputs))
         rows = np.arange(len(inputs.configs))

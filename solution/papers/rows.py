@@ -1,4 +1,4 @@
-"""A layout graph as the published nets take it: a row for every node of every configuration."""
+"""Inputs of published layout nets: a row for every node of every configuration."""
 
 from dataclasses import dataclass
 
@@ -22,15 +22,15 @@ class RowInputs:
     """A prepared layout graph as tensors."""
 
     opcodes: Tensor  # (nodes,) int64
-    numeric: Tensor  # (nodes, 134) float32, all but the layout
-    tokens: Tensor  # (nodes, 6) int64 the layout in the program, 0 ... 6
+    numeric: Tensor  # (nodes, 134) float32, all features except the layout
+    tokens: Tensor  # (nodes, 6) int64 the program's layout, 0 ... 6
     pair_tokens: Tensor  # (pairs, 18) int64, 0 ... 6
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
     configurable: Tensor  # (configurable,) int64
     codebook: Codebook
 
     def given(self, configs: np.ndarray) -> Tensor:
-        """The layouts (configurable, len(configs), 18) int64, 0 ... 6, of configurations."""
+        """Return the layouts (configurable, len(configs), 18) int64, 0 ... 6, of configurations."""
         return self.pair_tokens[send(self.codebook.pairs(configs).T, self.pair_tokens.device)]
 
 
@@ -53,7 +53,7 @@ prepare_rows = PerGraph(_prepare_rows)
 
 
 class Rows(nn.Module):
-    """Opcodes and layouts embedded, beside the numeric features: (nodes, configs, width).
+    """Embed opcodes and layouts and concatenate the numeric features: (nodes, configs, width).
 
     The layouts of the program and of a configuration share one table of embeddings.
     """

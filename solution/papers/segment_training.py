@@ -1,29 +1,30 @@
-"""Graph segment training: gradients through a few parts of a graph, the others from a table.
+"""Graph segment training: gradients through a few segments of a graph, cached embeddings elsewhere.
 
     segments ─┬─ chosen ─▶ rows ─▶ SAGE blocks ─▶ mean over nodes ─┬─▶ weighted sum ─▶ head ─▶ score
-              └─ others ─▶ table, what it last was, half dropped ──┘
+              └─ others ─▶ cached embeddings, half dropped ────────┘
 
-A step costs as much as the chosen segments, however large the graph is. While the net predicts,
-every segment is computed. Edges between segments are cut, in training and in predicting alike.
-When the net is trained, all embeddings are computed again, and the head alone is tuned on them.
+A step costs as much as the chosen segments, however large the graph is. At inference every segment
+is computed. Edges between segments are cut, in training and at inference alike. After the net's
+training, all embeddings are computed again, and only the head is fine-tuned on them.
 
-Memory: the table is bounded by `table_megabytes`, and forgets what newer entries displace; tuning
-holds one embedding for every configuration that was learned from (see max_configs).
+Memory: the table is bounded by `table_megabytes`, and new entries displace old ones; fine-tuning
+holds one embedding for every training configuration (see max_configs).
 
 Source: Cao et al., "Learning Large Graph Property Prediction via Graph Segment Training", NeurIPS
 2023 (arXiv 2305.12322), and its published code, which for TpuGraphs has segments of up to 1,000
 consecutive nodes, three SAGE layers, 32 configurations of a graph in a step, one chosen segment,
-p = 0.5 and a pairwise hinge. What differs:
-- there a segment has a score, the graph their sum, and so no head to tune; here, as in the paper's
-  other net, embeddings are joined (weighted by their nodes, so as in the mean over the graph);
-- an entry that the table does not know counts as 0 there; here its segment is also weighted as one
-  that is always dropped, so that the expectation holds from the first step;
-- METIS divides by default; its code for TpuGraphs takes consecutive nodes ("topological" here);
+p = 0.5 and a pairwise hinge loss. Differences:
+- there a segment has a score and the graph their sum, so there is no head to fine-tune; here, as in
+  the paper's other net, embeddings are summed (weighted by nodes, which is the mean over the
+  graph);
+- an entry missing in the table counts as 0 there; here its segment also gets the weight of one that
+  is always dropped, so that the expectation is right from the first step;
+- the default partition is METIS; its code for TpuGraphs takes consecutive nodes ("topological");
 - blocks weigh messages of operands and consumers apart and have a norm (BothWaysBlock), not PReLU.
-That segments of one graph could lie on several GPUs is an outlook of a student report (rank 107 of
-616), which expects no better scores of it. It is not done: a step computes one segment, and several
-GPUs fit several models (solution.training.executors.local).
-Where it is silent (what bounds the table, which numbers METIS sees): above, and
+A student report (rank 107 of 616) suggests segments of one graph on several GPUs, and expects no
+better scores from it. That is not implemented: a step computes one segment, and several GPUs fit
+several models (solution.training.executors.local).
+Choices that the paper leaves open (how the table is bounded, what METIS reads): above, and in
 solution.papers.segments.
 """
 
@@ -57,9 +58,9 @@ from solution.system.report import Report, silent
 
 @dataclass(frozen=True)
 class Segment(RowInputs):
-    """One segment as a graph of its own."""
+    """A segment as a separate graph."""
 
-    columns: np.ndarray  # (configurable,) positions among the configurable nodes of the codebook
+    columns: np.ndarray  # (configurable,) the nodes' columns in the codebook
 
     def given(self, configs: np.ndarray) -> Tensor:
         pairs = self.codebook.pairs(configs)[:, self.columns].T
@@ -68,27 +69,28 @@ class Segment(RowInputs):
 
 @dataclass(frozen=True)
 class SegmentedInputs(RowInputs):
-    """A graph without edges between segments, and all else sorted by segment.
+    """A graph without edges between segments; all arrays are sorted by segment.
 
     pair_tokens is int8 here.
     """
 
-    key: int  # names the graph in the table
+    key: int  # the graph's key in the table
     columns: np.ndarray  # (configurable,) as in Segment
-    bounds: np.ndarray  # (3, segments + 1) where nodes, edges and configurable nodes begin
+    # (3, segments + 1) where each segment's nodes, edges and configurable nodes begin
+    bounds: np.ndarray
 
     @property
     def sizes(self) -> np.ndarray:
-        """The nodes (segments,) of each segment."""
+        """Number of nodes (segments,) of each segment."""
         return np.diff(self.bounds[0])
 
     @property
     def shares(self) -> Tensor:
-        """The share (segments,) float32 of the graph's nodes that each segment has."""
+        """Share (segments,) float32 of the graph's nodes in each segment."""
         return torch.from_numpy(self.sizes / self.sizes.sum()).float()
 
     def segment(self, number: int) -> Segment:
-        """One of its segments."""
+        """Return a segment by its number."""
         nodes, edges, configurable = (
             slice(int(first), int(last)) for first, last in self.bounds[:, number : number + 2]
         )
@@ -107,7 +109,8 @@ class SegmentedInputs(RowInputs):
 def prepare_segments(
     graph: Graph, hops: int | None, partition: str, max_nodes: int | None
 ) -> SegmentedInputs:
-    """Prune, divide, cut the edges between segments, and sort everything by segment."""
+    """Prune the graph, divide it, cut the edges between segments, and sort all arrays by
+    segment."""
     pruned = graph if hops is None else keep_neighbourhood(graph, hops)
     segments = divide(pruned, partition, max_nodes)
     order = np.concatenate(segments)
@@ -131,7 +134,8 @@ def prepare_segments(
     counts = [np.bincount(n, minlength=len(segments)) for n in (number, of_edge[inside], of_column)]
     values = {f.name: getattr(rows, f.name) for f in dataclasses.fields(rows)}
     values["configurable"] = rows.configurable[torch.from_numpy(columns)]
-    values["pair_tokens"] = rows.pair_tokens.to(torch.int8)  # the only ones that grow with layouts
+    # the only array that grows with the layouts
+    values["pair_tokens"] = rows.pair_tokens.to(torch.int8)
     return SegmentedInputs(
         **values,
         key=name_graph(*graph.key),
@@ -140,7 +144,7 @@ def prepare_segments(
     )
 
 
-CHUNK_VALUES = 1 << 22  # of a layer, while predicting
+CHUNK_VALUES = 1 << 22  # maximum values of a layer in memory at inference
 
 
 @dataclass(frozen=True)
@@ -148,15 +152,16 @@ class SegmentSettings(RankerSettings):
     """Settings of segment training."""
 
     width: int = 128
-    rounds: int = 3  # of convolution
-    hops: int | None = 1  # kept around the configurable nodes; None: the whole graph
+    rounds: int = 3  # number of convolutions
+    hops: int | None = 1  # edges kept around the configurable nodes; None: the whole graph
     partition: str = "metis"  # a name in solution.papers.segments.PARTITIONS
-    # Of a segment. None: one segment holds the whole graph, which is training on full graphs.
+    # Nodes of a segment. None: one segment holds the whole graph, which is full graph training.
     max_nodes: int | None = 1000
-    chosen: int | None = 1  # segments that gradients go through in a step; None: all
-    kept: float = 0.5  # p, the share of the stale embeddings that are not dropped
-    table_megabytes: int | None = 256  # None: no table; the others are computed, without gradients
-    head_epochs: int = 10  # of tuning the head; 0: it is not
+    chosen: int | None = 1  # segments with gradients in a step; None: all
+    kept: float = 0.5  # p, the share of the cached embeddings that is not dropped
+    # None: no table; other segments are computed without gradients
+    table_megabytes: int | None = 256
+    head_epochs: int = 10  # of fine-tuning the head; 0: none
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(configs_per_graph=32)
     )
@@ -169,7 +174,7 @@ class SegmentSettings(RankerSettings):
         return self.hops
 
     def build(self, seed: int) -> "SegmentRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return SegmentRanker(self, seed)
 
 
@@ -192,7 +197,7 @@ class SegmentRanker(NetRanker[SegmentSettings, SegmentedInputs]):
         validation: Sequence[Example[SegmentedInputs]],
         report: Report,
     ) -> None:
-        """Refresh all embeddings and tune the head on them."""
+        """Recompute all embeddings and fine-tune the head on them."""
         assert isinstance(net, SegmentNet)
         if self.settings.head_epochs == 0:
             return
@@ -213,7 +218,7 @@ def _preparer(hops: int | None, partition: str, max_nodes: int | None) -> PerGra
 
 
 class SegmentNet(nn.Module):
-    """Scores configurations of layout graphs that are divided into segments."""
+    """Score configurations of layout graphs that are divided into segments."""
 
     def __init__(self, settings: SegmentSettings) -> None:
         super().__init__()
@@ -226,40 +231,42 @@ class SegmentNet(nn.Module):
         self.table = None if megabytes is None else EmbeddingTable(width, megabytes << 20)
 
     def score_batch(self, batch: Sequence[SegmentedInputs], configs: np.ndarray) -> Tensor:
-        """(configs, graphs), a graph at a time; in training, from a few segments of each."""
+        """Return scores (configs, graphs), a graph at a time; in training, from a few segments
+        of each."""
         embed = self._embed_chosen if self.training else self._embed
         embedded = [embed(inputs, configs[:, i]) for i, inputs in enumerate(batch)]
         return self.head(torch.stack(embedded, dim=1)).squeeze(-1)
 
     def count_values(self, inputs: SegmentedInputs) -> int:
-        """Nodes of the largest segments that may be chosen together, times width."""
+        """Return width times the nodes of the largest segments that may be chosen together."""
         return int(np.sort(inputs.sizes)[::-1][: self.chosen].sum()) * self.width
 
     @torch.inference_mode()
     def score_graph(self, inputs: SegmentedInputs) -> np.ndarray:
-        """(configs,)."""
+        """Return scores (configs,)."""
         self.eval()
         return self.head(self.embed_all(inputs)).squeeze(-1).float().cpu().numpy()
 
     @torch.no_grad()
     def embed_all(self, inputs: SegmentedInputs) -> Tensor:
-        """The embeddings (configs, width) of a graph in all configurations, some at a time."""
+        """Return the embeddings (configs, width) of a graph in all configurations, a chunk at a
+        time."""
         step = max(1, CHUNK_VALUES // (int(inputs.sizes.max()) * self.width))
         rows = np.arange(len(inputs.codebook.codes))
         chunks = [rows[first : first + step] for first in range(0, len(rows), step)]
         return torch.cat([self._embed(inputs, chunk) for chunk in chunks])
 
     def memory(self) -> dict[str, Tensor]:
-        """The table, to go on from later."""
+        """Return the table for a checkpoint."""
         return {} if self.table is None else self.table.state()
 
     def recall(self, memory: dict[str, Tensor]) -> None:
-        """Go on from what `memory` gave."""
+        """Restore the table from a checkpoint."""
         if self.table is not None:
             self.table.restore(memory)
 
     def embed_segment(self, inputs: SegmentedInputs, number: int, configs: np.ndarray) -> Tensor:
-        """The mean (configs, width) over the nodes of a segment."""
+        """Return the mean embedding (configs, width) of a segment's nodes."""
         segment = inputs.segment(number)
         x = functional.gelu(self.encoder(self.rows(segment, configs)))
         for block in self.blocks:
@@ -267,16 +274,16 @@ class SegmentNet(nn.Module):
         return x.mean(dim=0)
 
     def _embed(self, inputs: SegmentedInputs, configs: np.ndarray) -> Tensor:
-        """All segments: (configs, width)."""
+        """Return the embedding (configs, width) from all segments."""
         total = torch.zeros(len(configs), self.width, device=inputs.numeric.device)
         for number, share in enumerate(inputs.shares.tolist()):
             total = total + share * self.embed_segment(inputs, number, configs)
         return total
 
     def _embed_chosen(self, inputs: SegmentedInputs, configs: np.ndarray) -> Tensor:
-        """Some segments, and what is known of the others: (configs, width).
+        """Return the embedding (configs, width) from some segments and cached embeddings of others.
 
-        The sum over segments of share * weight * embedding.
+        It is the sum over segments of share * weight * embedding.
         """
         chosen = torch.randperm(len(inputs.sizes))[: self.chosen]
         known, others = self._recollect(inputs, configs, chosen)
@@ -294,7 +301,8 @@ class SegmentNet(nn.Module):
     def _recollect(
         self, inputs: SegmentedInputs, configs: np.ndarray, chosen: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Which embeddings are known (configs, segments), and all but the chosen, else 0."""
+        """Return which embeddings are known (configs, segments), and all but the chosen; 0 if
+        unknown."""
         count = len(inputs.sizes)
         if self.table is not None:
             known, others = self.table.read(inputs.key, configs, count)
@@ -304,19 +312,19 @@ class SegmentNet(nn.Module):
         others = torch.zeros(*shape, self.width, device=inputs.numeric.device)
         for number in set(range(count)) - set(chosen.tolist()):
             others[:, number] = self.embed_segment(inputs, number, configs).float()
-        torch.clear_autocast_cache()  # what it keeps of the weights has no gradient
+        torch.clear_autocast_cache()  # its cached casts of the weights have no gradient
         return torch.ones(shape, dtype=torch.bool), others
 
 
 def draw_weights(known: Tensor, chosen: Tensor, kept: float) -> Tensor:
-    """Stale embedding dropout: what each segment counts, so that 1 is what is expected of it.
+    """Stale embedding dropout: return segment weights whose expected value is 1.
 
-    With J segments, S of them chosen at random, and p = kept: a chosen one p + (1 - p) J / S, any
-    other 1 with probability p, else 0. One that is not `known` counts 0 unless it is chosen, then
+    With J segments, S of them chosen at random, and p = kept: a chosen one has p + (1 - p) J / S,
+    any other 1 with probability p, else 0. One that is not `known` has 0 unless it is chosen, then
     J / S.
 
     Shapes: known (configs, J) bool, chosen (S,) -> (configs, J).
-    Source: the paper's stale embedding dropout, but for those not known.
+    Source: the paper's stale embedding dropout, except for unknown embeddings.
     """
     spread = known.shape[1] / len(chosen)
     weights = (known & (torch.rand(known.shape) < kept)).float()
@@ -325,21 +333,21 @@ def draw_weights(known: Tensor, chosen: Tensor, kept: float) -> Tensor:
 
 
 class HeadNet(nn.Module):
-    """The head alone, on embeddings (distinct configs, width) of graphs that stay as they are."""
+    """The head alone, on fixed embeddings (distinct configs, width) of graphs."""
 
     def __init__(self, head: nn.Module) -> None:
         super().__init__()
         self.head = head
 
     def score_batch(self, batch: Sequence[Tensor], configs: np.ndarray) -> Tensor:
-        """(configs, graphs)."""
+        """Return scores (configs, graphs)."""
         return self.head(torch.stack(take_rows(batch, configs), dim=1)).squeeze(-1)
 
     def count_values(self, inputs: Tensor) -> int:
-        """The width."""
+        """Return the width."""
         return inputs.shape[1]
 
     @torch.inference_mode()
     def score_graph(self, inputs: Tensor) -> np.ndarray:
-        """(configs,)."""
+        """Return scores (configs,)."""
         return self.head(inputs).squeeze(-1).float().cpu().numpy()

@@ -1,9 +1,9 @@
-"""Divide the nodes of a graph into segments of a bounded size, to train on a few of them at a time.
+"""Divide a graph's nodes into segments of bounded size, so that a step trains on a few of them.
 
-    metis        few edges run between segments, which are about equally large; needs pymetis
-    topological  contiguous in an order in which producers come before their consumers
+    metis        few edges between segments, which have about equal sizes; needs pymetis
+    topological  consecutive nodes in an order in which producers come before their consumers
 
-Both follow the order of the edges, which is that of the operands, and never the numbers of nodes.
+Both depend on the order of the edges, which is that of the operands, never on node numbers.
 
 Sources: Karypis and Kumar, "A fast and high quality multilevel scheme for partitioning irregular
 graphs", SIAM Journal on Scientific Computing, 1998; Kahn, "Topological sorting of large networks",
@@ -20,17 +20,17 @@ from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours
 from solution.system.errors import InputError
 
-SEED = 1  # of METIS
+SEED = 1  # METIS's random seed
 
 
 def divide(graph: Graph, partition: str, max_nodes: int | None) -> list[np.ndarray]:
-    """The nodes of each segment; every node is in one.
+    """Return the nodes of each segment; every node is in exactly one.
 
     Args:
         partition: a name in PARTITIONS.
-        max_nodes: of a segment; METIS may exceed it by a few percent. None: all nodes are one.
+        max_nodes: of a segment; METIS may exceed it by a few percent. None: one segment.
 
-    Raises InputError where pymetis is not installed and METIS is asked for.
+    Raises InputError if METIS is chosen and pymetis is not installed.
     """
     order = topological_order(graph)
     count = 1 if max_nodes is None else -(-graph.num_nodes // max_nodes)
@@ -38,7 +38,7 @@ def divide(graph: Graph, partition: str, max_nodes: int | None) -> list[np.ndarr
 
 
 def topological_order(graph: Graph) -> np.ndarray:
-    """The nodes (nodes,) so that producers come before consumers, else as the edges name them.
+    """Return the nodes (nodes,) so that producers come before consumers; ties by their first edge.
 
     Nodes on a cycle, which no program has, come last.
     """
@@ -62,7 +62,10 @@ def topological_order(graph: Graph) -> np.ndarray:
 
 
 def _listing(graph: Graph) -> np.ndarray:
-    """The nodes (nodes,) as the edges name them first, then the configurable and other isolated."""
+    """Return the nodes (nodes,) in the order of their first edge, then isolated nodes.
+
+    Of the isolated nodes, configurable ones come first; the others are sorted by their features.
+    """
     named = np.concatenate([graph.edges.ravel(), graph.configurable])
     nodes, first = np.unique(named, return_index=True)
     others = np.setdiff1d(np.arange(graph.num_nodes), nodes)
@@ -77,7 +80,7 @@ def _by_order(graph: Graph, order: np.ndarray, count: int) -> list[np.ndarray]:
 
 def _by_metis(graph: Graph, order: np.ndarray, count: int) -> list[np.ndarray]:
     try:
-        import pymetis  # compiled; only what divides a graph needs it
+        import pymetis  # a compiled package that only this function needs
     except ImportError as error:
         raise InputError(
             "pymetis is not installed, which divides graphs into segments. Install it (pip install "

@@ -1,11 +1,12 @@
-"""A block of multi-head attention among all nodes of a graph, of a student report.
+"""A student report's block of multi-head attention among all nodes of a graph.
 
     nodes ─▶ times the soft adjacency mask ─▶ attention among all nodes ─▶ MLP on each node ─▶
 
-The report multiplies the node matrix by an adjacency mask before the net; where there is attention,
-nodes that are not adjacent have 0.1 in it instead of 0, "to consider all nodes in the sampled
-graph". Here each row of the mask is divided by its sum, so that the product is a mean however many
-nodes there are. "Standard multi-head attention blocks" are those of the transformer, normed first.
+The report multiplies the node matrix by an adjacency mask before the net. With attention, the mask
+has 0.1 instead of 0 for nodes that are not adjacent, "to consider all nodes in the sampled
+graph". Here each row of the mask is divided by its sum, so that the product is a mean for any
+number of nodes. "Standard multi-head attention blocks" are those of the transformer, with the norm
+before each part.
 
 Source: a student report on the competition (rank 107 of 616), sections 4 and 5.1; 16 heads of 32.
 """
@@ -20,12 +21,12 @@ NOT_ADJACENT = 0.1
 
 
 class SoftAttention(nn.Module):
-    """The mask, attention among all nodes, and an MLP on each.
+    """The mask, attention among all nodes, and an MLP on each node.
 
     Shapes: x (nodes, configs, width), edge_index (2, edges) in either direction -> as x.
 
     Args:
-        mask: what a node that is not adjacent weighs; None: no mask.
+        mask: weight of nodes that are not adjacent; None: no mask.
     """
 
     def __init__(self, width: int, heads: int, head_width: int, mask: float | None) -> None:
@@ -43,17 +44,15 @@ class SoftAttention(nn.Module):
 
 
 def apply_mask(x: Tensor, edge_index: Tensor, others: float) -> Tensor:
-    """Means over all nodes: the node itself and adjacent ones weigh 1, all others `others`.
+    """Return weighted means over all nodes: weight 1 for a node and its neighbours, else `others`.
 
-    Linear in nodes and edges, as the mask is never made: it is `others` everywhere and 1 - others
-    more at a few places.
+    It takes time linear in nodes and edges and never builds the matrix: the mask is `others`
+    everywhere, plus 1 - others for adjacent pairs.
 
     Shapes: x (nodes, ..., width), edge_index (2, edges) in either direction -> as x.
     """
     edges = edge_index[:, edge_index[0] != edge_index[1]]
-    source, target = torch.unique(
-        both_ways(edges), dim=1
-    )  # one that is read twice is adjacent once
+    source, target = torch.unique(both_ways(edges), dim=1)  # parallel edges count once
     near = x.index_add(0, target, x[source])
     counts = x.new_ones(len(x)).index_add(0, target, x.new_ones(len(target)))
     weights = others * len(x) + (1 - others) * counts

@@ -1,20 +1,20 @@
-"""The rows of the LightGBM study: what it says of a tile, and of a layout configuration.
+"""The features of the LightGBM study, for a tile and for a layout configuration.
 
     tile      140 node features, mean over the nodes, and the 24 numbers of the tile
-    layout    the padding of all tensors that are laid out, how often each value stands in the
+    layout    the padding of all tensors with a layout, how often each value stands in the
               configuration's layout features, and how many nodes are convolutions, dots, reshapes
-    either    on demand, the share of the nodes that have each opcode: of the nodes that pruning
-              keeps, or of these and, apart, of those that it drops
+    either    optionally, the share of the nodes that have each opcode: of the nodes that pruning
+              keeps, or of these and, separately, of those that it drops
 
-The study counts 23 numbers of a tile and does not say which; the files have 24, sums and products
-among them. Slots of node features that are not used hold -1, as everywhere here, where the study
-has the files' 0 (solution.features.padding).
+The study counts 23 numbers of a tile and does not say which; the files have 24, including sums and
+products. Unused slots of node features hold -1, as everywhere in this project; the study has the
+files' 0 (solution.features.padding).
 
 Padding is that of the register tile, 128 by 8: the minor-most dimension of an output is padded to
-a multiple of 128, the next one to a multiple of 8. Where a configuration leaves a node to the
-compiler, the node has the program's layout. Nodes that no configuration lays out are padded alike
-in all of them and left out. In the competition every convolution, dot and reshape is configurable,
-so configurable ones are counted.
+a multiple of 128, the next one to a multiple of 8. If a configuration leaves a node to the
+compiler, the node has the program's layout. Nodes whose layout no configuration sets have the same
+padding in all of them and are left out. In the competition every convolution, dot and reshape is
+configurable, so configurable ones are counted.
 
 Source: "Performance Models for Deep Neural Network Training" (CS243, Harvard, 2023), section III.
 """
@@ -41,8 +41,8 @@ from solution.features.pruning import neighbourhood
 
 OPCODE_CHOICES = (None, "kept", "all")
 PARTS = {None: (), "kept": ("kept",), "all": ("kept", "dropped")}
-VALUES = range(LAYOUT_UNSET, MAX_RANK)  # that a layout feature may have
-BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries that are summed at once
+VALUES = range(LAYOUT_UNSET, MAX_RANK)  # the values of a layout feature
+BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries summed at once
 SIZES = (*(f"bound_{place}" for place in range(MAX_RANK)), "sum", "product")
 
 TILE = (
@@ -60,7 +60,8 @@ LAYOUT = (
 
 @cache
 def features_of(kind: str, opcodes: str | None) -> tuple[Feature, ...]:
-    """The columns for "layout" or "tile" graphs; `opcodes` is one of OPCODE_CHOICES."""
+    """Return the columns' names for "layout" or "tile" graphs; `opcodes` is one of
+    OPCODE_CHOICES."""
     names = (*OPCODE_NAMES.split(), "virtual")
     shares = tuple(
         Feature(f"{part}_{name}", "share", f"nodes that pruning {part}")
@@ -71,16 +72,17 @@ def features_of(kind: str, opcodes: str | None) -> tuple[Feature, ...]:
 
 
 def study_rows(graph: Graph, opcodes: str | None = None) -> np.ndarray:
-    """The columns of features_of, a row for each distinct configuration: float32."""
+    """Return the columns of features_of, a row for each distinct configuration: float32."""
     own = _tile_rows(graph) if graph.collection.kind == "tile" else _layout_rows(graph)
     shares = opcode_shares(graph, opcodes)
     return np.concatenate([own, np.tile(shares, (len(own), 1))], axis=1).astype(np.float32)
 
 
 def opcode_shares(graph: Graph, opcodes: str | None) -> np.ndarray:
-    """How many of the nodes of each part have each opcode: shares of all nodes (parts x 121,).
+    """Return the opcode counts of each part as shares of all nodes (parts x 121,).
 
-    Nothing is pruned of a kernel; of a graph that was pruned nothing more can be dropped.
+    The parts are the nodes that pruning keeps, and those that it drops. In a kernel, or in a graph
+    that is already pruned, all nodes are kept.
     """
     is_kept = np.ones(graph.num_nodes, bool)
     if len(graph.configurable):
@@ -99,13 +101,13 @@ def _tile_rows(graph: Graph) -> np.ndarray:
 def _layout_rows(graph: Graph) -> np.ndarray:
     pairs = graph.layouts
     described = np.column_stack([padding_of_pairs(graph), count_values(pairs.layouts)])
-    # Whole numbers, so their sums are exact and do not depend on the order of the nodes.
+    # Integers: their sums are exact, whatever the order of the nodes.
     step = max(1, BLOCK_ENTRIES // max(1, pairs.codes.shape[1]))
     blocks = [np.empty((0, described.shape[1]))]
     for first in range(0, len(pairs.codes), step):
         used = pairs.pairs(slice(first, first + step))  # (configs, configurable)
         block = np.zeros((len(used), described.shape[1]))
-        for column in used.T:  # a node at a time, so that memory stays small
+        for column in used.T:  # one node at a time, to bound memory
             block += described[column]
         blocks.append(block)
     sums = np.concatenate(blocks)
@@ -117,12 +119,13 @@ def _layout_rows(graph: Graph) -> np.ndarray:
 
 
 def count_values(layouts: np.ndarray) -> np.ndarray:
-    """How often each of VALUES stands in each of `layouts` (pairs, 18): (pairs, 7)."""
+    """Return how often each of VALUES stands in each of `layouts` (pairs, 18): (pairs, 7)."""
     return np.stack([(layouts == value).sum(axis=1) for value in VALUES], axis=1)
 
 
 def padding_of_pairs(graph: Graph) -> np.ndarray:
-    """The elements (pairs,) float64 by which each (node, layout) pair pads the node's output."""
+    """Return the padding elements (pairs,) float64 of the node's output for each (node, layout)
+    pair."""
     pairs, tensors = graph.layouts, find_tensors(graph, "output")
     node, given = pairs.node, pairs.layouts[:, :MAX_RANK].astype(np.int64)
     order = np.where(given == LAYOUT_UNSET, tensors.layouts[node], given)

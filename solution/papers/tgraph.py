@@ -3,13 +3,14 @@
     node features, opcode, layouts ─▶ 2 linear blocks ─▶ 2 SAGE blocks ─▶ mean ─▶ score
 
 A block is a product, an instance norm over the nodes, channel attention, and attention across the
-configurations that are scored together. So a score depends on which those are: wrap the settings in
-SublistAverageSettings (solution.papers.wrappers) to have it averaged out. With `across=False` there
-is none, and products are twice as wide: each configuration is scored by itself.
+configurations that are scored together. A score therefore depends on the other configurations: wrap
+the settings in SublistAverageSettings (solution.papers.wrappers) to average over them. With
+`across=False` there is no such attention and products are twice as wide: each configuration is
+scored alone.
 
 Source: Khizbullin et al., "Fast or slow? TGraph ...", Frontiers in Artificial Intelligence, 2025
-(10.3389/frai.2025.1605539), and the team's description of its entry. Where these are silent (the
-activation, the residual connection of the SAGE blocks): GELU, and one.
+(10.3389/frai.2025.1605539), and the team's description of its entry. Where these give no detail:
+the activation is GELU, and SAGE blocks have a residual connection.
 """
 
 from collections.abc import Sequence
@@ -28,14 +29,14 @@ from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.papers.rows import RowInputs, Rows, prepare_rows
 
-SCORED_TOGETHER = 128  # configurations of a graph, beyond training
-REDUCTION = 8  # of the channels inside the channel attention
-TEMPERATURE = 0.5  # at the start
+SCORED_TOGETHER = 128  # configurations of a graph at inference
+REDUCTION = 8  # factor by which channel attention reduces the channels
+TEMPERATURE = 0.5  # initial value
 
 
 @dataclass(frozen=True)
 class TGraphSettings(RankerSettings):
-    """Settings of TGraph; those of the winners, but for the number of epochs."""
+    """Settings of TGraph; the winners', except for the number of epochs."""
 
     width: int = 256
     across: bool = True  # attention across the configurations that are scored together
@@ -46,14 +47,14 @@ class TGraphSettings(RankerSettings):
     )
 
     def build(self, seed: int) -> "TGraphRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return TGraphRanker(self, seed)
 
 
 class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
-    """TGraph as a Ranker.
+    """The Ranker of TGraph.
 
-    Its scores depend on the list, whose configurations attend to each other.
+    Its scores depend on the list, because configurations attend to each other.
     """
 
     scaled_tables = ("numeric",)
@@ -116,7 +117,7 @@ class Block(nn.Module):
 
 
 class TGraph(nn.Module):
-    """Scores configurations of pruned layout graphs."""
+    """Score configurations of pruned layout graphs."""
 
     def __init__(self, width: int, *, across: bool = True) -> None:
         super().__init__()
@@ -129,17 +130,17 @@ class TGraph(nn.Module):
         self.readout = nn.Linear(width, 1)
 
     def score_batch(self, batch: Sequence[RowInputs], configs: np.ndarray) -> Tensor:
-        """(configs, graphs), a graph at a time."""
+        """Return scores (configs, graphs), one graph at a time."""
         scores = [self._score(inputs, configs[:, i]) for i, inputs in enumerate(batch)]
         return torch.stack(scores, dim=1)
 
     def count_values(self, inputs: RowInputs) -> int:
-        """Nodes times width."""
+        """Return nodes times width."""
         return len(inputs.opcodes) * self.width
 
     @torch.inference_mode()
     def score_graph(self, inputs: RowInputs) -> np.ndarray:
-        """(configs,), SCORED_TOGETHER at a time."""
+        """Return scores (configs,), SCORED_TOGETHER at a time."""
         self.eval()
         rows = np.arange(len(inputs.codebook.codes))
         chunks = [

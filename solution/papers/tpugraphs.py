@@ -1,21 +1,21 @@
-"""The layout baseline of TpuGraphs: GraphSAGE that learns from one segment of the graph at a step.
+"""The layout baseline of TpuGraphs: GraphSAGE trained on one segment of the graph per step.
 
     node features, opcode, layouts ─▶ MLP ─▶ 3 SAGE blocks ─▶ mean, two sums ─▶ MLP ─▶ score
                            layouts ───────────▲ ▲ ▲
 
-What the configuration says joins the configurable nodes, and is told again before each block. The
-scores are those of the whole graph, but the gradient runs only through one segment of consecutive
-nodes, drawn anew at each step; all others count as constants. So what a step keeps for the gradient
-grows with the segment; the time, and what one layer takes, still grow with the graph. With
+The configuration's layouts are inputs of the configurable nodes, and inputs of each block again.
+The scores are those of the whole graph, but the gradient runs only through one random segment of
+consecutive nodes per step; all other nodes count as constants. So the memory for gradients grows
+with the segment, while the time, and the memory of one layer, grow with the graph. With
 `segment=None` the gradient runs through all nodes: full graph training.
 
-Instead, or as well, the graph may be pruned, or random nodes of it kept (NodeSettings). The blocks
-may be graph convolutions in the place of GraphSAGE: `block="gcn"`.
+The graph may also be pruned, or random nodes of it kept (NodeSettings), with or without segments.
+`block="gcn"` replaces GraphSAGE by graph convolutions.
 
 Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on Large Tensor
 Computational Graphs", NeurIPS 2023, and its published code, which has a symmetric graph convolution
-in the place of GraphSAGE, and cuts the edges that leave the segment as well. Where these are silent
-(the scale of the layouts, the norm): 0 to 1, and a layer norm.
+instead of GraphSAGE, and also cuts the edges that leave the segment. Where these give no detail:
+layouts are scaled to 0 ... 1, and the norm is a layer norm.
 """
 
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ class TpuGraphsSettings(NodeRankerSettings):
     width: int = 64
     block: str = "sage"  # a name in JOINED_BLOCKS
     rounds: int = 3
-    segment: int | None = 1000  # nodes that the gradient runs through; None: all
+    segment: int | None = 1000  # nodes with gradients; None: all
     nodes: NodeSettings = field(default_factory=NodeSettings)
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(
@@ -61,7 +61,7 @@ class TpuGraphsSettings(NodeRankerSettings):
         check_choice("block", self.block, JOINED_BLOCKS)
 
     def build(self, seed: int) -> "TpuGraphsRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return TpuGraphsRanker(self, seed)
 
 
@@ -73,10 +73,10 @@ class TpuGraphsRanker(NodeRanker[TpuGraphsSettings, NodeInputs]):
 
 
 class JoinedNet(NodeNet):
-    """Rows, blocks that are told the layouts again, and a sum of the nodes; a subclass scores.
+    """Rows, blocks that get the layouts again, and pooling over the nodes; a subclass scores.
 
     Args:
-        columns: numeric features of a node.
+        columns: number of numeric features of a node.
     """
 
     def __init__(
@@ -92,18 +92,18 @@ class JoinedNet(NodeNet):
         self.blocks = nn.ModuleList(JOINED_BLOCKS[block](width) for _ in range(rounds))
 
     def begin(self, inputs: NodeInputs, given: Tensor) -> Tensor:
-        """The nodes (nodes, configs, width) before the first block."""
+        """Return the nodes (nodes, configs, width) before the first block."""
         rows: Tensor = self.rows(inputs, given)
         return rows
 
     def encode(
         self, inputs: NodeInputs, configs: np.ndarray, edges: Tensor, segment: Tensor | None = None
     ) -> Tensor:
-        """The nodes (nodes, configs, width) after all blocks.
+        """Return the nodes (nodes, configs, width) after all blocks.
 
         Args:
             edges: (2, edges) from sender to receiver.
-            segment: the nodes (k,) that the gradient runs through; None: all.
+            segment: the nodes (k,) with gradients; None: all.
         """
         given = layout_numbers(inputs, configs)
         layouts = given.new_zeros(len(inputs.opcodes), *given.shape[1:])
@@ -115,7 +115,7 @@ class JoinedNet(NodeNet):
         with torch.no_grad():
             beyond = sources[len(segment) :]
             x, constants = self._encode(inputs, given, layouts, edges, scale, beyond)
-        torch.clear_autocast_cache()  # what it keeps of the weights has no gradient
+        torch.clear_autocast_cache()  # its cached casts of the weights have no gradient
         part = inputs.keep(segment)
         inside = self.begin(part, layout_numbers(part, configs))
         for block, constant in zip(self.blocks, constants, strict=True):
@@ -132,7 +132,7 @@ class JoinedNet(NodeNet):
         scale: Tensor,
         kept: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """All nodes after all blocks, and the nodes `kept` (k,) before each."""
+        """Return all nodes after all blocks, and the nodes `kept` (k,) before each."""
         x = self.begin(inputs, given)
         before = []
         for block in self.blocks:
@@ -143,11 +143,11 @@ class JoinedNet(NodeNet):
 
 
 def pool(x: Tensor, configurable: Tensor) -> Tensor:
-    """The mean of the nodes, and the directions of two sums: (configs, 3 width).
+    """Return the mean of the nodes, and two sums of length 1: (configs, 3 width).
 
     Shapes: x (nodes, configs, width), configurable (k,) nodes, which the second sum is over.
     """
-    # A sum over so many nodes says in which direction, not how far.
+    # Sums are normalised to length 1, because their length grows with the number of nodes.
     sums = [
         functional.normalize(x[chosen].sum(dim=0), dim=-1) for chosen in (slice(None), configurable)
     ]
@@ -155,7 +155,7 @@ def pool(x: Tensor, configurable: Tensor) -> Tensor:
 
 
 class TpuGraphs(JoinedNet):
-    """Scores configurations of layout graphs."""
+    """Score configurations of layout graphs."""
 
     def __init__(self, settings: TpuGraphsSettings) -> None:
         super().__init__(settings.nodes, settings.width, settings.rounds, settings.block)
@@ -171,17 +171,17 @@ class TpuGraphs(JoinedNet):
 
 
 def draw_segment(num_nodes: int, size: int) -> Tensor:
-    """A random one (k,) of the segments of `size` nodes that the graph is divided into."""
+    """Return a random one (k,) of the consecutive segments of `size` nodes."""
     first = size * int(torch.randint(-(-num_nodes // size), ()))
     return torch.arange(first, min(first + size, num_nodes))
 
 
 def cut_segment(edges: Tensor, segment: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """What sends messages to the nodes of a segment.
+    """Return the nodes and edges that send messages into a segment.
 
     Returns:
-        The segment and, behind it, the others that send (sources,); and the edges (2, k) into the
-        segment, numbered by their position among these.
+        The segment followed by the other senders (sources,); and the edges (2, k) into the segment,
+        numbered by positions in that array.
     """
     inside = torch.zeros(num_nodes, dtype=torch.bool, device=edges.device)
     inside[segment] = True

@@ -1,19 +1,20 @@
-"""The tile baselines of TpuGraphs: where the 24 numbers of the configuration join the kernel.
+"""The tile baselines of TpuGraphs, by where the 24 numbers of the configuration join the kernel.
 
     none     sum of the nodes ─────────────────────────────┐
     late     nodes ─▶ MLP ─▶ convolutions ─▶ sum ──────────┤
              24 numbers ───────────────────────────────────┴─▶ MLP ─▶ score
     early    nodes, 24 numbers ─▶ MLP ─▶ convolutions ─▶ sum ─▶ MLP ─▶ score
 
-The numbers are those of the file, standardised. A net with the tile table in their place is in
-solution.models.tile.tile_gnn. With `heads` a block of attention among all nodes of a kernel stands
-before the convolutions, as a student report has it (solution.papers.soft_attention).
+The numbers are those of the file, standardised. solution.models.tile.tile_gnn has a net with the
+tile table instead. With `heads`, a block of attention among all nodes of a kernel stands
+before the convolutions, as in a student report (solution.papers.soft_attention).
 
 Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on Large Tensor
-Computational Graphs", NeurIPS 2023, and its published code. The blocks are those that all our nets
-share: a layer norm where its GraphSAGE scales rows to length 1, and residuals for both. Beside the
-sum over nodes there is their mean, and a layer norm over both: kernels have 2 to hundreds of nodes.
-Its second loss, a squared error of weight 0.02, is a setting of the training (`regression`).
+Computational Graphs", NeurIPS 2023, and its published code. Differences: the blocks are shared with
+our other nets, with a layer norm where its GraphSAGE scales rows to length 1, and residuals for
+both kinds; besides the sum over nodes there is their mean, and a layer norm over both, because
+kernels have 2 to hundreds of nodes. Its second loss, a squared error of weight 0.02, is a setting
+of the training (`regression`).
 """
 
 from collections.abc import Sequence
@@ -50,9 +51,9 @@ class TpuGraphsTileSettings(RankerSettings):
     block: str | None = "sage"  # as in the tile net; None: no graph, an MLP on the sum of the nodes
     rounds: int = 3
     join: str = "late"  # a name in JOINS
-    heads: int = 0  # of attention among the nodes, before the convolutions; 0: none
+    heads: int = 0  # of attention among nodes, before the convolutions; 0: no attention
     head_width: int = 32
-    mask: float | None = NOT_ADJACENT  # of nodes that are not adjacent; None: no mask
+    mask: float | None = NOT_ADJACENT  # weight of nodes that are not adjacent; None: no mask
     training: TrainingSettings = TrainingSettings(
         loss="list_mle", graphs_per_step=10, configs_per_graph=10
     )
@@ -62,7 +63,7 @@ class TpuGraphsTileSettings(RankerSettings):
         check_choice("join", self.join, JOINS)
 
     def build(self, seed: int) -> "TpuGraphsTileRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return TpuGraphsTileRanker(self, seed)
 
 
@@ -101,7 +102,7 @@ prepare_kernel = PerGraph(_prepare_kernel)
 
 
 class TpuGraphsTile(nn.Module):
-    """Scores tile configurations of kernels."""
+    """Score tile configurations of kernels."""
 
     def __init__(self, settings: TpuGraphsTileSettings) -> None:
         super().__init__()
@@ -126,7 +127,7 @@ class TpuGraphsTile(nn.Module):
         self.readout = nn.Sequential(nn.Linear(joined, width), nn.GELU(), Mlp(width, width, 1))
 
     def score_batch(self, batch: Sequence[KernelInputs], configs: np.ndarray) -> Tensor:
-        """(configs, graphs): all kernels form one disconnected graph."""
+        """Return scores (configs, graphs): all kernels form one disconnected graph."""
         chosen = take_rows([inputs.configs for inputs in batch], configs)
         given = torch.stack(chosen)  # (graphs, configs, 24)
         sizes = [len(inputs.opcodes) for inputs in batch]
@@ -149,12 +150,12 @@ class TpuGraphsTile(nn.Module):
         return self.readout(joined).squeeze(-1).T
 
     def count_values(self, inputs: KernelInputs) -> int:
-        """The widest layer, times the nodes where each of them sees the configuration."""
+        """Return the widest layer, times the nodes if each of them gets the configuration."""
         return self.width * (len(inputs.opcodes) if self.is_early else 1)
 
     @torch.inference_mode()
     def score_graph(self, inputs: KernelInputs) -> np.ndarray:
-        """(configs,), a chunk of configurations at a time."""
+        """Return scores (configs,), a chunk of configurations at a time."""
         self.eval()
         step = max(1, CHUNK_VALUES // self.count_values(inputs))
         rows = np.arange(len(inputs.configs))[:, None]

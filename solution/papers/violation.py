@@ -1,4 +1,4 @@
-"""The layout baseline with attention in front and the violation ratio behind, of a student report.
+"""A student report's layout baseline with attention before it and the violation ratio after it.
 
     nodes, opcode, layouts ─▶ MLP ─▶ mask, attention ─▶ 3 SAGE blocks ─▶ mean, two sums ─┐
                    layouts ────────────────────────────▲ ▲ ▲                             │
@@ -6,30 +6,30 @@
 
 The net is the baseline of TpuGraphs (solution.papers.tpugraphs) with a block of multi-head
 attention among all nodes as its initial layer (solution.papers.soft_attention). The violation ratio
-(solution.features.layout.violations) is of the whole graph. Random nodes are dropped while
-training, so that attention can be paid for; with `importance` the configurable ones and the nodes
-of importance (find_important), which the report proposes, come before all others, and with
-`draw="work"` (NodeSettings) those that compute much.
+(solution.features.layout.violations) is of the whole graph. In training, random nodes are dropped
+to make attention affordable. With `importance`, the configurable nodes and the important ones
+(find_important), which the report proposes, are kept before all others; with `draw="work"`
+(NodeSettings), nodes are drawn in proportion to their operations.
 
 Source: a student report on the competition (rank 107 of 616): 1,000 nodes and 16 configurations,
 500 or 10,000 and 32, or 5,000 of 30 features chosen by hand; the weights of the epoch with the most
-ordered pairs. What it says had no effect is a setting: where attention stands, its heads, the
-width, the convolution. Where it is silent (how many blocks of attention): one.
+ordered pairs. Properties that it says had no effect are settings: where attention stands, its
+heads, the width, the convolution. It does not give the number of blocks of attention: here one.
 
-CHOSEN are 30 of the 140 node features: a graph of fewer numbers a node may keep more nodes.
+CHOSEN are 30 of the 140 node features: with fewer numbers per node, a graph may keep more nodes.
 The report selects "interpretable operation node features [...] most closely aligned with layout
-tensor dimensions and operation runtime", and does not name them. These are ours, by the names that
-TpuGraphs gives them.
+tensor dimensions and operation runtime", and does not name them. They were chosen here, by the
+names that TpuGraphs gives them.
 
-Nodes of importance: those on both sides of an edge where the layout may change.
+Important nodes: both ends of an edge where the layout may change.
 
-Where a tensor is ordered one way by who makes it and another way by who reads it, the compiler has
-to copy it in between (solution.features.layout.conflicts). The node that makes the tensor and those
-whose layouts order it are the sides.
+If the producer and the reader of a tensor order it differently, the compiler has to copy it in
+between (solution.features.layout.conflicts). The ends are the tensor's producer and the nodes whose
+layouts order it.
 
 Source: the future work of a student report on the competition (rank 107 of 616), whose subsample is
-these and the configurable nodes. The report means the layouts of a configuration; a net is shown
-several at a time, so here a node counts that is a side in any configuration there could be.
+these and the configurable nodes. The report means the layouts of one configuration. A net sees
+several at a time, so here a node counts if it is an end in any possible configuration.
 """
 
 import dataclasses
@@ -63,9 +63,9 @@ from solution.papers.tpugraphs import JoinedNet, pool
 
 
 def find_important(graph: Graph) -> np.ndarray:
-    """The sides (nodes,) bool of every tensor of a layout graph on which two layouts may disagree.
+    """Return the ends (nodes,) bool of every tensor on which two layouts of the graph may disagree.
 
-    Configurable nodes that no other one disagrees with are not among them.
+    Configurable nodes that no other node disagrees with are not among them.
     """
     constraints = find_constraints(graph)
     is_side = np.zeros(graph.num_nodes, bool)
@@ -78,33 +78,33 @@ def _numbered(name: str, first: int, count: int) -> dict[str, int]:
     return {f"{name}_{number}": first + number for number in range(count)}
 
 
-# The column of each among the node features.
+# Columns of the node features.
 CHOSEN = {
-    # What a layout orders, and the order in the program.
+    # The dimensions that a layout orders, and their order in the program.
     **_numbered("shape_dimensions", vocabulary.SHAPE_DIMENSIONS.start, 6),
     **_numbered("layout_minor_to_major", vocabulary.NODE_LAYOUT.start, 6),
-    # How much is written; whether it is the result of the computation.
+    # The output's size; whether it is a result of the computation.
     "shape_dimensions_sum": vocabulary.SHAPE_SUM,
     "shape_dimensions_product": vocabulary.SHAPE_PRODUCT,
     "is_root": vocabulary.IS_ROOT,
-    # Which dimensions are reduced, broadcast, transposed or joined: they are walked along.
+    # The dimensions that are reduced, broadcast, transposed or concatenated.
     **_numbered("dimensions", vocabulary.DIMENSIONS.start, 3),
-    # How often a convolution or pooling reads each element.
+    # How often a convolution or pooling reads each element: its window.
     **_numbered("window_size", vocabulary.WINDOW_SIZE.start, 2),
     "window_size_product": 44,
     **_numbered("window_stride", 45, 2),
-    # Which dimensions a convolution contracts, and so which should be contiguous.
+    # The dimensions that a convolution contracts, which should be contiguous.
     "convolution_dim_numbers_input_batch_dim": vocabulary.CONVOLUTION_INPUT_BATCH,
     "convolution_dim_numbers_input_feature_dim": vocabulary.CONVOLUTION_INPUT_FEATURE,
     "convolution_dim_numbers_kernel_input_feature_dim": vocabulary.CONVOLUTION_KERNEL_INPUT,
     "convolution_dim_numbers_kernel_output_feature_dim": vocabulary.CONVOLUTION_KERNEL_OUTPUT,
     "convolution_dim_numbers_output_batch_dim": vocabulary.CONVOLUTION_OUTPUT_BATCH,
     "convolution_dim_numbers_output_feature_dim": vocabulary.CONVOLUTION_OUTPUT_FEATURE,
-    # In how many parts it multiplies.
+    # The number of groups of a convolution.
     "feature_group_count": 107,
 }
 COLUMNS = np.sort(list(CHOSEN.values()))
-# Those before the layout in the program, which nets are given beside the others.
+# The chosen columns before the program's layout, which nets get as a separate input.
 NUMERIC_COLUMNS = COLUMNS[vocabulary.NODE_LAYOUT.start > COLUMNS]
 
 
@@ -121,11 +121,12 @@ class ViolationSettings(NodeRankerSettings):
     attention: str | None = "first"  # before or after the blocks; None: the baseline's net
     heads: int = 16
     head_width: int = 32
-    mask: float | None = NOT_ADJACENT  # of nodes that are not adjacent; None: no mask
+    mask: float | None = NOT_ADJACENT  # weight of nodes that are not adjacent; None: no mask
     compressed: bool = False  # 30 of the 140 node features
     ratio: bool = True  # the violation ratio
-    unset: str = "suits"  # in it, a node without a layout of its own: of features' UNSET
-    importance: bool = False  # configurable nodes and those of importance are kept first
+    # how the ratio treats a node without a given layout: a name in UNSET of the features
+    unset: str = "suits"
+    importance: bool = False  # configurable and important nodes are kept first
     nodes: NodeSettings = field(default_factory=lambda: NodeSettings(trained=1000))
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(
@@ -140,7 +141,7 @@ class ViolationSettings(NodeRankerSettings):
         check_size("heads", self.heads, MAX_DEPTH)
 
     def build(self, seed: int) -> "ViolationRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return ViolationRanker(self, seed)
 
 
@@ -149,7 +150,7 @@ class ViolationInputs(NodeInputs):
     """A layout graph, or some of its nodes, as tensors."""
 
     ratio: Tensor  # (distinct configs, 1) float32
-    preferred: np.ndarray  # (nodes,) bool that are kept before others
+    preferred: np.ndarray  # (nodes,) bool, kept before others
 
     def keep(self, nodes: Tensor) -> "ViolationInputs":
         preferred = self.preferred[nodes.cpu().numpy()]
@@ -188,14 +189,14 @@ def _finder(pruning: str, hops: int) -> PerGraph[np.ndarray]:
 
 
 def find_preferred(graph: Graph) -> np.ndarray:
-    """The nodes (nodes,) bool that are configurable, or of importance in some configuration."""
+    """Return the nodes (nodes,) bool that are configurable, or important in some configuration."""
     preferred = find_important(graph)
     preferred[graph.configurable] = True
     return preferred
 
 
 class ViolationNet(JoinedNet):
-    """Scores configurations of layout graphs."""
+    """Score configurations of layout graphs."""
 
     def __init__(self, settings: ViolationSettings) -> None:
         width = settings.width

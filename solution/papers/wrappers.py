@@ -1,11 +1,11 @@
 """A ranker that averages another ranker over short lists of configurations.
 
 A model may look at all configurations of a graph at once, so that a configuration's score depends
-on which others stand in the list. Such scores gain from being averaged: SublistAverage divides the
-list at random into short ones, several times.
+on the others in the list. Averaging improves such scores: SublistAverage divides the list at random
+into short ones, several times.
 
-A ranker whose scores do not depend on the list is left as it is. What is random is decided by the
-contents of the configurations, so the order in which they come changes nothing.
+A ranker whose scores do not depend on the list is used unchanged. The random order depends only on
+the contents of the configurations, so their order in the list changes nothing.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ MAX_TIMES, MAX_SIZE = 10_000, 1 << 30
 
 @dataclass(frozen=True)
 class WrapperSettings(RankerSettings):
-    """A ranker, which decides what is learned from which part of the graph."""
+    """Settings of a wrapped ranker, whose preparation of graphs applies."""
 
     ranker: RankerSettings
 
@@ -48,21 +48,21 @@ class WrapperSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class SublistAverageSettings(WrapperSettings):
-    """A ranker, how often the list is divided, and into lists of at most how many configurations.
+    """A ranker, the number of random divisions of the list, and the maximum length of short lists.
 
-    Take about as many as the ranker was trained on at once.
+    Choose about the length that the ranker was trained on.
     """
 
     times: int = 4
     size: int = 100
 
     def build(self, seed: int) -> "SublistAverage":
-        """Make it; the seed is also the ranker's."""
+        """Return an unfitted ranker; the seed is also the wrapped ranker's."""
         return SublistAverage(self.ranker.build(seed), self.size, times=self.times, seed=seed)
 
 
 class SublistAverage(Ranker):
-    """The mean over random divisions into lists of at most `size`, as even as they can be."""
+    """The mean over random divisions into lists of at most `size`, of equal lengths up to one."""
 
     def __init__(self, ranker: Ranker, size: int, *, times: int, seed: int) -> None:
         check_size("times", times, MAX_TIMES)
@@ -100,10 +100,10 @@ class SublistAverage(Ranker):
 
 
 def _shuffle(graph: Graph, key: str) -> np.ndarray:
-    """A random order (configs,) of the positions of distinct configurations.
+    """Return a random order (configs,) of the positions of distinct configurations.
 
-    By a keyed hash of each one's contents: the same configurations, wherever they stand, come in
-    the same order.
+    It sorts a keyed hash of each one's contents, so the same configurations, wherever they stand,
+    come in the same order.
     """
     configs = graph.configs
     rows = configs.codes[configs.rows] if isinstance(configs, Codebook) else configs

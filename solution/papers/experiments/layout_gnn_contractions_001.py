@@ -1,4 +1,4 @@
-"""Our layout net, told what dots sum over."""
+"""Our layout net, with the contracted dimensions of dots as features."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Our layout net with the numbers of nodes as they are, not their logarithms."""
+"""Our layout net with raw node features instead of logarithms."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Our layout net with a virtual node for every piece of the program that pruning drops."""
+"""Our layout net with a virtual node for every connected part that pruning drops."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The residual net of a student report that stops after two epochs without a better one."""
+"""The residual net of a student report with early stopping after two epochs without improvement."""
 
 from dataclasses import replace
 

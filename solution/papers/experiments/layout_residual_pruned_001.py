@@ -1,4 +1,4 @@
-"""The residual net of a student report with self-attention, on pruned graphs: its future work."""
+"""The residual net of a student report with self-attention, on pruned graphs, its future work."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

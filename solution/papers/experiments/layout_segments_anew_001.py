@@ -1,4 +1,4 @@
-"""Segment training without a table: the segments not chosen are computed anew."""
+"""Segment training without a table: the segments not chosen are recomputed."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

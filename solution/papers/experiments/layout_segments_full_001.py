@@ -1,4 +1,4 @@
-"""The net of layout_segments_001 trained on full graphs, to compare segment training with."""
+"""The net of layout_segments_001 trained on full graphs, as the reference for segment training."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

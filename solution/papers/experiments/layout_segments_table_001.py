@@ -1,4 +1,4 @@
-"""Segment training with the table of embeddings, none of which are dropped."""
+"""Segment training with the table of embeddings and no dropout."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

@@ -1,4 +1,4 @@
-"""TGraph on the four layout collections, its scores averaged over lists as long as in training."""
+"""TGraph on the four layout collections, scores averaged over lists of the training's length."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

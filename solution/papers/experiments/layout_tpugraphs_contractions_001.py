@@ -1,4 +1,4 @@
-"""The layout baseline of TpuGraphs, told what dots sum over."""
+"""The layout baseline of TpuGraphs, with the contracted dimensions of dots as features."""
 
 import dataclasses
 

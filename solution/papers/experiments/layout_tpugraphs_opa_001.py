@@ -1,4 +1,4 @@
-"""The layout baseline of TpuGraphs, the epoch with the most ordered pairs chosen."""
+"""The layout baseline of TpuGraphs, using the epoch with the most ordered pairs."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

@@ -1,4 +1,4 @@
-"""The layout baseline of TpuGraphs with the numbers of nodes as they are, not their logarithms."""
+"""The layout baseline of TpuGraphs with raw node features instead of logarithms."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The layout baseline of TpuGraphs on pruned graphs with virtual nodes for what is dropped."""
+"""The layout baseline of TpuGraphs on pruned graphs with virtual nodes for the dropped parts."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The baseline with attention in front and the violation ratio, as a student report sent it in."""
+"""The baseline with attention and the violation ratio, as a student report submitted it."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

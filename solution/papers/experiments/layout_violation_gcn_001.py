@@ -1,4 +1,4 @@
-"""Graph convolutions with attention in front and the violation ratio."""
+"""Graph convolutions with attention before them and the violation ratio."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

@@ -1,4 +1,4 @@
-"""Configurable nodes and nodes of importance before random ones; else as layout_violation_001."""
+"""Configurable and important nodes kept before random ones; else as layout_violation_001."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

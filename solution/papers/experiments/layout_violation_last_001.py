@@ -1,4 +1,4 @@
-"""The baseline with attention behind its convolutions, and the violation ratio."""
+"""The baseline with attention after its convolutions, and the violation ratio."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

@@ -1,4 +1,4 @@
-"""The baseline with attention in front, without the violation ratio."""
+"""The baseline with attention before its convolutions, without the violation ratio."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

@@ -1,4 +1,4 @@
-"""Our tile net, told what dots sum over."""
+"""Our tile net, with the contracted dimensions of dots as features."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Our tile net with unused slots at 0, as the files have them."""
+"""Our tile net with unused slots at 0, as in the files."""
 
 import dataclasses
 

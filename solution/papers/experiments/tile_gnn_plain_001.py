@@ -1,4 +1,4 @@
-"""Our tile net with the numbers of nodes as they are, not their logarithms."""
+"""Our tile net with raw node features instead of logarithms."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The tile baseline of TpuGraphs with attention in front, as a student report has it."""
+"""The tile baseline of TpuGraphs with attention before the convolutions, from a student report."""
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment

@@ -1,4 +1,4 @@
-"""The tile baseline of TpuGraphs with unused slots at 0, as the files have them."""
+"""The tile baseline of TpuGraphs with unused slots at 0, as in the files."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The tile baseline of TpuGraphs, GraphSAGE joined late, with both losses of its code."""
+"""The tile baseline of TpuGraphs, GraphSAGE joined late, with both of its published losses."""
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
