@@ -1,12 +1,14 @@
-"""The file of one prepared graph: small arrays are read, large ones mapped into memory.
+"""Write and read the file of one prepared graph: small arrays are read, large ones memory-mapped.
 
-The format is safetensors: a length, a JSON header, the arrays one after the other. It holds no
-pickle, other programs read it, and an array in it is a piece of the file, so what is not looked at
-is never loaded. (The library's own numpy reader copies whole arrays, so they are mapped here.)
+The format is safetensors: the header's length, a JSON header, then the arrays one after the other.
+It contains no pickle, other programs can read it, and each array is one contiguous range of the
+file, so a large array is loaded only where it is used. (The safetensors library's numpy reader
+copies whole arrays, so this module maps them itself.)
 
-The header holds a checksum of every array and one of itself, the seal, all of what was meant to be
-written. So the seal stands for every byte of the file. Whoever reads an array compares its
-checksum; a mapped one is compared once, by who opens the store, and not by everybody who reads it.
+The header contains a checksum of every array and a checksum of itself, called the seal. The seal
+therefore covers every byte that was written. An array that is read is compared with its checksum at
+once. Reading all of a mapped array is slow, so it is checked once, when the store is opened, and
+not at every later read (`is_checked`).
 """
 
 import hashlib
@@ -30,29 +32,29 @@ from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 
 SUFFIX = ".safetensors"
-RECORD = "record"  # the one entry of the header's metadata
-SUMS = "sums"  # in the record: a checksum of each array
-SEAL = "header"  # in the record: a checksum of the whole header, in which it stands as zeros
+RECORD = "record"  # the only entry of the header's metadata
+SUMS = "sums"  # key in the record: the checksum of each array
+SEAL = "header"  # key in the record: the checksum of the header, computed with NO_SEAL in its stead
 NO_SEAL = 64 * "0"
 DTYPES = {
     "U8": np.uint8, "U16": np.uint16, "U32": np.uint32,
     "I8": np.int8, "I32": np.int32, "I64": np.int64,
     "F32": np.float32, "F64": np.float64,
 }  # fmt: skip
-ARRAYS = {  # that a file may have, and of which types
+ARRAYS = {  # the arrays that a file may contain, and the types allowed for each
     "node_features": ("F32",), "node_opcodes": ("U8",), "edges": ("I32",),
     "configurable": ("I32",), "tiles": ("F32",), "runtimes": ("F32", "F64"),
     "layouts": ("I8",), "starts": ("I64",), "codes": ("U8", "U16", "U32"), "rows": ("I32",),
     "options": ("I8",),
 }  # fmt: skip
-MAX_HEADER = 1 << 20  # bytes; it has three thousand
-MAPPED_BYTES = 1 << 20  # from this size on: a mapped file stays open
-BLOCK_BYTES = 1 << 20  # that are read at once to compute a checksum
+MAX_HEADER = 1 << 20  # bytes; a usual header has about 3,000
+MAPPED_BYTES = 1 << 20  # arrays of at least this size are mapped, which keeps the file open
+BLOCK_BYTES = 1 << 20  # bytes read at a time to compute a checksum
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an array lies in the file."""
+    """The type, shape, byte range and checksum of an array in the file."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -67,15 +69,17 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Header:
-    record: dict[str, Any]  # what was written beside the arrays
+    # the metadata that write_prepared was given, and the graph's name and collection
+    record: dict[str, Any]
     places: dict[str, _Place]
     seal: str
 
 
 def write_prepared(graph: Graph, record: dict[str, Any], path: Path) -> str:
-    """Write the graph and what is known of it atomically, and return the file's seal.
+    """Write the graph and its metadata `record` atomically, and return the file's checksum (seal).
 
-    Equal graphs give equal bytes. Where `record` has the graph's "split", a reader compares it.
+    Equal graphs with equal records give equal bytes. If `path` lies in a store, `record` needs the
+    graph's "split": readers compare it with the path.
     """
     arrays = {
         "node_features": graph.node_features,
@@ -110,15 +114,15 @@ def write_prepared(graph: Graph, record: dict[str, Any], path: Path) -> str:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """What was written beside the arrays; the arrays are not touched."""
+    """Return the metadata of a prepared graph without reading its arrays."""
     with _open(path) as file:
         return _read_header(path, file).record
 
 
 def check_prepared(path: Path, seal: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Read every byte of a file, and return its seal and what was written beside the arrays.
+    """Check every byte of a file; return its checksum (seal) and its metadata.
 
-    Raises InputError where a byte is not as it was written, and as read_prepared does.
+    Raises InputError if a byte differs from what was written, or as read_prepared does.
     """
     with _open(path) as file:
         header = _read_header(path, file, seal)
@@ -128,15 +132,16 @@ def check_prepared(path: Path, seal: str | None = None) -> tuple[str, dict[str, 
 
 
 def read_prepared(path: Path, seal: str | None = None, *, is_checked: bool = False) -> Graph:
-    """Read the graph; the codes of many configurations are read when they are looked at.
+    """Read the graph; large arrays are mapped, so their values are read only when they are used.
 
     Args:
-        seal: what the file must have; by default any.
-        is_checked: the mapped arrays were compared with their checksums before.
+        seal: the checksum that the file must have; None accepts any.
+        is_checked: skip the checksums of mapped arrays, because they were compared before.
 
     Raises:
-        InputError: the file is missing, damaged, no prepared graph, or another one than its path
-            and the `seal` say.
+        InputError: the file is missing, damaged or no prepared graph, or it holds another graph
+        than
+            its path or `seal` says.
     """
     with _open(path) as file:
         header = _read_header(path, file, seal)
@@ -179,7 +184,7 @@ def _build(header: _Header, arrays: dict[str, np.ndarray]) -> Graph:
 
 
 def _read_header(path: Path, file: BinaryIO, wanted: str | None = None) -> _Header:
-    """The header, after all that it says of the file and the file's path says of it is compared."""
+    """Return the header after checking its checksum, the file's size, the path and `wanted`."""
     size = os.fstat(file.fileno()).st_size
     length = file.read(8)
     start = 8 + int.from_bytes(length, "little")
@@ -218,7 +223,7 @@ def _place(name: str, entry: dict[str, Any], start: int, sums: dict[str, str]) -
 
 
 def _check_identity(path: Path, record: dict[str, Any]) -> None:
-    """Where a store has a file says of which graph it must be."""
+    """Raise InputError if the file's path in a store is that of another graph."""
     expected = parse_path(path)
     if expected is None:
         return
@@ -232,7 +237,7 @@ def _sum(content: bytes | memoryview) -> str:
 
 
 def _quoted(seal: str) -> bytes:
-    """As it stands in the header: in the JSON of the record, which is a string in JSON."""
+    """Return the seal's entry as it stands in the header: JSON inside a JSON string."""
     return rf"\"{SEAL}\": \"{seal}\"".encode()
 
 
@@ -246,7 +251,7 @@ def _read_array(path: Path, file: BinaryIO, name: str, place: _Place) -> np.ndar
 
 
 def _check_array(path: Path, file: BinaryIO, name: str, place: _Place) -> None:
-    """Compare an array block by block, so that it is never held whole."""
+    """Compare an array with its checksum block by block, so that it is never whole in memory."""
     file.seek(place.first)
     digest, left = hashlib.sha256(), place.last - place.first
     while left > 0 and (block := file.read(min(left, BLOCK_BYTES))):

@@ -1,4 +1,4 @@
-"""A sequence of prepared graphs that are read when they are needed, and kept while they fit."""
+"""A sequence of prepared graphs that are read on demand and cached within a memory budget."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ AS_IT_IS = Preparation(None)
 
 
 class GraphCache:
-    """Graphs that were read, the first ones kept while they take little memory together."""
+    """A cache of graphs: the first ones read are kept until `max_bytes` are used."""
 
     def __init__(self, max_bytes: int = 1 << 30) -> None:
         self._graphs: dict[tuple[Path, Preparation], Graph] = {}
@@ -27,7 +27,10 @@ class GraphCache:
         *,
         is_checked: bool = False,
     ) -> Graph:
-        """Read the file, which must have the `seal`, and prune it; or what was read so before."""
+        """Return the pruned graph of a file, from the cache if possible.
+
+        The file must have the checksum `seal` (None: any). `is_checked` is as in read_prepared.
+        """
         key = path, preparation
         if key in self._graphs:
             return self._graphs[key]
@@ -41,8 +44,8 @@ class LazyGraphs(Sequence[Graph]):
     """The graphs of prepared files, read one at a time through the cache.
 
     Args:
-        seals: what the files must have, in the same order; by default any.
-        is_checked: their mapped arrays were compared before.
+        seals: the checksum that each file must have, in the order of `paths`; None accepts any.
+        is_checked: skip the checksums of mapped arrays, because they were compared before.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Whether a store was prepared as a ranker needs it."""
+"""Check that a store was prepared in the way that a ranker needs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +10,10 @@ from solution.system.wording import count
 
 
 def check_preparation(preparation: Mapping[str, Any], needed: int | None, store: Path) -> None:
-    """Raise InputError where the `store` was prepared by another program than this one.
+    """Raise InputError unless the `store` was prepared in the way that a ranker needs.
 
-    Where its unused slots are not marked, or its dots say what they sum: models that want that do
-    it to what they are given. And where it keeps fewer nodes than `needed` hops (None: all).
+    This means: by this version of the preparation, without options that only a model may apply to
+    its input, and with all nodes within `needed` hops of the configurable nodes (None: all nodes).
     """
     version, kept = preparation.get("version"), preparation.get("hops")
     if version != VERSION:

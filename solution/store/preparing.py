@@ -1,4 +1,7 @@
-"""Prepare every graph of a folder into a store, one worker process a core; stopped, it goes on."""
+"""Prepare the graphs of a folder into a store with one worker process per core.
+
+A preparation that was stopped continues with the graphs that are not prepared yet.
+"""
 
 import dataclasses
 import io
@@ -55,7 +58,7 @@ TIMED_LABELS = ("label_source", TIMED)
 
 
 class GraphPreparation(Protocol):
-    """What is done to a graph; it must be found by other processes."""
+    """A function that prepares a graph; worker processes must be able to import it."""
 
     def __call__(self, graph: Graph) -> Graph: ...
 
@@ -72,17 +75,19 @@ def prepare_store(
     replace: bool = False,
     rebuild: bool = False,
 ) -> Store:
-    """Prepare what is not prepared yet, and return the complete store.
+    """Prepare the graphs that are not prepared yet, and return the complete store.
 
     Args:
-        workers: processes; by default one per core.
+        sample_submission: the competition's file, which is copied into the store; None if there is
+            none.
+        workers: number of processes; by default one per core.
         replace: prepare everything again.
-        rebuild: prepare everything again where the store there was made in another way.
+        rebuild: prepare everything again if the existing store has another format or preparation.
 
     Raises:
-        InputError: with every file's defect; where the folder holds something else, or a store
-            that was made differently or from other files, or may not be written; where the disk is
-            full. What is finished stays, and the same call goes on from there.
+        InputError: a file is defective (the message lists the defects); the folder contains other
+            files, or a store with another preparation or from other files; it cannot be written; or
+            the disk is full. Finished graphs stay, and the same call continues from there.
     """
     wanted = {"format": FORMAT, "preparation": preparation.describe()}
     replace = replace or (rebuild and is_store(folder) and read_store_record(folder) != wanted)
@@ -106,7 +111,7 @@ def prepare_store(
             try:
                 rows = map_files(prepare_file, files, "Preparing", workers)
                 _finish(folder, wanted, rows, sample_submission)
-            finally:  # workers that were ended leave what they were writing
+            finally:  # workers that were killed leave temporary files
                 remove_leftovers(folder, [f"{GRAPHS}/**"])
     return Store.open(folder)
 
@@ -125,7 +130,7 @@ def _saying_no_room(folder: Path) -> Iterator[None]:
 
 
 def _open_sound(folder: Path) -> Store | None:
-    """The store there; None where it is unfinished or its list is damaged, to be made again."""
+    """Return the store in the folder; None if it is unfinished or damaged and must be prepared."""
     try:
         return Store.open(folder)
     except InputError:
@@ -138,13 +143,16 @@ def _finish(
     rows: Sequence[dict[str, Any] | str],
     sample_submission: Path | None,
 ) -> None:
-    """Write the list of the graphs and the copy of the sample, and seal them."""
+    """Write the list of graphs and the copy of the sample, then store.json with their checksums.
+
+    Raises InputError with the messages among `rows` (the rows that are text), if there are any.
+    """
     if defects := [row for row in rows if isinstance(row, str)]:
         raise InputError(join_defects(defects))
     contents = {}
     if sample_submission is not None:
         contents[SAMPLE_SUBMISSION] = sample_submission.read_bytes()
-    index = io.BytesIO()  # polars has errors of its own for a disk that is full
+    index = io.BytesIO()  # polars raises exceptions of another kind if the disk is full
     pl.DataFrame(rows, schema=INDEX_SCHEMA).write_parquet(index)
     contents[INDEX] = index.getvalue()
     remove(folder / SAMPLE_SUBMISSION)
@@ -163,7 +171,8 @@ def _prepare_file(
     preparation: GraphPreparation,
     seals: Mapping[Path, str],
 ) -> dict[str, Any] | str:
-    """Write the prepared graph, if it is not there and sound; its row, or what is wrong with it."""
+    """Write the prepared graph unless a sound one exists; return its row, or a message about a
+    defect."""
     try:
         target = graph_path(folder, file.collection.name, file.split, file.name)
         source = fingerprint(file.path)
@@ -180,10 +189,12 @@ def _prepare_file(
 def _find_finished(
     path: Path, seal: str | None, preparation: GraphPreparation
 ) -> dict[str, Any] | None:
-    """The row of a graph that was prepared before; None where its file is not as it was written.
+    """Return the row of a graph that was prepared before; None if it must be prepared again.
+
+    It must be if its file is missing or damaged, or was prepared in another way.
 
     Args:
-        seal: what the list says that the file has, where there still is a list.
+        seal: the checksum of the file in the list of graphs; None if there is no list.
     """
     try:
         found, record = check_prepared(path, seal)
@@ -208,7 +219,7 @@ def _write_graph(
         "preparation": preparation.describe(),
         "summary": kept,
     }
-    if file.split == "test":  # unseen, even where somebody has the labels
+    if file.split == "test":  # labels of the test split are dropped, even if the file has them
         graph = dataclasses.replace(graph, runtimes=None)
     seal = write_prepared(preparation(graph), record, target)
     if fingerprint(file.path) != source:
@@ -222,7 +233,8 @@ def _changed(file: GraphFile, folder: Path) -> str:
 
 
 def _check_folder(folder: Path, wanted: dict[str, Any], *, replace: bool) -> None:
-    """Refuse a folder that is not ours, and a store that was made differently."""
+    """Raise InputError if the folder has files other than a store, or a store made in another
+    way."""
     if not is_store(folder):
         others = folder.is_file() or (
             folder.is_dir() and any(not p.name.startswith(TEMPORARY) for p in folder.iterdir())
@@ -232,7 +244,8 @@ def _check_folder(folder: Path, wanted: dict[str, Any], *, replace: bool) -> Non
                 f"{folder}: expected an empty folder or a store, found other files. Choose another."
             )
         return
-    found = read_store_record(folder)  # what cannot be read is not ours, and never emptied
+    # raises if it is unreadable, so a folder that may not be a store is never emptied
+    found = read_store_record(folder)
     if found != wanted and not replace:
         raise InputError(f"{folder}: was made as {found}, now {wanted} is wanted. {OTHERWISE}")
 
@@ -249,7 +262,8 @@ def _begin(folder: Path, wanted: dict[str, Any], *, replace: bool) -> None:
 def _is_up_to_date(
     store: Store, files: Sequence[GraphFile], sample_submission: Path | None
 ) -> bool:
-    """Whether the store is sound and of exactly these files; InputError where one has changed."""
+    """Return whether the store is sound and made of exactly these files; InputError if one has
+    changed."""
     sources = dict(zip(store.paths(), store.graphs["source"], strict=True))
     found = {graph_path(store.folder, f.collection.name, f.split, f.name): f for f in files}
     if sources.keys() != found.keys() or not all(path.is_file() for path in found):

@@ -1,16 +1,17 @@
-"""The prepared store: every graph repaired, pruned and encoded once, then mapped, never inflated.
+"""The store is the prepared data set: each graph is repaired, pruned and encoded once, then mapped.
 
     STORE/
-        store.json           the format, and how the graphs were prepared; written first, and once
-                             more last, with the checksums of the two files below
-        graphs/layout/xla/random/train/NAME.safetensors   one file a graph, each written atomically
-        sample_submission.csv                             a copy, where one lay with the data
-        graphs.parquet       a row a graph: sizes, statistics, the seal of its file
+        store.json           the format, and how the graphs were prepared; written first, and again
+                             last, with the checksums of the two files below
+        graphs/layout/xla/random/train/NAME.safetensors   one file per graph, written atomically
+        sample_submission.csv                             a copy, if the data contained one
+        graphs.parquet       a row per graph: sizes, statistics, the checksum of its file
 
-A preparation that was killed goes on where it was and ends with the same bytes. A store that was
-made in another format, in another way or from files that have changed is refused. Every byte is
-sealed: store.json by a checksum of itself, all the rest by what stands in it. Readers compare, and
-what is not as it was written is made again by `fastslow prepare`.
+A preparation that was killed continues where it stopped and ends with the same bytes. A store of
+another format, of another preparation or from files that have changed since is rejected. Checksums
+cover every byte: store.json contains a checksum of itself and those of the other two files, and
+graphs.parquet contains those of the graphs. Readers compare them, and `fastslow prepare` makes
+damaged files again.
 """
 
 import hashlib
@@ -39,10 +40,11 @@ from solution.system.parquet import reading
 
 FORMAT = 2
 RECORD, INDEX, GRAPHS = "store.json", "graphs.parquet", "graphs"
-# source: of what is in the npz file; checksum: the seal of the prepared file.
+# source: a hash of the npz file's contents; checksum: the checksum (seal) of the prepared file.
 INDEX_SCHEMA = pl.Schema({**SCHEMA, "source": pl.String(), "checksum": pl.String()})
-SEAL_BYTES = 32  # no row of the list takes less
-BYTES_WORTH_A_WORKER = 1 << 29  # that are read and compared
+SEAL_BYTES = 32  # lower bound on the bytes of one row of graphs.parquet
+# bytes of files for which it pays to start one more process that checks them
+BYTES_WORTH_A_WORKER = 1 << 29
 AGAIN = "Prepare the data again, with the same `fastslow prepare` command as before."
 
 
@@ -51,17 +53,18 @@ class Store:
     """A complete store."""
 
     folder: Path
-    graphs: pl.DataFrame  # of INDEX_SCHEMA
+    graphs: pl.DataFrame  # with the columns of INDEX_SCHEMA
     preparation: dict[str, Any]
-    # By name, what `seal_file` says of the list and the sample submission.
+    # For the list of graphs and the sample submission, by file name: what `seal_file` returns.
     files: Mapping[str, Any] = field(default_factory=dict)
-    is_checked: bool = False  # every byte was compared, and nobody changes it meanwhile
+    # every byte was compared with its checksum, and nobody changes the store meanwhile
+    is_checked: bool = False
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
-        """Open a store that is complete.
+        """Open a complete store.
 
-        Raises InputError where there is none, it has another format, is unfinished or damaged.
+        Raises InputError if there is none, or if it has another format, is unfinished or damaged.
         """
         record = _read_record(folder)
         if record["format"] != FORMAT:
@@ -79,7 +82,8 @@ class Store:
 
     @property
     def sample_submission(self) -> Path | None:
-        """The sample_submission.csv that lay with the data; InputError where it is damaged."""
+        """The copy of the data's sample_submission.csv, if any; raises InputError if it is
+        damaged."""
         if SAMPLE_SUBMISSION not in self.files:
             return None
         path = self.folder / SAMPLE_SUBMISSION
@@ -88,27 +92,27 @@ class Store:
 
     @property
     def size(self) -> int:
-        """Bytes of the graphs' files."""
+        """The total bytes of the graphs' files."""
         return sum(path.stat().st_size for path in self.paths())
 
     def paths(self) -> list[Path]:
-        """The graphs' files, in the order of the rows."""
+        """Return the paths of the graphs' files, in the order of the rows."""
         return self.paths_of(self.graphs)
 
     def seals(self) -> dict[Path, str]:
-        """What each graph's file must have."""
+        """Return the checksum that each graph's file must have."""
         return dict(zip(self.paths(), self.graphs["checksum"], strict=True))
 
     def load(
         self, rows: pl.DataFrame, cache: GraphCache, preparation: Preparation = AS_IT_IS
     ) -> LazyGraphs:
-        """The graphs of some of the rows, in their order, pruned as they are read."""
+        """Return the graphs of the given `rows`, in their order; each is pruned when it is read."""
         seals = rows["checksum"].to_list()
         paths = self.paths_of(rows)
         return LazyGraphs(paths, cache, preparation, seals, is_checked=self.is_checked)
 
     def find_defects(self) -> list[str]:
-        """Read every file: a message for each that is not what was written."""
+        """Read every file of the store, and return a message for each damaged one."""
         files = [
             GraphFile(path, collection(name), split)
             for path, name, split in zip(
@@ -124,40 +128,42 @@ class Store:
         return [defect for defect in found if defect is not None]
 
     def paths_of(self, rows: pl.DataFrame) -> list[Path]:
-        """The files of some of the rows, in their order."""
+        """Return the paths of the graphs of the given `rows`, in their order."""
         keys = rows.select("collection", "split", "graph").iter_rows()
         return [graph_path(self.folder, *key) for key in keys]
 
 
 def is_store(folder: Path) -> bool:
-    """Whether a store was begun in the folder."""
+    """Return whether the folder contains a store, finished or not."""
     return (folder / RECORD).is_file()
 
 
 def read_preparation(folder: Path) -> dict[str, Any]:
-    """How the store in `folder`, finished or not, is prepared; InputError where there is none."""
+    """Return how the store in `folder`, finished or not, is prepared; InputError if there is
+    none."""
     preparation: dict[str, Any] = _read_record(folder)["preparation"]
     return preparation
 
 
 def graph_path(folder: Path, collection_name: str, split: str, graph: str) -> Path:
-    """Where a store has the graph."""
+    """Return the path of a graph's file in the store."""
     return folder / GRAPHS / collection(collection_name).folder / split / f"{graph}{SUFFIX}"
 
 
 def read_store_record(folder: Path) -> dict[str, Any]:
-    """The format and the preparation of a store; InputError where there is none."""
+    """Return the format and the preparation of a store; InputError if there is none."""
     record = _read_record(folder)
     return {"format": record["format"], "preparation": record["preparation"]}
 
 
 def seal_file(content: bytes) -> dict[str, Any]:
-    """What store.json says of a file with this content."""
+    """Return the size and the checksum of a file with this content, as store.json records them."""
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def read_as_sealed(path: Path, files: Mapping[str, Any]) -> bytes:
-    """What is in the file; InputError where `files` says otherwise."""
+    """Return the content of a file; InputError unless its size and checksum are those in
+    `files`."""
     try:
         with open_regular(path) as file:
             is_sized = os.fstat(file.fileno()).st_size == files[path.name]["bytes"]
@@ -172,7 +178,7 @@ def read_as_sealed(path: Path, files: Mapping[str, Any]) -> bytes:
 def _find_defect(file: GraphFile, advance: Advance, *, seals: Mapping[Path, str]) -> str | None:
     try:
         check_prepared(file.path, seals[file.path])
-        read_prepared(file.path, is_checked=True)  # is it a graph, too?
+        read_prepared(file.path, is_checked=True)  # whether its arrays form a graph, too
     except InputError as error:
         return str(error)
     return None
@@ -183,7 +189,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
     advice = f"Delete {folder} and prepare the data again, or choose another folder."
     try:
         record = read_json(path, expected)
-        if record.get("format") == FORMAT:  # others may have no seal
+        if record.get("format") == FORMAT:  # stores of other formats may have no checksum
             record = read_sealed(path, expected)
     except FileNotFoundError as error:
         raise InputError(
@@ -204,7 +210,8 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
     content = read_as_sealed(path, files)
     with reading(path, "the list of graphs"):
         rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()
-        if rows * SEAL_BYTES > len(content):  # a few bytes may stand for any number of rows
+        # a few compressed bytes could unpack to any number of rows
+        if rows * SEAL_BYTES > len(content):
             raise InputError(f"{path}: expected the list of graphs, but {rows:,} rows. {AGAIN}")
         # An index that was written before there were estimates has labels of clocks alone.
         graphs = pl.read_parquet(io.BytesIO(content)).match_to_schema(
@@ -213,7 +220,7 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
     known = (
         pl.col("collection").is_in(NAMES)
         & pl.col("split").is_in(SPLITS)
-        & ~pl.col("graph").str.contains("[/\0]")  # it becomes the name of a file
+        & ~pl.col("graph").str.contains("[/\0]")  # the name becomes part of a path
     )
     complete = pl.all_horizontal(pl.exclude("spread", "noise").is_not_null())
     if not graphs.select((known & complete).all()).item():
