@@ -1,4 +1,4 @@
-"""Models whose training went wrong half way and passed without a word: they are named."""
+"""Find models whose validation score fell during training, although the training ended normally."""
 
 from dataclasses import dataclass
 
@@ -6,22 +6,23 @@ from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_trained
 from solution.system.wording import count
 
-FALL = 0.1  # of tau or of top-5, both at most 1, from its best to its last step: beyond any noise
-SHORT = 5  # points of a curve that say nothing yet
+# drop of tau or top-5 (both at most 1) from the best to the last step; noise is far smaller
+FALL = 0.1
+SHORT = 5  # a curve with fewer points is not judged
 
 
 @dataclass(frozen=True)
 class Collapse:
-    """A model that was best early and then fell."""
+    """A model whose validation score was best early and then fell."""
 
     record: JobRecord
-    step: int  # the best
+    step: int  # the step with the best score
     steps: int
     best: float
     last: float
 
     def describe(self) -> str:
-        """In words, with the likely reason."""
+        """Return a sentence that names the model, its scores and the probable reason."""
         graphs = count(len(self.record.validated_on), "graph")
         verb = "is" if graphs.startswith("1 ") else "are"
         return (
@@ -34,7 +35,7 @@ class Collapse:
 
 
 def find_collapsed(run: Run) -> list[Collapse]:
-    """The models of the run whose score on the graphs that they stop early on fell."""
+    """Return the models of the run whose early-stopping score fell by more than FALL."""
     records = [read_trained(folder) for name in run.experiments() for folder in run.jobs(name)]
     found = [_examine(record) for record in records]
     return [collapse for collapse in found if collapse is not None]

@@ -1,12 +1,13 @@
 """Hash the code that decides what a run predicts.
 
-The modules are found by following imports from those that make predictions (ROOTS), also imports
-inside functions, and names of modules in strings: a table of kinds names its modules so.
+The modules are found by following imports from the modules that make predictions (ROOTS). Imports
+inside functions count as well, and so do module names in strings, because a table of kinds names
+its modules in this way.
 
-What a module is hashed as has no comments, docstrings, type annotations or messages of exceptions,
-and no names that only it knows: local variables, and functions and constants that begin with an
-underscore. Where a module lies is not hashed either. So rewording, formatting, moving a module, and
-renaming what is private change no fingerprint.
+The hash leaves out comments, docstrings, type annotations, messages of exceptions and private names
+of a module: local variables, and functions and constants that begin with an underscore. The path of
+a module is left out too. So rewording, formatting, moving a module and renaming private names do
+not change the fingerprint.
 """
 
 import ast
@@ -26,18 +27,19 @@ from solution.system.files import replace_file
 
 ROOTS = (
     "solution.training.fit",  # fits a model, and predicts with it
-    "solution.training.distilling",  # teaches students by an ensemble
-    "solution.store.preparing",  # what is made of the files of graphs
-    "solution.models.light",  # nets of a bundle without torch
-    "solution.models.layout.listed_net",  # the same for one configuration at a time
+    "solution.training.distilling",  # trains students on the predictions of an ensemble
+    "solution.store.preparing",  # turns the graphs' files into the prepared data set
+    "solution.models.light",  # evaluates the nets of a bundle without torch
+    "solution.models.layout.listed_net",  # evaluates a layout net incrementally
 )
-# They keep and report and decide no number; an experiment of a paper covers its modules itself.
+# These packages store and report results but decide none. An experiment from a paper hashes its
+# modules by itself.
 APART = ("solution.system", "solution.runs", "solution.papers")
 PACKAGES = ("solution", "ensembles")
 HERE = Path(__file__).parents[2]
 KEPT = "solution/__pycache__/fingerprints.json"
 NAMED = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
-IN_FUNCTION = ""  # among names: those of local variables are there
+IN_FUNCTION = ""  # this key in `names` marks that local variables are numbered already
 WITHOUT = frozenset(
     ("annotation", "returns", "type_comment", "type_params", "type_ignores", "ctx", "kind")
 )
@@ -46,11 +48,11 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Source:
-    """What of a module's file is hashed, and what it imports of our packages."""
+    """The hash of a module's code, and its imports of this project's packages."""
 
-    stamp: str  # changes whenever the file may have changed
+    stamp: str  # size and times of the file, to see whether it has changed
     code: str  # hash of the code without its imports
-    imports: list[list[str]]  # a module or package, the name imported from it, the name given here
+    imports: list[list[str]]  # module or package, name imported from it, local alias
 
 
 @cache
@@ -62,7 +64,8 @@ def fingerprint_code(root: Path = HERE) -> str:
 
 @cache
 def fingerprint_module(name: str, root: Path = HERE) -> str:
-    """Return a hash of a module with all that it imports and fingerprint_code does not cover."""
+    """Return a hash of a module and of those of its imports that fingerprint_code does not
+    cover."""
     sources = _Sources(root)
     covered = sources.follow(ROOTS, APART)
     others = tuple(room for room in APART if not name.startswith(f"{room}."))
@@ -70,7 +73,8 @@ def fingerprint_module(name: str, root: Path = HERE) -> str:
 
 
 class _Sources:
-    """The modules below a folder, read where they changed since they were read last."""
+    """The modules below a folder; their hashes are cached in a file and renewed for changed
+    modules."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._known = root, _read_kept(root / KEPT)
@@ -81,7 +85,10 @@ class _Sources:
     def follow(
         self, roots: Iterable[str], apart: tuple[str, ...], covered: Set[str] = frozenset()
     ) -> set[str]:
-        """Return the modules and what they import, without rooms `apart` and what is covered."""
+        """Return `roots` and all modules that they import, directly or not.
+
+        Modules in the packages `apart` and the modules `covered` are left out and not followed.
+        """
         found: set[str] = set()
         waiting = list(roots)
         while waiting:
@@ -93,7 +100,10 @@ class _Sources:
         return found
 
     def hash(self, names: Iterable[str]) -> str:
-        """Return a hash of these modules in any order; imports count by the code they lead to."""
+        """Return a hash of these modules; neither their order nor their names change it.
+
+        An import is hashed by the code of the imported module.
+        """
         modules = []
         for name in names:
             imports = [
@@ -104,7 +114,8 @@ class _Sources:
         return hashlib.sha256("\n\n".join(sorted(modules)).encode()).hexdigest()[:16]
 
     def read(self, name: str) -> Source:
-        """Return what is hashed of a module."""
+        """Return the code hash and the imports of a module, from the cache if its file is
+        unchanged."""
         if name not in self._found:
             file = self._find(name)
             if file is None:
@@ -119,19 +130,20 @@ class _Sources:
         return self._found[name]
 
     def _list_imports(self, name: str) -> list[tuple[str, str]]:
-        """Return each module that this one imports, with the name imported from it, if any."""
+        """Return each module that this one imports, and with it the imported name and its alias."""
         found = []
         for module, imported, given in self.read(name).imports:
             inside = f"{module}.{imported}"
             if imported and self._find(inside):
                 module, imported = inside, ""
-            while "." in module and self._find(module) is None:  # a class, named in a string
+            # the name of a class in a string: take its module
+            while "." in module and self._find(module) is None:
                 module, _, imported = module.rpartition(".")
             found.append((module, f"{imported} {given}"))
         return found
 
     def _find(self, name: str) -> str | None:
-        """Return the file of a module from the folder on; None where there is none."""
+        """Return the path of a module's file below the root; None if there is no such module."""
         if name not in self._files:
             place = name.replace(".", "/")
             files = (f"{place}.py", f"{place}/__init__.py")
@@ -153,7 +165,8 @@ def _lies_in(name: str, rooms: tuple[str, ...]) -> bool:
 
 
 def _read_kept(path: Path) -> dict[str, Source]:
-    """Return what was read earlier; nothing where there is none, or by other rules."""
+    """Return the cached hashes; none if the cache is missing, or was made by other code of this
+    file."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["by"] == _stamp_rules():
@@ -168,7 +181,7 @@ def _stamp_rules() -> int:
 def read_code(source: bytes) -> tuple[str, list[list[str]]]:
     """Return a hash of a module's code without imports of our packages, and these imports.
 
-    Raises SyntaxError or ValueError where it is no Python.
+    Raises SyntaxError or ValueError if the source is not valid Python.
     """
     tree = ast.parse(source)
     described = _describe(tree, _number_private(tree))
@@ -177,7 +190,7 @@ def read_code(source: bytes) -> tuple[str, list[list[str]]]:
 
 
 def hash_source(source: bytes) -> str:
-    """Return a hash of the code of a file; of all its bytes where it is no Python."""
+    """Return a hash of the code of a file, or of its bytes if it is not valid Python."""
     try:
         code, imports = read_code(source)
     except (SyntaxError, ValueError):
@@ -186,10 +199,10 @@ def hash_source(source: bytes) -> str:
 
 
 def _describe(node: Any, names: Mapping[str, str]) -> str:
-    """Return a text that is the same for all sources of the same code, on every Python.
+    """Return a text of the syntax tree that is equal for equal code, on every Python version.
 
     Args:
-        names: for each name that only this module knows, what is written instead.
+        names: for each private name of the module, the text that replaces it.
     """
     if isinstance(node, list):
         kept = (item for item in node if not _decides_nothing(item))
@@ -212,19 +225,22 @@ def _describe(node: Any, names: Mapping[str, str]) -> str:
 
 
 def _describe_value(value: object) -> str:
-    """Return the text of a constant; the name of a class without its module."""
+    """Return the text of a constant; a dotted name of a class loses its module."""
     if isinstance(value, str) and NAMED.fullmatch(value):
         value = value.rpartition(".")[2]
     return repr(value)
 
 
 def _raised(value: ast.expr) -> ast.expr:
-    """Return the class of an exception without what it says."""
+    """Return the class of a raised exception without its arguments, which are its message."""
     return value.func if isinstance(value, ast.Call) else value
 
 
 def _decides_nothing(node: Any) -> bool:
-    """Return whether a statement is a docstring, `pass`, an import of ours or one for types."""
+    """Return whether a statement has no effect on results.
+
+    These are docstrings, `pass`, imports of our packages, and imports for type checkers.
+    """
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if isinstance(node, ast.Import):
@@ -247,7 +263,10 @@ def _is_for_types(node: ast.AST) -> bool:
 
 
 def _list_imports(tree: ast.AST) -> Iterable[list[str]]:
-    """Yield each module that is imported, or named in a string, and what is imported from it."""
+    """Yield the module, the imported name and the alias of each import of our packages.
+
+    A module that is named in a string counts as an import.
+    """
     for node in ast.iter_child_nodes(tree):
         if _is_for_types(node):
             continue
@@ -264,7 +283,7 @@ def _list_imports(tree: ast.AST) -> Iterable[list[str]]:
 
 
 def _number_private(tree: ast.Module) -> dict[str, str]:
-    """Return a number for each name that the module defines and that begins with one underscore."""
+    """Return a number for each name defined in the module that begins with a single underscore."""
     found: list[str] = []
     for node in tree.body:
         if isinstance(node, Function | ast.ClassDef):
@@ -276,7 +295,10 @@ def _number_private(tree: ast.Module) -> dict[str, str]:
 
 
 def _number_locals(function: Function) -> dict[str, str]:
-    """Return a number for each local variable, of the functions inside too; of classes nothing."""
+    """Return a number for each local variable of a function and of the functions inside it.
+
+    A function that contains a class gets no numbers.
+    """
     nodes = list(ast.walk(function))
     if any(isinstance(node, ast.ClassDef) for node in nodes):
         return {}

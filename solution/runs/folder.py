@@ -1,26 +1,26 @@
-"""Where artefacts live, and how they are written so that a kill at any moment loses nothing.
+"""Locate the files of a run; each is written so that a kill at any moment loses no finished work.
 
-    runs/NAME/                                     runs/ is $FASTSLOW_RUNS where that is set
+    runs/NAME/                                     runs/ is $FASTSLOW_RUNS if that is set
         run.json                                   settings, commit, versions, if it is a quick look
         graphs.parquet                             every graph: split, fold, architecture, sizes
         labels.parquet                             the configurations predicted out of fold
-        origin.json                                data, store and command of last time
-        recipe.json                                what submission.csv and scores.csv were made by
+        origin.json                                data, store and command of the latest training
+        recipe.json                                the recipe of submission.csv and scores.csv
         teacher.json                               what its students learned from (pack --distill)
         EXPERIMENT/
             out_of_fold/predictions.parquet
             test/predictions.parquet
             jobs/COLLECTIONS/fold-F-seed-S/        model/, predictions, job.json (solution.runs.job)
-            jobs/COLLECTIONS/*.checkpoints/        the state of a fit that is not complete yet
+            jobs/COLLECTIONS/*.checkpoints/        the state of an unfinished fit
         RECIPE/{out_of_fold,test}/ranking.parquet
-        sample_submission.csv                      a copy, where one lay with the data
+        sample_submission.csv                      a copy, if the data contained one
         scores.csv, submission.csv
-        *.seal                                     beside each Parquet file and the sample, its
+        *.seal                                     beside each Parquet file and the sample: its
                                                    checksum (solution.system.sealing)
 
-A job is a trained model: of one experiment, one group of collections that it learns from, without
-one fold, with one seed. It is written to a temporary folder and renamed when it is complete, so a
-job that is there is whole, and a run that is started again goes on after the last one.
+A job trains one model: of one experiment, on one group of collections, without one fold, with one
+seed. Its folder is written under a temporary name and renamed when it is complete. So every job
+folder is complete, and a run that is started again continues after its last job.
 """
 
 import os
@@ -39,32 +39,33 @@ from solution.system.sealing import check_any_seal
 from solution.system.sealing import read_record as read_sealed_record
 
 RECORD, EXPERIMENTS, QUICK = "run.json", "experiments", "quick"
-QUICK_LOOK = "few graphs, one seed, short trainings"  # what it is, in words
+QUICK_LOOK = "few graphs, one seed, short trainings"  # what a quick look is, in words
 JOBS, CHECKPOINTS = "jobs", ".checkpoints"
-# Of `fastslow pack --distill`: they learned from the ensemble and are no members of it.
+# Experiments of `fastslow pack --distill`: students of the ensemble, which are not members of it.
 STUDENTS = ("distilled_layout", "distilled_tile")
 
 
 def find_runs() -> Path:
-    """The folder of all runs."""
+    """Return the folder that contains all runs."""
     return refuse_address_variable("FASTSLOW_RUNS", Path(os.environ.get("FASTSLOW_RUNS") or "runs"))
 
 
 def find_stores() -> Path:
-    """The folder of the stores that runs make."""
+    """Return the folder that contains the stores (prepared data sets) of runs."""
     given = Path(os.environ.get("FASTSLOW_STORES") or "stores")
     return refuse_address_variable("FASTSLOW_STORES", given)
 
 
 @dataclass(frozen=True)
 class Run:
-    """The folder of one run."""
+    """A run, given by its folder."""
 
     folder: Path
 
     @classmethod
     def existing(cls, folder: Path) -> "Run":
-        """The run in `folder`; InputError where there is none, or nobody could read its tables."""
+        """Return the run in `folder`; raise InputError if there is none or its path is not valid
+        text."""
         check_text(folder)
         if not (folder / RECORD).is_file():
             raise InputError(f"{folder}: there is no run here. Make one with `fastslow run`.")
@@ -72,24 +73,27 @@ class Run:
         return cls(folder)
 
     def record(self) -> dict[str, Any]:
-        """What run.json holds: settings, code, commit, versions."""
+        """Return the contents of run.json: settings, code hash, commit, versions."""
         return read_record(self.folder)
 
     @property
     def is_quick(self) -> bool:
-        """Whether it was begun as a quick look, of which the scores mean little."""
+        """Whether the run was begun as a quick look, whose scores mean little."""
         return self.record().get(QUICK) is True
 
     def job(self, experiment: str, group: Sequence[str], fold: int, seed: int) -> Path:
-        """The folder of the model that learned from the collections of `group`, without `fold`."""
+        """Return the folder of the model that is trained on the collections `group` without
+        `fold`."""
         name = "+".join(collection.replace(":", "-") for collection in group)
         return self.folder / experiment / JOBS / name / f"fold-{fold}-seed-{seed}"
 
     def jobs(self, experiment: str, collection: str | None = None) -> list[Path]:
-        """The folders of the models that are there: all, or those that rank one collection."""
+        """Return the folders of an experiment's trained models: all, or those that rank
+        `collection`."""
         found = (self.folder / experiment / JOBS).glob("*/fold-*-seed-*")
         folders = sorted(path for path in found if path.suffix != CHECKPOINTS)
-        # An empty folder is of no model; a file in a folder's place is named when it is read.
+        # An empty folder is no model. A file with such a name stays, so that reading it gives an
+        # error.
         folders = [path for path in folders if path.is_file() or any(path.iterdir())]
         if collection is None:
             return folders
@@ -107,31 +111,34 @@ class Run:
         return sorted(graphs.filter("labelled")["label_source"].unique())
 
     def count_models(self) -> int:
-        """The trained models that are there, of all experiments."""
+        """Return the number of trained models of all experiments."""
         return sum(len(self.jobs(name)) for name in self.experiments())
 
     def checkpoints(self, job: Path) -> Path:
-        """Where the fit of the model in the folder `job` keeps its state while it lasts."""
+        """Return the folder for the checkpoints of the job in the folder `job` while it is
+        fitted."""
         return job.with_name(f"{job.name}{CHECKPOINTS}")
 
     def predictions(self, experiment: str, part: str) -> Path:
-        """The predictions of an experiment; `part` is out_of_fold or test."""
+        """Return the path of an experiment's predictions; `part` is out_of_fold or test."""
         return self.folder / experiment / part / "predictions.parquet"
 
     def ranking(self, recipe: str, part: str) -> Path:
-        """The merged ranking of a recipe; `part` is out_of_fold or test."""
+        """Return the path of a recipe's merged ranking; `part` is out_of_fold or test."""
         return self.folder / recipe / part / "ranking.parquet"
 
     def experiments(self) -> list[str]:
-        """The experiments of the run, in the order in which they came to it."""
+        """Return the names of the run's experiments, in the order in which they were added."""
         return list(self.record()["settings"].get(EXPERIMENTS, {}))
 
     def rankers(self) -> list[str]:
-        """Those of the experiments that learned from runtimes, and not from the run's ensemble."""
+        """Return the experiments that learned from runtimes; students of the ensemble are left
+        out."""
         return [name for name in self.experiments() if name not in STUDENTS]
 
     def sample_submission(self) -> Path | None:
-        """The sample_submission.csv that lay with the data; InputError where it is damaged."""
+        """Return the copy of the data's sample_submission.csv, if any; InputError if it is
+        damaged."""
         path = self.folder / SAMPLE_SUBMISSION
         check_any_seal(path)
         return path if path.is_file() else None
@@ -146,7 +153,7 @@ class Run:
 
     @property
     def log(self) -> Path:
-        """Lines that say how far the training is."""
+        """The path of the log of the training's progress."""
         return self.folder / "progress.log"
 
     @property
@@ -159,7 +166,7 @@ class Run:
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """The record of a run; InputError where it is not one, for then the folder is not ours."""
+    """Return the record of a run; raise InputError if it is damaged or not of a run."""
     path = folder / RECORD
     found = read_sealed_record(path, "a run")
     settings = found.get("settings")
@@ -171,6 +178,6 @@ def read_record(folder: Path) -> dict[str, Any]:
     for name in settings.get(EXPERIMENTS, {}):
         try:
             check_name(name)
-        except ValueError as error:  # it becomes a folder of the run
+        except ValueError as error:  # the name becomes a folder of the run
             raise InputError(f"{path}: of an experiment {error}. Choose another run.") from error
     return found

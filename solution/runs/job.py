@@ -1,10 +1,10 @@
-"""What the folder of a job says of itself: whose model it is, and what was written.
+"""Read and write job.json, which says whose model a job's folder contains, and its checksums.
 
 fold-F-seed-S/
     model/                          the trained model (solution.models.catalogue)
-    out_of_fold.parquet             what it predicts of the graphs that it has not seen
-    test.parquet                    what it predicts of the test graphs
-    job.json                        this record, sealed, with the checksums of the others
+    out_of_fold.parquet             its predictions for the graphs of the held-out fold
+    test.parquet                    its predictions for the test graphs
+    job.json                        this record, with the checksums of the others and of itself
 """
 
 import dataclasses
@@ -22,35 +22,36 @@ from solution.system.names import check_name
 from solution.system.sealing import check_files, list_checksums, read_record
 
 RECORD = "job.json"
-NO_FOLD = -1  # of a model that leaves out no fold
-MODEL = "model"  # the folder of the model in that of its job
+NO_FOLD = -1  # the fold of a model that is trained on all folds
+MODEL = "model"  # subfolder of the job's folder
 
 
 @dataclass(frozen=True)
 class JobRecord:
-    """A trained model of a run, and how it came to be."""
+    """A trained model of a run, and how it was trained."""
 
     experiment: Annotated[str, AfterValidator(check_name)]
     source: str  # a hash of the experiment's file
-    collections: tuple[str, ...]  # that it ranks
-    learned_from: tuple[str, ...]  # the collections that it learned from
-    fold: int  # that it has not seen
+    collections: tuple[str, ...]  # the collections that it ranks
+    learned_from: tuple[str, ...]  # the collections that it was trained on
+    fold: int  # the held-out fold, or NO_FOLD
     seed: int
-    versions: dict[str, str]  # of the libraries that it was trained with
+    versions: dict[str, str]  # of the libraries at training time
     seconds: float
     peak_megabytes: float
     fitted_on: list[str]  # COLLECTION:GRAPH
     validated_on: list[str]
     curve: list[tuple[int, float]]  # step, validation score
     files: dict[str, str]  # checksums
-    # Losses and accuracies at the steps of the curve, by name. Records of before have none.
+    # Losses and accuracies at the steps of the curve, by name. Older records have none.
     measures: dict[str, list[float]] = field(default_factory=dict)
-    volatility: float | None = None  # the deviation of the last ten validation scores
+    volatility: float | None = None  # standard deviation of the last ten validation scores
 
     def fits(self) -> list[slice]:
-        """The parts of the curve, one for each model that the ranker fitted after another.
+        """Return the slices of `curve`, one for each model that the ranker fitted, in order.
 
-        A model that is fitted next starts again at a low step.
+        The steps of each fit begin low again, so a new slice begins where the step does not
+        increase.
         """
         steps = [step for step, _ in self.curve]
         later = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
@@ -58,13 +59,13 @@ class JobRecord:
 
 
 def write_job(record: JobRecord, folder: Path) -> None:
-    """Write the record of all that is in the folder, last."""
+    """Write the record with the checksums of all files in the folder; call it last."""
     sealed = dataclasses.replace(record, files=list_checksums(folder, leave_out=[RECORD]))
     write_sealed(dataclasses.asdict(sealed), folder / RECORD)
 
 
 def read_job(folder: Path) -> JobRecord:
-    """The record of a job; InputError where it is not what was written."""
+    """Return the record of a job; raise InputError if it is missing or damaged."""
     path = folder / RECORD
     try:
         return _adapter().validate_python(read_record(path, "a trained model"))
@@ -73,7 +74,7 @@ def read_job(folder: Path) -> JobRecord:
 
 
 def read_trained(folder: Path) -> JobRecord:
-    """As read_job, for those who train nothing: the message says who makes it anew."""
+    """Return the record as read_job does; the error message adds how to train the model again."""
     try:
         return read_job(folder)
     except InputError as error:
@@ -83,12 +84,12 @@ def read_trained(folder: Path) -> JobRecord:
 
 
 @cache
-def _adapter() -> TypeAdapter[JobRecord]:  # to make one takes longer than to read the file
+def _adapter() -> TypeAdapter[JobRecord]:  # cached: creating it takes longer than reading the file
     return TypeAdapter(JobRecord)
 
 
 def check_job(folder: Path) -> JobRecord:
-    """The record of a job whose files are what was written; InputError where one is not."""
+    """Return the record of a job; raise InputError if it or a file of the job is damaged."""
     record = read_job(folder)
     check_files(folder, record.files, folder / RECORD)
     return record

@@ -1,10 +1,11 @@
-"""What a run was last trained with: origin.json in its folder.
+"""Record in origin.json what a run was last trained with: data, store, command, date, machine.
 
-It decides nothing, so it stands beside the record of the run and may change: the data may have been
-moved, the command may have another number of workers. Its paths are shown to people. Only that of
-the store is opened, although the record of a stranger's run could name any: it is only read, and
-only as a store, sealed and with the graphs that the run has (solution.training.run_store), which
-tells nobody more than naming it with --data would. Nothing is written or run where a path leads.
+No result depends on it, so it is not part of the run's record and may change: the data may have
+been moved, and the command may use another number of workers. Its paths are shown to people. Only
+the path of the store is opened. The record of a stranger's run could name any path, but it is only
+read, and only as a store, with checksums and with the graphs of this run
+(solution.training.run_store). That reveals no more than naming the path with --data would. Nothing
+is written to these paths or run from them.
 """
 
 import os
@@ -22,30 +23,32 @@ from solution.system.processes import count_cores
 from solution.system.sealing import read_record
 
 ORIGIN = "origin.json"
-BUNDLED = ("solution", "data", "sample")  # where the sample lies, wherever the program is
+# the end of the sample's path, wherever the program is installed
+BUNDLED = ("solution", "data", "sample")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """All of it as text."""
+    """The record, all of it text."""
 
-    data: str  # the folder that was given
-    store: str  # the folder of what was made of it
+    data: str  # the folder that the user gave
+    store: str  # the folder of the prepared data
     command: str
-    date: str  # of the day, in UTC
+    date: str  # the day, in UTC
     machine: str
 
     @property
     def is_sample(self) -> bool:
-        """Whether it learned from the bundled sample, or from a folder in it."""
+        """Whether the run learned from the bundled sample, or from a folder in it."""
         parts, size = Path(self.data).parts, len(BUNDLED)
         return any(parts[place : place + size] == BUNDLED for place in range(len(parts)))
 
 
 def list_stores(run: Run) -> list[Path]:
-    """Where the store of the run may be: where it was, then ours of that name.
+    """Return the paths at which the run's store may be, the most likely first.
 
-    Where the run does not say, the one of its own name.
+    They are the recorded path, if it is absolute, and the folder of that name among this machine's
+    stores. A run without a record gets the store with the run's name.
     """
     origin = recall_origin(run)
     if origin is None:
@@ -56,7 +59,7 @@ def list_stores(run: Run) -> list[Path]:
 
 
 def remember_origin(run: Run, data: Path, store: Path) -> None:
-    """The run is being trained now, by this very command, on `data`."""
+    """Record that the run is now trained on `data` by the command of this process."""
     origin = Origin(
         data=_as_text(str(data.resolve())),
         store=_as_text(str(store.resolve())),
@@ -68,15 +71,15 @@ def remember_origin(run: Run, data: Path, store: Path) -> None:
 
 
 def _as_text(name: str) -> str:
-    """The name with bytes that are no text as escapes: a record that held them is refused."""
+    """Return the name with bytes that are not valid text escaped, because records must be text."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def recall_command(run: Run, experiment: str | None = None) -> str:
-    """The command that goes on with the run, as a message gives it.
+    """Return the command that continues the run, for messages.
 
     Args:
-        experiment: what it should train as well.
+        experiment: an experiment that the command should train as well.
     """
     origin = recall_origin(run)
     command = (
@@ -90,9 +93,9 @@ def recall_command(run: Run, experiment: str | None = None) -> str:
 
 
 def recall_origin(run: Run) -> Origin | None:
-    """What the run was last trained with; None where it does not say.
+    """Return what the run was last trained with; None if it has no such record.
 
-    Raises InputError where the record is damaged.
+    Raises InputError if the record is damaged.
     """
     path = run.folder / ORIGIN
     if not os.path.lexists(path):

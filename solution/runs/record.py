@@ -1,4 +1,4 @@
-"""The record of a run: how it was made, and whether what is there was made alike."""
+"""Write the record of a run (settings, code, versions), and check it before the run continues."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from solution.system.names import check_text
 from solution.system.progress import warn
 from solution.system.sealing import check_seal
 
-# Where training writes, of an experiment's folder.
+# Patterns of the files that training writes in an experiment's folder.
 WRITTEN = (*predictions.PARTS, f"{JOBS}/*", f"{JOBS}/*/*{CHECKPOINTS}")
 LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
 
@@ -37,15 +37,16 @@ LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
 def open_run(
     folder: Path, settings: dict[str, Any], *, replace: bool = False, quick: bool = False
 ) -> Iterator[Run]:
-    """Begin or resume a run, and keep other processes out of its folder meanwhile.
+    """Begin or resume a run, and lock its folder against other processes meanwhile.
 
-    Experiments that the run does not have yet are added to it.
+    Experiments in `settings` that the run does not have yet are added to it.
 
     Args:
-        quick: one that begins is a quick look, and its record says so.
+        replace: empty the folder first if it holds a run.
+        quick: a run that begins now is recorded as a quick look.
 
-    Raises InputError where the folder holds something else: another run's settings, other code,
-    or files that are no run at all; and where another process is at work in it.
+    Raises InputError if the folder contains a run with other settings or other code, or files that
+    are no run; or if another process is using it.
     """
     record, wanted, found = folder / RECORD, _describe(settings), _read_ours(folder)
     if found is not None and not replace:
@@ -61,23 +62,24 @@ def open_run(
         _remove_leftovers(folder)
         compare_versions(folder, read_record(folder))
         _add_experiments(record, wanted["settings"])
-        # Else a run that is stopped would fetch what it replaced, and two machines that begin one
-        # run in a bucket would know of each other only when both have trained.
+        # Upload now if the run lies in a bucket. Otherwise a run that is stopped would download
+        # what it replaced, and two machines that begin the same run would notice only after
+        # training.
         send_back(folder)
         yield Run(folder)
 
 
 @contextmanager
 def keep_others_out(run: Run) -> Iterator[None]:
-    """Be alone in a run that is there, as open_run is; InputError where another process has it."""
+    """Lock the folder of an existing run as open_run does; InputError if another process has it."""
     with locked(run.folder, "Wait for it, then give the command again."):
         yield
 
 
 def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) -> None:
-    """Raise InputError as open_run would, by the settings that are known so far and no others.
+    """Raise InputError as open_run would, but compare only the `known` settings.
 
-    It is for the time before the data is prepared, which takes long and decides the other settings.
+    It is called before the data is prepared, which takes long and decides the other settings.
     """
     found = _read_ours(folder)
     if found is not None and not replace:
@@ -86,7 +88,7 @@ def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) 
 
 
 def _read_ours(folder: Path) -> dict[str, Any] | None:
-    """The record of the run in `folder`; None where it is empty, InputError for other files."""
+    """Return the record of the run in `folder`; None if it is empty, InputError for other files."""
     check_text(folder)
     if (folder / RECORD).is_file():
         return read_record(folder)
@@ -99,7 +101,7 @@ def _read_ours(folder: Path) -> dict[str, Any] | None:
 
 
 def _describe(settings: dict[str, Any]) -> dict[str, Any]:
-    # Through JSON and back, so that tuples compare equal to what is read from the file.
+    # Convert to JSON and back, so that tuples compare equal to the lists that a file gives.
     described: dict[str, Any] = json.loads(
         json.dumps({"settings": settings, "code": fingerprint_code()})
     )
@@ -115,13 +117,13 @@ def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Those of training; merging by a recipe removes its own."""
+    """Remove temporary files of training; merging by a recipe removes the files that it leaves."""
     names = read_record(folder)["settings"].get(EXPERIMENTS, {})
     remove_leftovers(folder, [f"{name}/{place}" for name in names for place in WRITTEN])
 
 
 def _holds_something(folder: Path) -> bool:
-    """Whether `folder` is a file, or has one in it that is no leftover; empty folders are none."""
+    """Return whether `folder` is a file or contains one; temporary files do not count."""
     if not folder.is_dir():
         return folder.exists()
     return any(
@@ -142,13 +144,13 @@ def _check_same(folder: Path, wanted: dict[str, Any], found: dict[str, Any]) -> 
 
 
 def _empty(folder: Path) -> None:
-    # The record last: as long as it is there, the folder is known as a run.
+    # Remove the record last: as long as it exists, the folder is recognised as a run.
     for path in sorted(folder.iterdir(), key=lambda path: path.name == RECORD):
         remove(path)
 
 
 def compare_versions(folder: Path, record: dict[str, Any]) -> None:
-    """Say where the run in `folder` was begun with other versions of the libraries."""
+    """Warn if the run in `folder` was begun with other versions of the libraries."""
     then, now = record.get("versions", {}), list_versions()
     other = [
         f"{name} {then[name]}, now {now[name]}"
@@ -163,7 +165,7 @@ def compare_versions(folder: Path, record: dict[str, Any]) -> None:
 
 
 def check_split(run: Run) -> None:
-    """Raise InputError where the graphs or the labels are not what was written."""
+    """Raise InputError if the run's table of graphs or of labels is damaged."""
     for path in (run.graphs, run.labels):
         check_seal(path)
 
@@ -178,7 +180,8 @@ def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
 
 
 def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
-    """What of two values is not the same, in words; of texts what follows the part in common."""
+    """Return a text for each difference of two values; texts are shown after their common
+    beginning."""
     if isinstance(old, dict) and isinstance(new, dict):
         keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
         pairs = [(f"{name}, {key}", old.get(key), new.get(key)) for key in keys]
@@ -191,9 +194,9 @@ def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
 
 
 def list_differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Which settings of two runs are not the same, with both values.
+    """Return the settings that differ between two runs, by name, with both values.
 
-    An experiment that only one of them has is no difference.
+    An experiment that only one of the runs has does not count as a difference.
     """
     mine, theirs = dict(one), dict(other)
     my_experiments, their_experiments = (s.pop(EXPERIMENTS, {}) for s in (mine, theirs))
@@ -209,7 +212,7 @@ def _shorten(value: object, width: int = 60) -> str:
 
 
 def list_versions() -> dict[str, str]:
-    """The libraries that decide what is predicted, and which are installed."""
+    """Return the versions of Python and of the libraries that influence predictions."""
     return {"python": platform.python_version(), **_find_installed()}
 
 
