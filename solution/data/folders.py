@@ -1,8 +1,8 @@
-"""Find the npz files in the folder shapes that people have.
+"""Find the npz files of the competition's data in the folder layouts in which people have them.
 
-The competition's download (npz_all/npz/layout/...), the same without npz_all, a Kaggle mount with
-either below it, one collection's folder or a single file: in all of them the last parts of the path
-say collection, split and graph, so nothing else is looked at.
+These are the competition's download (npz_all/npz/layout/...), the same without npz_all, a Kaggle
+mount that contains either, the folder of one collection, or a single file. In all of them the last
+parts of the path give the collection, the split and the graph, so only these parts are read.
 """
 
 import csv
@@ -23,21 +23,23 @@ Given = TypeVar("Given", Path, Path | None)
 
 SAMPLE = Path(__file__).parent / "sample"  # the bundled data
 
-HIDDEN = (".", "__MACOSX", "lost+found")  # the last is root's own, on many disks
-MAX_NAME = 1000  # characters of a line in which a graph's name ends
+# lost+found exists on many disks and only root can read it
+HIDDEN = (".", "__MACOSX", "lost+found")
+MAX_NAME = 1000  # characters read of a line of sample_submission.csv
 MAX_SHOWN = 3
 PATTERN = "*.npz"
-LIKE_PATTERN = "*.[Nn][Pp][Zz]*"  # also one that was renamed, or whose download was stopped
+LIKE_PATTERN = "*.[Nn][Pp][Zz]*"  # also matches renamed files and unfinished downloads
 SAMPLE_HEADER = ["ID", "TopConfigs"]
 SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
-SPEAKING = {*SPLITS, *(part for name in BY_NAME for part in name.split(":"))}  # names of folders
-DEEPEST = 4  # of them say what a graph is
+# folder names that say what the graphs in them are
+SPEAKING = {*SPLITS, *(part for name in BY_NAME for part in name.split(":"))}
+DEEPEST = 4  # at most this many folders at the end of a path say what a graph is
 
 
 @dataclass(frozen=True)
 class GraphFile:
-    """Where one graph lies and what the path says of it."""
+    """The npz file of one graph, with the collection and split that its path says."""
 
     path: Path
     collection: Collection
@@ -49,7 +51,7 @@ class GraphFile:
 
     @property
     def size(self) -> int:
-        """Its bytes; 0 where it cannot be looked at, which reading it will say."""
+        """The size in bytes; 0 if the file cannot be accessed, which reading it will report."""
         try:
             return self.path.stat().st_size
         except OSError:
@@ -57,17 +59,16 @@ class GraphFile:
 
 
 def check_exists(folder: Given) -> Given:
-    """The folder again; raises InputError where one was named that is not there."""
+    """Return `folder`; raise InputError if it does not exist. None is allowed."""
     if folder is not None and not folder.exists():
         raise InputError(f"{folder}: there is no such folder. Give the folder with the npz files.")
     return folder
 
 
 def find_files(folder: Path) -> list[GraphFile]:
-    """Every graph below `folder` (or the one file that it is), sorted by collection, split, name.
+    """Return all graphs' files below `folder` (or that file), sorted by collection, split and name.
 
-    Raises InputError where there is none, where one graph is there twice, or where a folder cannot
-    be read.
+    Raises InputError if there is none, if a graph occurs twice, or if a folder cannot be read.
     """
     check_exists(folder)
     if folder.is_file() and folder.suffix != ".npz":
@@ -83,9 +84,10 @@ def find_files(folder: Path) -> list[GraphFile]:
 
 
 def find_left_out(folder: Path) -> list[str]:
-    """What is called as data is, but does not lie or read as such: a sentence for each kind of it.
+    """Return a sentence for each kind of file that looks like data but is not used.
 
-    Nobody may see before the result that a graph is missing whose folder or ending is slightly off.
+    These are npz files in other folders or with another ending, and sample submissions with other
+    contents. Without this message a missing graph would be noticed only in the results.
     """
     strays = sorted(path for path in _walk(folder, LIKE_PATTERN) if not _is_graph(path))
     others = [path for path in _list_samples(folder) if not _is_sample_submission(path)]
@@ -109,9 +111,9 @@ def _is_graph(path: Path) -> bool:
 
 
 def find_roots(folder: Path) -> dict[Path, int]:
-    """The folders below which npz files lie in their shape, and how many: as find_files takes them.
+    """Return the folders below `folder` that contain data, with the number of npz files in each.
 
-    Where other things lie beside the data, as in a kernel's inputs, this tells them apart.
+    It finds the data among other things, such as the inputs of a Kaggle notebook.
     """
     roots: dict[Path, int] = {}
     for path in _walk(folder):
@@ -125,8 +127,8 @@ def find_roots(folder: Path) -> dict[Path, int]:
 
 
 def parse_path(path: Path) -> GraphFile | None:
-    """Read collection and split off the end of the path; None where they are not there."""
-    # Not resolved: where a link stands counts, not where it leads.
+    """Return the file with the collection and split at the end of its path; None if it has none."""
+    # Links are not resolved: the path that was given counts, not the target.
     parts = Path(os.path.abspath(path)).parts  # noqa: PTH100
     for name in BY_NAME:
         folder = tuple(name.split(":"))
@@ -136,7 +138,10 @@ def parse_path(path: Path) -> GraphFile | None:
 
 
 def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
-    """Identify a single file: by its path, by `collection_name`, or by the arrays in it."""
+    """Return the file with its collection: `collection_name`, or as its path or its arrays say.
+
+    Raises InputError if it does not exist, or if it is a layout graph of an unknown collection.
+    """
     if path.is_dir():
         raise InputError(f"{path}: is a folder. Give one npz file in it.")
     if not path.is_file():
@@ -155,16 +160,16 @@ def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
 
 
 def find_sample_submission(folder: Path) -> Path | None:
-    """The competition's sample_submission.csv in the folder, below it, or beside npz folders.
+    """Return the competition's sample_submission.csv in or below the folder, or beside npz folders.
 
-    A mount may hold other competitions' samples: only one whose first row is of a known collection
-    counts.
+    A mount may hold samples of other competitions, so the first row must be of a known collection.
     """
     return next((path for path in _list_samples(folder) if _is_sample_submission(path)), None)
 
 
 def _list_samples(folder: Path) -> list[Path]:
-    """Files of the sample's name: below the folder, then beside it."""
+    """Return the files named sample_submission.csv below the folder, then those beside npz
+    folders."""
     below = sorted(_walk(folder, SAMPLE_SUBMISSION), key=lambda path: len(path.parts))
     beside = [
         folder.parents[level] / SAMPLE_SUBMISSION
@@ -177,7 +182,8 @@ def _list_samples(folder: Path) -> list[Path]:
 def _is_sample_submission(path: Path) -> bool:
     if not path.is_file():
         return False
-    # A spreadsheet that saved it again may begin with a byte-order mark, and quote what it writes.
+    # A file that a spreadsheet saved may begin with a byte-order mark, and its fields may be
+    # quoted.
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         header, first = (file.readline(MAX_NAME).strip() for _ in range(2))
     fields = next(csv.reader([header]), [])
@@ -185,16 +191,16 @@ def _is_sample_submission(path: Path) -> bool:
 
 
 def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
-    """Files below `folder` that match, also through links; hidden folders are passed over.
+    """Yield the files below `folder` that match; follow links, skip hidden files and folders.
 
-    Raises InputError where a folder cannot be read: what is in it would be left out.
+    Raises InputError if a folder cannot be read, because its files would be missing.
     """
     if folder.is_file():
         return
     visited: set[tuple[str, tuple[str, ...]]] = set()
     for here, folders, files in os.walk(folder, onerror=_refuse_folder, followlinks=True):
         place = os.path.realpath(here), _name_role(here)
-        # A folder counts again where a link makes it another split or collection.
+        # A folder is read again if a link makes it part of another split or collection.
         if place in visited or _leads_up(here, folder):
             folders.clear()
             continue
@@ -206,13 +212,14 @@ def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
 
 
 def _name_role(here: str) -> tuple[str, ...]:
-    """The end of a folder's path, as far as it says what the graphs in it, or below it, are."""
+    """Return the last folder names of a path that are names of collections or splits, last
+    first."""
     last = reversed(Path(os.path.abspath(here)).parts[-DEEPEST:])  # noqa: PTH100
     return tuple(takewhile(SPEAKING.__contains__, last))
 
 
 def _leads_up(here: str, top: Path) -> bool:
-    """Whether it is a link to a folder above it, which has no end."""
+    """Return whether `here` is a link to a folder above it, which would be followed without end."""
     if not Path(here).is_symlink() or Path(here) == top:
         return False
     above = [parent for parent in Path(here).parents if parent.is_relative_to(top)]

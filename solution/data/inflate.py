@@ -1,9 +1,9 @@
 """Inflate one large member of a zip file, faster than zipfile and at most a few blocks ahead.
 
-A download of 6 GB inflates to over 240 GB, and inflating is most of the time that reading takes.
-ISA-L does it two to three times as fast as zlib with the same interface; where it is not installed,
-zlib does the same work. Neither holds the interpreter's lock, so inflating the next block and
-looking at this one go on at the same time.
+A download of 6 GB inflates to over 240 GB, and inflating takes most of the time of reading. ISA-L
+is two to three times as fast as zlib and has the same interface; if it is not installed, zlib is
+used. Both release the interpreter's lock, so the next block is inflated while the current one is
+processed.
 """
 
 import struct
@@ -18,9 +18,11 @@ except ImportError:  # such as on a kernel without internet
 
 INPUT_BYTES = 1 << 18
 RAW_DEFLATE = -15  # a zip member has no zlib header
-LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # ..., length of the name, length of the extra field
+# the last two fields are the lengths of the name and of the extra field
+LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 
-Advance = Callable[[int], None]  # called with the compressed bytes that were read since the last
+# called with the number of compressed bytes read since the last call
+Advance = Callable[[int], None]
 
 
 def ignore(count: int) -> None:
@@ -28,16 +30,16 @@ def ignore(count: int) -> None:
 
 
 class DeflatedMember:
-    """The content of a deflated member as a file to read from, its checksum checked at the end.
+    """The inflated content of a zip member as a readable file; its checksum is checked at the end.
 
-    Raises, while reading, zipfile.BadZipFile, EOFError or the inflater's own error where the member
-    is damaged.
+    Reading raises zipfile.BadZipFile, EOFError or the error of the inflater if the member is
+    damaged.
     """
 
     def __init__(
         self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, advance: Advance = ignore
     ) -> None:
-        archive.open(member).close()  # its header is checked there; refuses encryption
+        archive.open(member).close()  # checks the member's header, and rejects encrypted members
         assert archive.fp is not None
         self._file = archive.fp
         self._file.seek(member.header_offset)
@@ -51,7 +53,7 @@ class DeflatedMember:
         self._advance = advance
 
     def read(self, size: int = -1, /) -> bytes:
-        """The next `size` bytes, or all that are left; fewer only at the end."""
+        """Return the next `size` bytes, or all that are left; fewer only at the end."""
         parts = []
         size = self._missing if size < 0 else size
         while size > 0 and not self._inflater.eof:
@@ -64,7 +66,7 @@ class DeflatedMember:
         content = b"".join(parts)
         self._checksum = zlib.crc32(content, self._checksum)
         self._missing -= len(content)
-        is_over = self._inflater.eof or self._missing <= 0  # a damaged stream may have no end
+        is_over = self._inflater.eof or self._missing <= 0  # a damaged stream may lack its end mark
         if is_over and self._checksum != self._member.CRC:
             raise zipfile.BadZipFile(f"bad checksum of {self._member.filename}")
         return content
@@ -82,7 +84,7 @@ class DeflatedMember:
 
 
 def read_ahead(read: Callable[[int], bytes], sizes: list[int]) -> Iterator[bytes]:
-    """Yield read(size) for each of `sizes`, the next one being read meanwhile by a thread."""
+    """Yield read(size) for each of `sizes`; a thread reads the next one meanwhile."""
     with ThreadPoolExecutor(1) as pool:
         waiting = None
         for size in sizes:

@@ -1,7 +1,7 @@
 """Read one npz file of the competition into a Graph.
 
-The configurations of a layout graph take up to 2.5 GB as the float32 that the file holds. They are
-inflated a block of rows at a time straight into a codebook.
+The configurations of a layout graph take up to 2.5 GB as float32, the type in the file. They are
+inflated block by block straight into a codebook, so the whole tensor is never in memory.
 """
 
 import hashlib
@@ -28,10 +28,10 @@ from solution.domain.graph import Graph
 from solution.domain.labels import TIMED
 from solution.system.errors import InputError
 
-# Our own extensions, which readers of the competition's files skip.
+# Extensions of this project, which readers of the competition's files skip.
 OPTIONS, OPTION_NAMES = "config_options", "config_option_names"
-LABEL_SOURCE = "label_source"  # of solution.domain.labels; none: a clock
-LARGEST_SIZE = 2**31  # of a tile along a dimension
+LABEL_SOURCE = "label_source"  # a source of solution.domain.labels; a file without it was timed
+LARGEST_SIZE = 2**31  # of a tile, in each dimension
 REQUIRED = ("node_feat", "node_opcode", "edge_index", "config_runtime")
 REQUIRED_OF_KIND = {
     "layout": ("node_config_ids", LAYOUTS),
@@ -42,7 +42,7 @@ REQUIRED_OF_KIND = {
 def read_graph(path: Path, collection: Collection, advance: Advance = ignore) -> Graph:
     """Read and validate one npz file.
 
-    All-zero runtimes, as in the test split, are "no labels".
+    Runtimes that are all zero, as in the test split, mean that the graph has no labels.
 
     Args:
         advance: called with the compressed bytes of the configurations as they are read.
@@ -79,9 +79,9 @@ def read_graph(path: Path, collection: Collection, advance: Advance = ignore) ->
 
 
 def fingerprint(path: Path) -> str:
-    """A hash of what is in the file, from the checksums in its directory, which is read in no time.
+    """Return a hash of the file's contents, made quickly from the checksums in the zip directory.
 
-    Raises InputError where the file is missing or no zip file.
+    Raises InputError if the file is missing or no zip file.
     """
     with open_arrays(path) as archive:
         content = [(m.filename, m.CRC, m.file_size) for m in archive.infolist()]
@@ -89,7 +89,7 @@ def fingerprint(path: Path) -> str:
 
 
 def detect_kind(path: Path) -> str:
-    """Tell layout from tile by the arrays in the file."""
+    """Return "layout" or "tile", depending on the arrays in the file."""
     with open_arrays(path) as archive:
         names = array_names(archive)
         for kind, required in REQUIRED_OF_KIND.items():
@@ -111,9 +111,11 @@ def _check_names(archive: zipfile.ZipFile, collection: Collection, path: Path) -
 
 
 def _check_others(archive: zipfile.ZipFile) -> None:
-    """What is not asked for has its name twice as well: damaged, it may be what is asked for.
+    """Raise BadZipFile if the two names of an array that is not read differ.
 
-    Raises BadZipFile where the two are not the same, as for all that is read.
+    A zip file names a member in its directory and in the member's header. If the name of an
+    optional array were damaged, the array would seem to be missing. Arrays that are read are
+    compared anyway.
     """
     known = {f"{name}.npy" for names in REQUIRED_OF_KIND.values() for name in (*REQUIRED, *names)}
     for member in archive.infolist():
@@ -128,14 +130,17 @@ def _read_integers(
 
 
 def _read_source(archive: zipfile.ZipFile) -> str:
-    """Who says how long the configurations take; TIMED where the file does not say."""
+    """Return the source of the runtimes; TIMED if the file does not say."""
     if LABEL_SOURCE not in array_names(archive):
         return TIMED
     return str(read_array(archive, LABEL_SOURCE, (), "U"))
 
 
 def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Graph's fields for options: none where the file has none, as the competition's."""
+    """Return the fields of Graph for compile options; none if the file has none.
+
+    The competition's files have none.
+    """
     present = {OPTIONS, OPTION_NAMES} & array_names(archive)
     if not present:
         _check_others(archive)
@@ -150,7 +155,7 @@ def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
             "by another version"
         )
     options = _read_integers(archive, OPTIONS, (None, len(names))).clip(-1, 127).astype(np.int8)
-    padding = ((0, 0), (0, len(known) - len(names)))  # of options that came later
+    padding = ((0, 0), (0, len(known) - len(names)))  # options added in later versions become 0
     return {"options": np.pad(options, padding), "option_names": known}
 
 
@@ -161,7 +166,7 @@ def find_option_set(names: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def read_opcodes(archive: zipfile.ZipFile) -> np.ndarray:
-    """The opcodes (nodes,) uint8 of either kind of file; ValueError where one is unknown."""
+    """Return the opcodes (nodes,) uint8 of a layout or tile file; ValueError if one is unknown."""
     opcodes = _read_integers(archive, "node_opcode", (None,))
     unknown = np.unique(opcodes[(opcodes < 0) | (opcodes >= vocabulary.VIRTUAL)])
     if len(unknown):
@@ -173,15 +178,15 @@ def read_opcodes(archive: zipfile.ZipFile) -> np.ndarray:
 
 
 def _read_tiles(archive: zipfile.ZipFile, configs: int) -> np.ndarray:
-    """The tiles (configs, 24) float32; ValueError where a size is none.
+    """Return the tile features (configs, 24) float32; ValueError if a size is out of range.
 
-    Sums and products are taken as they are: where they were computed, they may have overflowed.
+    Sums and products are not checked, because they may have overflowed when they were computed.
     """
     shape = (configs, vocabulary.NUM_TILE_FEATURES)
     tiles = read_array(archive, "config_feat", shape).astype(np.float32)
     for block in vocabulary.TILE_BLOCKS.values():
         sizes = tiles[:, block][:, : vocabulary.MAX_RANK]
-        wrong = np.argwhere(~((sizes >= 0) & (sizes <= LARGEST_SIZE)))  # NaN, too
+        wrong = np.argwhere(~((sizes >= 0) & (sizes <= LARGEST_SIZE)))  # also true for NaN
         if len(wrong):
             row, column = map(int, wrong[0])
             raise ValueError(
@@ -192,7 +197,10 @@ def _read_tiles(archive: zipfile.ZipFile, configs: int) -> np.ndarray:
 
 
 def _read_normalizers(archive: zipfile.ZipFile, nanoseconds: np.ndarray) -> np.ndarray:
-    """What the runtimes (configs,) are divided by; without labels it may be anything."""
+    """Return the divisors (configs,) of the runtimes; all 1 if there are no labels.
+
+    Raises ValueError unless the divisors of a labelled graph are positive.
+    """
     name = "config_runtime_normalizers"
     normalizers = read_array(archive, name, nanoseconds.shape).astype(np.float64)
     if not nanoseconds.any():

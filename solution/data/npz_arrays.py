@@ -1,7 +1,7 @@
-"""The arrays of one npz file, whose headers are looked at before anything is inflated.
+"""Read the arrays of one npz file; their headers are checked before anything is inflated.
 
-A few megabytes of zip inflate to as many gigabytes, so shape, type and size come first. No pickle
-is ever loaded.
+A few megabytes of zip may inflate to as many gigabytes, so shape, type and size are checked first.
+Pickled arrays are never loaded.
 """
 
 import math
@@ -26,28 +26,29 @@ from solution.system.zips import check_directory
 
 BLOCK_BYTES = 2 << 20
 LAYOUTS = "node_config_feat"
-# The competition's largest arrays have 24 MB, its largest tensor of layouts 2.5 GB.
+# The competition's largest layout tensor has 2.5 GB, its largest other array 24 MB.
 MAX_ARRAY_BYTES = 2 << 30
 MAX_LAYOUT_BYTES = 64 << 30
-NUMBERS, WHOLE_NUMBERS = "fiu", "iu"  # kinds of dtypes
+NUMBERS, WHOLE_NUMBERS = "fiu", "iu"  # kinds of numpy dtypes
 
 
 class ByteSource(Protocol):
-    """What can be read from."""
+    """An object with the method `read` of a binary file."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """The next `size` bytes, or all that are left; fewer only at the end."""
+        """Return the next `size` bytes, or all that are left; fewer only at the end."""
         ...
 
 
 @contextmanager
 def open_arrays(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open the file; whatever a broken one provokes becomes one message that names the defect.
+    """Open the file, and turn every error inside the block into one message that names the defect.
 
-    Raises InputError where it is missing, no regular file or no zip file, and for all that is wrong
-    with its arrays.
+    Raises InputError if the file is missing, no regular file or no zip file, or if reading its
+    arrays in the block fails.
     """
-    with _naming(path), np.errstate(over="ignore"):  # what overflows is looked at as a value
+    # overflow becomes inf, which is validated later
+    with _naming(path), np.errstate(over="ignore"):
         _check_text(path.name)
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             check_directory(archive, file)
@@ -55,17 +56,17 @@ def open_arrays(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def array_names(archive: zipfile.ZipFile) -> set[str]:
-    """What np.load would offer; a member in a folder or with another suffix is no array."""
+    """Return the names of the arrays: all members that end in .npy, without that ending."""
     return {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
 
 
 def read_array(
     archive: zipfile.ZipFile, name: str, expected: tuple[int | None, ...], kinds: str = NUMBERS
 ) -> np.ndarray:
-    """Read an array of the `expected` shape, in which None is any size.
+    """Read an array of the `expected` shape, in which None allows any size.
 
-    Raises ValueError where it has another shape, other `kinds` of numbers or is too large, and as
-    zipfile does where it is damaged.
+    Raises ValueError if the shape differs, the dtype's kind is not in `kinds`, or the array is too
+    large; raises the errors of zipfile if it is damaged.
     """
     with archive.open(f"{name}.npy") as member:
         shape, _, dtype = _read_header(member, name)
@@ -77,28 +78,28 @@ def read_array(
     _check_size(shape, dtype, name, MAX_ARRAY_BYTES)
     with archive.open(f"{name}.npy") as member:
         array = np.lib.format.read_array(member, allow_pickle=False)
-        if member.read(1):  # only at the end is the checksum looked at
+        if member.read(1):  # reading to the end also checks the checksum
             raise ValueError(f"{name} holds more than the shape {show_shape(shape)} of its header")
     return array
 
 
 def read_layouts(archive: zipfile.ZipFile, configs: int, nodes: int, advance: Advance) -> Codebook:
-    """The layout configurations (configs, configurable nodes, 18), block by block.
+    """Return the layout configurations (configs, configurable nodes, 18), encoded block by block.
 
     Args:
-        configs: how many there must be.
-        nodes: how many configurable nodes there must be.
+        configs: the expected number of configurations.
+        nodes: the expected number of configurable nodes.
         advance: called with the compressed bytes as they are read.
 
     Raises:
-        ValueError: another shape or type, or a value that no layout has.
+        ValueError: the shape or type differs, or a value is not in a layout's range.
     """
     info = archive.getinfo(f"{LAYOUTS}.npy")
     try:
         with archive.open(info) as member:
             shape, fortran_order, dtype = _read_header(member, LAYOUTS)
             _check_layouts(shape, dtype, configs, nodes)
-            if fortran_order or 0 in shape:  # no block of rows is in one piece
+            if fortran_order or 0 in shape:  # rows are not contiguous, or there are none
                 _check_size(shape, dtype, LAYOUTS, MAX_ARRAY_BYTES)
                 member.seek(0)
                 return encode(np.lib.format.read_array(member, allow_pickle=False))
@@ -134,13 +135,14 @@ def _naming(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: truncated or not an npz file ({error}). {advice}") from error
     except ValueError as error:
         raise InputError(f"{path}: {error}. {advice}") from error
-    except Exception as error:  # a flipped bit in a header can provoke anything
+    except Exception as error:  # a flipped bit in a header can cause any exception
         kind = type(error).__name__
         raise InputError(f"{path}: cannot be read ({kind}: {error}). {advice}") from error
 
 
 def _check_text(name: str) -> None:
-    """A graph has the name of its file, and tables of names are UTF-8."""
+    """Raise ValueError unless the file's name, which becomes the graph's name, is valid UTF-8
+    text."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -180,7 +182,7 @@ def _check_size(shape: tuple[int, ...], dtype: np.dtype, name: str, most: int) -
 
 
 def _encode_blocks(member: ByteSource, file_size: int) -> Codebook:
-    """Encode the tensor in blocks of whole rows of about BLOCK_BYTES."""
+    """Encode the tensor in blocks of whole rows (configurations) of about BLOCK_BYTES."""
     (configs, nodes, slots), _, dtype = _read_header(member, LAYOUTS)
     row_bytes = nodes * slots * dtype.itemsize
     if configs * row_bytes > file_size:
@@ -194,6 +196,6 @@ def _encode_blocks(member: ByteSource, file_size: int) -> Codebook:
         if len(data) < size:
             raise ValueError(f"{LAYOUTS} ends early")
         encoder.add(np.frombuffer(data, dtype).reshape(-1, nodes, slots))
-    if member.read(1):  # only at the end is the checksum looked at
+    if member.read(1):  # reading to the end also checks the checksum
         raise ValueError(f"{LAYOUTS} holds more than the {configs} rows of its header")
     return encoder.finish()

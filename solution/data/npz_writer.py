@@ -1,7 +1,6 @@
-"""Write npz files as the competition's are, the same bytes for the same arrays.
+"""Write npz files in the competition's format; equal arrays give equal bytes.
 
-An array may be given in blocks of rows, so that one that does not fit into memory is never whole in
-it.
+An array may be given in blocks of rows, so that a large one is never whole in memory.
 """
 
 import zipfile
@@ -16,7 +15,7 @@ from solution.system.files import replace_file
 
 @dataclass(frozen=True)
 class Blocks:
-    """An array that is given a few rows at a time; together they have its shape."""
+    """An array that is given in blocks of rows; together they have the given shape."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -24,9 +23,9 @@ class Blocks:
 
 
 def write_npz(arrays: Mapping[str, np.ndarray | Blocks], path: Path) -> Path:
-    """Write the arrays compressed, in their order, atomically; numpy reads what is written.
+    """Write the arrays compressed, in their order, atomically; np.load can read the file.
 
-    No time of writing stands in the file: equal arrays give equal bytes.
+    The file contains no time stamps, so equal arrays give equal bytes.
     """
     with (
         replace_file(path) as temporary,
@@ -39,7 +38,8 @@ def write_npz(arrays: Mapping[str, np.ndarray | Blocks], path: Path) -> Path:
 
 
 def _one_block(array: np.ndarray) -> Blocks:
-    contiguous = np.ascontiguousarray(array).reshape(array.shape)  # it makes vectors of scalars
+    # reshape, because ascontiguousarray turns scalars into vectors
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
     return Blocks(contiguous.shape, contiguous.dtype, [contiguous])
 
 

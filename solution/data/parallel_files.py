@@ -1,7 +1,7 @@
-"""Do the same to every file, one worker process per core, under a progress bar that counts bytes.
+"""Call a function for every file, in one worker process per core, with a progress bar in bytes.
 
-Processes rather than threads: half of the work, encoding layouts and hashing rows, holds the
-interpreter's lock.
+Processes are used rather than threads because half of the work, encoding layouts and hashing rows,
+holds the interpreter's lock.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,14 @@ from solution.data.inflate import Advance
 from solution.system.processes import SPAWN, count_cores, one_thread, open_pool
 from solution.system.progress import byte_bars
 
-BYTES_WORTH_A_WORKER = 4 << 20  # compressed; starting a process takes half a second
+BYTES_WORTH_A_WORKER = 4 << 20  # compressed bytes; starting a process takes half a second
 POLL_SECONDS = 0.1
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
 
 class FileFunction(Protocol[R_co]):
-    """What is done to a file; it reports the compressed bytes that it has read."""
+    """A function of one file that reports the compressed bytes it reads to `advance`."""
 
     def __call__(self, file: GraphFile, advance: Advance) -> R_co: ...
 
@@ -33,12 +33,12 @@ def map_files(
     workers: int | None = None,
     worth_a_worker: int = BYTES_WORTH_A_WORKER,
 ) -> list[R]:
-    """The results in the order of `files`. The largest files are begun first.
+    """Return function(file, advance) for each of `files`, in their order; begin with the largest.
 
     Args:
-        function: at the top level of a module, so that other processes find it.
-        workers: processes; by default one per core, and none where the files are small.
-        worth_a_worker: bytes of files for which it pays to start a process.
+        function: defined at the top level of a module, so that worker processes can import it.
+        workers: number of processes; by default one per core, or none if the files are small.
+        worth_a_worker: bytes of files for which it pays to start one more process.
 
     Raises:
         InputError: a worker was killed, as the system does when memory runs out.
@@ -64,7 +64,8 @@ def map_files(
 
 
 def _track(function: FileFunction[R], file: GraphFile, size: int, advance: Advance) -> R:
-    """Call the function, and make what it reports add up to the size of the file."""
+    """Call the function, and correct the bytes it reports so that they add up to the file's
+    size."""
     left = size
 
     def count_down(count: int) -> None:
@@ -79,7 +80,8 @@ def _track(function: FileFunction[R], file: GraphFile, size: int, advance: Advan
 
 
 def _until_done(futures: list[Future[R]]) -> Iterator[None]:
-    """Yield now and then until all are done; raise as soon as one has failed."""
+    """Yield every POLL_SECONDS or when a future ends, until all are done; raise when one has
+    failed."""
     waiting = set(futures)
     while waiting:
         done, waiting = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -88,7 +90,7 @@ def _until_done(futures: list[Future[R]]) -> Iterator[None]:
         yield
 
 
-_counter: "Synchronized[int]"  # of a worker process
+_counter: "Synchronized[int]"  # bytes read by all workers; set in each worker process
 
 
 def _begin(counter: "Synchronized[int]") -> None:

@@ -1,4 +1,4 @@
-"""Read every file once: what is there, and what is wrong with it."""
+"""Read every file once; summarise each graph in a row, and collect a message for each defect."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ MAX_SHOWN = 10
 
 @dataclass(frozen=True)
 class Summary:
-    """One graph in a row."""
+    """The counts of one graph: a row of the table of graphs."""
 
     collection: str
     split: str
@@ -33,8 +33,8 @@ class Summary:
     distinct: int  # configurations after deduplication
     layouts: int  # distinct pairs of a configurable node and a layout
     labelled: bool
-    spread: float | None  # slowest over fastest runtime
-    noise: float | None  # median of slowest over fastest among identical configurations, less 1
+    spread: float | None  # slowest runtime over fastest runtime
+    noise: float | None  # median over groups of identical configurations of slowest / fastest - 1
     label_source: str = TIMED
 
 
@@ -48,9 +48,9 @@ SCHEMA = pl.Schema({field.name: _DTYPES[field.type] for field in dataclasses.fie
 
 
 def summarise(graph: Graph, split: str) -> Summary:
-    """Count what is in the graph."""
+    """Return the counts of a graph; labels of the test split are not used."""
     distinct = graph.distinct
-    # The test split stays unseen even where somebody has its labels.
+    # Labels of the test split are not looked at, even if the file has them.
     runtimes = graph.runtimes if split != "test" else None
     is_layout = graph.collection.kind == "layout"
     return Summary(
@@ -72,7 +72,8 @@ def summarise(graph: Graph, split: str) -> Summary:
 
 
 def read_labelled(file: GraphFile, advance: Advance) -> Graph:
-    """Read the file; a train or valid graph without labels is a defect as well."""
+    """Read the file; raise InputError if it is defective or a train or valid graph has no
+    labels."""
     graph = read_graph(file.path, file.collection, advance)
     if file.split != "test" and graph.runtimes is None:
         raise InputError(
@@ -82,11 +83,11 @@ def read_labelled(file: GraphFile, advance: Advance) -> Graph:
 
 
 def scan(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str]]:
-    """Read all `files` under a progress bar.
+    """Read all `files`, with a progress bar.
 
     Returns:
-        A frame of SCHEMA, a row a sound file in the order of `files`; and a message for each
-        defect. Train and valid graphs without labels are defects too.
+        A frame of SCHEMA with a row for each sound file, in the order of `files`; and a message for
+        each defective file. Train and valid graphs without labels are defective too.
     """
     results = map_files(_summarise_file, files, "Checking files")
     summaries = [result for result in results if isinstance(result, Summary)]
@@ -94,12 +95,13 @@ def scan(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str]]:
 
 
 def tabulate(summaries: Sequence[Summary]) -> pl.DataFrame:
-    """A frame of SCHEMA with a row for each summary."""
+    """Return a frame of SCHEMA with a row for each summary."""
     return pl.DataFrame([dataclasses.asdict(summary) for summary in summaries], schema=SCHEMA)
 
 
 def aggregate(summaries: pl.DataFrame) -> pl.DataFrame:
-    """A row for each collection and split: counts, sizes, share of duplicates, label spread."""
+    """Return a row for each collection and split: counts, sizes, share of duplicates, label
+    spread."""
     duplicates = 1 - pl.col("distinct").sum() / pl.col("configs").sum()
     return summaries.group_by("collection", "split", maintain_order=True).agg(
         pl.len().alias("graphs"),
@@ -115,7 +117,7 @@ def aggregate(summaries: pl.DataFrame) -> pl.DataFrame:
 
 
 def join_defects(defects: Sequence[str]) -> str:
-    """The first defects, a line each, and how many more there are."""
+    """Return the first MAX_SHOWN defects, one per line, and the number of the others."""
     more = [f"... and {len(defects) - MAX_SHOWN} more"] if len(defects) > MAX_SHOWN else []
     return "\n".join([*defects[:MAX_SHOWN], *more])
 
@@ -128,7 +130,10 @@ def _summarise_file(file: GraphFile, advance: Advance) -> Summary | str:
 
 
 def _noise(runtimes: np.ndarray, group: np.ndarray) -> float | None:
-    """How much identical configurations differ; None where there are none."""
+    """Return the median of slowest / fastest - 1 over groups of identical configurations.
+
+    `group` (configs,) numbers the configurations; equal ones have one number. None if all differ.
+    """
     order = np.argsort(group, kind="stable")
     _, first, counts = np.unique(group[order], return_index=True, return_counts=True)
     slowest = np.maximum.reduceat(runtimes[order], first)
