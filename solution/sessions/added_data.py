@@ -1,4 +1,4 @@
-"""The training data of a notebook that adds graphs of its own to the bundled sample."""
+"""Make the training data of a notebook that adds its graphs to the bundled sample."""
 
 import shutil
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from solution.data.folders import SAMPLE
 
 
 def add_to_sample(paths: Sequence[Path], root: Path, folder: Path) -> Path:
-    """Make `folder` hold the sample and these files, and nothing else; returns it.
+    """Fill `folder` with the sample and these files, remove everything else in it, and return it.
 
-    What an earlier session learned from here is removed: it may be kept aside in this one.
+    Files of an earlier session are removed, because this session may hold them out.
 
     Args:
-        paths: npz files below `root`, at places as those of the sample.
+        paths: npz files below `root`, in the same subfolders as in the sample.
     """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SAMPLE, folder)

@@ -1,4 +1,5 @@
-"""What is attached to a notebook: data, prepared or not, and bundles, wherever they are mounted."""
+"""Find what is attached to a notebook: data (npz files or a store) and bundles, at any mount
+point."""
 
 import os
 from collections.abc import Mapping, Set
@@ -12,23 +13,24 @@ from solution.store.store import RECORD as STORE_RECORD
 from solution.store.store import is_store
 from solution.system.errors import InputError
 
-OWN_BUNDLES = str(Path("solution", "serving"))  # where this project has one
+# the end of the path at which this project contains a bundle
+OWN_BUNDLES = str(Path("solution", "serving"))
 
 
 def find_inputs() -> Path:
-    """The tree of inputs of a kernel."""
+    """Return the folder in which Kaggle mounts a notebook's inputs."""
     return Path(os.environ.get("FASTSLOW_INPUT") or "/kaggle/input")
 
 
 def find_attached_data(inputs: Path, *, prepared: bool = True) -> Path | None:
-    """A store below `inputs`; else the folder with npz files; None where there is none.
+    """Return a store below `inputs`, otherwise a folder with npz files; None if there is neither.
 
-    What lies inside an unpacked wheel, or a copy, of this project is not data. Of several folders
-    it is the one that holds what the others do; raises InputError where none does, for some of it
-    would be left out.
+    The sample inside a copy or an unpacked wheel of this project is ignored. If several folders
+    have data, the one that contains the data of all others is returned; InputError if none does,
+    because part of the data would be left out.
 
     Args:
-        prepared: whether a store serves; else it is passed over.
+        prepared: whether a store is accepted; otherwise only npz files are.
     """
     stores = [
         Path(here)
@@ -50,7 +52,10 @@ def _name_graph(file: GraphFile) -> tuple[str, str, str]:
 
 
 def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
-    """The first folder that holds all that any of them does; None where there is no folder."""
+    """Return the first folder that contains the contents of all others; None if there is no folder.
+
+    Raises InputError if no folder does.
+    """
     everything = frozenset[object]().union(*contents.values())
     for folder, held in contents.items():
         if held == everything:
@@ -64,9 +69,10 @@ def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
 
 
 def find_attached_bundles(inputs: Path) -> list[Path]:
-    """Folders and zips of bundles below `inputs` that no notebook left there.
+    """Return the bundles below `inputs`: zip files, and folders, because Kaggle unpacks some zips.
 
-    Kaggle unpacks some zips. The bundle inside an unpacked wheel of this project does not count.
+    Bundles in a notebook's outputs, and the bundle in an unpacked wheel of this project, are left
+    out.
     """
     found = []
     for here, folders, files in os.walk(inputs, followlinks=True):

@@ -1,10 +1,10 @@
-"""Go on from the runs that earlier sessions left, and divide a run among sessions.
+"""Continue from runs of earlier sessions, and divide a run among sessions.
 
-A job (a trained model and what it predicts) is complete or not there, so jobs of any sessions that
-ran the same code on the same data with the same folds can be put together: a run that was stopped
-goes on after its last job, and parts that were trained side by side become one run. What is
-attached may be anybody's: names in it are looked up, links are refused, and nothing of it is
-executed.
+A job (a trained model and its predictions) is either complete or missing. So the jobs of sessions
+that ran the same code on the same data with the same folds can be combined: a run that was stopped
+continues after its last job, and parts that were trained in parallel become one run. Attached runs
+may come from anybody, so only expected names are read from them, links are rejected, and nothing in
+them is executed.
 """
 
 import shutil
@@ -36,14 +36,14 @@ MAX_SHOWN = 3
 
 
 def choose(plan: Plan, collections: str = "*", folds: str = "") -> Choice:
-    """What this session trains.
+    """Return the collections and folds that this session trains.
 
     Args:
-        collections: patterns, as of `match`.
+        collections: patterns as in `match`.
         folds: numbers such as "0,3"; empty: all.
 
     Raises:
-        InputError: nothing is chosen, or there is no such fold.
+        InputError: no collection matches, or a fold does not exist.
     """
     names = match(NAMES, collections)
     try:
@@ -57,7 +57,7 @@ def choose(plan: Plan, collections: str = "*", folds: str = "") -> Choice:
 
 
 def describe_missing(missing: Sequence[Job]) -> str:
-    """What is left to train, in words; empty where nothing is."""
+    """Return a sentence about the jobs that are still to be trained; empty if there are none."""
     if not missing:
         return ""
     shown = join_names([job.describe() for job in missing], MAX_SHOWN)
@@ -65,11 +65,10 @@ def describe_missing(missing: Sequence[Job]) -> str:
 
 
 def adopt(run: Run, sources: Sequence[Run]) -> int:
-    """Copy the jobs that the run lacks out of runs that were made alike; returns how many.
+    """Copy the jobs that the run lacks from matching runs, and return their number.
 
-    What an unfinished job left beside its folder, such as a checkpoint, is copied as well. Other
-    experiments of the sources are left aside; so are sources that were made differently, for many
-    things may be attached, and jobs that are not what was written.
+    Checkpoints of unfinished jobs are copied as well. Skipped are: sources with other code or
+    settings (any runs may be attached), experiments that the run does not have, and damaged jobs.
     """
     record = run.record()
     copied = 0
@@ -83,7 +82,10 @@ def adopt(run: Run, sources: Sequence[Run]) -> int:
 
 
 def _adopt_one(folder: Path, target: Path) -> bool:
-    """Whether a whole job was copied; a job that is there already stays."""
+    """Copy a job or its checkpoints unless they exist; return whether a complete job was copied.
+
+    A damaged job is reported and skipped. Raises InputError if a folder is a link.
+    """
     if folder.is_symlink() or folder.parent.is_symlink() or folder.parent.parent.is_symlink():
         raise InputError(f"{folder}: expected a folder, found a link. Leave this run out.")
     if folder.suffix == CHECKPOINTS:
@@ -102,7 +104,7 @@ def _adopt_one(folder: Path, target: Path) -> bool:
 
 
 def _find_as_described(name: str, described: Any) -> Experiment:
-    """The experiment, cut short where the run's record says that it was."""
+    """Return the experiment; its quick variant if the run's record describes that one."""
     found = find_named_experiment(name)
     quick = found.quick()
     return quick if quick.describe() == described else found
@@ -110,9 +112,9 @@ def _find_as_described(name: str, described: Any) -> Experiment:
 
 @contextmanager
 def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) -> Iterator[Run]:
-    """Put runs that were made alike together into one run in `folder`, and gather its predictions.
+    """Combine matching runs into one run in `folder`, and collect their predictions.
 
-    Raises InputError where there is none, they were made differently, or a model is missing.
+    Raises InputError if there are no runs, they differ in code or settings, or a model is missing.
     """
     if not sources:
         raise InputError(
@@ -137,17 +139,21 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
         missing = describe_missing(list_missing(experiments, plan, run))
         if missing:
             raise InputError(f"{missing}. Attach the outputs of the sessions that trained them.")
-        run_experiments(experiments, plan, run)  # nothing is left to train
+        # every model exists, so this only collects predictions
+        run_experiments(experiments, plan, run)
         yield run
 
 
 def find_differences(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """What keeps units of two runs apart, in words: the code or a setting; empty where nothing."""
+    """Return the differences of two runs' records: "code" and names of settings; empty if none.
+
+    Runs that differ cannot share jobs.
+    """
     different = list_differences(one["settings"], other["settings"])
     return ", ".join([*(["code"] if one.get("code") != other.get("code") else []), *different])
 
 
-# Joining needs the keys of the graphs alone, which the run itself has.
+# Joining needs the keys of the graphs only, and the run has these.
 _NO_STORE = Store(Path(), pl.DataFrame(), {})
 
 
@@ -160,7 +166,7 @@ def _copy_split(source: Run, run: Run) -> None:
 
 
 def _copy(folder: Path, target: Path) -> None:
-    """Copy a folder of plain files; what is read-only there need not be so here."""
+    """Copy a folder of plain files; the copies are writable even if the originals are not."""
     with replace_folder(target) as temporary:
         for path in sorted(folder.rglob("*")):
             copy = temporary / path.relative_to(folder)
@@ -171,7 +177,7 @@ def _copy(folder: Path, target: Path) -> None:
 
 
 def _copy_file(path: Path, target: Path) -> None:
-    # A link in somebody else's folder may lead to any file of ours.
+    # A link in a stranger's folder could point to any file on this machine.
     if path.is_symlink() or not path.is_file():
         raise InputError(f"{path}: expected a plain file, found a link or something else.")
     shutil.copyfile(path, target)

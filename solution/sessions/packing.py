@@ -1,4 +1,4 @@
-"""The bundle that a training notebook leaves beside its run, when its models are all there."""
+"""Pack the models of a training notebook into a bundle beside its run once all of them exist."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ NOTHING, FOLDS, REFIT = "", "folds", "refit"
 
 @dataclass(frozen=True)
 class Packing:
-    """Which models of a run on some collections are packed: of all folds, or of all graphs.
+    """What a session packs of a run: the models of all folds, or models trained on all graphs.
 
-    Where sessions share the folds, only one that has the models of all of them packs.
+    If sessions share the folds, only a session that has the models of all folds packs.
     """
 
     kind: str  # NOTHING, FOLDS or REFIT
@@ -36,32 +36,33 @@ class Packing:
     collections: tuple[str, ...]  # empty: all
 
     def train(self, executor: Executor = HERE) -> None:
-        """Train the models that learn from all graphs, where these are packed."""
+        """Train the models that learn from all graphs, if these are packed and all fold models
+        exist."""
         refits = self._list_refits()
         if refits and not self._find_lacking():
             train_refits(refits, self.plan, self.run, executor)
 
     def list_missing(self) -> list[Job]:
-        """Those of them that could be trained and are not there yet."""
+        """Return the models on all graphs that could be trained now but do not exist yet."""
         if self._find_lacking():
             return []
         return [job for job in self._list_refits() if find_defect(job, self.run) is not None]
 
     def pack(self, folder: Path) -> Path | None:
-        """Write the bundle; None where there is nothing to pack, and then the reason is said."""
+        """Write the bundle and return its path; if it cannot be packed, say why and return None."""
         path, recipe = folder / BUNDLE, self._choose_recipe()
         lacking = [*self._find_lacking(), *self.list_missing()]
         reason = describe_missing(lacking)
         if not set(recipe.names()) & set(self.run.experiments()):
             reason = f"none of {', '.join(recipe.names())} was trained here"
         if self.kind == NOTHING or reason:
-            path.unlink(missing_ok=True)  # of an earlier session on this computer
+            path.unlink(missing_ok=True)  # left by an earlier session on this computer
             say(f"No bundle: {reason or 'none is asked for'}.")
             return None
         return pack(self.run, recipe, path, refitted=self.kind == REFIT)
 
     def _find_lacking(self) -> list[Job]:
-        """The models of the folds, also of those that other sessions train, that are not here."""
+        """Return the missing models of all folds, including those that other sessions train."""
         return list_missing(self.experiments, self.plan, self.run, Choice(self.collections))
 
     def _list_refits(self) -> list[Job]:
@@ -73,7 +74,8 @@ class Packing:
         return [job for job in jobs if Choice(self.collections).includes(job)]
 
     def _choose_recipe(self) -> Recipe:
-        """The default one; a fallback that another notebook trains is left out."""
+        """Return the default recipe, without its fallback if this run does not train that
+        experiment."""
         recipe = find_recipe(DEFAULT_RECIPE)
         has_fallback = recipe.fallback in self.run.experiments()
         return recipe if has_fallback else recipe.model_copy(update={"fallback": None})

@@ -1,8 +1,8 @@
-"""kernel.json: what a notebook leaves beside its outputs, so that they can be told from others.
+"""Write and read kernel.json, which identifies the outputs of a notebook's session.
 
-Kaggle shows the outputs of the latest session without saying of which push they are, and its CLI
-saves whatever it is sent. So the outputs themselves say which push and which commit made them,
-whether the notebook came to its end, and what every file must be.
+Kaggle shows the outputs of the latest session without saying which push started it, and its CLI
+saves whatever it receives. So the outputs themselves record the push and the commit that made them,
+whether the notebook finished, and the checksum of every file.
 """
 
 from pathlib import Path
@@ -15,24 +15,25 @@ from solution.system.files import TEMPORARY, checksum, read_sealed, write_sealed
 from solution.system.names import leads_out
 
 KERNEL_RECORD = "kernel.json"
-BUNDLE = "bundle.zip"  # of the models, beside it
+BUNDLE = "bundle.zip"  # file name of the bundle of models, beside kernel.json
 State = Literal["running", "stopped", "finished"]
 
 
 class SessionRecord(BaseModel):
-    """What happened in a session."""
+    """The record of a session: what ran, how it ended, and which files it left."""
 
     notebook: str
-    push: str = ""  # the key of the push; empty where a person started it
+    push: str = ""  # key of the push that started it; empty if a person did
     commit: str = ""
-    state: State = "running"  # as it stays where the session was killed
-    note: str = ""  # what is left to do, in words
-    files: dict[str, str] = {}  # SHA-256 by path, of all outputs
+    state: State = "running"  # stays "running" if the session is killed
+    note: str = ""  # the remaining work, in words
+    files: dict[str, str] = {}  # the SHA-256 of each output, by path
 
     @field_validator("files")
     @classmethod
     def check_names(cls, files: dict[str, str]) -> dict[str, str]:
-        """A pull deletes what is damaged and gets it again: only what lies among the outputs."""
+        """Reject paths out of the folder, because a pull deletes damaged files and downloads
+        them again."""
         for name in files:
             if leads_out(name):
                 raise ValueError(f"{name} leads out of the folder")
@@ -40,7 +41,7 @@ class SessionRecord(BaseModel):
 
 
 def write_record(record: SessionRecord, folder: Path) -> None:
-    """Write it into the folder, with what the files there are now."""
+    """Write the record into the folder, with the checksums of all files that are in it now."""
     files = {
         _name(path, folder): checksum(path)
         for path in sorted(folder.rglob("*"))
@@ -50,7 +51,7 @@ def write_record(record: SessionRecord, folder: Path) -> None:
 
 
 def read_record(folder: Path) -> SessionRecord:
-    """The record in the folder; InputError where it is none."""
+    """Read the record in the folder; raise InputError if it is missing or invalid."""
     path = folder / KERNEL_RECORD
     try:
         return SessionRecord.model_validate(read_sealed(path, "the record of a session"))
@@ -66,7 +67,8 @@ def read_record(folder: Path) -> SessionRecord:
 
 
 def find_damaged(record: SessionRecord, folder: Path) -> list[str]:
-    """The outputs that are missing in the folder or are not what was written."""
+    """Return the names of recorded outputs that are missing in the folder or have another
+    checksum."""
     return [
         name
         for name, expected in record.files.items()
@@ -75,9 +77,9 @@ def find_damaged(record: SessionRecord, folder: Path) -> list[str]:
 
 
 def find_foreign(folder: Path) -> list[str]:
-    """The files in a folder of outputs that the session of a push did not leave as they are now.
+    """Return the files in a folder of outputs that no pushed session wrote, or wrote differently.
 
-    All of them, where no record says what such a session left.
+    All files are returned if there is no record of a session that a push started.
     """
     left: dict[str, str] = {}
     try:
@@ -99,6 +101,6 @@ def _name(path: Path, folder: Path) -> str:
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:
-    """Whether it is a leftover, or of Jupyter itself."""
+    """Return whether it is a temporary file, or one of Jupyter or Python."""
     parts = path.relative_to(folder).parts
     return any(part.startswith((TEMPORARY, ".", "__")) for part in parts)

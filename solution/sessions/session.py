@@ -1,8 +1,8 @@
-"""The place where a notebook runs: a Kaggle kernel, or a laptop.
+"""The environment in which a notebook runs: a Kaggle kernel, or a laptop.
 
 A kernel has a read-only tree of inputs, whose mount points differ by year, and a working folder
-that is kept as its output. On a laptop the outputs go to runs/NOTEBOOK, and runs/ is where the
-outputs of the other notebooks are looked for, those that were pulled from Kaggle as well.
+that is kept as its output. On a laptop a notebook writes to runs/NOTEBOOK, and runs/ is searched
+for the outputs of other notebooks, including those that were pulled from Kaggle.
 """
 
 import os
@@ -28,15 +28,15 @@ from solution.system.scratch import find_base
 from solution.system.terminal import say
 
 PROJECT = Path(__file__).parents[2]
-RUN = "run"  # the folder of a notebook's run, in its output
-OUTPUT_BYTES = 19_500_000_000  # of the 20 GB that Kaggle keeps of a kernel; beyond it keeps nothing
-LOOK_SECONDS = 20.0  # between two looks at how much that is
-LEAST_SECONDS = 0.5  # that a block has
+RUN = "run"  # subfolder of the output with the notebook's run
+OUTPUT_BYTES = 19_500_000_000  # Kaggle keeps 20 GB of output; if there is more, it keeps nothing.
+LOOK_SECONDS = 20.0  # between two checks of the output's size
+LEAST_SECONDS = 0.5  # a block with a time limit gets at least this long
 CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
 
 
 def _look_around() -> str:
-    """What the session has to train with."""
+    """Return a description of the accelerators of this machine."""
     try:
         return describe_accelerators(find_gpus())
     except InputError as error:
@@ -44,24 +44,25 @@ def _look_around() -> str:
 
 
 class OutOfTimeError(BaseException):
-    """The session must end. Not an Exception, so that nothing on the way takes it for a failure."""
+    """Raised when the session must end. A BaseException, so that `except Exception` lets it
+    pass."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """Where a notebook reads and writes."""
+    """The folders of a notebook's inputs and outputs, and when it began."""
 
     notebook: str
-    push: str  # the key of the push; empty where a person started it
+    push: str  # key of the push that started it; empty if a person did
     inputs: Path
     output: Path
-    scratch: Path  # for what need not be kept, such as a store
+    scratch: Path  # for files that need not be kept, such as a store
     on_kaggle: bool
     begun: float  # time.monotonic()
 
     @classmethod
     def begin(cls, notebook: str, push: str = "") -> "Session":
-        """Find out where this is, and leave the record of a session that is not finished."""
+        """Find the folders of this environment, and write the record of a running session."""
         on_kaggle = "KAGGLE_KERNEL_RUN_TYPE" in os.environ
         runs, stores = ((CHECKOUT / found).resolve() for found in (find_runs(), find_stores()))
         session = cls(
@@ -83,16 +84,18 @@ class Session:
 
     @property
     def run(self) -> Path:
-        """The folder of the run that this notebook makes."""
+        """The folder of the run that this notebook trains."""
         return self.output / RUN
 
     def find_data(self, *, prepared: bool = True) -> Path:
-        """The prepared store, or the npz files: FASTSLOW_DATA, attached, in data/, or the sample.
+        """Return the data's folder: $FASTSLOW_DATA, else attached data, else (laptop) the sample.
+
+        On a laptop, data/ of the checkout counts as attached.
 
         Args:
-            prepared: whether a store serves; else it is passed over.
+            prepared: whether a store is accepted; otherwise only npz files are.
 
-        Raises InputError where nothing is attached to a kernel, or folders whose data differs.
+        Raises InputError if a kernel has no data attached, or folders with different data.
         """
         if os.environ.get("FASTSLOW_DATA"):
             return Path(os.environ["FASTSLOW_DATA"])
@@ -112,10 +115,10 @@ class Session:
         return SAMPLE
 
     def find_runs(self, notebooks: str = "*") -> list[Run]:
-        """The runs that notebooks left among the inputs, this one's present run left out.
+        """Return the runs among the inputs that notebooks left, without the run of this session.
 
         Args:
-            notebooks: a pattern of their names; several are joined by commas.
+            notebooks: a pattern of the notebooks' names; several are separated by commas.
         """
         if not self.inputs.is_dir():
             return []
@@ -129,16 +132,16 @@ class Session:
         return sorted(found, key=lambda run: run.folder)
 
     def find_bundle(self, name: str = "") -> Path | None:
-        """The bundle that is attached, a folder or a zip; None where none is, or was asked for.
+        """Return the attached bundle (folder or zip); None if there is none and `name` is empty.
 
-        Those in the outputs of notebooks are passed over: they are of runs, which are asked for
-        by name. On a laptop nothing is attached, and a bundle is named by its path.
+        Bundles in the outputs of notebooks are ignored: they belong to runs, which are found by
+        name. On a laptop nothing is attached, and `name` is the path of the bundle.
 
         Args:
-            name: of a folder that it lies in, such as the dataset's; empty: whatever is there.
+            name: a folder above the bundle, such as the dataset's name; empty: any.
 
         Raises:
-            InputError: none is there that is called so, or several are there.
+            InputError: no bundle has that name, or several match.
         """
         if not self.on_kaggle:
             return Path(name) if name else None
@@ -153,19 +156,20 @@ class Session:
         return found[0] if found else None
 
     def store(self, *, limit: bool) -> Path:
-        """Where the data is prepared."""
+        """Return the folder in which the notebooks' data is prepared; `limit` has a separate
+        one."""
         return self.scratch / ("notebooks-limit" if limit else "notebooks")
 
     @contextmanager
     def time_limit(self, hours: float) -> Iterator[None]:
         """End the block quietly `hours` after the notebook began, or at a SIGTERM.
 
-        On Kaggle also where the output comes to the limit of what is kept. What is complete is
-        kept, so the next session goes on from there.
+        On Kaggle it also ends when the output comes close to the size that is kept. Complete jobs
+        are kept, so the next session continues from there.
         """
         if threading.current_thread() is not threading.main_thread():
             raise InputError("time_limit works in the main thread only, where signals arrive.")
-        # The block must have begun when its time is over, or nobody is there to end quietly.
+        # The timer must not fire before the block has begun, because only the block catches it.
         left = max(LEAST_SECONDS, self.begun + 3600 * hours - time.monotonic())
         before = {number: signal.signal(number, _stop) for number in REASONS}
         signal.setitimer(signal.ITIMER_REAL, left)
@@ -176,7 +180,7 @@ class Session:
                 watcher.start()
             yield
         except (OutOfTimeError, SystemError) as error:
-            # Raised inside C code, as that of Ray, it becomes the cause of a SystemError.
+            # If it is raised inside C code, such as Ray's, it becomes the cause of a SystemError.
             reason = error.__cause__ if isinstance(error, SystemError) else error
             if not isinstance(reason, OutOfTimeError):
                 raise
@@ -190,7 +194,7 @@ class Session:
                 signal.signal(number, handler)
 
     def leave_record(self, state: State, note: str = "") -> None:
-        """Write kernel.json, by which a pull knows these outputs."""
+        """Write kernel.json, which identifies these outputs."""
         record = SessionRecord(
             notebook=self.notebook,
             push=self.push,
@@ -201,10 +205,10 @@ class Session:
         write_record(record, self.output)
 
     def finish(self, missing: str = "") -> None:
-        """Leave the record of a session that came to its end.
+        """Write the record of a session that ended by itself.
 
         Args:
-            missing: what the next session has still to do, in words; empty where nothing is.
+            missing: the work left for the next session, in words; empty if nothing is left.
         """
         self.leave_record("stopped" if missing else "finished", missing)
         say(f"{self.notebook}: {missing or 'finished'}. Outputs: {self.output}")
@@ -229,7 +233,7 @@ def _watch_output(folder: Path, over: threading.Event) -> None:
 
 
 def count_bytes(folder: Path) -> int:
-    """Of all files in a folder; one that is removed meanwhile counts nothing."""
+    """Return the total size of all files in a folder; files that vanish meanwhile count 0."""
     total = 0
     for here, _, files in os.walk(folder):
         for name in files:

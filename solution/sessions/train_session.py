@@ -1,4 +1,4 @@
-"""What a training notebook does: take over what there is, train until the time is up, pack it."""
+"""Train as a notebook: take over earlier models, train until the time is up, pack a bundle."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +25,13 @@ from solution.training.plan import make_plan
 
 @dataclass(frozen=True)
 class Share:
-    """What of the work one session does."""
+    """The part of the work that one session does."""
 
-    experiments: str = "*"  # patterns of the default experiments; the last that fits decides
+    experiments: str = "*"  # patterns of the default experiments; the last match decides
     collections: str = "*"
     folds: str = ""  # such as "0,3"; empty: all
     hours: float = 11.5  # a kernel is killed after 12
-    packed: str = NOTHING  # FOLDS, REFIT: which models become a bundle
+    packed: str = NOTHING  # the models that become a bundle: NOTHING, FOLDS or REFIT
 
     def __post_init__(self) -> None:
         if self.packed not in (NOTHING, FOLDS, REFIT):
@@ -40,10 +40,10 @@ class Share:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a session leaves."""
+    """The result of a session."""
 
     run: Run
-    missing: str  # what is left to train, in words
+    missing: str  # the models still to be trained, in words
     bundle: Path | None
 
 
@@ -59,19 +59,19 @@ def train_session(
     executor: str = LOCAL,
     address: str | None = None,
 ) -> Trained:
-    """Train a session's share of the default experiments, after those of earlier sessions.
+    """Train a session's share of the default experiments; first take over earlier sessions' models.
 
-    The data is prepared once for all experiments, so that the runs of all notebooks fit together.
+    The data is prepared once for all experiments, so that runs of notebooks can be combined.
 
     Args:
-        data: other data than what the session finds; its store is of this notebook alone.
-        limit: only to see it work: few graphs, one seed, short trainings.
-        replace: start the run afresh, and with `data` the store.
+        data: data to use instead of the session's; its store is used by this notebook alone.
+        limit: for a smoke run: few graphs, one seed, short trainings.
+        replace: start the run afresh, and the store of `data`, if given.
         executor: LOCAL or RAY.
-        address: of the cluster, such as auto; None: one is started on this machine, and ended.
+        address: of the Ray cluster, such as auto; None: start one here, and stop it afterwards.
 
     Raises:
-        InputError: there is no such executor, no such cluster, or not what the share is of.
+        InputError: the executor, the cluster or something that the share names does not exist.
     """
     trains_on = choose_executor(executor, address)
     everything = [find_experiment(name) for name in DEFAULTS]
@@ -90,7 +90,7 @@ def train_session(
             save_split(plan, run)
             say(f"Models from earlier sessions: {adopt(run, session.find_runs())}")
             packing = Packing(share.packed, experiments, plan, run, choice.collections)
-            # Opened outside the limit: Ray has a handler of SIGTERM as well, the last one counts.
+            # Ray sets a handler of SIGTERM too, and the last one counts: so open Ray first.
             with trains_on.open(), session.time_limit(share.hours):
                 run_experiments(experiments, plan, run, trains_on, choice)
                 packing.train(trains_on)
@@ -100,7 +100,8 @@ def train_session(
 
 
 def _find_own_store(session: Session, usual: Path, *, replace: bool) -> Path:
-    """Where the data of this notebook alone is prepared; emptied where it shall begin afresh."""
+    """Return the folder for the store of this notebook's data; with `replace`, remove an old
+    store."""
     place = usual.with_name(f"{usual.name}-{session.notebook}")
     if replace and is_store(place):
         remove(place)
