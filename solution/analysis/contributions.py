@@ -1,7 +1,7 @@
-"""How much each column of a table adds to a ranker's scores: for trees and for linear models.
+"""Compute how much each column of a table adds to a ranker's scores, for trees and linear models.
 
-Trees: LightGBM's own `pred_contrib`, which are exact SHAP values of the trees. Linear: weight times
-value. Either way positive means slower, and what is compared is two configurations of one graph.
+For trees these are exact SHAP values, LightGBM's `pred_contrib`. For linear models they are weight
+times value. In both cases positive means slower. Two configurations of one graph are compared.
 
 Source: Lundberg et al., "From local explanations to global understanding with explainable AI for
 trees", Nature Machine Intelligence, 2020.
@@ -16,17 +16,22 @@ from solution.system.errors import InputError
 
 
 def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """What makes each of `rows` (k, columns) score higher, slower, than `reference` (columns,).
+    """Return how much each column adds to the scores of `rows` over the score of `reference`.
+
+    Args:
+        rows: (k, columns); a higher score means slower.
+        reference: (columns,)
 
     Returns:
-        (k, columns); the sum over columns is the difference of scores.
+        (k, columns); the sum over columns is the difference of the scores.
 
-    Raises InputError where the ranker is neither trees nor linear.
+    Raises InputError unless the ranker is made of trees or linear.
     """
     ranker = check_explained(ranker)
     both = np.concatenate([reference[None], rows])
     if isinstance(ranker, BoostedTrees):
-        # What one unit of output does to the score: -1 where the trees predict relevance.
+        # Change of the score per unit of output: -1 if the trees predict relevance (faster is
+        # higher).
         sign = ranker.score(np.ones(1), 1)[0] - ranker.score(np.zeros(1), 1)[0]
         found = sign * _contributions(ranker, both)
     else:
@@ -35,7 +40,7 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
 
 
 def check_explained(ranker: Ranker) -> BoostedTrees | LinearRanker:
-    """The ranker; InputError where it is neither trees nor linear."""
+    """Return the ranker; raise InputError unless it is made of trees or linear."""
     if not isinstance(ranker, BoostedTrees | LinearRanker):
         raise InputError(
             f"a {type(ranker).__name__} cannot be explained: expected trees, a linear model or a "
@@ -46,7 +51,7 @@ def check_explained(ranker: Ranker) -> BoostedTrees | LinearRanker:
 
 
 def measure_importance(ranker: Ranker) -> np.ndarray:
-    """The share (columns,) of each column: of the trees' gain, or of the linear weights."""
+    """Return the share (columns,) of each column in the trees' gain or in the linear weights."""
     ranker = check_explained(ranker)
     if isinstance(ranker, BoostedTrees):
         weights = ranker.fitted().feature_importance("gain")
@@ -56,4 +61,4 @@ def measure_importance(ranker: Ranker) -> np.ndarray:
 
 
 def _contributions(ranker: BoostedTrees, rows: np.ndarray) -> np.ndarray:
-    return ranker.predict_rows(rows, pred_contrib=True)[:, :-1]  # the last is the constant
+    return ranker.predict_rows(rows, pred_contrib=True)[:, :-1]  # the last column is the constant

@@ -1,4 +1,4 @@
-"""What `check` says of data: which files are defective, and which hold layouts that cannot be."""
+"""Find what the command `check` reports: defective files, and files with impossible layouts."""
 
 from collections.abc import Sequence
 
@@ -20,8 +20,9 @@ def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], li
     """Read every file once.
 
     Returns:
-        As solution.data.scan, a row for each sound file, with its source as a store has it, and a
-        message for each defect; and a sentence for each file with a layout that no tensor can have.
+        A row for each sound file, as in solution.data.scan, with the hash of its source as in a
+        store; a message for each defective file; and a sentence for each file with a layout that no
+        tensor can have.
     """
     results = map_files(_check_file, files, "Checking files")
     sound = [result for result in results if not isinstance(result, str)]
@@ -32,7 +33,7 @@ def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], li
 
 
 def find_impossible(store: Store) -> list[str]:
-    """A sentence for each file of a sound store with a layout that no tensor can have."""
+    """Return a sentence for each file of a sound store with a layout that no tensor can have."""
     found = []
     with track(store.paths(), "Checking layouts") as paths:
         for path in paths:

@@ -1,6 +1,6 @@
-"""The figures of a first look at the data. Each takes graphs as they are read, repaired and whole.
+"""Draw the figures of a first look at the data, of graphs that are repaired but not pruned.
 
-A figure is returned, not shown: a notebook displays it, a test or a report saves it.
+Each function returns a figure: a notebook displays it, a report or a test saves it.
 """
 
 from collections.abc import Sequence
@@ -30,16 +30,16 @@ from solution.domain.vocabulary import OPCODES, VIRTUAL
 from solution.papers.published_numbers import read_published
 from solution.system.wording import count
 
-MAX_GRAPHS = 8  # of a collection whose configurations are shown together
+MAX_GRAPHS = 8  # graphs per collection whose configurations are drawn together
 MAX_OPCODES = 9
 HOPS = range(5)
 REST = "#c8c8c8"
-LARGEST_LINEAR = 5  # where more is to be shown, an axis is logarithmic
+LARGEST_LINEAR = 5  # an axis that must reach higher is logarithmic
 NAME_WIDTH = 24
 
 
 def draw_runtimes(graphs: Sequence[Graph]) -> Figure:
-    """How much slower than the fastest the configurations are, a line for each labelled graph."""
+    """Return a figure of runtimes over the fastest, sorted, with a line for each labelled graph."""
     figure, panels = make_panels(graphs, "How much there is to gain: runtimes inside a graph")
     for axes, own in panels:
         for graph in own:
@@ -59,10 +59,10 @@ def draw_runtimes(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_noise(summaries: pl.DataFrame) -> Figure:
-    """What repeats: equal configurations, and how far their runtimes lie apart.
+    """Return a figure of the share of duplicate configurations, and how much their runtimes differ.
 
     Args:
-        summaries: of solution.data.scan.
+        summaries: the table of solution.data.scan.
     """
     figure = Figure(figsize=(12, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.4])
@@ -97,7 +97,8 @@ def draw_noise(summaries: pl.DataFrame) -> Figure:
 
 
 def draw_configurations(graph: Graph) -> Figure:
-    """The configurations of one graph in the two directions in which they differ most."""
+    """Return a figure of one labelled graph's configurations in their first two principal
+    components."""
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     axes = figure.subplots()
     chosen = spread_evenly(graph.num_configs)
@@ -112,7 +113,8 @@ def draw_configurations(graph: Graph) -> Figure:
 
 
 def draw_across(graphs: Sequence[Graph]) -> Figure:
-    """The configurations of several graphs of a collection in directions that they share."""
+    """Return a figure of several graphs' configurations, with shared components in each
+    collection."""
     figure, panels = make_panels(graphs, "Configurations of several graphs: a colour each", 4.2)
     for axes, own in panels:
         shown = [own[place] for place in spread_evenly(len(own), MAX_GRAPHS)]
@@ -126,8 +128,8 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
             axes.scatter(part[:, 0], part[:, 1], s=6, color=f"C{number}", alpha=0.6)
             for number, part in enumerate(parts)
         ]
-        # Below the panel: in it, a legend would cover points. Of labels of points, those that begin
-        # with _ would be left out.
+        # The legend stands below the panel, where it covers no points. The points are given
+        # explicitly, because automatic legends leave out labels that begin with _.
         axes.legend(
             points, [_shorten(show_name(graph)) for graph in shown],
             fontsize=6, markerscale=2, frameon=False, ncols=2,
@@ -139,7 +141,7 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_violations(graphs: Sequence[Graph]) -> Figure:
-    """Whether the violation ratio foretells runtimes: its tau with them, graph by graph."""
+    """Return a figure of Kendall's tau between violation ratio and runtime, a point per graph."""
     return draw_rule(
         graphs,
         lambda graph: 100 * measures.violation_ratio(graph),
@@ -149,11 +151,12 @@ def draw_violations(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
-    """What the programs consist of, the quickest first, beside their fastest runtime."""
+    """Return a figure of each program's opcodes beside its fastest runtime, the quickest first."""
     layout = labelled_layouts(graphs)
     if not layout:
         return say(NO_LAYOUT)
-    programs = {graph.architecture + graph.name: graph for graph in layout}  # not once a search
+    # a program that both searches contain counts once
+    programs = {graph.architecture + graph.name: graph for graph in layout}
     ordered = sorted(programs.values(), key=measures.fastest)
     figure = Figure(figsize=(12, 2 + 0.22 * len(ordered)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1, 2.4])
@@ -187,7 +190,8 @@ def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_pruning(graphs: Sequence[Graph]) -> Figure:
-    """The share of nodes that pruning keeps, by how far it looks around configurable nodes."""
+    """Return a figure of the share of nodes that pruning keeps, by hops around configurable
+    nodes."""
     if not any(len(graph.configurable) for graph in graphs):
         return say("no configurable node")
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
@@ -197,7 +201,8 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
         if own:
             kept = 100 * np.array([measures.kept_shares(graph, HOPS) for graph in own])
             low, middle, high = np.quantile(kept, (0.25, 0.5, 0.75), axis=0)
-            line = "-" if name.endswith("default") else "--"  # both searches have the same programs
+            # both searches have the same programs, so their lines overlap
+            line = "-" if name.endswith("default") else "--"
             axes.plot(HOPS, middle, color=colour, marker="o", ls=line, label=name)
             axes.fill_between(HOPS, low, high, color=colour, alpha=0.15, lw=0)
     axes.set_xticks(HOPS)
@@ -210,7 +215,10 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_scale(summaries: pl.DataFrame) -> Figure:
-    """A point a graph, its nodes and configurations; a band for the means that are reported."""
+    """Return a figure with a point per graph: its numbers of configurations and of nodes.
+
+    A band marks the mean numbers of nodes that were published.
+    """
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axes = figure.subplots()
     low, high = (read_published().numbers[name].value for name in BAND)

@@ -1,4 +1,4 @@
-"""Graphs that are there twice under different names, which no folder shows and scores suffer by."""
+"""Find copies of a graph under another name: folders do not show them, but they distort scores."""
 
 import polars as pl
 
@@ -8,10 +8,10 @@ KEYS = ("collection", "split", "graph")
 
 
 def find_equal_graphs(graphs: pl.DataFrame) -> list[str]:
-    """A sentence with how many graphs have equal files and with two of them; none where all differ.
+    """Return a sentence with the number of copies and an example; an empty list if all differ.
 
     Args:
-        graphs: collection, split, graph, source: as a store has them.
+        graphs: with the columns collection, split, graph and source, as a store has them.
     """
     equal = graphs.filter(pl.col("source").is_duplicated())
     if equal.is_empty():

@@ -1,4 +1,4 @@
-"""Why a ranker thinks one configuration of a graph slower than another, in words and numbers."""
+"""Explain in words and numbers why a ranker predicts one configuration slower than another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,44 +35,44 @@ from solution.training.folds import NO_FOLD
 
 SHOWN = 12
 NAMED = 3  # columns that the sentence names
-READABLE = 24  # characters of a line of words
+READABLE = 24  # least width of a column of words, in characters
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two configurations of a graph, and where the ranker has them."""
+    """Two configurations of a graph and the scores of the ranker."""
 
     graph: Graph
     ranker: Ranker
     slow: int  # the configuration that is explained
-    fast: int  # what it is compared with: one that is predicted fastest
+    fast: int  # the configuration it is compared with, which is predicted fastest
     scores: np.ndarray  # (configs,)
 
     def place(self, config: int) -> int:
-        """The predicted place of a configuration, 1 the fastest."""
+        """Return the predicted rank of a configuration; 1 is the fastest."""
         return int((self.scores < self.scores[config]).sum()) + 1
 
 
 @dataclass(frozen=True)
 class Explanation(Comparison):
-    """Two configurations, and what the columns of the ranker's table say of them."""
+    """Two configurations, and how the columns of the ranker's table explain their scores."""
 
     rows: np.ndarray  # (configs, columns) float32
     features: tuple[Feature, ...]
-    contributions: np.ndarray  # (columns,) to how much slower `slow` is than `fast`
-    importance: np.ndarray  # (columns,) shares of the ranker's gain
+    contributions: np.ndarray  # (columns,) in the score of `slow` less that of `fast`
+    importance: np.ndarray  # (columns,) shares of the trees' gain or of the linear weights
 
     @property
     def order(self) -> np.ndarray:
-        """Columns by how much they contribute."""
+        """Column indices, the largest absolute contribution first."""
         return np.argsort(-np.abs(self.contributions), kind="stable")
 
 
 def compare(ranker: Ranker, graph: Graph, config: int | None = None) -> Comparison:
-    """Compare `config`, by default the one that is predicted slowest, with the fastest.
+    """Compare `config`, by default the configuration predicted slowest, with the fastest.
 
-    One that is predicted fastest itself, alone or with others, is what the slowest is compared
-    with. Raises InputError where there is no such configuration, or all are predicted alike.
+    If `config` itself is predicted fastest (ties included), the slowest is compared with it. Raises
+    InputError if `config` does not exist, or all configurations have the same score.
     """
     scores = ranker.predict(graph)
     slow, fast = int(np.argmax(scores)), int(np.argmin(scores))
@@ -92,10 +92,10 @@ def compare(ranker: Ranker, graph: Graph, config: int | None = None) -> Comparis
 
 
 def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanation:
-    """What the columns of the ranker's table say of `config` and of the fastest.
+    """Explain by the columns of the ranker's table why `config` scores higher than the fastest.
 
-    Raises InputError where there is no such configuration, all are predicted alike, or the ranker
-    cannot be explained.
+    Raises InputError if `config` does not exist, all scores are equal, or the ranker is neither
+    made of trees nor linear.
     """
     columns, compared = check_explained(ranker), compare(ranker, graph, config)
     rows = columns.rows_of(graph)[graph.distinct.inverse]
@@ -109,12 +109,12 @@ def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanat
 
 
 def adds_up(ranker: Ranker) -> TypeGuard[CostRanker]:
-    """Whether a score is the sum of what the states of the program cost."""
+    """Return whether the ranker's score is a sum of costs of parts of the program (CostRanker)."""
     return isinstance(ranker, CostRanker)
 
 
 def find_explained(name: str, run: Run) -> Experiment:
-    """The experiment of this name or file; InputError where there is none."""
+    """Return the experiment of this name or file; raise InputError if there is none."""
     if name in set(run.experiments()) - set(list_experiments()):
         raise InputError(
             f"{name} is of {run.folder}, but its code is yours: give the path of its file."
@@ -123,9 +123,9 @@ def find_explained(name: str, run: Run) -> Experiment:
 
 
 def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:
-    """The graph called `name`, or COLLECTION:NAME, among the experiment's.
+    """Return the graph `name`, or COLLECTION:NAME, from the experiment's collections.
 
-    Raises InputError where there is none, or several.
+    Raises InputError unless exactly one graph matches.
     """
     wanted = pl.concat_str("collection", "graph", separator=":")
     rows = store.graphs.filter(
@@ -150,22 +150,22 @@ def _suggest(store: Store, experiment: Experiment, name: str) -> str:
 
 
 def labelled_graphs(store: Store, collection: str, ranker: RankerSettings) -> LazyGraphs:
-    """Those of the collection that have labels, as the ranker is given them."""
+    """Return the collection's labelled graphs, prepared as the ranker needs them."""
     rows = store.graphs.filter(pl.col("collection") == collection, "labelled")
     return store.load(rows, GraphCache(), ranker.preparation)
 
 
 def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, Path]:
-    """A model of the run that did not learn from the graph, and its folder.
+    """Return a model of the run that was not trained on the graph, and the folder of its job.
 
-    Raises InputError where the run has none.
+    Raises InputError if the run has none.
     """
     graphs = predictions.read(run.graphs).filter(
         pl.col("collection") == graph.collection.name, pl.col("graph") == graph.name
     )
     fold = graphs["fold"][0] if len(graphs) else NO_FOLD
     folders = run.jobs(experiment.name, graph.collection.name)
-    if fold != NO_FOLD:  # a graph without a fold was seen by no model
+    if fold != NO_FOLD:  # no model was trained on a graph without a fold
         if folders and all(folder.name.startswith(f"fold-{NO_FOLD}-") for folder in folders):
             raise InputError(
                 f"{run.folder}: every model of {experiment.name} for {graph.collection.name} has "
@@ -182,7 +182,8 @@ def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, 
 
 
 def describe(compared: Comparison, reasons: Sequence[str]) -> str:
-    """What the configurations are, how they are ranked, which to take, and the first reasons."""
+    """Return a text: both configurations, their predicted ranks, which one to take, and the
+    reasons."""
     graph, slow, fast = compared.graph, compared.slow, compared.fast
     what = describe_configs(graph, np.array([slow, fast]))
     text = (
@@ -204,7 +205,10 @@ def describe(compared: Comparison, reasons: Sequence[str]) -> str:
 
 
 def name_reasons(explanation: Explanation) -> list[str]:
-    """The columns that differ and speak against the slow configuration, most first, in words."""
+    """Return in words the NAMED columns that most make the slow configuration slower.
+
+    Columns with the same value in both configurations are left out.
+    """
     differs = explanation.rows[explanation.slow] != explanation.rows[explanation.fast]
     speaks = differs & (explanation.contributions > 0)
     against = [place for place in explanation.order if speaks[place]]
@@ -217,7 +221,7 @@ def _describe_ties(compared: Comparison) -> str:
 
 
 def show_contributions(explanation: Explanation) -> Table:
-    """The columns that decide between the two, with their values."""
+    """Return a table of the columns that contribute most to the difference of the scores."""
     slow, fast = explanation.slow, explanation.fast
     table = make_table(
         Text(f"Why {slow} is predicted slower than {fast}: + slower, - faster"),
@@ -242,7 +246,7 @@ def show_contributions(explanation: Explanation) -> Table:
 
 
 def show_importance(features: Sequence[Feature], importance: np.ndarray) -> Table:
-    """The columns that the model uses most, over all graphs."""
+    """Return a table of the columns that the model uses most, over all graphs."""
     table = make_table("What the model uses most")
     table.add_column("Feature", no_wrap=True)
     table.add_column("Share", justify="right")
@@ -268,7 +272,7 @@ def _name_column(explanation: Explanation, place: int) -> str:
 
 
 def _undo_logarithm(feature: Feature, value: float) -> float:
-    """The value of a column in the unit that people think in."""
+    """Return the value of a column without the logarithm that its unit names."""
     if feature.unit.startswith("log1p "):
         return float(np.expm1(value))
     return float(np.exp(value)) if feature.unit.startswith("log ") else float(value)

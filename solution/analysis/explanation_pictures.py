@@ -22,17 +22,18 @@ from solution.models.sampling import choose_rows
 from solution.system.pictures import save_figure
 from solution.system.wording import count
 
-if TYPE_CHECKING:  # it needs torch
+if TYPE_CHECKING:  # this import needs torch
     from solution.analysis.state_costs import Costs
 
 SHOWN = 15
 MAX_POINTS = 20_000
-RowsOf = Callable[[Graph], np.ndarray]  # the columns (distinct configs, columns) of a graph
+# graph -> the columns of its distinct configurations (distinct configs, columns)
+RowsOf = Callable[[Graph], np.ndarray]
 SLOWER, FASTER = "#c44e52", "#4c72b0"
 
 
 def draw_contributions(explanation: Explanation, path: Path) -> None:
-    """Write a PNG: what separates the two configurations beside what the model uses most."""
+    """Write a PNG of the contributions of columns, beside the columns that the model uses most."""
     figure, axes = plt.subplots(1, 2, figsize=(13, 5.6), layout="constrained")
     order = explanation.order[:SHOWN][::-1]
     values = explanation.contributions[order]
@@ -49,7 +50,8 @@ def draw_contributions(explanation: Explanation, path: Path) -> None:
 
 
 def draw_costs(costs: "Costs", path: Path) -> None:
-    """Write a PNG: what each place adds in which the two configurations differ."""
+    """Write a PNG of the cost differences between the two configurations, a bar per part that
+    differs."""
     figure, axes = plt.subplots(figsize=(11, 5.6), layout="constrained")
     names, values = costs.names[:SHOWN][::-1], costs.added[:SHOWN][::-1]
     places = np.arange(len(names))
@@ -76,12 +78,14 @@ def draw_components(
     marked: Sequence[int] = (),
     rows_of: RowsOf = distinct_rows,
 ) -> None:
-    """Write a PNG: configurations in principal components, of this graph in two and three, of all.
+    """Write a PNG with three panels of configurations in principal components.
 
-    Of the columns that the ranker learns from (`rows_of`). Coloured by runtime over the fastest of
-    the graph; for all graphs by place, so that graphs can be compared. The configurations `marked`
-    have a ring and their number. Unlabelled graphs are left out of the last panel, and are grey in
-    the others. Titles say how well a plane in three components parts fast from slow
+    The panels show this graph in two components, this graph in three, and all graphs in two.
+    Components are computed from the columns that the ranker learns from (`rows_of`). In the panels
+    of this graph the colour is log2 of the runtime over the fastest, or grey if there are no
+    runtimes; in the panel of all graphs it is the rank within the graph, so that graphs can be
+    compared. Unlabelled graphs are left out there. The configurations `marked` get a ring and their
+    number. Titles state how well a plane in three components separates fast from slow
     (solution.analysis.measures.separability).
     """
     figure = plt.figure(figsize=(19, 5.4), layout="constrained")
@@ -121,7 +125,10 @@ def _say_separability(rows: np.ndarray, runtimes: np.ndarray) -> str:
 
 
 def project(rows: np.ndarray, size: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """The first principal components (rows, size) of standardised rows, and their shares."""
+    """Return the first principal components (rows, size) of standardised rows, and their shares.
+
+    The shares (size,) are of the variance.
+    """
     wide = rows.astype(np.float64)
     deviation = wide.std(axis=0)
     varies = deviation > 1e-6 * np.maximum(np.abs(wide.mean(axis=0)), 1)
@@ -132,7 +139,8 @@ def project(rows: np.ndarray, size: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sample(graphs: Sequence[Graph], rows_of: RowsOf) -> tuple[np.ndarray, np.ndarray]:
-    """At most MAX_POINTS rows of all graphs, and each one's place in its graph, 0 to 1."""
+    """Return at most about MAX_POINTS rows of all graphs, and each row's rank in its graph, 0 to
+    1."""
     if not graphs:
         return np.zeros((0, 0)), np.zeros(0)
     limit = max(1, MAX_POINTS // len(graphs))
@@ -147,13 +155,14 @@ def _sample(graphs: Sequence[Graph], rows_of: RowsOf) -> tuple[np.ndarray, np.nd
 
 
 def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: str) -> np.ndarray:
-    """The rows in two components; where each was drawn (rows, 2)."""
+    """Draw the rows in two principal components, and return their coordinates (rows, 2)."""
     points, shares = project(rows)
     size = float(np.clip(4000 / max(len(points), 1), 3, 40))
     if colours is None:
         axes.scatter(points[:, 0], points[:, 1], s=size, color="#999999")
     else:
-        order = np.argsort(-colours, kind="stable")  # the fast ones are drawn on top
+        # draw the fast ones last, so that they lie on top
+        order = np.argsort(-colours, kind="stable")
         drawn = axes.scatter(
             points[order, 0], points[order, 1], s=size, c=colours[order], cmap="viridis_r"
         )

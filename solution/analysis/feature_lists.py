@@ -1,4 +1,4 @@
-"""The columns of the feature tables for people, and the tables themselves as a file."""
+"""Show the columns of the feature tables to people, and write the tables to a file."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -24,7 +24,8 @@ from solution.system.wording import count
 
 
 def keyed_tables(graphs: Iterable[Graph]) -> Iterator[pl.DataFrame]:
-    """Each graph's table, its names first and the runtimes last (null where there are none)."""
+    """Yield each graph's table: collection, graph, config, the features, and runtime (null if
+    unknown)."""
     for graph in graphs:
         runtimes = pl.Series("runtime", graph.runtimes, dtype=pl.Float64())
         missing = pl.lit(None, pl.Float64()).alias("runtime")
@@ -38,11 +39,11 @@ def keyed_tables(graphs: Iterable[Graph]) -> Iterator[pl.DataFrame]:
 
 
 def write_table(graphs: Iterable[Graph], path: Path) -> pl.LazyFrame:
-    """Write the table of the graphs of one collection as one Parquet file, and scan it lazily.
+    """Write the tables of one collection's graphs to a Parquet file; return a lazy scan of it.
 
-    Only some graphs are in memory at once, so the table may be larger than memory.
+    Only some graphs are in memory at a time, so the table may be larger than memory.
 
-    Raises InputError where some have compile options and others have not: their columns differ.
+    Raises InputError if some graphs have compile options and others do not: their columns differ.
     """
     remaining = iter(graphs)
     first = next(remaining)
@@ -71,16 +72,16 @@ def _check_alike(graphs: Iterable[Graph], first: Graph) -> Iterator[Graph]:
 
 
 def show_features(kind: str, word: str = "") -> Table:
-    """Name, unit and reason of every column of the table of layout or tile graphs.
+    """Return a table of layout or tile features: name, unit and reason of each column.
 
     Args:
-        word: only columns in which it stands, in any of the three.
+        word: show only columns whose name, unit or reason contains it.
     """
     return _show(f"The {kind} table", "a row a configuration", FEATURES[kind], word)
 
 
 def show_module_features(word: str = "") -> Table:
-    """The same of the table that a program's protobuf gives."""
+    """Return the same table for the features that a program's protobuf gives."""
     title = "The module table, of `fastslow module FILE --features TABLE`"
     return _show(title, "a row a node", module_table.FEATURES, word)
 
@@ -101,7 +102,8 @@ def _show(title: str, rows: str, features: Sequence[Feature], word: str) -> Tabl
 
 
 def write_collection(store: Store, collection: Collection, path: Path) -> int:
-    """Write the table of all graphs of the collection, of which there are some; its rows."""
+    """Write the feature table of a collection, which must have graphs; return the number of
+    rows."""
     rows = store.graphs.filter(store.graphs["collection"] == collection.name)
     graphs = store.load(rows.sort("graph"), GraphCache(0))
     with track(graphs, f"Table of {collection.name}") as tracked:

@@ -1,4 +1,4 @@
-"""All figures of a first look at a folder of data, as PNG files."""
+"""Write all figures of a first look at a folder of data as PNG files."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,11 +18,11 @@ from solution.system.files import make_folder
 from solution.system.pictures import save_figure
 from solution.system.progress import track
 
-MOST = 40  # graphs of a collection that are looked at
+MOST = 40  # graphs per collection that are drawn
 
 
 def draw_scale_of(graphs: Sequence[Graph]) -> Figure:
-    """How large the graphs are that are looked at."""
+    """Return a figure of the sizes of these graphs."""
     return data_pictures.draw_scale(tabulate([summarise(graph, "train") for graph in graphs]))
 
 
@@ -43,9 +43,9 @@ OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {
 
 
 def draw_first_look(data: Path, folder: Path) -> list[Path]:
-    """Write every figure of the labelled graphs in `data`, at most MOST of each collection.
+    """Write every figure for the labelled graphs in `data`, and return the paths.
 
-    Raises InputError where none has labels.
+    At most MOST graphs of each collection are read. Raises InputError if none has labels.
     """
     files = [file for file in find_files(data) if file.split != "test"]
     chosen = []

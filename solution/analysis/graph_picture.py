@@ -1,4 +1,4 @@
-"""Draw a graph: its operations from inputs to output, and how its runtimes spread."""
+"""Draw a graph: its operations from inputs to output, and a histogram of its runtimes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,16 +21,17 @@ MAX_LABELLED_NODES = 60
 MAX_LABELLED_LAYOUTS = 40
 FASTEST_COLOUR = "#a03030"
 NAME_WIDTH = 40
-LEAST_SPREAD = 1e-9  # below it, runtimes are equal
+LEAST_SPREAD = 1e-9  # relative spread below which runtimes count as equal
 
 
 def draw_graph(graph: Graph, path: Path) -> None:
-    """Write the picture of a graph, as the name ends: .png, .svg or .pdf."""
+    """Write the picture of a graph to a .png, .svg or .pdf file, as the path ends."""
     save_figure(make_figure(graph), path)
 
 
 def make_figure(graph: Graph) -> Figure:
-    """The program with operands left of consumers, and a histogram of its runtimes."""
+    """Return a figure of the program, operands left of consumers, and a histogram of its
+    runtimes."""
     panels = 1 if graph.runtimes is None else 2
     drawing = lay_out(graph)
     height = float(np.clip(np.ptp(drawing.places[:, 1]) * 0.4 + 2.5, 4.5, 16))
@@ -43,7 +44,7 @@ def make_figure(graph: Graph) -> Figure:
 
 
 def show_name(graph: Graph) -> str:
-    """The graph's name in a picture: it is no formula, moves no cursor and fits above a panel."""
+    """Return the graph's name for a title: shortened, without formulas or control characters."""
     name = graph.name
     return show_plainly(name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…")
 
@@ -58,7 +59,8 @@ def _draw_program(drawing: Drawing, axes: Axes) -> None:
                 "", xy=tuple(consumer), xytext=tuple(producer), arrowprops=arrow, zorder=1
             )
     else:
-        alpha = float(np.clip(200 / max(1, len(lines)), 0.05, 0.3))  # must not hide nodes
+        # many lines are faint, so that they do not hide the nodes
+        alpha = float(np.clip(200 / max(1, len(lines)), 0.05, 0.3))
         axes.add_collection(
             LineCollection(list(lines), colors="black", alpha=alpha, linewidths=0.6)
         )
@@ -78,7 +80,8 @@ def _draw_program(drawing: Drawing, axes: Axes) -> None:
 
 
 def _label_nodes(drawing: Drawing, axes: Axes) -> None:
-    """What each node is where there is room, and what the fastest configuration asks of it."""
+    """Label nodes with opcode and shape, and with the layouts of the fastest configuration, if
+    few."""
     graph = drawing.graph
     fastest = describe_fastest(graph)
     named = list(range(graph.num_nodes))
@@ -88,7 +91,7 @@ def _label_nodes(drawing: Drawing, axes: Axes) -> None:
         words = describe_node(graph, node).replace(" ", "\n", 1)
         _write(axes, drawing.places[node], words, -7, "black")
     if len(fastest) > MAX_LABELLED_LAYOUTS:
-        return  # they would stand on each other
+        return  # the labels would overlap
     for node, words in fastest.items():
         _write(axes, drawing.places[node], words, 7, FASTEST_COLOUR)
     if fastest:
@@ -96,17 +99,21 @@ def _label_nodes(drawing: Drawing, axes: Axes) -> None:
 
 
 def _write(axes: Axes, place: np.ndarray, words: str, points: int, colour: str) -> None:
-    """Words so many points above a node, or below it."""
+    """Write words `points` above a node (below it if negative)."""
     side: Literal["bottom", "top"] = "bottom" if points > 0 else "top"
     axes.annotate(
         words, (place[0], place[1]), xytext=(0, points), textcoords="offset points",
         ha="center", va=side, fontsize=6.5, color=colour, zorder=5,
-        path_effects=[withStroke(linewidth=1.8, foreground="white")],  # over lines and nodes
+        # keeps the text legible over lines and nodes
+        path_effects=[withStroke(linewidth=1.8, foreground="white")],
     )  # fmt: skip
 
 
 def _node_groups(graph: Graph) -> Iterator[tuple[str, np.ndarray, dict[str, Any]]]:
-    """Label, members (nodes,) and style: the frequent opcodes, the rest, the configurable."""
+    """Yield the groups of nodes to draw: label, members (nodes,) bool and style of the points.
+
+    The groups are the most frequent opcodes, all other opcodes, and the configurable nodes.
+    """
     opcodes, counts = np.unique(graph.node_opcodes, return_counts=True)
     named = opcodes[np.argsort(-counts, kind="stable")][:MAX_COLOURS]
     for colour, opcode in enumerate(named):

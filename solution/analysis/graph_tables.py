@@ -1,4 +1,4 @@
-"""Tables for people: what is in a folder, what is in a graph."""
+"""Make tables for people of the contents of a folder and of a graph."""
 
 import numpy as np
 import polars as pl
@@ -23,7 +23,7 @@ QUANTILES = (0, 0.25, 0.5, 0.75, 1)
 
 
 def show_summaries(summaries: pl.DataFrame) -> Table:
-    """A row for each collection and split; 80 columns wide."""
+    """Return a table, 80 columns wide, with a row for each collection and split."""
     table = make_table(Text("Nodes, configs and settable (configurable) nodes: median and maximum"))
     table.add_column("Collection", no_wrap=True)
     headers = ("Graphs", "Nodes", "Configs", "Settable", "Equal", "Spread")
@@ -55,11 +55,11 @@ def show_summaries(summaries: pl.DataFrame) -> Table:
 
 
 def show_graph(graph: Graph) -> list[Table]:
-    """Sizes, opcodes, configurable nodes or tile sizes, and runtimes."""
+    """Return a table of a graph: sizes, opcodes, configurable nodes or tile sizes, and runtimes."""
     tables = [_show_sizes(graph), _show_opcodes(graph)]
     if graph.collection.kind == "tile":
         tables.append(_show_tiles(graph))
-    elif len(graph.configurable):  # a program may have nothing to configure
+    elif len(graph.configurable):  # a program may have no configurable node
         tables.append(_show_configurable(graph))
     if graph.runtimes is not None:
         tables += [_show_runtimes(graph), _show_gain(graph)]

@@ -1,4 +1,4 @@
-"""What was guessed where a graph was written back as a program, as a table."""
+"""Make a table of the guesses that were needed to write a graph back as a program."""
 
 from rich.table import Table
 from rich.text import Text
@@ -9,7 +9,7 @@ from solution.system.terminal import make_table
 
 
 def show_guesses(name: str, lifted: Lifted) -> Table:
-    """Return a row for each kind of guess: the number of nodes, and the first one."""
+    """Return a table with a row for each kind of guess: the number of nodes, and the first one."""
     opcodes = [instruction.opcode for instruction in instructions(lifted.module)]
     touched = len({node for nodes in lifted.guesses.values() for node in nodes})
     table = make_table(

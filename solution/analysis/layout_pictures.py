@@ -1,4 +1,4 @@
-"""Figures of what there is to gain, and of what a layout costs, of graphs repaired and whole."""
+"""Draw how much faster a layout could be and what it costs, of graphs repaired but not pruned."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,8 @@ BINS = 20
 
 
 def draw_ranges(graphs: Sequence[Graph]) -> Figure:
-    """How much of the mean runtime configurations decide: (slowest - fastest) / mean, by graph."""
+    """Return histograms of (slowest - fastest) / mean runtime over graphs, a panel per
+    collection."""
     figure, panels = make_panels(graphs, "What configurations decide: (slowest - fastest) / mean")
     for axes, own in panels:
         ranges = [measures.relative_range(graph) for graph in own]
@@ -37,7 +38,8 @@ def draw_ranges(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_gains(graphs: Sequence[Graph]) -> Figure:
-    """How much faster the fastest configuration is than the compiler's own, a bar a graph."""
+    """Return a figure of the speedup of the fastest configuration over the compiler's, a bar per
+    graph."""
     known = [graph for graph in graphs if graph.runtimes is not None]
     known = [graph for graph in known if measures.own_runtime(graph) is not None]
     if not known:
@@ -54,7 +56,10 @@ def draw_gains(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_distances(graphs: Sequence[Graph]) -> Figure:
-    """Whether a layout is slower the further it is from the fastest one, in swaps of dimensions."""
+    """Return a figure of whether runtime grows with the distance from the fastest configuration.
+
+    The distance counts swaps of dimensions (solution.analysis.measures.swaps_to_best).
+    """
     return draw_rule(
         graphs,
         measures.swaps_to_best,
@@ -64,10 +69,10 @@ def draw_distances(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_copies(graphs: Sequence[Graph]) -> Figure:
-    """The trade-off of a layout: what suits each operation by itself, against copies in between.
+    """Return a figure of the trade-off between padding in each operation and copies between them.
 
-    Left, of each graph, Kendall's tau of the padding and of the copied bytes with the runtime;
-    right, the program whose configurations differ most in both.
+    Left: for each graph, Kendall's tau of the padding and of the copied bytes with the runtime.
+    Right: the configurations of the program in which padding and copies vary most.
     """
     layout = labelled_layouts(graphs)
     if not layout:
@@ -93,7 +98,7 @@ def draw_copies(graphs: Sequence[Graph]) -> Figure:
 
 
 def _draw_trade(axes: Axes, graph: Graph, padded: np.ndarray, copied: np.ndarray) -> None:
-    """A point a configuration; the fastest one is marked."""
+    """Draw padding against copied bytes, a point per configuration; mark the fastest one."""
     chosen, slow = spread_evenly(graph.num_configs), measures.slowdowns(graph)
     points = axes.scatter(
         100 * padded[chosen], 100 * copied[chosen], c=slow[chosen], cmap="viridis_r", s=14

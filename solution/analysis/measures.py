@@ -1,4 +1,4 @@
-"""What a first look at the data measures, one function a question; each is of one graph."""
+"""Measure one property of one graph per function, for a first look at the data."""
 
 import numpy as np
 
@@ -10,32 +10,33 @@ from solution.features.layout.tensors import find_tensors
 from solution.features.layout.violations import violation_ratios
 from solution.features.pruning import neighbourhood
 
-FOLDS = 5  # of configurations, to measure separability
+FOLDS = 5  # number of folds of configurations that measure separability
 
 
 def slowdowns(graph: Graph) -> np.ndarray:
-    """The runtime of each configuration (configs,) over the fastest, of a labelled graph."""
+    """Return each configuration's runtime (configs,) divided by the fastest; the graph needs
+    labels."""
     assert graph.runtimes is not None
     return graph.runtimes / graph.runtimes.min()
 
 
 def fastest(graph: Graph) -> float:
-    """The runtime of the fastest configuration: ns for layout, over its normaliser for tile."""
+    """Return the runtime of the fastest configuration: in ns for layout, normalised for tile."""
     assert graph.runtimes is not None
     return float(graph.runtimes.min())
 
 
 def relative_range(graph: Graph) -> float:
-    """How far the runtimes of a labelled graph reach, slowest less fastest, over their mean."""
+    """Return (slowest - fastest) / mean of the runtimes of a labelled graph."""
     assert graph.runtimes is not None
     return float(np.ptp(graph.runtimes) / graph.runtimes.mean())
 
 
 def own_runtime(graph: Graph) -> float | None:
-    """The runtime of what the compiler does by itself, of a labelled graph; None: not measured.
+    """Return the runtime of the compiler's default for a labelled graph; None if unmeasured.
 
-    Layout: of the configurations that lay out nothing, their mean. Tile: 1, for runtimes are over
-    that of the default tile.
+    Layout: the mean over the configurations that set no layout. Tile: 1, because runtimes are
+    divided by the runtime of the default tile.
     """
     assert graph.runtimes is not None
     if graph.collection.kind == "tile":
@@ -43,34 +44,39 @@ def own_runtime(graph: Graph) -> float | None:
     layouts = graph.layouts
     is_unset = (layouts.layouts == LAYOUT_UNSET).all(axis=1)
     own = np.ones(len(layouts.codes), bool)
-    for pairs in layouts.pairs(slice(None)).T:  # a node at a time, so that memory stays small
+    for pairs in layouts.pairs(slice(None)).T:  # one node at a time, to save memory
         own &= is_unset[pairs]
     runtimes = graph.runtimes[own[layouts.rows]]
     return float(runtimes.mean()) if len(runtimes) else None
 
 
 def gain_over_compiler(graph: Graph) -> float | None:
-    """How much faster the fastest configuration is than the compiler's own; None: not measured."""
+    """Return default / fastest - 1, the speedup over the compiler; None if the default is
+    unmeasured."""
     own = own_runtime(graph)
     return None if own is None else own / fastest(graph) - 1
 
 
 def swaps_to_best(graph: Graph) -> np.ndarray:
-    """How many pairs of dimensions (configs,) a layout orders otherwise than the fastest does.
+    """Return each configuration's distance (configs,) from the fastest, in swaps of dimensions.
 
-    Of output, input and kernel of all configurable nodes: as many swaps of neighbours lead from one
-    to the other. What is left to the compiler has the program's order. Padding must be repaired.
+    It is the number of pairs of dimensions that stand in another order (Kendall's tau distance),
+    that is, of swaps of neighbours that turn one layout into the other. It is summed over output,
+    input and kernel of all configurable nodes. A layout that is left to the compiler counts as the
+    program's. Padding must be repaired.
     """
     assert graph.runtimes is not None
     layouts = graph.layouts
-    best = layouts.pairs(layouts.rows[[int(graph.runtimes.argmin())]])[0]  # a pair for each node
+    # (nodes,) index of each node's layout in the fastest configuration
+    best = layouts.pairs(layouts.rows[[int(graph.runtimes.argmin())]])[0]
     swaps = np.zeros(len(layouts.layouts), np.int64)
     first, second = np.triu_indices(MAX_RANK, 1)
     for number, tensor in enumerate(LAYOUT_TENSORS):
         tensors = find_tensors(graph, tensor)
         given = layouts.layouts[:, number * MAX_RANK : (number + 1) * MAX_RANK].astype(np.int64)
         places = MAX_RANK + np.argsort(_complete(tensors.layouts, tensors.ranks), axis=1)
-        places = places[layouts.node]  # (pairs, dimensions); those that are given come first
+        # (pairs, dimensions) position in the order; given dimensions get lower ones below
+        places = places[layouts.node]
         for slot in range(MAX_RANK):
             rows = np.flatnonzero(given[:, slot] >= 0)
             places[rows, given[rows, slot]] = slot
@@ -78,41 +84,42 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
         is_there = second < tensors.ranks[layouts.node][:, None]
         swaps += ((before != before[best[layouts.node]]) & is_there).sum(axis=1)
     total = np.zeros(len(layouts.codes), np.int64)
-    for pairs in layouts.pairs(slice(None)).T:  # a node at a time, so that memory stays small
+    for pairs in layouts.pairs(slice(None)).T:  # one node at a time, to save memory
         total += swaps[pairs]
     return total[layouts.rows]
 
 
 def _complete(orders: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Orders (nodes, 6) of all six dimensions: those past the rank come last, as they are."""
+    """Return orders (nodes, 6) in which dimensions from the rank on stand last, in rising order."""
     past = np.arange(MAX_RANK) >= ranks[:, None]
     return np.where(past, np.arange(MAX_RANK), orders)
 
 
 def copied_bytes(graph: Graph) -> np.ndarray:
-    """The share (configs,) of the bytes between configurable nodes that have to be copied.
+    """Return the share (configs,) of the bytes between configurable nodes that must be copied.
 
-    Those of tensors that a configuration orders differently where they are made and read.
+    A tensor is copied if its producer and its consumer have it in different orders of dimensions.
     """
     column = [feature.name for feature in copies.FEATURES].index("copies_order_bytes")
     return copies.count_copies(graph)[graph.layouts.rows, column]
 
 
 def padded_bytes(graph: Graph) -> np.ndarray:
-    """How much padding (configs,) the layouts of configurable nodes need, over the real bytes."""
+    """Return the padding (configs,) of configurable nodes' layouts, divided by the unpadded
+    bytes."""
     column = [feature.name for feature in layout_table.FEATURES].index("moved_bytes")
     return np.expm1(layout_table.layout_rows(graph)[:, column].astype(np.float64))
 
 
 def violation_ratio(graph: Graph) -> np.ndarray:
-    """The share (configs,) of violating nodes in each configuration of a layout graph."""
+    """Return the share (configs,) of configurable nodes with a largest dimension not minor-most."""
     return violation_ratios(graph)[graph.layouts.rows]
 
 
 def own_vectors(graph: Graph) -> np.ndarray:
-    """Configurations as vectors (configs, columns) that are comparable inside this graph only.
+    """Return configurations as vectors (configs, columns), comparable only within this graph.
 
-    Layout: one column for each configurable node, slot and value. Tile: see shared_vectors.
+    Layout: one-hot columns for each configurable node, slot and value. Tile: as shared_vectors.
     """
     if graph.collection.kind == "tile":
         return shared_vectors(graph)
@@ -124,28 +131,29 @@ def own_vectors(graph: Graph) -> np.ndarray:
 
 
 def shared_vectors(graph: Graph) -> np.ndarray:
-    """Configurations as vectors (configs, columns) with the same columns for every graph.
+    """Return configurations as vectors (configs, columns) with the same columns for every graph.
 
-    Layout (21 columns): for each tensor, the share of nodes that have each dimension, or none
-    given, minor-most. Tile (24): the logarithm of one more than each size.
+    Layout (21 columns): for each of the three tensors, the share of nodes whose minor-most
+    dimension is none, 0, ..., 5. Tile (24 columns): log(1 + size).
     """
     if graph.collection.kind == "tile":
         return np.log1p(np.maximum(graph.tiles, 0)).astype(np.float32)
     layouts = graph.layouts
-    minor = layouts.layouts[:, ::MAX_RANK][:, : len(LAYOUT_TENSORS)]  # (pairs, tensors)
+    # (pairs, tensors) minor-most dimension
+    minor = layouts.layouts[:, ::MAX_RANK][:, : len(LAYOUT_TENSORS)]
     hot = minor[:, :, None] == np.arange(LAYOUT_UNSET, MAX_RANK)
     flat = hot.reshape(len(minor), len(LAYOUT_TENSORS) * NUM_LAYOUT_TOKENS).astype(np.float32)
     sums = np.zeros((len(layouts.codes), flat.shape[1]), np.float32)
-    for pairs in layouts.pairs(slice(None)).T:  # a node at a time, so that memory stays small
+    for pairs in layouts.pairs(slice(None)).T:  # one node at a time, to save memory
         sums += flat[pairs]
     return (sums / max(1, layouts.shape[1]))[layouts.rows]
 
 
 def principal_components(vectors: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """The `count` directions in which the vectors (n, columns) differ most.
+    """Return the first `count` principal components of the vectors (n, columns).
 
     Returns:
-        The coordinates (n, count), and the share (count,) of the variance that each has.
+        The coordinates (n, count), and the share (count,) of the variance of each component.
     """
     centred = vectors - vectors.mean(axis=0, dtype=np.float64)
     left, strengths, _ = np.linalg.svd(centred, full_matrices=False)
@@ -157,12 +165,12 @@ def principal_components(vectors: np.ndarray, count: int = 2) -> tuple[np.ndarra
 
 
 def separability(points: np.ndarray, runtimes: np.ndarray) -> float:
-    """How well a plane parts the faster half of configurations from the slower: 0.5 is chance.
+    """Return how well a plane separates the faster half of configurations from the slower half.
 
-    The balanced accuracy of a logistic regression on points (n, components), on fifths that it was
-    not fitted on. A document that finds "strong linear separability" in three components shows
-    pictures and no number; this one asks what a ranking needs of such a separation, and cannot be
-    reached by fitting noise. NaN where one half has fewer than five.
+    This is the balanced accuracy of a logistic regression on points (n, components),
+    cross-validated in five folds; 0.5 is chance. A competition write-up that finds "strong linear
+    separability" in three components shows pictures and no number. Held-out points make sure that
+    fitting noise is not rewarded. NaN if one half has fewer than five configurations.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold, cross_val_score
@@ -179,13 +187,13 @@ def separability(points: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def opcode_shares(graph: Graph) -> np.ndarray:
-    """The share of nodes (opcodes,) that have each opcode."""
+    """Return the share of nodes (opcodes,) with each opcode."""
     counts = np.bincount(graph.node_opcodes, minlength=vocabulary.NUM_OPCODES)
     return counts / graph.num_nodes
 
 
 def kept_shares(graph: Graph, hops: range) -> list[float]:
-    """The share of nodes that pruning keeps, for each number of hops; 1 for a tile graph."""
+    """Return the share of nodes that pruning keeps for each number of hops; 1 for a tile graph."""
     if len(graph.configurable) == 0:
         return [1.0 for _ in hops]
     return [float(neighbourhood(graph, count).mean()) for count in hops]

@@ -1,16 +1,15 @@
-"""What a module says of its nodes and the competition's 140 node features leave out.
+"""Describe the nodes of a module by columns that the competition's 140 node features lack.
 
-A row a node, in the order of Graph.node_features, so the tables can be put side by side. Optional:
-it needs the protobuf of a program, in the competition a download of its own.
+The table has a row per node, in the order of Graph.node_features, so the two can be joined. It is
+optional: it needs the program's protobuf, which is a separate download in the competition.
 
-Of these columns rankers read what dots sum over: a graph that is read from its module carries it
-(Graph.summed), and solution.features.contractions makes node columns of it for nets and columns of
-a configuration for trees, of layouts and tiles. The others are for models of one's own: npz files
-have none of them, and what is learned from, the competition's files and those that are collected
-here bit for bit alike, are npz files.
+Rankers use only one kind of these columns: the dimensions that dots sum over. A graph read from its
+module contains them (Graph.summed), and solution.features.contractions turns them into features of
+nodes (for nets) and of configurations (for trees). The other columns are for users' models: models
+here are trained on npz files, which contain none of them.
 
 Source: the competition's best solutions (contracting and batch dimensions of dots, shapes of
-operands, gathers) and its organisers, who name the first.
+operands, gathers) and its organisers, who name the contracting and batch dimensions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,21 +27,21 @@ from solution.domain.vocabulary import MAX_RANK
 from solution.features.column import Feature, numbered
 from solution.system.parquet import write_batches
 
-OPERANDS = 3  # that are described
+OPERANDS = 3  # operands that get columns
 DOT_LISTS = (
     ("lhs_contracting", "lhs_contracting_dimensions", "summed over in the left operand"),
     ("rhs_contracting", "rhs_contracting_dimensions", "summed over in the right operand"),
     ("lhs_batch", "lhs_batch_dimensions", "of the left operand, one product for each index"),
     ("rhs_batch", "rhs_batch_dimensions", "of the right operand, one product for each index"),
 )
-DOT_DIMENSIONS = 2  # of each list
+DOT_DIMENSIONS = 2  # columns for each list of dimensions
 GATHER_LISTS = (
     ("gather_offset", "offset_dims", "of the output, contiguous pieces of what is read"),
     ("gather_collapsed", "collapsed_slice_dims", "of which one index is read at a time"),
     ("gather_start", "start_index_map", "that the indices run along"),
 )
-GATHER_DIMENSIONS = 3  # of each list
-NONE = -1  # 0 is a dimension
+GATHER_DIMENSIONS = 3  # columns for each list of dimensions
+NONE = -1  # a missing dimension; 0 is a valid one
 
 FEATURES = (
     *(feature for name, _, reason in DOT_LISTS
@@ -66,9 +65,9 @@ FEATURES = (
 
 
 def module_features(module: Any) -> np.ndarray:
-    """The columns FEATURES (nodes, columns) float32 of a message Module.
+    """Return the columns FEATURES (nodes, columns) float32 of a protobuf message Module.
 
-    Raises InvalidGraphError where two of its instructions have one id.
+    Raises InvalidGraphError if two of its instructions have the same id.
     """
     shapes = [instruction.shape for instruction in instructions(module)]
     places = find_places(module)
@@ -80,9 +79,9 @@ def module_features(module: Any) -> np.ndarray:
 
 
 def write_module_tables(records: Iterable[Record], path: Path) -> int:
-    """Write the tables of all records as one Parquet file, and return its number of rows.
+    """Write the module tables of all records to one Parquet file, and return its number of rows.
 
-    Columns: graph, node, then FEATURES.
+    The columns are graph, node, and FEATURES.
     """
     names = [feature.name for feature in FEATURES]
     schema = pl.Schema({"graph": pl.String(), "node": pl.Int32()})
@@ -143,7 +142,8 @@ def _describe_gather(instruction: Any) -> list[int]:
 
 
 def _count(shape: Any, dimensions: Sequence[int]) -> int:
-    """Elements along the dimensions of the shape; a dimension that it lacks counts nothing."""
+    """Return the product of the sizes of these dimensions; dimensions that the shape lacks count
+    as 1."""
     sizes = shape.dimensions
     return wrap(prod(sizes[place] for place in dimensions if 0 <= place < len(sizes)))
 
@@ -153,7 +153,10 @@ def _others(shape: Any, dimensions: Sequence[int]) -> list[int]:
 
 
 def _is_minor(shape: Any, dimensions: Sequence[int]) -> int:
-    """Whether the contiguous dimension is among them; the last one where no layout is given."""
+    """Return 1 if the contiguous dimension is among `dimensions`, else 0.
+
+    Without a layout the last dimension is the contiguous one.
+    """
     order = shape.layout.minor_to_major
     minor = order[0] if len(order) else len(shape.dimensions) - 1
     return int(minor in dimensions)

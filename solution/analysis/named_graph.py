@@ -1,4 +1,4 @@
-"""The graph that a name means, in a folder of data or a prepared store; or that a file holds."""
+"""Read the graph that a user names, from a folder of data, a prepared store or one file."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -16,16 +16,17 @@ from solution.system.errors import InputError
 from solution.system.names import suggest
 from solution.system.wording import count
 
-SHOWN = 3  # names that a message gives
+SHOWN = 3  # names in a message
 
 
 def read_named_graph(folder: Path, name: str | None, collection: str | None = None) -> Graph:
-    """The graph called `name`, or COLLECTION:NAME; of a store it is as it was prepared.
+    """Read the graph `name`, or COLLECTION:NAME; from a store it is read as it was prepared.
 
     Args:
-        collection: only those of it are meant.
+        name: may be None if the folder has a single graph.
+        collection: look only in this collection.
 
-    Raises InputError where none was named, none is called so, or several are.
+    Raises InputError unless exactly one graph matches.
     """
     readers = _list_readers(folder)
     if collection is not None:
@@ -49,7 +50,7 @@ def read_named_graph(folder: Path, name: str | None, collection: str | None = No
 
 
 def read_file(path: Path, collection: str | None = None) -> Graph:
-    """The graph of an npz file; InputError where it is none, or a program."""
+    """Read the graph of an npz file; raise InputError for a program or any other file."""
     if path.suffix in (*PROTOBUF, *TEXT):
         name = quote(str(path))
         shown = f"`fastslow module {name}` shows it, and " if path.suffix in PROTOBUF else ""
@@ -62,7 +63,7 @@ def read_file(path: Path, collection: str | None = None) -> Graph:
 
 
 def _list_readers(folder: Path) -> dict[str, Callable[[], Graph]]:
-    """How each graph is read, by COLLECTION:NAME."""
+    """Return a function that reads the graph, for each COLLECTION:NAME."""
     if not is_store(folder):
         return {
             f"{file.collection.name}:{file.name}": partial(read_graph, file.path, file.collection)

@@ -1,4 +1,5 @@
-"""What the figures of a first look share: colours, panels, points, and a rule of thumb as one."""
+"""Helpers of the first-look figures: colours, panels, samples, axes, and the plot of a
+heuristic."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,14 +16,14 @@ from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
 
 COLOURS = {name: f"C{position}" for position, name in enumerate(NAMES)}
-MAX_POINTS = 2000  # of a graph in a scatter
+MAX_POINTS = 2000  # points of one graph in a scatter plot
 NO_LAYOUT = "no labelled layout graph"
 
 
 def make_panels(
     graphs: Sequence[Graph], title: str, height: float = 3.2
 ) -> tuple[Figure, list[tuple[Axes, list[Graph]]]]:
-    """A panel for each collection that has labelled graphs, with those graphs."""
+    """Return a figure with a panel for each collection with labelled graphs, and these graphs."""
     groups = {
         name: [graph for graph in graphs if graph.key[0] == name and graph.runtimes is not None]
         for name in NAMES
@@ -30,7 +31,7 @@ def make_panels(
     groups = {name: own for name, own in groups.items() if own}
     columns = min(3, len(groups))
     rows = -(-len(groups) // columns)
-    # One panel alone is as wide as its title.
+    # A figure with one panel must be wide enough for its title.
     figure = Figure(figsize=(max(4.2 * columns, 7.0), height * rows), layout="constrained")
     figure.suptitle(title)
     places = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -44,11 +45,15 @@ def make_panels(
 def draw_rule(
     graphs: Sequence[Graph], measure: Callable[[Graph], np.ndarray], name: str, counted: str
 ) -> Figure:
-    """How well a rule of thumb ranks labelled layouts: its tau with their runtimes, by graph.
+    """Return a figure of how well a heuristic ranks labelled layout graphs.
+
+    Left: Kendall's tau of the heuristic with the runtime, a point per graph. Right: the graph with
+    the largest absolute tau.
 
     Args:
-        measure: what the rule says (configs,) of a graph.
-        counted: what it counts, as an axis is labelled.
+        measure: returns the heuristic's values (configs,) for a graph.
+        name: the heuristic's name.
+        counted: the axis label of its values.
     """
     layout = labelled_layouts(graphs)
     if not layout:
@@ -81,24 +86,25 @@ def draw_rule(
 
 
 def labelled_layouts(graphs: Sequence[Graph]) -> list[Graph]:
-    """The layout graphs with runtimes."""
+    """Return the layout graphs that have runtimes."""
     return [g for g in graphs if g.collection.kind == "layout" and g.runtimes is not None]
 
 
 def say(words: str) -> Figure:
-    """Words where there is nothing to draw."""
+    """Return a figure that only shows a text, for when there is nothing to draw."""
     figure = Figure(figsize=(6, 2))
     figure.text(0.5, 0.5, words, ha="center")
     return figure
 
 
 def spread_evenly(count: int, most: int = MAX_POINTS) -> np.ndarray:
-    """At most `most` positions of `count`, spread evenly."""
+    """Return at most `most` evenly spaced indices below `count`."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
 
 
 def label_some(axis: Axis) -> None:
-    """Label a logarithmic axis: powers of ten alone would leave it with one number or two."""
+    """Label a logarithmic axis at 1, 2 and 5 times powers of ten; powers alone may give one
+    label."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_formatter(NullFormatter())

@@ -1,7 +1,7 @@
-"""Where each operation of a program stands in its picture, and what is said beside it.
+"""Choose the positions of a program's operations in its picture, and their labels.
 
-Operations stand from left to right, each as near to what reads it as it can: a parameter beside its
-consumer, and not all of them at the left edge. A long program goes on in a line below, like text.
+Operations stand from left to right, each as close to its consumers as possible: a parameter stands
+beside its consumer and not at the left edge. A long program is wrapped into rows, like text.
 """
 
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ from solution.domain.ragged import starts_of
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODES, SHAPE_DIMENSIONS
 from solution.features.pruning import keep_nodes, neighbourhood
 
-MAX_NODES = 250  # of larger layout graphs only settable nodes and their neighbours are drawn
-COLUMNS, HIGHEST = 36, 12  # of a line of the picture, about
-GAP = 2.5  # between two lines, in the height of a node
+MAX_NODES = 250  # larger layout graphs show only configurable nodes and their neighbours
+COLUMNS, HIGHEST = 36, 12  # approximate width and height of a row, in nodes
+GAP = 2.5  # between two rows, in nodes
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A program that is ready to be drawn."""
+    """A program with the positions of its nodes."""
 
-    graph: Graph  # what is shown of it
-    places: np.ndarray  # (nodes, 2) float: to the right, and up
-    lines: np.ndarray  # (nodes,) int64
-    left_out: int  # nodes
+    graph: Graph  # only the nodes that are drawn
+    places: np.ndarray  # (nodes, 2) float: x to the right, y upwards
+    lines: np.ndarray  # (nodes,) int64: the row of the picture
+    left_out: int  # nodes that are not drawn
 
     def find_edges(self) -> np.ndarray:
-        """The places (edges, 2, 2) of producer and consumer, of edges that stay in a line.
+        """Return the positions (edges, 2, 2) of producer and consumer of the edges inside a row.
 
-        One that goes on in another line would cross everything between.
+        Edges between rows are left out, because they would cross everything in between.
         """
         consumers, producers = self.graph.edges.T
         stays = self.lines[consumers] == self.lines[producers]
@@ -39,7 +39,7 @@ class Drawing:
 
 
 def lay_out(graph: Graph) -> Drawing:
-    """Choose what is drawn of a program, and where."""
+    """Choose the nodes of a program that are drawn, and their positions."""
     kept = np.arange(graph.num_nodes)
     if graph.num_nodes > MAX_NODES and len(graph.configurable):
         kept = np.flatnonzero(neighbourhood(graph, 1))
@@ -47,7 +47,8 @@ def lay_out(graph: Graph) -> Drawing:
     levels = _dense(find_levels(graph)[kept])
     columns, heights = _order_levels(shown, levels)
     width = int(columns.max(initial=0)) + 1
-    of_a_line = -(-width // max(1, round(width / COLUMNS)))  # no line is left with a node or two
+    # nodes per row, so that the last row is not almost empty
+    of_a_line = -(-width // max(1, round(width / COLUMNS)))
     lines, columns = columns // of_a_line, columns % of_a_line
     tops = np.zeros(len(heights))
     below = 0.0
@@ -60,26 +61,26 @@ def lay_out(graph: Graph) -> Drawing:
 
 
 def find_levels(graph: Graph) -> np.ndarray:
-    """How far to the right each node (nodes,) stands: as far as those that read it allow.
+    """Return the level (nodes,) of each node from the left, as far right as its consumers allow.
 
-    The longest way from it to an end of the program, counted from the right. Nodes on or behind a
-    cycle, which no program of XLA's has, stand at the right.
+    It is the length of the longest path of the program less the longest path from the node to an
+    output. Nodes on or before a cycle, which XLA programs do not have, stand at the right.
     """
     ways = np.maximum(find_depths(graph.edges[:, ::-1], graph.num_nodes), 0)
     return np.asarray(ways.max(initial=0) - ways)
 
 
 def describe_node(graph: Graph, node: int) -> str:
-    """Opcode and shape, such as `dot 64x128`."""
+    """Return a node's opcode and shape, such as `dot 64x128`."""
     sizes = graph.node_features[node, SHAPE_DIMENSIONS].astype(int)
     shape = "x".join(str(size) for size in sizes if size)
     return f"{OPCODES.get(int(graph.node_opcodes[node]), 'others')} {shape}".strip()
 
 
 def describe_fastest(graph: Graph) -> dict[int, str]:
-    """By settable node, the layouts that the fastest configuration gives it, minor to major.
+    """Return the layouts that the fastest configuration sets, minor to major, by configurable node.
 
-    Nodes that it leaves to the compiler, and graphs without runtimes, have none.
+    Nodes that it leaves to the compiler are left out; without runtimes the result is empty.
     """
     if graph.runtimes is None or not len(graph.configurable):
         return {}
@@ -100,15 +101,16 @@ def describe_fastest(graph: Graph) -> dict[int, str]:
 
 
 def _dense(levels: np.ndarray) -> np.ndarray:
-    """The same order without gaps, which nodes that are left out leave."""
+    """Return the levels renumbered without gaps; nodes that are not drawn leave gaps."""
     return np.asarray(np.unique(levels, return_inverse=True)[1].reshape(levels.shape))
 
 
 def _order_levels(graph: Graph, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The column of each node (nodes,) and how high it stands there, near what reads it.
+    """Return the column (nodes,) of each node and its height in it, near the node's consumers.
 
-    From right to left, for a consumer is placed before its producers (Sugiyama, Tagawa and Toda,
-    1981: the barycentre heuristic). A level with many nodes takes several columns.
+    Levels are processed from right to left, because a node is placed at the mean height of its
+    consumers (the barycentre heuristic of Sugiyama, Tagawa and Toda, 1981). A level with many nodes
+    takes several columns.
     """
     heights, columns = np.zeros(graph.num_nodes), np.zeros(graph.num_nodes, np.int64)
     widths = -(-np.bincount(levels) // HIGHEST)

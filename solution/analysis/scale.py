@@ -1,4 +1,4 @@
-"""How large a data set is: counts of each collection."""
+"""Count how large a data set is, by collection."""
 
 import polars as pl
 from rich.table import Table
@@ -10,14 +10,14 @@ BAND = ("violation_fewest_nodes", "violation_most_nodes")  # names in published.
 
 
 def measure_scale(summaries: pl.DataFrame) -> pl.DataFrame:
-    """Counts of each collection and, in the last row, of all of them.
+    """Return a row of counts for each collection and, last, for all of them together.
 
     Args:
-        summaries: of solution.data.scan, a row a graph.
+        summaries: the table of solution.data.scan, a row per graph.
 
     Returns:
-        collection, graphs, nodes and edges (means), largest (nodes), configs (mean), and pairs: of
-        a graph and a configuration.
+        The columns collection; graphs (count); nodes, edges and configs (means per graph); largest
+        (the most nodes); and pairs (of a graph and a configuration).
     """
     counts = (
         pl.len().alias("graphs"),
@@ -31,7 +31,7 @@ def measure_scale(summaries: pl.DataFrame) -> pl.DataFrame:
 
 
 def show_scale(summaries: pl.DataFrame) -> Table:
-    """A row for each collection, and one for all; 80 columns wide."""
+    """Return a table, 80 columns wide, with a row for each collection and one for all."""
     table = make_table("Scale: means over graphs, and pairs of a graph and a configuration")
     table.add_column("Collection", no_wrap=True)
     for header in ("Graphs", "Nodes", "Largest", "Edges", "Configs", "Pairs"):

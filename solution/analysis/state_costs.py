@@ -1,8 +1,9 @@
-"""Why a configuration is predicted slow, by a ranker whose costs add up: copies and layouts.
+"""Explain a prediction of a ranker whose score is a sum of costs of copies and layouts.
 
-A score is the sum of what the states of a program cost (solution.models.base.CostRanker), so two
-configurations differ by the places that are in different states, and by nothing else. In percent of
-the runtime where the program was measured: by a line through its own runtimes.
+A score is the sum of the costs of the states of a program's instructions and copies
+(solution.models.base.CostRanker). So two configurations differ by the instructions and copies whose
+states differ, and by nothing else. If the program was measured, the costs are also given in percent
+of the runtime, by a line fitted from scores to log runtimes of this program.
 """
 
 from dataclasses import dataclass
@@ -36,19 +37,23 @@ BY_LIBRARY = {
 
 @dataclass(frozen=True)
 class Costs(Comparison):
-    """Two configurations, and what each place adds in which they differ, the largest first."""
+    """Two configurations, and the cost difference of each part in which they differ.
 
-    names: list[str]  # (places,) what is there
-    slow_states: list[str]  # (places,) the layouts or the copy in `slow`
+    A part is an instruction or a copy of a tensor. The largest absolute difference comes first.
+    """
+
+    names: list[str]  # (parts,) name of the tensor
+    slow_states: list[str]  # (parts,) the layouts or the copy in `slow`
     fast_states: list[str]
-    added: np.ndarray  # (places,) to how much higher `slow` scores than `fast`
-    shares: np.ndarray | None  # (places,) of the runtime; None: not measured, or unlike the scores
+    added: np.ndarray  # (parts,) cost in `slow` less cost in `fast`
+    # (parts,) fraction of the runtime; None: not measured, or scores do not rise with it
+    shares: np.ndarray | None
 
 
 def explain_costs(ranker: CostRanker, graph: Graph, config: int | None = None) -> Costs:
-    """What tells `config`, by default the one that is predicted slowest, from the fastest.
+    """Return the costs that distinguish `config` (default: predicted slowest) from the fastest.
 
-    Raises InputError where there is no such configuration, or all are predicted alike.
+    Raises InputError if `config` does not exist, or all configurations have the same score.
     """
     compared = compare(ranker, graph, config)
     table = state_tables(ranker.backend)(graph)
@@ -69,7 +74,10 @@ def explain_costs(ranker: CostRanker, graph: Graph, config: int | None = None) -
 
 
 def _share_of_runtime(graph: Graph, scores: np.ndarray, added: np.ndarray) -> np.ndarray | None:
-    """What the costs are of the runtime: a line from scores to logarithms of runtimes."""
+    """Return the costs as fractions of the runtime, by a line from scores to log runtimes.
+
+    None if the graph has no runtimes, or the line does not rise.
+    """
     if graph.runtimes is None or np.ptp(scores) == 0:
         return None
     rise = float(np.polyfit(scores.astype(np.float64), np.log(graph.runtimes), 1)[0])
@@ -82,7 +90,7 @@ class _Words:
     table: StateTable
 
     def name(self, number: int, is_copy: bool) -> str:
-        """Such as `dot 4 64x128 (32 kB), for add 7`."""
+        """Return the name of a part, such as `dot 4 64x128 (32 kB), for add 7`."""
         node, reader = int(self.table.node[number]), int(self.table.reader[number])
         if node == self.graph.num_nodes:
             return RESULT
@@ -97,7 +105,8 @@ class _Words:
         return f"{tensor}, for {describe_node(self.graph, reader).partition(' ')[0]} {reader}"
 
     def describe(self, number: int, is_copy: bool) -> str:
-        """The copy, or the layouts that are made and read, each from minor to major, and loops."""
+        """Return a state in words: a copy, or the layouts written and read, minor to major, and
+        loops."""
         made, first, second = (
             self._name_layout(number, column) for column in (MADE, FIRST, SECOND)
         )
@@ -126,7 +135,8 @@ class _Words:
 
 
 def name_reasons(costs: Costs) -> list[str]:
-    """The places that speak against the slow configuration, most first, in words."""
+    """Return in words the NAMED parts that make the slow configuration slower, the largest
+    first."""
     return [
         f"{costs.names[place]}: {costs.slow_states[place]}, not {costs.fast_states[place]}"
         f"{_say_share(costs, int(place), ', about {:+.0%} of the runtime')}"
@@ -139,7 +149,8 @@ def _say_share(costs: Costs, place: int, text: str) -> str:
 
 
 def show_costs(costs: Costs) -> Table:
-    """The places that decide between the two, and what each adds."""
+    """Return a table of the parts in which the two configurations differ, and what each one
+    adds."""
     slow, fast = costs.slow, costs.fast
     note = " Of the runtime: by a line through this program's measurements."
     table = make_table(
