@@ -140,8 +140,7 @@ def read_prepared(path: Path, seal: str | None = None, *, is_checked: bool = Fal
 
     Raises:
         InputError: the file is missing, damaged or no prepared graph, or it holds another graph
-        than
-            its path or `seal` says.
+            than its path or `seal` says.
     """
     with _open(path) as file:
         header = _read_header(path, file, seal)

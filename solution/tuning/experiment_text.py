@@ -1,4 +1,4 @@
-"""The text of an experiment file, as people would write it: the lint step finds nothing in it."""
+"""Write the text of an experiment file in the style of a person; the linter accepts it."""
 
 import ast
 import dataclasses
@@ -10,17 +10,17 @@ from typing import Any
 
 from solution.experiments.base import FROM_FILE, Experiment
 
-WIDTH = 100  # characters of a line
+WIDTH = 100  # characters per line
 STEP = "    "
 IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def write_experiment(name: str, searched: Experiment, settings: Any, note: str) -> str:
-    """An experiment like the one that was searched, with these settings, all of them written out.
+    """Return the text of an experiment file like `searched`, with all `settings` written out.
 
-    A default that is changed later does not change what was found. Of settings that a file of
-    one's own defines, nothing but that file can be run: its source is written, with the experiment
-    in the place of its own.
+    Defaults are written too, so that later changes of defaults do not change the result of the
+    search. If the settings' classes are defined in the user's experiment file, that file's source
+    is copied and its EXPERIMENT replaced, because these classes cannot be imported.
     """
     fields = {
         "name": name,
@@ -43,7 +43,8 @@ def write_experiment(name: str, searched: Experiment, settings: Any, note: str) 
 
 
 def _is_own(kind: type) -> bool:
-    """Whether the class is defined in the file of an experiment, which has no name to import."""
+    """Return whether the class is defined in a user's experiment file, so that it cannot be
+    imported."""
     return kind.__module__.startswith(FROM_FILE)
 
 
@@ -62,7 +63,7 @@ def _list_imports(named: Iterable[type]) -> str:
 
 
 def _replace_experiment(source: str, imports: str, text: str) -> str:
-    """The source with `text` where it says EXPERIMENT, and `imports` behind its own."""
+    """Return the source with `text` in place of its EXPERIMENT, and `imports` after its imports."""
     said = [node for node in ast.parse(source).body if _names_experiment(node)]
     old = ast.get_source_segment(source, said[-1]) if said else None
     before, _, after = source.rpartition(old) if old else (f"{source}\n", "", "")
@@ -92,7 +93,7 @@ def _walk_nested(settings: Any) -> Iterator[Any]:
 
 
 def _call(name: str, fields: dict[str, Any], indent: str) -> str:
-    """A call with a line for each argument."""
+    """Return the text of a call with one argument per line."""
     if not fields:
         return f"{name}()"
     inner = indent + STEP
@@ -103,13 +104,13 @@ def _call(name: str, fields: dict[str, Any], indent: str) -> str:
 
 
 def _render(value: Any, indent: str, around: int) -> str:
-    """A value as it is written behind `around` characters, the comma behind it among them."""
+    """Return the text of a value; `around` characters on its line stand before and after it."""
     if dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return _call(type(value).__qualname__, fields, indent)
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, float) and not isfinite(value):  # inf is no name of Python's
+    if isinstance(value, float) and not isfinite(value):  # inf and nan are no literals of Python
         return f'float("{value}")'
     if isinstance(value, tuple):
         inner = indent + STEP

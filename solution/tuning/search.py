@@ -1,10 +1,10 @@
 """Search the settings of an experiment by its out-of-fold scores.
 
-The study lives in a SQLite file, so a search that was stopped goes on where it was, and a trial
-that is worse than most after some folds is given up. Test labels are never looked at.
+The study is a SQLite file, so a search that was stopped can continue, and a trial that is below the
+median after some folds is pruned. Test labels are never used.
 
 Source: Akiba et al., "Optuna", KDD 2019; Bergstra and Bengio, "Random search for hyper-parameter
-optimization", JMLR 2012, of which 25 trials in 4 folds are the recipe of the LightGBM study.
+optimization", JMLR 2012. 25 trials in 4 folds are the recipe of a published LightGBM study.
 """
 
 from collections.abc import Sequence
@@ -38,27 +38,28 @@ from solution.tuning.experiment_text import write_experiment
 from solution.tuning.space import find_searched, plain_value, suggest, with_values
 from solution.tuning.study_file import STUDY, keep, open_storage, working_copy
 
-DIVERGED = "diverged"  # marks a trial of which scores are NaN or infinite
-WARM_UP_TRIALS = 5  # before any trial is given up
+DIVERGED = "diverged"  # marks a trial with NaN or infinite scores
+WARM_UP_TRIALS = 5  # complete trials before any trial is pruned
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What a trial found."""
+    """The scores of a trial."""
 
-    values: tuple[float, ...]  # the mean of the collections after each step
+    values: tuple[float, ...]  # after each step, the mean over collections of the scores so far
     is_given_up: bool
     has_diverged: bool = False
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The work of a search: scores settings on the folds, in any process.
+    """A function that scores settings on the folds; it can run in any worker process.
 
     Args:
-        experiment: whose settings are searched, or where it is found.
-        collections: those that it is scored on.
-        seed: of the models.
+        site: how a worker finds the data.
+        experiment: the experiment whose settings are searched, or its address.
+        collections: the collections that are scored.
+        seed: the seed of the models.
     """
 
     site: Site
@@ -67,14 +68,14 @@ class Trials:
     seed: int
 
     def __call__(self, values: dict[str, Any], limits: Sequence[float], report: Report) -> Scored:
-        """Fit on all folds but one, for each; the scores.
+        """Fit with `values` on all folds but one, for each fold; return the scores.
 
         Args:
-            values: the settings that are not the experiment's own.
-            limits: a trial whose best mean until then is below the limit of a step is given up
-                there; there may be fewer than steps.
+            values: the settings that replace those of the experiment.
+            limits: for each step, the least score with which the trial goes on: it is pruned if its
+                best mean until then is lower. Steps without a limit do not prune.
 
-        Raises InputError where a model of one's own fails.
+        Raises InputError if a user's model fails.
         """
         experiment = self._find()
         given = ", ".join(f"{name}={value}" for name, value in values.items())
@@ -95,7 +96,7 @@ class Trials:
         found: list[float] = []
         for number, (collection, fold) in enumerate(steps):
             key = experiment.learns_from(collection), fold
-            if key not in models:  # the last one, if it ranks several collections
+            if key not in models:  # keep only the last model, which may rank several collections
                 models = {key: fit_without(settings, plan, *key, self.seed)}
             graphs = held_out(plan, collection, fold, settings)
             try:
@@ -111,7 +112,8 @@ class Trials:
         return Scored(tuple(found), is_given_up=False)
 
     def _list_steps(self) -> list[tuple[str, int]]:
-        """Collections and folds; every collection's first fold comes first."""
+        """Return the steps (collection, fold), sorted by fold, so that each collection is scored
+        early."""
         folds = self.site.plan.folds
         steps = [(name, fold) for name in self.collections for fold in folds(name)]
         return sorted(steps, key=lambda step: step[1])
@@ -127,10 +129,10 @@ def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
 
 
 def find_limits(study: optuna.Study) -> tuple[float, ...]:
-    """The median of the complete trials after each step, which another one has to reach.
+    """Return the median score of the complete trials after each step, which a trial must reach.
 
-    Empty while they are few. Source: Golovin et al., "Google Vizier", KDD 2017, the median stopping
-    rule, as Optuna's pruner has it.
+    Empty while fewer than WARM_UP_TRIALS are complete. Source: the median stopping rule of Golovin
+    et al., "Google Vizier", KDD 2017, as in Optuna's pruner.
     """
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(complete) < WARM_UP_TRIALS:
@@ -141,7 +143,7 @@ def find_limits(study: optuna.Study) -> tuple[float, ...]:
 
 
 def tell(study: optuna.Study, trial: optuna.Trial, scored: Scored) -> None:
-    """Keep what a trial found."""
+    """Report the scores of a trial to the study."""
     for step, value in enumerate(scored.values):
         trial.report(value, step)
     if scored.has_diverged:
@@ -155,12 +157,12 @@ def tell(study: optuna.Study, trial: optuna.Trial, scored: Scored) -> None:
 Sampler = Literal["tpe", "random"]
 SHOWN = 10
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
-AS_IT_IS = "as it is"  # marks the trial of the experiment's own settings
+AS_IT_IS = "as it is"  # marks the trial with the experiment's unchanged settings
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search of an experiment's settings, in a folder of its own."""
+    """A search of an experiment's settings, whose results are kept in `folder`."""
 
     experiment: Experiment
     plan: Plan
@@ -169,16 +171,16 @@ class Search:
     seed: int = 0
     prune: bool = True
     executor: Executor = LocalExecutor(1)
-    at_once: int | None = None  # trials that are asked for together; None: as many as are done
+    at_once: int | None = None  # trials asked for together; None: as many as run in parallel
 
     def run(self, trials: int) -> optuna.Study:
-        """Go on until `trials` are done, those of earlier runs among them.
+        """Search until `trials` are done, including those of earlier runs; return the study.
 
-        The first one that is done is the experiment as it is.
+        The first trial is the experiment with unchanged settings.
 
-        Raises InputError where the folder holds a search of other code, data or folds, or one that
-        is damaged; where no collection of the experiment can be divided into folds; where a model
-        of one's own fails; and where every trial diverged.
+        Raises InputError if the folder contains a damaged search, or one with other code, data or
+        folds; if no collection of the experiment can be divided into folds; if a user's model
+        fails; or if every trial diverged.
         """
         if not any(self.plan.folds(name) for name in self.experiment.collections):
             raise InputError(
@@ -216,16 +218,16 @@ class Search:
             while (left := trials - _count_done(study)) > 0:
                 watch.note(_describe_best(study))
                 try:
-                    at_once = self.at_once or self._executor.slots  # of a cluster, which may grow
+                    at_once = self.at_once or self._executor.slots  # a cluster may grow meanwhile
                     self._try_some(study, min(left, at_once), work, watch)
                 finally:
                     keep(copy, self.folder)
             watch.note(_describe_best(study))
 
     def _try_some(self, study: optuna.Study, count: int, work: Trials, watch: Watch) -> None:
-        """Ask for trials, score them beside each other, and tell in the order of asking.
+        """Ask for `count` trials, score them in parallel, and report them in the order asked.
 
-        So what a search finds depends on how many there are at once, but not on where or how fast.
+        So the result of a search depends on `count`, but not on which worker finishes first.
         """
         searched = find_searched(self.experiment.ranker)
         needs = self._find_needs()
@@ -240,13 +242,14 @@ class Search:
         results: dict[int, Scored] = {}
         try:
             self._executor.run(work, tasks, watch, results.__setitem__)
-        finally:  # those that are done, even if another one failed
+        finally:  # report the finished trials even if another one failed
             for number in sorted(results):
                 tell(study, asked[number], results[number])
 
     @property
     def _executor(self) -> Executor:
-        """Of an experiment that was made in this process, where alone it is known: this process."""
+        """The executor; this process if the experiment has no file, because workers cannot load
+        it then."""
         return self.executor if self.experiment.origin else LocalExecutor(1)
 
     def _find_needs(self) -> Needs:
@@ -257,7 +260,7 @@ class Search:
         return choose_needs(self.experiment.ranker, memory, self._executor)
 
     def _work(self) -> Trials:
-        """Trials as the executor's processes can do them."""
+        """Return the function that the executor's workers call for each trial."""
         own = self.experiment
         site = choose_site(self._executor, self.plan, [own])
         found = Address.of(own) if own.origin else own
@@ -281,7 +284,8 @@ class Search:
         return path
 
     def _copy_neighbours(self) -> None:
-        """What a file of one's own imports from beside it, so that what is found can be run."""
+        """Copy the modules that a user's experiment file imports from its folder beside the
+        result."""
         if not is_own(self.experiment):
             return
         origin = Path(self.experiment.origin)
@@ -291,7 +295,8 @@ class Search:
                     temporary.write_bytes(content)
 
     def _open(self, copy: Path) -> optuna.Study:
-        seed = self.seed + self._count_stored(copy)  # going on must not draw the same trials again
+        # a continued search must not draw the same trials again
+        seed = self.seed + self._count_stored(copy)
         samplers: dict[str, optuna.samplers.BaseSampler] = {
             "tpe": optuna.samplers.TPESampler(seed=seed),
             "random": optuna.samplers.RandomSampler(seed=seed),
@@ -302,7 +307,7 @@ class Search:
             direction="maximize",
             load_if_exists=True,
             sampler=samplers[self.sampler],
-            pruner=optuna.pruners.NopPruner(),  # a trial gives itself up
+            pruner=optuna.pruners.NopPruner(),  # Trials decides by itself whether to stop early
         )
         self._check_same(study)
         for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
@@ -330,8 +335,8 @@ class Search:
             "seed": self.seed,
         }
         known = study.user_attrs or wanted
-        # Searches of before there was `train_jointly` had none; what else is not known is taken
-        # for the same.
+        # Older searches have no `train_jointly`: theirs was empty. Other missing settings count as
+        # equal.
         before = {**wanted, "train_jointly": []}
         for name, value in wanted.items():
             found = known.get(name, before[name])
@@ -347,7 +352,7 @@ class Search:
 def find_as_it_is(
     study: optuna.Study, states: Sequence[TrialState] = (TrialState.COMPLETE,)
 ) -> optuna.trial.FrozenTrial | None:
-    """The trial of the experiment as it is; None where there is none in one of `states`."""
+    """Return the trial with unchanged settings in one of the `states`; None if there is none."""
     trials = study.get_trials(deepcopy=False, states=tuple(states))
     return next((trial for trial in trials if AS_IT_IS in trial.user_attrs), None)
 
@@ -362,7 +367,7 @@ def _describe_best(study: optuna.Study) -> str:
 
 
 def show_study(study: optuna.Study) -> Table:
-    """The best trials, and the one of the settings as they were."""
+    """Return a table of the best trials and of the trial with unchanged settings."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     pruned = study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
     diverged = sum(DIVERGED in trial.user_attrs for trial in pruned)
@@ -377,7 +382,8 @@ def show_study(study: optuna.Study) -> Table:
     )
     shown = ranked[:SHOWN]
     shown += [trial for trial in ranked[SHOWN:] if own and trial.number == own.number]
-    table.expendable = [f"trial {trial.number}" for trial in shown[:0:-1]]  # the worst go first
+    # if space is short, the worst trials are left out first
+    table.expendable = [f"trial {trial.number}" for trial in shown[:0:-1]]
     table.add_column("Setting", no_wrap=True)
     for trial in shown:
         table.add_column(f"trial {trial.number}", justify="right", no_wrap=True)

@@ -1,11 +1,11 @@
-"""Which settings `fastslow tune` varies, by their names, and between which values.
+"""Define the settings that `fastslow tune` varies, by name, and their ranges.
 
-Any settings that have a field of one of these names are searched over it, in nested settings too,
-so a new ranker needs nothing here as long as it calls its settings what they are called elsewhere.
+Every field with one of these names is searched, in nested settings too. So a new ranker needs no
+entry here if it names its settings like the others.
 
-How many nodes, configurations and graphs a net learns from is what a student report (rank 239 of
-616) searched, as far as its memory went. Here memory bounds none of them: a step is taken in parts
-(solution.models.nets.training_loop), so what they cost is time.
+A published student report (rank 239 of 616) searched how many nodes, configurations and graphs a
+net learns from, within the limits of its memory. Here a step is divided into parts that fit into
+memory (solution.models.nets.training_loop), so larger values cost only time.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ import optuna
 
 from solution.system.errors import InputError
 
-# The range of the study that this follows: leaves, learning rate, row and column minima, penalty.
+# Ranges of that report for leaves, learning rate, row and column minima, and penalty.
 SPACE: dict[str, optuna.distributions.BaseDistribution] = {
     "learning_rate": optuna.distributions.FloatDistribution(1e-2, 2e-1, log=True),
     "num_leaves": optuna.distributions.IntDistribution(7, 63, log=True),
@@ -42,15 +42,15 @@ SPACE: dict[str, optuna.distributions.BaseDistribution] = {
 
 @dataclass(frozen=True)
 class Searched:
-    """A field that is searched."""
+    """A field of the settings that is searched."""
 
-    name: str  # with the fields around it, as in training.loss
+    name: str  # with the names of the enclosing fields, as in training.loss
     distribution: optuna.distributions.BaseDistribution
-    value: Any  # now
+    value: Any  # the experiment's current value
 
 
 def find_searched(settings: Any) -> list[Searched]:
-    """The fields of `settings` that are in SPACE; InputError where there is none."""
+    """Return the fields of `settings` that are in SPACE; raise InputError if there is none."""
     found = [
         Searched(name, _with_room_for(SPACE[name], value), value)
         for name, value in _walk_fields(settings)
@@ -65,7 +65,8 @@ def find_searched(settings: Any) -> list[Searched]:
 
 
 def _is_of_kind(value: Any, distribution: optuna.distributions.BaseDistribution) -> bool:
-    """Whether the value is one that could be drawn: a field may be called alike and be another."""
+    """Return whether the value has a type of the distribution; another ranker may reuse a
+    field's name."""
     match distribution:
         case optuna.distributions.FloatDistribution():
             return type(value) in (int, float) and isfinite(value)
@@ -79,7 +80,7 @@ def _is_of_kind(value: Any, distribution: optuna.distributions.BaseDistribution)
 def _with_room_for(
     distribution: optuna.distributions.BaseDistribution, value: Any
 ) -> optuna.distributions.BaseDistribution:
-    """The distribution, made wider where the settings as they are lie outside."""
+    """Return the distribution, extended if necessary to include the current value."""
     match distribution:
         case optuna.distributions.FloatDistribution() as d:
             low, high = min(d.low, value), max(d.high, value)
@@ -94,7 +95,7 @@ def _with_room_for(
 
 
 def suggest(trial: optuna.Trial, item: Searched) -> Any:
-    """A value for the field."""
+    """Ask the trial for a value of the field."""
     match item.distribution:
         case optuna.distributions.FloatDistribution() as d:
             return plain_value(item, trial.suggest_float(item.name, d.low, d.high, log=d.log))
@@ -106,16 +107,17 @@ def suggest(trial: optuna.Trial, item: Searched) -> Any:
 
 
 def plain_value(item: Searched, value: Any) -> Any:
-    """The value of the field that is tried where the sampler drew `value`.
+    """Return the value to use when the sampler drew `value`: four significant digits.
 
-    A fraction has four digits: no score tells more apart. What the settings have stays as it is.
+    More digits would not change a score measurably. The experiment's current value stays unrounded.
     """
     is_drawn = isinstance(value, float) and value != item.value
     return float(f"{value:.4g}") if is_drawn else value
 
 
 def with_values(settings: Any, values: dict[str, Any]) -> Any:
-    """A copy of `settings` with the fields called like `values` replaced."""
+    """Return a copy of `settings` with the fields in `values` replaced; names may be nested
+    ("a.b")."""
     own = {name: value for name, value in values.items() if "." not in name}
     for outer in {name.split(".")[0] for name in values if "." in name}:
         inner = {

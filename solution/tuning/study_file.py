@@ -1,6 +1,6 @@
-"""The SQLite file of a search: a copy of it is worked on, and takes its place after each trial.
+"""Keep the SQLite file of a search: work on a copy, which replaces the file after each trial.
 
-It is sealed then: a file in the middle of a change has no checksum.
+The file's checksum is written at that moment; a file that SQLite is changing could have none.
 """
 
 import errno
@@ -20,16 +20,16 @@ from solution.system.files import TEMPORARY, remove_leftovers
 from solution.system.sealing import check_seal, find_seal, replace_sealed
 
 STUDY = "study.db"
-PRIMARY = 0xFF  # of a code of SQLite; the rest says more of the same
+PRIMARY = 0xFF  # mask: the low byte of an SQLite code is the kind of error, the rest are details
 
 
 @contextmanager
 def working_copy(folder: Path) -> Iterator[Path]:
-    """A copy of the study that was written in `folder`, or the place of a new one.
+    """Yield the path of a copy of the study in `folder`; without a study, the path for a new one.
 
     Raises:
         InputError: the study is damaged, or its disk fails.
-        OSError: there is no room for the copy; it names the study.
+        OSError: there is no room for the copy; the error names the study.
     """
     path, copy = folder / STUDY, folder / f"{TEMPORARY}{STUDY}"
     if find_seal(path).exists() or path.exists():
@@ -44,7 +44,7 @@ def working_copy(folder: Path) -> Iterator[Path]:
         code = _find_code(error) & PRIMARY
         if code == sqlite3.SQLITE_FULL:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
-        if code == sqlite3.SQLITE_IOERR:  # it does not say which error of the system it was
+        if code == sqlite3.SQLITE_IOERR:  # SQLite does not say which system error it was
             raise InputError(
                 f"{path}: cannot be written (disk I/O error: full, over a quota or limit, or "
                 "unreachable). Make room, or choose another place."
@@ -55,24 +55,25 @@ def working_copy(folder: Path) -> Iterator[Path]:
 
 
 def keep(copy: Path, folder: Path) -> None:
-    """Let the copy take the place of the study in `folder`."""
+    """Replace the study in `folder` with the copy."""
     with replace_sealed(folder / STUDY) as temporary:
         shutil.copyfile(copy, temporary)
 
 
 def open_storage(path: Path) -> RDBStorage:
-    """The studies in a file.
+    """Return the storage of the studies in a file.
 
-    It is opened here by its path: of an address `?`, `%`, `{` and `}` would be read as no part.
+    The file is opened by its path, because characters such as `?` and `%` have a meaning in a URL.
     """
     connect = partial(sqlite3.connect, path.resolve())
     return RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool})
 
 
 def _find_code(error: BaseException | None) -> int:
-    """What SQLite says went wrong, of which its libraries make errors of their own; else 0."""
+    """Return the SQLite error code among the causes of an error; 0 if there is none."""
     while error is not None:
         if isinstance(error, sqlite3.Error):
-            return getattr(error, "sqlite_errorcode", 0)  # those of the module itself have none
+            # errors raised by the Python module itself have none
+            return getattr(error, "sqlite_errorcode", 0)
         error = error.__cause__
     return 0

@@ -1,4 +1,4 @@
-"""Draw a search: the scores of its trials, and what each setting does to them."""
+"""Draw a search: the scores of its trials, and the score against each setting."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from solution.system.pictures import save_figure
 from solution.tuning.search import find_as_it_is
 
 COLUMNS = 3
-FEW = 5  # trials
-MANY = 30  # times the lowest value of a setting
-NARROW, FEWER = 4, 3  # times the lowest value; ticks on such an axis
+FEW = 5  # with fewer complete trials, settings get no panels
+MANY = 30  # ratio of highest to lowest value up to which an axis is labelled at 1, 2 and 5
+NARROW, FEWER = 4, 3  # ratio below which an axis is narrow; intervals between its labels
 
 
 def draw_study(study: optuna.Study, path: Path) -> None:
@@ -24,9 +24,9 @@ def draw_study(study: optuna.Study, path: Path) -> None:
 
 
 def make_figure(study: optuna.Study) -> Figure:
-    """Scores trial by trial with the best so far, then a panel a setting.
+    """Return a figure: scores by trial with the best so far, then a panel for each setting.
 
-    A few trials say nothing of a setting: then there are no panels.
+    There are no panels of settings if fewer than FEW trials are complete.
     """
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     pruned = study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
@@ -53,7 +53,8 @@ def _draw_history(
     values = np.array([trial.value for trial in complete], float)
     axes.plot(numbers, values, "o", color="C0", label="trial")
     axes.step(numbers, np.maximum.accumulate(values), where="post", color="C1", label="best so far")
-    scored = [trial for trial in pruned if trial.intermediate_values]  # others diverged at once
+    # the others diverged in the first step
+    scored = [trial for trial in pruned if trial.intermediate_values]
     if scored:
         given_up = [list(trial.intermediate_values.values())[-1] for trial in scored]
         label = "given up (score of its folds so far)"
@@ -76,9 +77,10 @@ def _draw_setting(
         values = [str(value) for value in values]
     elif getattr(distributions[name], "log", False):
         axes.set_xscale("log")
-        numbers = (1, 2, 5) if max(values) <= MANY * min(values) else (1,)  # more would touch
+        # more labels would touch each other
+        numbers = (1, 2, 5) if max(values) <= MANY * min(values) else (1,)
         locator = LogLocator(subs=numbers, numticks=6)
-        # Where it finds too few it takes as many as on an axis that is not logarithmic.
+        # If LogLocator gives too few labels on a narrow axis, use evenly spaced ones.
         is_narrow = max(values) < NARROW * min(values)
         axes.xaxis.set_major_locator(MaxNLocator(FEWER) if is_narrow else locator)
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
