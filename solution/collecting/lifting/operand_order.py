@@ -38,36 +38,19 @@ def order_operands(draft: Draft) -> list[list[int]]:
 
 
 def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Both operands; of differences, quotients and comparisons the order is a guess.
+    """Both operands; of quotients and differences the order of the nodes is a guess.
 
-    As in the programs whose modules are known: a tensor is compared with a constant and divided by
-    a constant or by what is broadcast, a constant is what a tensor is taken from, and otherwise the
-    operands stand in the order of their nodes.
+    A quotient whose lower operand is a broadcast constant is taken as a division by it, because
+    a reciprocal is the rarer of the two.
     """
     if len(operands) == 1:
         return operands * 2
     opcode = draft.opcodes[node]
-    if opcode in COMMUTATIVE:
-        return operands
-    draft.guesses.add(f"order of the operands of {opcode}", node)
-    if opcode in ("compare", "divide"):
-        return _put_last(draft, operands, with_broadcasts=opcode == "divide")
-    if opcode == "subtract":
-        return _put_last(draft, operands)[::-1] if _has_one_constant(draft, operands) else operands
-    return operands
-
-
-def _put_last(draft: Draft, operands: list[int], *, with_broadcasts: bool = False) -> list[int]:
-    """Put a constant behind the operand that is none; then what is broadcast, if that is asked."""
-    if _has_one_constant(draft, operands):
-        return sorted(operands, key=lambda one: _is_constant(draft, one))
-    if with_broadcasts:
-        return sorted(operands, key=lambda one: draft.opcodes[one] == "broadcast")
-    return operands
-
-
-def _has_one_constant(draft: Draft, operands: list[int]) -> bool:
-    return sum(_is_constant(draft, one) for one in operands) == 1
+    if opcode in ORDERED:
+        draft.guesses.add(f"order of the operands of {opcode}", node)
+    first, second = operands[:2]
+    is_constant = _is_constant(draft, first), _is_constant(draft, second)
+    return [second, first] if opcode == "divide" and is_constant == (True, False) else operands
 
 
 def _is_constant(draft: Draft, node: int) -> bool:
@@ -83,7 +66,6 @@ def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
     rest = [one for one in operands if one != flags[0]] or [flags[0]]
     if len(operands) == len(flags) > 1 or len(rest) == 2:
         draft.guesses.add("order of the operands of select", node)
-        rest = _put_last(draft, rest)
     return [flags[0], rest[0], rest[-1]]
 
 
