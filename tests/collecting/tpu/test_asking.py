@@ -18,6 +18,13 @@ SQUARE = (8, 8)
 UNARY, BINARY = ("tanh", "negate", "reduce-window", "transpose"), ("add", "compare", "concatenate")
 
 
+TOKEN, TUPLE = 17, 13  # of XLA's PrimitiveType
+
+
+def tuple_shape(*parts: Any, kind: int = TUPLE) -> Any:
+    return MESSAGES["Shape"](element_type=kind, tuple_shapes=parts)
+
+
 def unset(count: int) -> np.ndarray:
     return np.full((count, 3, 6), -1, np.int8)
 
@@ -51,6 +58,25 @@ def test_an_output_reaches_the_product_that_reads_it_through_elementwise_nodes()
     assert asked == {2: (0, 1), 4: (0, 1)}
     alone = constraints(constrain(program.module, program.configurable, layouts))
     assert alone == {2: (0, 1)}
+
+
+def test_what_is_fed_is_asked_for_as_the_product_reads_it() -> None:
+    fed = tuple_shape(shape(*SQUARE), tuple_shape(kind=TOKEN))
+    main = [
+        node(1, "after-all", tuple_shape(kind=TOKEN)),
+        node(2, "infeed", fed, (1,)),
+        node(3, "get-tuple-element", shape(*SQUARE), (2,)),
+        node(4, "parameter", shape(*SQUARE)),
+        product(5, 3, 4),
+    ]
+    program = Program("p", module(("main", 5, main)), [])
+    layouts = unset(1)
+    layouts[0, 1:, :2] = (0, 1)
+    written = MESSAGES["Module"].FromString(ask(program.module, program.configurable, layouts))
+    (own,) = [i for i in instructions(written) if i.opcode == "dot"]
+    constrained = [i for i in instructions(written) if i.custom_call_target == "LayoutConstraint"]
+    assert [list(i.operand_ids) for i in constrained] == [[3]]
+    assert list(own.operand_ids) == [constrained[0].id, 4]
 
 
 def test_operands_are_asked_for_of_reshapes_alone() -> None:
