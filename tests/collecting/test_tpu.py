@@ -157,6 +157,23 @@ def test_a_known_kernel_costs_no_full_compilation_and_the_same_time(
     assert estimator.conflicts == other.conflicts == 0
 
 
+def test_of_several_modules_only_those_with_most_new_kernels_are_compiled_in_full(
+    estimator: Estimator, compiler: Compiler, tmp_path: Path
+) -> None:
+    modules = [compiler.parse_hlo(text) for text in (PRODUCT, TWICE, WIDE, RENAMED)]
+    with Estimator(V3, cache=tmp_path) as other:
+        (unknown,) = other.estimate_all(modules[:1], 0)
+        assert unknown.nanoseconds is None
+        assert "1 of its kernels" in unknown.refused
+        answers = other.estimate_all(modules)
+    assert answers[1].is_full  # it has more of them than the first
+    assert not answers[3].is_full
+    assert answers[0].program == answers[3].program
+    assert "f64" in answers[2].refused
+    alone = [estimator.estimate(module).nanoseconds for module in modules]
+    assert [answer.nanoseconds for answer in answers] == alone
+
+
 def test_two_processes_share_the_cache(
     estimator: Estimator, compiler: Compiler, folder: Path
 ) -> None:

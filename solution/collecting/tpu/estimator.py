@@ -138,21 +138,73 @@ class Estimator:
         with ThreadPoolExecutor(len(self._children)) as pool:
             yield from pool.map(work, given)
 
+    def estimate_all(self, modules: Iterable[bytes], most_full: int | None = None) -> list[Answer]:
+        """Return the answers of modules, of which as few as possible are compiled in full.
+
+        The passes over HLO run on all of them first. Then the module with the most new kernels is
+        compiled in full, until no kernel is new. What was compiled is kept, so that a second call
+        goes on where the first one was ended.
+
+        Args:
+            most_full: full compilations at most; a module with a kernel that is still new then has
+                an answer that says how many are.
+        """
+        child, answers = self._children[0], dict[int, Answer]()
+        waiting: dict[int, tuple[Request, str, str]] = {}
+        for place, module in enumerate(modules):
+            prepared = self._prepare((module, (), None))
+            if not isinstance(prepared, Answer):
+                request, _, key = prepared
+                made = self._pass(child, request, key)
+                if made is None:
+                    waiting[place] = prepared
+                    continue
+                prepared = made
+            answers[place] = prepared
+        count = 0
+        while waiting:
+            missing: dict[int, int] = {}
+            for place, (_, context, key) in list(waiting.items()):
+                passed = (self._cache.find_compilation(key) or ("", b""))[1]
+                answer = self._look_up(context, "", passed)
+                if answer is None:
+                    keys = Reader(passed).keys
+                    missing[place] = len(keys) - len(self._cache.find(context, keys))
+                else:
+                    answers[place] = answer
+                    del waiting[place]
+            if not waiting or count == most_full:
+                break
+            place = max(waiting, key=lambda one: missing[one])
+            answers[place] = self._compile_fully(child, *waiting.pop(place))
+            count += 1
+        for place in waiting:
+            answers[place] = Answer(None, f"{missing[place]} of its kernels are not known")
+        return [answers[place] for place in sorted(answers)]
+
+    def _pass(self, child: Child, request: Request, key: str) -> Answer | None:
+        """Run the passes over HLO and keep what they made; an answer where they refuse."""
+        kept = self._cache.find_compilation(key)
+        if kept is not None and not kept[0]:
+            return None
+        made = self._ask(child, replace(request, is_full=False))
+        self._keep(key, made)
+        return Answer(None, made.refused) if made.refused else None
+
     def _estimate(
         self, child: Child, asked: tuple[bytes, Sequence[Option], EntryLayouts | None]
     ) -> Answer:
         begin = time.thread_time()
-        answer = self._find(child, *asked)
+        prepared = self._prepare(asked)
+        answer = prepared if isinstance(prepared, Answer) else self._compile(child, *prepared)
         spent = answer.processor_seconds + time.thread_time() - begin
         return replace(answer, processor_seconds=spent)
 
-    def _find(
-        self,
-        child: Child,
-        module: bytes,
-        options: Sequence[Option],
-        layouts: EntryLayouts | None,
-    ) -> Answer:
+    def _prepare(
+        self, asked: tuple[bytes, Sequence[Option], EntryLayouts | None]
+    ) -> Answer | tuple[Request, str, str]:
+        """Return the answer if it is known, else what to ask, its context and its key."""
+        module, options, layouts = asked
         checked = check_module(module)
         if isinstance(checked, str):
             return Answer(None, checked)
@@ -171,7 +223,7 @@ class Estimator:
             seconds=limits.seconds,
             megabytes=limits.megabytes,
         )
-        return self._compile(child, request, context, key)
+        return request, context, key
 
     def _compile(self, child: Child, request: Request, context: str, key: str) -> Answer:
         """Return the answer for a module that is not known: by the passes alone, or in full."""
@@ -183,12 +235,18 @@ class Estimator:
             if answer is not None:
                 self._keep(key, made)
                 return replace(answer, processor_seconds=spent)
+        answer = self._compile_fully(child, request, context, key)
+        return replace(answer, processor_seconds=spent + answer.processor_seconds)
+
+    def _compile_fully(self, child: Child, request: Request, context: str, key: str) -> Answer:
         made = self._ask(child, request)
-        spent += made.processor_seconds
         if made.refused:
             self._keep(key, made)
-            return Answer(None, made.refused, processor_seconds=spent, is_full=True)
-        return replace(self._learn(context, key, made), processor_seconds=spent)
+            return Answer(
+                None, made.refused, processor_seconds=made.processor_seconds, is_full=True
+            )
+        answer = self._learn(context, key, made)
+        return replace(answer, processor_seconds=made.processor_seconds)
 
     def _learn(self, context: str, key: str, made: Compilation) -> Answer:
         """Return the answer of a full compilation, and keep what it tells of its kernels."""

@@ -1,0 +1,166 @@
+"""Estimates of lifted graphs beside their measured runtimes on a TPU v3; nothing is learned.
+
+    python -m benchmarks.lifted_tpu ../shared/data/tpu/npz/layout/xla/random/train/NAME.npz
+
+A graph is written back as a program. Configurations that ask the compiler for the same are one
+module, modules that compile to the same are one program, and each program has one estimate. What
+was compiled is kept in the cache of estimates, so that a run that is ended goes on.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import polars as pl
+import typer
+from scipy.stats import kendalltau
+
+from solution.analysis.named_graph import read_file
+from solution.collecting.children import Limits
+from solution.collecting.constraints import complete_layout
+from solution.collecting.lifting.lift import lift
+from solution.collecting.target import parse_target
+from solution.collecting.tpu.asking import ask, find_asked_ranks
+from solution.collecting.tpu.compiled import CompiledProgram
+from solution.collecting.tpu.estimator import Answer, Estimator
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import MAX_RANK
+from solution.system.terminal import output, say
+
+TENSORS = 3
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The modules that the configurations of a graph are asked for in."""
+
+    modules: list[bytes]
+    of_config: np.ndarray  # (configs,) int64: the module of each
+
+
+def ask_all(graph: Graph) -> Asked:
+    """Write the graph as a program, and ask for each of its configurations.
+
+    Configurations that set the same layouts on the tensors that are asked for are asked for once.
+    """
+    module, book = lift(graph).module, graph.layouts
+    ranks = find_asked_ranks(module, graph.configurable)
+    layouts = book.layouts.reshape(-1, TENSORS, MAX_RANK)
+    # A number for what each pair of node and layout asks for; a configuration is a row of them.
+    known: dict[tuple[int, tuple[tuple[int, ...], ...]], int] = {}
+    asked = np.array(
+        [
+            known.setdefault((node, complete(layouts[pair], ranks[node])), len(known))
+            for pair, node in enumerate(book.node.tolist())
+        ]
+    )
+    rows = asked[book.pairs(slice(None))]
+    _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    number: dict[bytes, int] = {}
+    places = []
+    for row in first.tolist():
+        chosen = layouts[book.pairs(np.array([row]))[0]]
+        data = ask(module, graph.configurable, chosen)
+        places.append(number.setdefault(data, len(number)))
+    return Asked(list(number), np.array(places)[inverse.reshape(-1)][book.rows])
+
+
+def complete(layouts: np.ndarray, ranks: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """Return the whole layouts (3, 6) of the tensors that are asked for; of others none."""
+    given = [own[own >= 0].tolist()[:rank] for own, rank in zip(layouts, ranks, strict=True)]
+    return tuple(
+        tuple(complete_layout(own, rank)) if own and rank else ()
+        for own, rank in zip(given, ranks.tolist(), strict=True)
+    )
+
+
+def measure(program: CompiledProgram | None) -> dict[str, float]:
+    """Return the parts of an estimate in milliseconds of cycles, and what has none."""
+    if program is None:
+        return {}
+    cycles: Counter[str] = Counter()
+    for kernel in program.kernels:
+        is_copy = kernel.kind == "copy"
+        cycles["copies" if is_copy else kernel.kind] += (kernel.cost.cycles or 0) * kernel.trips
+    milliseconds = {kind: count / 0.94e6 for kind, count in cycles.items()}
+    return {
+        "convolutions and dots, ms": milliseconds.get("convolution", 0)
+        + milliseconds.get("dot", 0),
+        "copies, ms": milliseconds.get("copies", 0),
+        "all kernels, ms": sum(milliseconds.values()),
+        "kernels without cycles": len(program.unestimated),
+        "copies": len(program.copies),
+    }
+
+
+def tabulate(graph: Graph, asked: Asked, answers: list[Answer]) -> pl.DataFrame:
+    """A row for each program: its configurations, their mean runtime, its estimate and parts."""
+    times = None if graph.runtimes is None else graph.runtimes / 1e6
+    programs = np.array([answer.program or answer.refused for answer in answers])[asked.of_config]
+    rows = []
+    for program in np.unique(programs):
+        own = programs == program
+        answer = answers[asked.of_config[np.argmax(own)]]
+        rows.append(
+            {
+                "program": program[:8] if answer.program else program[:60],
+                "configurations": int(own.sum()),
+                "measured, ms": None if times is None else float(times[own].mean()),
+                "estimate, ms": answer.nanoseconds and answer.nanoseconds / 1e6,
+                **measure(answer.compiled),
+            }
+        )
+    return pl.DataFrame(rows).sort("measured, ms")
+
+
+def score(graph: Graph, asked: Asked, answers: list[Answer]) -> dict[str, float]:
+    """Over all configurations that have an estimate: Kendall's tau, r of logarithms, the ceiling.
+
+    The ceiling is the tau of each program's mean runtime: configurations of one program differ by
+    noise alone.
+    """
+    estimates = np.array([answer.nanoseconds or np.nan for answer in answers])[asked.of_config]
+    programs = np.array([answer.program for answer in answers])[asked.of_config]
+    known = np.isfinite(estimates)
+    assert graph.runtimes is not None
+    times, found = graph.runtimes[known], estimates[known]
+    _, inverse, counts = np.unique(programs[known], return_inverse=True, return_counts=True)
+    means = (np.bincount(inverse, times) / counts)[inverse]
+    return {
+        "estimated": float(known.mean()),
+        "tau": float(kendalltau(times, found)[0]),
+        "ceiling": float(kendalltau(times, means)[0]),
+        "r": float(np.corrcoef(np.log(times), np.log(found))[0, 1]),
+    }
+
+
+def main(
+    files: list[Path],
+    full: Annotated[int, typer.Option(help="Full compilations of a graph at most.")] = 40,
+    seconds: Annotated[float, typer.Option(help="Of one compilation.")] = 5400.0,
+    out: Annotated[Path | None, typer.Option(help="A folder for tables, as CSV.")] = None,
+) -> None:
+    """Estimate all configurations of graphs; where they have runtimes, compare."""
+    limits = Limits(seconds=seconds, megabytes=12_288)
+    with Estimator(parse_target("tpu:v3"), limits) as estimator:
+        for file in files:
+            graph = read_file(file)
+            asked = ask_all(graph)
+            say(f"{graph.name}: {graph.num_configs:,} configurations, {len(asked.modules)} modules")
+            answers = estimator.estimate_all(asked.modules, full)
+            table = tabulate(graph, asked, answers)
+            programs = len({answer.program for answer in answers if answer.program})
+            say(f"{programs} different programs")
+            with pl.Config(tbl_rows=-1, tbl_cols=-1, float_precision=3):
+                output.print(table)
+            if graph.runtimes is not None:
+                output.print(score(graph, asked, answers))
+            if out is not None:
+                out.mkdir(parents=True, exist_ok=True)
+                table.write_csv(out / f"{graph.name}.csv")
+
+
+if __name__ == "__main__":
+    typer.run(main)

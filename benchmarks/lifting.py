@@ -1,0 +1,199 @@
+"""Whether graphs that are written back as programs have the same features, and compile.
+
+    python -m benchmarks.lifting features FOLDER ...        all layout graphs below
+    python -m benchmarks.lifting compile FOLDER ...         for a TPU v3, as they are and at random
+    python -m benchmarks.lifting originals --programs 4     programs beside what is lifted of them
+
+Files whose publisher lost columns are excepted by name (LOST).
+"""
+
+import tempfile
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from solution.collecting.child import Optimise
+from solution.collecting.children import Child, Limits
+from solution.collecting.compiler import Flags
+from solution.collecting.families import FAMILIES, draw_settings, write_file
+from solution.collecting.lifting.draft import NotLiftedError
+from solution.collecting.lifting.lift import lift
+from solution.collecting.portable import make_portable
+from solution.collecting.program import make_graph, read_programs
+from solution.collecting.target import parse_target
+from solution.collecting.tpu.asking import ask, find_asked_ranks
+from solution.collecting.tpu.estimator import Estimator
+from solution.data.folders import find_files
+from solution.data.hlo.messages import MESSAGES, instructions
+from solution.data.npz import read_graph
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
+from solution.system.progress import track
+from solution.system.terminal import output, say
+from tests.made.lifted import find_lost
+
+# Products of nothing, 1 in every node, which the publisher of the file dropped as constant.
+LOST = {"alexnet_train_batch_32": {84, 112, 116, 120, 124, 128, 132}}
+NO_KERNELS = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while"}
+app = typer.Typer()
+
+
+def read_distinct(folders: list[Path]) -> list[Graph]:
+    """The layout graphs below the folders, each program once."""
+    found: dict[tuple[bytes, bytes, bytes], Graph] = {}
+    files = [file for folder in folders for file in find_files(folder)]
+    with track([file for file in files if file.collection.kind == "layout"], "Reading") as tracked:
+        for file in tracked:
+            graph = read_graph(file.path, file.collection)
+            arrays = graph.node_features, graph.node_opcodes, graph.edges
+            found.setdefault((arrays[0].tobytes(), arrays[1].tobytes(), arrays[2].tobytes()), graph)
+    return list(found.values())
+
+
+@app.command()
+def features(folders: list[Path]) -> None:
+    """Lift all layout graphs, and say which do not come back."""
+    graphs, same = read_distinct(folders), 0
+    guesses: Counter[str] = Counter()
+    longest = 0.0
+    for graph in graphs:
+        begin = time.process_time()
+        try:
+            lifted = lift(graph)
+        except NotLiftedError as error:
+            say(str(error))
+            continue
+        longest = max(longest, time.process_time() - begin)
+        guesses.update({kind: len(nodes) for kind, nodes in lifted.guesses.items()})
+        lost = set(find_lost(graph, lifted)) - LOST.get(graph.name, set())
+        same += not lost
+        if lost:
+            say(f"{graph.name}: columns {sorted(lost)}")
+    say(f"{same} of {len(graphs)} programs have their features back; {longest:.2f} s at most.")
+    output.print(dict(guesses.most_common()))
+
+
+@app.command("compile")
+def compile_all(
+    folders: list[Path],
+    count: Annotated[int, typer.Option(help="Programs that are drawn.")] = 60,
+    draws: Annotated[int, typer.Option(help="Random configurations of each.")] = 1,
+) -> None:
+    """Compile a random sample of the programs for a TPU v3, by the passes over HLO."""
+    generator = np.random.default_rng(0)
+    graphs = read_distinct(folders)
+    chosen = generator.choice(len(graphs), min(count, len(graphs)), replace=False)
+    tried, compiled = Counter[str](), Counter[str]()
+    with Estimator(parse_target("tpu:v3")) as estimator:
+        for graph in (graphs[place] for place in chosen):
+            module = lift(graph).module
+            unset = np.full((len(graph.configurable), 3, MAX_RANK), LAYOUT_UNSET)
+            asked = {"as they are": [unset]}
+            asked["random"] = [draw_layouts(module, graph, generator) for _ in range(draws)]
+            for kind, layouts in asked.items():
+                modules = [ask(module, graph.configurable, own) for own in layouts]
+                answers = estimator.estimate_all(modules, 0)
+                tried[kind] += len(answers)
+                refused = [one.refused for one in answers if is_refused(one.refused)]
+                compiled[kind] += len(answers) - len(refused)
+                for reason in refused:
+                    say(f"{graph.name}, {kind}: {reason[:200]}")
+    for kind, number in tried.items():
+        say(f"{kind}: {compiled[kind]} of {number} compile")
+
+
+def is_refused(reason: str) -> bool:
+    """True if the compiler refused; kernels that are not known are no refusal."""
+    return bool(reason) and not reason.endswith("are not known")
+
+
+def draw_layouts(module: Any, graph: Graph, generator: np.random.Generator) -> np.ndarray:
+    """Draw layouts (configurable, 3, 6) as TpuGraphs does for what is asked for.
+
+    Of a convolution or dot the two most minor dimensions are a pair of the first and the last in
+    any order; of a reshape all dimensions are permuted.
+    """
+    ranks = find_asked_ranks(module, graph.configurable)
+    nodes = list(instructions(module))
+    layouts = np.full((*ranks.shape, MAX_RANK), LAYOUT_UNSET)
+    for place, tensor in np.argwhere(ranks):
+        rank = int(ranks[place, tensor])
+        if nodes[graph.configurable[place]].opcode == "reshape":
+            layouts[place, tensor, :rank] = generator.permutation(rank)
+        else:
+            layouts[place, tensor, :2] = generator.permutation([0, rank - 1])
+    return layouts
+
+
+@app.command()
+def originals(
+    programs: Annotated[int, typer.Option(help="Of each family, and as many steps.")] = 2,
+) -> None:
+    """Compile programs and what is lifted of their graphs for the CPU, and count kernels."""
+    totals: Counter[str] = Counter()
+    drawn = [
+        (family, is_step, number)
+        for families in FAMILIES.values()
+        for family in families
+        for is_step in (False, True)
+        for number in range(programs)
+    ]
+    with Child(Limits(seconds=300)) as child, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.py"
+        for family, is_step, number in drawn:
+            settings = draw_settings((family,), np.random.default_rng([number, 2]))
+            path.write_text(write_file(settings | {"train": is_step}), encoding="utf-8")
+            (program,) = read_programs(path, child)
+            graph = replace(make_graph(program, "layout:xla:random"), summed=None)
+            lifted = lift(graph).module
+            shapes = [
+                [(i.opcode, *i.shape.dimensions) for i in instructions(module)]
+                for module in (program.module, lifted)
+            ]
+            counts = [count_kernels(child, module) for module in (program.module, lifted)]
+            kernels = [count.total() for count in counts]
+            is_near = abs(kernels[0] - kernels[1]) <= 0.05 * kernels[0]
+            is_alike = abs(counts[0]["copy"] - counts[1]["copy"]) <= 0.05 * counts[0]["copy"]
+            totals.update(
+                {
+                    "programs": 1,
+                    "same shapes": shapes[0] == shapes[1],
+                    "kernels within 5%": is_near,
+                    "copies within 5%": is_alike,
+                    "kernels of originals": kernels[0],
+                    "kernels of lifted": kernels[1],
+                    "copies of originals": counts[0]["copy"],
+                    "copies of lifted": counts[1]["copy"],
+                }
+            )
+            if not (is_near and is_alike):
+                say(f"{family} {number}, step {is_step}: {counts[0]} and {counts[1]}")
+    output.print(dict(totals))
+
+
+def count_kernels(child: Child, module: Any) -> Counter[str]:
+    """Return how many kernels of each opcode the optimised module has, fused ones not counted."""
+    data = child.ask(Optimise(make_portable(module).SerializeToString(), Flags()))
+    optimised = MESSAGES["Module"].FromString(data)
+    fused = {
+        number
+        for instruction in instructions(optimised)
+        if instruction.opcode != "while" and instruction.opcode != "call"
+        for number in instruction.called_computation_ids
+    }
+    return Counter(
+        instruction.opcode
+        for computation in optimised.computations
+        if computation.id not in fused
+        for instruction in computation.instructions
+        if instruction.opcode not in NO_KERNELS
+    )
+
+
+if __name__ == "__main__":
+    app()
