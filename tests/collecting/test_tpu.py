@@ -17,8 +17,10 @@ from solution.collecting.compiler import Compiler, Flags
 from solution.collecting.constraints import constrain
 from solution.collecting.program import Program
 from solution.collecting.target import Target
+from solution.collecting.tpu.compiled import Cost, Tile
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimator import Answer, Estimator
+from solution.collecting.tpu.kernels import FILE, KernelCache
 from solution.data.hlo.messages import MESSAGES
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 from solution.system.errors import InputError
@@ -279,20 +281,46 @@ def test_a_module_optimised_for_the_cpu_is_said_to_be_so(
     assert "optimised already" in answer.refused
 
 
-def test_a_hang_costs_one_answer(compiler: Compiler, tmp_path: Path) -> None:
-    with Estimator(V3, Limits(seconds=0.01), cache=tmp_path) as limited:
-        answer = limited.estimate(compiler.parse_hlo(PRODUCT))
-        assert answer.nanoseconds is None
-        assert "0.01 seconds" in answer.refused
-    with Estimator(V3, cache=tmp_path) as other:  # a limit is not remembered
-        assert other.estimate(compiler.parse_hlo(PRODUCT)).nanoseconds
-
-
-def test_too_much_memory_costs_one_answer(compiler: Compiler, tmp_path: Path) -> None:
-    with Estimator(V3, Limits(megabytes=1), cache=tmp_path) as limited:
-        answer = limited.estimate(compiler.parse_hlo(PRODUCT))
+@pytest.mark.parametrize(
+    ("limits", "expected", "size"),
+    [(Limits(seconds=0.01), "0.01 seconds", "264"), (Limits(megabytes=1), "1 MB", "272")],
+)
+def test_what_goes_too_far_costs_one_answer(
+    limits: Limits,
+    expected: str,
+    size: str,
+    estimator: Estimator,
+    compiler: Compiler,
+    folder: Path,
+) -> None:
+    module = compiler.parse_hlo(PRODUCT.replace("256", size))
+    with Estimator(V3, limits, cache=folder) as limited:
+        answer = limited.estimate(module)
     assert answer.nanoseconds is None
-    assert "1 MB" in answer.refused
+    assert expected in answer.refused
+    assert estimator.estimate(module).nanoseconds  # a limit is not remembered
+
+
+def test_a_damaged_cache_is_named(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"no database " * 1000)
+    with pytest.raises(InputError) as caught:
+        Estimator(V3, cache=tmp_path)
+    assert str(tmp_path / FILE) in str(caught.value)
+
+
+def test_threads_share_one_cache(tmp_path: Path) -> None:
+    cache = KernelCache(tmp_path)
+    costs = {f"kernel {number}": Cost(number, Tile((number,))) for number in range(100)}
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(lambda _: cache.learn("context", costs), range(20))) == 0
+        assert all(
+            found == costs for found in pool.map(lambda _: cache.find("context", costs), "ab")
+        )
+    assert cache.learn("context", {"kernel 7": Cost(8)}) == 1
+    assert cache.count_conflicts() == 1
+    assert cache.find("context", ["kernel 7"]) == {"kernel 7": costs["kernel 7"]}
+    assert cache.find("another", costs) == {}
+    cache.close()
 
 
 def test_a_compiler_that_dies_is_started_again(compiler: Compiler, tmp_path: Path) -> None:
@@ -339,14 +367,6 @@ def test_nothing_is_written_outside_its_folder(
 def test_the_cpu_is_not_estimated(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cpu"):
         Estimator(Target("cpu"), cache=tmp_path)
-
-
-def test_threads_share_one_cache(compiler: Compiler, folder: Path, estimator: Estimator) -> None:
-    module = compiler.parse_hlo(PRODUCT)
-    expected = estimator.estimate(module).nanoseconds
-    with Estimator(V3, cache=folder, processes=2) as opened, ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda _: list(opened.estimate_many([(module, (), None)])), range(4)))
-    assert {answer.nanoseconds for answers in found for answer in answers} == {expected}
 
 
 def test_the_script_for_a_real_tpu_times_both_programs(compiler: Compiler, tmp_path: Path) -> None:

@@ -8,14 +8,15 @@ cache is one SQLite file, which several processes share. Deleting its folder cle
 import json
 import os
 import sqlite3
+import threading
 import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
 from solution.collecting.tpu.compiled import Cost, Tile
-from solution.system.files import make_folder
-from solution.system.refusals import name_refusal
+from solution.system.errors import InputError
+from solution.system.files import check_writable, make_folder
 
 VARIABLE = "FASTSLOW_TPU_CACHE"
 FILE = "compiled-1.sqlite"  # the number changes with what is kept in it
@@ -50,28 +51,35 @@ class KernelCache:
 
         Raises InputError if the folder cannot be written to.
         """
-        self._place = ":memory:" if folder is None else str(folder / FILE)
+        self._lock = threading.Lock()  # the connection is one, the threads that use it several
+        place = ":memory:"
         if folder is not None:
             make_folder(folder)
-            with name_refusal(folder):
-                self._open()
-        else:
-            self._open()
-
-    def _open(self) -> None:
-        self._database = sqlite3.connect(
-            self._place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        with suppress(sqlite3.OperationalError):  # a file system without it: slower, as safe
-            self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=NORMAL")
-        self._database.executescript(TABLES)
+            check_writable(folder)
+            place = str(folder / FILE)
+        try:
+            self._database = sqlite3.connect(
+                place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            with suppress(sqlite3.OperationalError):  # a file system without it: slower, as safe
+                self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.execute("PRAGMA synchronous=NORMAL")
+            self._database.executescript(TABLES)
+        except sqlite3.DatabaseError as error:
+            raise InputError(
+                f"{place}: expected the cache of what was compiled for TPUs, but: {error}. Delete "
+                f"the folder, or name another one in {VARIABLE}."
+            ) from error
 
     def close(self) -> None:
         self._database.close()
 
     def find(self, context: str, keys: Iterable[str]) -> dict[str, Cost]:
         """Return the costs that are known of kernels with these keys."""
+        with self._lock:
+            return self._find(context, keys)
+
+    def _find(self, context: str, keys: Iterable[str]) -> dict[str, Cost]:
         found = {}
         for key in keys:
             row = self._database.execute(
@@ -83,11 +91,15 @@ class KernelCache:
 
     def learn(self, context: str, costs: Mapping[str, Cost]) -> int:
         """Keep the costs of kernels; return how many are known with another cost already."""
+        with self._lock:
+            return self._learn(context, costs)
+
+    def _learn(self, context: str, costs: Mapping[str, Cost]) -> int:
         conflicts = 0
-        known = self.find(context, costs)
         database = self._database
         database.execute("BEGIN IMMEDIATE")
         try:
+            known = self._find(context, costs)
             for key, cost in costs.items():
                 if key not in known:
                     database.execute(
@@ -106,24 +118,28 @@ class KernelCache:
 
     def count_conflicts(self) -> int:
         """Return how many kernels were ever seen with two costs."""
-        (count,) = self._database.execute("SELECT COUNT(*) FROM conflicts").fetchone()
+        with self._lock:
+            (count,) = self._database.execute("SELECT COUNT(*) FROM conflicts").fetchone()
         return int(count)
 
     def find_compilation(self, key: str) -> tuple[str, bytes] | None:
         """Return why a module was refused, and what the passes over HLO made; None: unknown."""
-        row = self._database.execute(
-            "SELECT refused, passed FROM compilations WHERE key = ?", (key,)
-        ).fetchone()
+        with self._lock:
+            row = self._database.execute(
+                "SELECT refused, passed FROM compilations WHERE key = ?", (key,)
+            ).fetchone()
         return (str(row[0]), zlib.decompress(row[1])) if row else None
 
     def keep_compilation(self, key: str, refused: str, passed: bytes) -> None:
         """Keep a compilation; the oldest ones go where all of them are too large."""
         packed = zlib.compress(passed, 1)
-        self._database.execute(
-            "INSERT OR IGNORE INTO compilations (key, refused, passed, size) VALUES (?, ?, ?, ?)",
-            (key, refused, packed, len(packed)),
-        )
-        self._shrink()
+        with self._lock:
+            self._database.execute(
+                "INSERT OR IGNORE INTO compilations (key, refused, passed, size) "
+                "VALUES (?, ?, ?, ?)",
+                (key, refused, packed, len(packed)),
+            )
+            self._shrink()
 
     def _shrink(self) -> None:
         with closing(self._database.cursor()) as cursor:
