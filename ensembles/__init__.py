@@ -1,3 +1,3 @@
-"""From predictions to one ranking a graph. Neither torch nor lightgbm is needed from here on."""
+"""Merge predictions into one ranking per graph. Needs neither torch nor lightgbm."""
 
 DEFAULT_RECIPE = "z_score_001"

@@ -1,4 +1,4 @@
-"""What the members of an ensemble say of labelled graphs, as arrays: what weights are fitted on."""
+"""Stacked out-of-fold predictions of labelled graphs, as arrays for fitting weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,20 +21,20 @@ class Ballot:
 
     collection: str
     graph: str
-    group: str  # as the run's folds were drawn; one group is never on both sides of a fit
+    group: str  # as the run's folds were drawn; a fit and its test never share a group
     votes: dict[Method, np.ndarray]  # (members, configs) on the method's scale, float32
     targets: dict[Method, np.ndarray]  # (configs,) the runtimes on the same scale, float32
     runtimes: np.ndarray  # (configs,)
     _scores: dict[tuple[Method, bytes], float] = field(default_factory=dict, repr=False)
 
     def score(self, weights: np.ndarray, method: Method) -> float:
-        """Kaggle's score of the graph for the members merged by weights (members,)."""
+        """Return Kaggle's score of the graph for the members merged with weights (members,)."""
         return self.score_shares(to_shares(weights), method)
 
     def score_shares(self, shares: np.ndarray, method: Method) -> float:
-        """The same of weights that sum to 1.
+        """Return the same score for weights that sum to 1.
 
-        Remembered: fits on different parts of the graphs ask for the same weights again and again.
+        It is cached, because fits on different parts of the graphs try the same weights.
         """
         key = method, shares.tobytes()
         if key not in self._scores:
@@ -43,13 +43,13 @@ class Ballot:
         return self._scores[key]
 
     def select(self, members: np.ndarray) -> "Ballot":
-        """The same graph, and only the members of a mask (members,)."""
+        """Return the same graph with only the members of a mask (members,)."""
         votes = {method: vote[members] for method, vote in self.votes.items()}
         return replace(self, votes=votes, _scores={})
 
 
 def mean_score(ballots: Sequence[Ballot], weights: np.ndarray, method: Method) -> float:
-    """The mean score over graphs of the members merged by weights (members,)."""
+    """Return the mean score over graphs of the members merged with weights (members,)."""
     shares = to_shares(weights)
     return float(np.mean([ballot.score_shares(shares, method) for ballot in ballots]))
 
@@ -57,7 +57,7 @@ def mean_score(ballots: Sequence[Ballot], weights: np.ndarray, method: Method) -
 def read_ballots(
     run: Run, members: Sequence[str], methods: Sequence[Method] = METHODS
 ) -> tuple[dict[str, list[str]], list[Ballot]]:
-    """By collection, the members that predict it, sorted; and a ballot for every graph.
+    """Return, by collection, the sorted names of its members; and a ballot for every graph.
 
     Raises:
         InputError: a member lacks graphs that others have.
@@ -85,12 +85,12 @@ def make_ballots(
     groups: dict[tuple[str, str], str],
     methods: Sequence[Method],
 ) -> list[Ballot]:
-    """Ballots of the graphs of one collection.
+    """Return the ballots of the graphs of one collection.
 
     Args:
         frames: by member, predictions of the same configurations.
         labels: collection, graph, config, runtime.
-        groups: by collection and graph: a structure, or with folds by graph a graph's name.
+        groups: by collection and graph: the structure, or the graph's name if folds are by graph.
     """
     table: pl.DataFrame | None = None
     for method in methods:

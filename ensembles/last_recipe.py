@@ -1,10 +1,10 @@
-"""A run remembers the recipe that it was merged by last: recipe.json in its folder.
+"""Record in a run the recipe of its last merge: recipe.json in its folder.
 
-And the one that its students learned from, if it has any: teacher.json.
+If the run has distilled students, teacher.json records the recipe that they learned from.
 
-The recipe itself is kept, not its name or path: a file of one's own may be gone or changed, and a
-record leads nowhere outside its folder. With it stand the checksums of what it made, which tell
-where a merge was killed between two files.
+The recipe's content is kept, not its name or path: a user's file may be deleted or changed, and a
+record must not point outside its folder. The checksums of the merge's files stand beside it. They
+show whether a merge was killed between two files.
 """
 
 import os
@@ -32,19 +32,19 @@ RECORD, TEACHER = "recipe.json", "teacher.json"
 def remember(
     run: Run, recipe: Recipe, name: str = RECORD, files: Mapping[str, str] | None = None
 ) -> None:
-    """The submission that lies in the run was merged by the recipe; or its students learned so.
+    """Record the recipe of the run's current submission, or of its students.
 
     Args:
-        files: by name, what describe_file says of the files that it made so far.
+        files: by name, describe_file's result for each file that was written so far.
     """
     made = {} if files is None else {"files": dict(files)}
     write_sealed({"recipe": recipe.model_dump(mode="json"), **made}, run.folder / name)
 
 
 def recall(folder: Path, name: str = RECORD) -> Recipe | None:
-    """What the run in the folder was merged by, or its students; None where nothing is there.
+    """Return the recorded recipe of the run's last merge, or of its students; None without one.
 
-    Raises InputError where the record is damaged.
+    Raises InputError if the record is damaged.
     """
     path = folder / name
     record = _read(path)
@@ -57,11 +57,11 @@ def recall(folder: Path, name: str = RECORD) -> Recipe | None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether submission.csv and scores.csv of the run are what its last recipe made.
+    """Return whether the run's submission.csv and scores.csv are those of its last merge.
 
-    Where no checksums were written nobody knows, and it counts as such.
+    Without recorded checksums this is unknown, and the result is True.
 
-    Raises InputError where the record is damaged.
+    Raises InputError if the record is damaged.
     """
     files, run = (_read(folder / RECORD) or {}).get("files"), Run(folder)
     return not isinstance(files, dict) or all(
@@ -70,7 +70,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def describe_part(folder: Path) -> str:
-    """What people should know where they are not; else empty."""
+    """Return a warning if the files are not those of the last merge; else an empty text."""
     recipe = recall(folder)
     if recipe is None or is_whole(folder):
         return ""
@@ -91,19 +91,20 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def choose_recipe(run: Run, name: str | None) -> Recipe:
-    """The recipe called `name`; without a name that of last time, or what `fastslow run` takes."""
+    """Return the recipe called `name`; by default that of the last merge, or `fastslow run`'s
+    default."""
     if name is None:
         return recall(run.folder) or choose_before_training(run.folder, None, run.rankers())
     return weigh_equally(run.rankers()) if name == EQUAL_WEIGHTS else find_recipe(name)
 
 
 def choose_before_training(folder: Path, name: str | None, experiments: Sequence[str]) -> Recipe:
-    """What a run of the experiments in the folder will be merged by.
+    """Return the recipe by which a run of these experiments in the folder will be merged.
 
-    Without a name it is the recipe of last time or the default; where that merges none of what is
-    trained, all of it with equal weights.
+    Without a name it is the recipe of the last merge or the default; if that merges none of the
+    trained experiments, all of them with equal weights.
 
-    Raises InputError where a recipe that was asked for does not fit the experiments.
+    Raises InputError if the named recipe does not fit the experiments.
     """
     if name is not None:
         recipe = find_recipe(name)
@@ -117,7 +118,10 @@ def choose_before_training(folder: Path, name: str | None, experiments: Sequence
 
 
 def weigh_equally(experiments: Sequence[str]) -> Recipe:
-    """The mean rank of all experiments; doing nothing is where they fall back."""
+    """Return a recipe of all experiments with equal weights, by mean rank.
+
+    If the control experiment (which ranks nothing) is among them, it is the fallback.
+    """
     nothing = find_recipe(DEFAULT_RECIPE).fallback
     members = [name for name in experiments if name != nothing] or list(experiments)
     return Recipe(
@@ -137,7 +141,7 @@ def _fits(recipe: Recipe, experiments: Sequence[str]) -> bool:
 
 
 def describe_choice(recipe: Recipe, experiments: Sequence[str]) -> str:
-    """What people should know of the recipe before they wait; empty where it is as they expect."""
+    """Return what users should know about the chosen recipe before training; may be empty."""
     beside = [name for name in experiments if name not in (*recipe.names(), recipe.fallback)]
     lines = []
     if recipe.name == EQUAL_WEIGHTS:

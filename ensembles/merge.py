@@ -1,7 +1,8 @@
-"""From the predictions of a run to rankings and scores, in one pass, a few graphs at a time.
+"""Merge a run's predictions into rankings and scores, in one pass over batches of graphs.
 
-The methods of ensembles.votes are applied to keyed frames of many graphs; a recipe says what is
-merged. An experiment is scored as a recipe by itself: its folds and seeds are averaged first.
+The methods of ensembles.votes are applied to keyed frames of many graphs; a recipe says which
+members are merged. An experiment is scored as a recipe with one member: its folds and seeds are
+averaged first.
 """
 
 from collections import deque
@@ -41,8 +42,8 @@ def normalise(predictions: pl.DataFrame, method: Method = "mean_rank") -> pl.Dat
         pl.col("score").cast(pl.Float64),
     )
     config, model, score = (numbered[name].to_numpy() for name in numbered.columns)
-    # The rows of a model in a graph are brought together and scaled; then each configuration gets
-    # the mean over its rows, added up by fold and seed.
+    # Rank or scale each model's rows inside its graph; then average each configuration's rows,
+    # added up in the order of fold and seed.
     scaled = np.empty(len(score))
     by_model = np.argsort(model, kind="stable")
     for rows in np.split(by_model, np.flatnonzero(np.diff(model[by_model])) + 1):
@@ -78,7 +79,7 @@ def merge(
 
 
 def check_aligned(members: Mapping[str, pl.DataFrame]) -> None:
-    """Refuse members of different configurations.
+    """Raise InputError if members have different configurations.
 
     Args:
         members: by name, frames of RANKING_SCHEMA, sorted by their keys.
@@ -106,17 +107,17 @@ def check_aligned(members: Mapping[str, pl.DataFrame]) -> None:
 def split_by_presence(
     members: Mapping[str, pl.DataFrame],
 ) -> list[dict[str, pl.DataFrame]]:
-    """Divide the graphs by which members rank all of their configurations.
+    """Divide the graphs by the set of members that rank all of their configurations.
 
-    Ranks in a part of a graph mean something else than ranks in the whole, so a member counts in a
-    graph only where it has every configuration that any member has.
+    Ranks in a part of a graph are not comparable with ranks in the whole, so a member counts in a
+    graph only if it has every configuration that any member has.
 
     Args:
         members: by name, frames of RANKING_SCHEMA, sorted by their keys.
 
     Returns:
-        For each set of members, what they say of the graphs that exactly they rank whole. Graphs
-        that no member ranks whole are not there.
+        For each set of members, their predictions of the graphs that exactly they rank completely.
+        Graphs that no member ranks completely are left out.
     """
     wanted = pl.concat([frame.select(REQUEST_KEYS) for frame in members.values()]).unique()
     sizes = wanted.group_by(GRAPH).agg(pl.len().alias("configs"))
@@ -136,7 +137,7 @@ def split_by_presence(
 
 
 def check_mergeable(run: Run, recipe: Recipe) -> None:
-    """Raise InputError unless the recipe fits the run and all that it merges is predicted."""
+    """Raise InputError unless the recipe fits the run and all its members have predictions."""
     experiments = run.experiments()
     check_recipe(recipe, experiments)
     check_place(recipe, experiments)
@@ -149,7 +150,8 @@ def check_mergeable(run: Run, recipe: Recipe) -> None:
 
 
 def check_finished(run: Run, recipe: Recipe) -> None:
-    """InputError where the run has no predictions yet of what it was begun with and is merged."""
+    """Raise InputError if experiments of the recipe are still to be trained, or none has
+    predictions."""
     missing, wanted = find_missing(run, recipe), _list_wanted(recipe)
     if missing or not _list_predicted(run, wanted):
         raise InputError(
@@ -161,7 +163,8 @@ def check_finished(run: Run, recipe: Recipe) -> None:
 
 
 def find_missing(run: Run, recipe: Recipe) -> list[str]:
-    """What of the recipe the run was begun with, and has no predictions of yet."""
+    """Return the recipe's experiments that the run was started with and has no predictions of
+    yet."""
     begun = [name for name in _list_wanted(recipe) if name in run.experiments()]
     there = _list_predicted(run, begun)
     absent = [name for name in begun if name not in there]
@@ -169,7 +172,7 @@ def find_missing(run: Run, recipe: Recipe) -> list[str]:
 
 
 def describe_caveats(run: Run, recipe: Recipe) -> list[str]:
-    """What people should know of the recipe's scores in the run before they believe them."""
+    """Return sentences about the limits of the recipe's scores in the run."""
     sentences = []
     if estimates := warn_of_estimates(run.label_sources()):
         sentences.append(f"{estimates} The scores say how well the estimates are predicted.")
@@ -190,13 +193,13 @@ def _list_wanted(recipe: Recipe) -> list[str]:
 
 
 def _list_predicted(run: Run, names: Sequence[str]) -> list[str]:
-    """Those of the run's own experiments that have predictions."""
+    """Return the names that are experiments of the run and have predictions."""
     begun = run.experiments()
     return [n for n in names if n in begun and run.predictions(n, "test").is_file()]
 
 
 def _can_be_trained(experiment: str, run: Run) -> bool:
-    """Whether any collection that it ranks has labels: of another nothing is to come."""
+    """Return whether any collection that the experiment ranks has labels."""
     ranked = run.record()["settings"][EXPERIMENTS][experiment].get("collections")
     if ranked is None or not run.labels.is_file():
         return True
@@ -205,9 +208,9 @@ def _can_be_trained(experiment: str, run: Run) -> bool:
 
 
 def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:
-    """The prediction files of the recipe's members that the run has, and of its fallback.
+    """Return the prediction files of the recipe's members in the run, and of its fallback.
 
-    Only experiments of the run's record count: what else lies in its folder has other folds.
+    Only experiments of the run's record count: other files in its folder may have other folds.
     """
     known = _list_predicted(run, recipe.names())
     names = recipe.and_fallback(known)
@@ -217,7 +220,7 @@ def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:
 def merge_files(paths: Mapping[str, Path], recipe: Recipe) -> Iterator[pl.DataFrame]:
     """Merge prediction files, by experiment, into frames of RANKING_SCHEMA, sorted by their keys.
 
-    Memory does not grow with the files.
+    Memory does not grow with the files' sizes.
     """
     for collection, frames in read_by_graphs(paths):
         yield merge_collection(collection, frames, recipe)
@@ -229,8 +232,8 @@ def merge_collection(
     """Merge the predictions of graphs of one collection.
 
     Args:
-        frames: by experiment that predicts the collection; its members are merged, and where there
-            is none, the fallback ranks alone.
+        frames: by experiment that predicts the collection; its members are merged, or the fallback
+            ranks alone if there is no member.
     """
     wanted = recipe.and_fallback(recipe.weights(collection))
     scaled = {n: normalise(frames[n], recipe.method) for n in wanted if n in frames}
@@ -240,11 +243,11 @@ def merge_collection(
 def merge_scaled(
     collection: str, scaled: Mapping[str, pl.DataFrame], recipe: Recipe
 ) -> pl.DataFrame:
-    """Merge what `normalise` made of the predictions of graphs of one collection.
+    """Merge normalised predictions (see `normalise`) of graphs of one collection.
 
     Raises:
-        InputError: a member lacks the collection that the recipe weighs it in, or some of its
-            graphs, and the recipe does not allow it.
+        InputError: a member lacks the collection for which the recipe gives it a weight, or some of
+            its graphs, and the recipe does not allow it.
     """
     weights = recipe.weights(collection)
     members = {name: scaled[name] for name in weights if name in scaled}
@@ -269,7 +272,7 @@ TABLE_SCHEMA = pl.Schema(
     {
         "collection": pl.String(),
         "graph": pl.String(),
-        "group": pl.String(),  # as the run's folds were drawn: what statistics draw again
+        "group": pl.String(),  # as the run's folds were drawn; statistics resample these groups
         "member": pl.String(),
         "score": pl.Float64(),
     }
@@ -277,9 +280,9 @@ TABLE_SCHEMA = pl.Schema(
 
 
 def alone(experiment: str, method: Method = "mean_rank") -> Recipe:
-    """The recipe that is an experiment by itself, its folds and seeds averaged by the method.
+    """Return a recipe with one experiment, whose folds and seeds are averaged by the method.
 
-    Raises InputError where the experiment has a name that no recipe can have.
+    Raises InputError if the experiment's name is not valid in a recipe.
     """
     members = {"members": {experiment: 1.0}, "allow_missing": {"members"}}
     return make_recipe(
@@ -292,20 +295,21 @@ class RunScores:
     """The out-of-fold scores of a run."""
 
     table: pl.DataFrame  # of TABLE_SCHEMA: every experiment, then the recipe under its label
-    seeds: pl.DataFrame  # the same: the mean over seeds of each by itself, where there are several
+    seeds: pl.DataFrame  # the same: scores of single seeds, averaged, for experiments with several
 
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """What a recipe makes of a run."""
+    """The result of merging a run by a recipe."""
 
     scores: RunScores
-    orders: dict[str, np.ndarray]  # by ID, the configurations of test graphs from the fastest on
+    # by ID, the configurations of test graphs from fastest to slowest
+    orders: dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Score tables of batches."""
+    """Score tables, collected batch by batch."""
 
     table: list[pl.DataFrame] = field(default_factory=list)
     seeds: list[pl.DataFrame] = field(default_factory=list)
@@ -315,10 +319,9 @@ class _Parts:
 
 
 def merge_run(run: Run, recipe: Recipe) -> Merged:
-    """Write the recipe's ranking of both parts; return all that a submission is made of.
+    """Write the recipe's ranking of both parts; return everything that a submission needs.
 
-    Raises InputError where the recipe does not fit the run's experiments, or one that it merges is
-    not finished.
+    Raises InputError if the recipe does not fit the run's experiments, or a member is not finished.
     """
     check_mergeable(run, recipe)
     members, test = (find_members(run, recipe, part) for part in predictions.PARTS)
@@ -335,16 +338,16 @@ def merge_run(run: Run, recipe: Recipe) -> Merged:
 
 
 def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
-    """Score every graph out of fold by every experiment of the run, and by the recipe.
+    """Score every graph out of fold for every experiment of the run, and for the recipe.
 
-    The seeds of an experiment are merged first, as the recipe merges them, so that it is compared
-    with what it adds to the ensemble; a single seed scores less.
+    The seeds of an experiment are merged first, as the recipe merges them, because that is what it
+    adds to the ensemble; a single seed scores less.
 
     Args:
         recipe: None for no ensemble: seeds are averaged by rank.
 
     Raises:
-        InputError: the recipe does not fit the run, or misses what it does not allow to miss.
+        InputError: the recipe does not fit the run, or something is missing that it requires.
     """
     if recipe is not None:
         check_recipe(recipe, run.experiments())
@@ -354,8 +357,9 @@ def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
 
 
 def _find_scored(run: Run) -> dict[str, Path]:
-    """The out-of-fold predictions that are there, by experiment."""
-    names = [alone(name).name for name in run.experiments()]  # none that leads out of the run
+    """Return the existing out-of-fold prediction files by experiment."""
+    # validates names, so that none points outside the run
+    names = [alone(name).name for name in run.experiments()]
     paths = {name: run.predictions(name, "out_of_fold") for name in names}
     return {name: path for name, path in paths.items() if path.is_file()}
 
@@ -363,7 +367,7 @@ def _find_scored(run: Run) -> dict[str, Path]:
 def _score_batches(
     run: Run, recipe: Recipe | None, paths: Mapping[str, Path], parts: _Parts
 ) -> Iterator[pl.DataFrame]:
-    """Yield the recipe's ranking of some graphs at a time; add the scores of all to the parts."""
+    """Yield the recipe's ranking batch by batch; collect everybody's scores in `parts`."""
     labels, groups = predictions.read(run.labels), read_draws(run)
     several = {
         name for name, one in run.record()["settings"][EXPERIMENTS].items()
@@ -390,14 +394,14 @@ def _score_batches(
 def _order_batches(
     batches: Iterable[pl.DataFrame], orders: dict[str, np.ndarray]
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rankings; add the order of each of their graphs to the orders."""
+    """Yield the rankings unchanged; collect the order of each of their graphs in `orders`."""
     for batch in batches:
         orders.update(order_graphs(batch))
         yield batch
 
 
 def order_graphs(ranking: pl.DataFrame) -> dict[str, np.ndarray]:
-    """Return by ID the configurations from fastest to slowest; ties by their number.
+    """Return, by ID, the configurations from fastest to slowest; ties by their number.
 
     Args:
         ranking: collection, graph, config, score.
@@ -412,11 +416,11 @@ def _join(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
-    """Score every graph out of fold by every recipe.
+    """Score every graph out of fold for every recipe.
 
     Args:
-        recipes: by the name that the table gives them. A recipe that has no member in a collection
-            is scored by its fallback there, or has no rows.
+        recipes: by their name in the table. A recipe without a member in a collection is scored by
+            its fallback there, or has no rows.
 
     Returns:
         A frame of TABLE_SCHEMA, sorted by collection and graph, then in the order of `recipes`.
@@ -444,7 +448,7 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
 
 
 def describe_fit(run: Run, recipe: Recipe) -> str:
-    """Why the recipe's scores in this run are too high; empty where it was not fitted on it."""
+    """Return why the recipe's scores in this run are too high; empty if it was not fitted on it."""
     if recipe.fitted_on is None or recipe.fitted_on != checksum(run.labels):
         return ""
     said = "" if recipe.nested is None else f"; on others the search reaches {recipe.nested:.4f}"
@@ -452,26 +456,27 @@ def describe_fit(run: Run, recipe: Recipe) -> str:
 
 
 def read_groups(run: Run) -> pl.DataFrame:
-    """collection, graph, group of every labelled graph: a structure, or with folds by graph itself.
+    """Return collection, graph, group of every labelled graph.
 
-    A graph of one group is never on both sides of a fit, nor drawn without the others of it.
+    A group is a structure, or the graph itself if folds are by graph. A fit and its test never
+    share a group, and statistics resample whole groups.
     """
     graphs = predictions.read(run.graphs, ["collection", "graph", "group", "labelled"])
     return graphs.filter("labelled").select("collection", "graph", "group")
 
 
 def read_draws(run: Run) -> pl.DataFrame:
-    """`read_groups`, as statistics count them.
+    """Return `read_groups` with the groups that statistics use.
 
-    Of a quick look all graphs are one group: few graphs, of models that hardly learned, say nothing
-    of other programs, so no interval is given.
+    In a smoke run all graphs are one group: few graphs and hardly trained models say nothing about
+    other programs, so no interval is given.
     """
     groups = read_groups(run)
     return groups.with_columns(group=pl.lit("")) if run.is_quick else groups
 
 
 def name_scores(scores: pl.DataFrame, member: str, groups: pl.DataFrame) -> pl.DataFrame:
-    """Scores (collection, graph, score) of a member as a frame of TABLE_SCHEMA."""
+    """Return a member's scores (collection, graph, score) as a frame of TABLE_SCHEMA."""
     joined = scores.join(groups, on=["collection", "graph"], maintain_order="left")
     named = joined.with_columns(member=pl.lit(member))
     return named.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA)
@@ -482,6 +487,6 @@ def _says_something(collection: str, frames: Mapping[str, pl.DataFrame], recipe:
 
 
 def labels_of(labels: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """The labels of the graphs of these frames: joins with all of them would take long."""
+    """Return the labels of only these frames' graphs, because a join with all labels is slow."""
     graphs = pl.concat([frame.select("collection", "graph") for frame in frames]).unique()
     return labels.join(graphs, on=["collection", "graph"], how="semi")

@@ -1,10 +1,10 @@
-"""What fitted weights reach on graphs that they were not fitted on.
+"""Nested cross-validation: the scores of fitted weights on graphs that they were not fitted on.
 
-The graphs are divided into parts, those of one group together: of one structure, or only copies of
-one graph, as the run's folds were drawn. For every part, weights are fitted on the other parts and
+The graphs are divided into parts. Graphs of one group (one structure, or copies of one graph, as
+the run's folds were drawn) stay together. For every part, weights are fitted on the other parts and
 scored on it. The naive number, of weights scored on the graphs that they were fitted on, is higher
-by the optimism. The same holds for the choice among candidates, so that a search is one more thing
-to be learned on some graphs and scored on others.
+by the optimism. The choice among candidates is optimistic as well, so a whole search can also be
+run on some graphs and scored on others.
 
 Source: Varma and Simon, "Bias in error estimation when using cross-validation for model selection",
 BMC Bioinformatics, 2006.
@@ -27,31 +27,31 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Rule:
-    """A method, and by collection the weights (members,)."""
+    """A method, and weights (members,) by collection."""
 
     method: Method
     weights: dict[str, np.ndarray]
 
     def score(self, ballot: Ballot) -> float:
-        """Kaggle's score of the graph; NaN where nothing was learned of its collection."""
+        """Return Kaggle's score of the graph; NaN if there are no weights for its collection."""
         if ballot.collection not in self.weights:
             return float("nan")
         return ballot.score(self.weights[ballot.collection], self.method)
 
 
-Choose = Callable[[Sequence[Ballot]], Rule]  # learns a rule from labelled graphs
+Choose = Callable[[Sequence[Ballot]], Rule]  # fits a rule on labelled graphs
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Scores (graphs,) in the order of the ballots."""
 
-    nested: np.ndarray  # by rules that have seen neither the graph nor one of its group
-    naive: np.ndarray  # by the rule that has seen all of them
+    nested: np.ndarray  # by rules fitted without the graph and its group
+    naive: np.ndarray  # by the rule fitted on all graphs
 
 
 def learn(fit: Fit, method: Method) -> Choose:
-    """The rule of one method whose weights are fitted collection by collection."""
+    """Return a learner that fits the weights of one method for each collection."""
 
     def choose(ballots: Sequence[Ballot]) -> Rule:
         own: dict[str, list[Ballot]] = defaultdict(list)
@@ -63,10 +63,9 @@ def learn(fit: Fit, method: Method) -> Choose:
 
 
 def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> np.ndarray:
-    """The part (graphs,) of every graph; graphs of one group stay together.
+    """Return the part (graphs,) of every graph; graphs of one group stay together.
 
-    Groups are divided as solution.domain.dividing says; fewer parts than asked for where there are
-    fewer groups.
+    Groups are divided by solution.domain.dividing, into fewer parts if there are fewer groups.
     """
     members: dict[str, list[str]] = defaultdict(list)
     for ballot in ballots:
@@ -78,9 +77,9 @@ def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> n
 def estimate_nested(
     ballots: Sequence[Ballot], choose: Choose, parts: int = PARTS, seed: int = SEED
 ) -> np.ndarray:
-    """The score (graphs,) of every graph by a rule that was chosen on the other parts.
+    """Return the score (graphs,) of every graph by a rule that was fitted on the other parts.
 
-    NaN for the graphs of a collection that only one part has.
+    NaN for the graphs of a collection that lies in one part only.
     """
     scores = np.full(len(ballots), np.nan)
     part_of = divide(ballots, parts, seed)
@@ -97,14 +96,14 @@ def estimate_nested(
 def estimate(
     ballots: Sequence[Ballot], choose: Choose, parts: int = PARTS, seed: int = SEED
 ) -> Estimate:
-    """The nested scores, and the naive ones beside them."""
+    """Return the nested and the naive scores."""
     rule = choose(ballots)
     naive = np.array([rule.score(ballot) for ballot in ballots])
     return Estimate(estimate_nested(ballots, choose, parts, seed), naive)
 
 
 def mean_of_collections(ballots: Sequence[Ballot], scores: np.ndarray) -> float:
-    """The mean over collections of the mean over graphs of scores (graphs,); NaN counts nowhere."""
+    """Return the mean over collections of the mean over graphs of scores (graphs,), without NaN."""
     own: dict[str, list[float]] = defaultdict(list)
     for ballot, score in zip(ballots, scores, strict=True):
         if not np.isnan(score):

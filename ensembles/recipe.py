@@ -1,19 +1,19 @@
-"""A recipe: which experiments are merged, and how. One TOML file each, read as data.
+"""A recipe says which experiments are merged, and how. One TOML file each, read as data.
 
 method = "mean_rank"           # see ensembles/votes.py
 fallback = "nothing_001"
-allow_missing = ["members"]    # of a run; "graphs": of a member. Nothing unless it is said.
+allow_missing = ["members"]    # of a run; "graphs": of a member. By default nothing may be missing.
 
 [members]                      # weights; only their ratios matter
 layout_gnn_001 = 1.0
 layout_lightgbm_001 = 1.0
 
-[collections."layout:xla:default"]   # what counts there instead of [members]
+[collections."layout:xla:default"]   # replaces [members] in this collection
 layout_gnn_001 = 3.0
 layout_lightgbm_001 = 1.0
 
-A search also writes what it fitted the weights on (fitted_on, the checksum of a run's labels) and
-what it reaches on graphs that it was not made on (nested). A recipe of one's own has neither.
+A search also writes the checksum of the labels on which it fitted the weights (fitted_on), and its
+score on graphs that it was not fitted on (nested). A recipe written by hand has neither.
 """
 
 import tomllib
@@ -39,26 +39,28 @@ from solution.system.files import read_bytes
 from solution.system.names import check_name, suggest
 from solution.system.wording import join_names
 
-MAX_BYTES = 16 << 20  # a recipe has a few hundred
+MAX_BYTES = 16 << 20  # a recipe has a few hundred bytes
 ENSEMBLE = "ensemble"
-EQUAL_WEIGHTS = "equal_weights"  # of all that a run trains, where no recipe is named
+EQUAL_WEIGHTS = "equal_weights"  # name of the implicit recipe: every trained member
 RECIPES = Path(__file__).parent / "recipes"
 
 CollectionName = Annotated[str, Field(pattern=f"^({'|'.join(NAMES)})$")]
-Name = Annotated[str, AfterValidator(check_name)]  # a folder of the run
+Name = Annotated[str, AfterValidator(check_name)]  # valid as a folder of the run
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Weights = Annotated[dict[Name, Weight], Field(min_length=1)]
 
 
 class Recipe(BaseModel):
-    """What is merged. A member counts in the collections that it predicts."""
+    """Members, weights and method of a merge. A member counts in the collections that it
+    predicts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name
     method: Method = "mean_rank"
     members: Weights
-    collections: dict[CollectionName, Weights] = {}  # a collection's own weights
+    # weights that replace `members` in a collection
+    collections: dict[CollectionName, Weights] = {}
     fallback: Name | None = None  # ranks the collections that no member predicts
     allow_missing: frozenset[Literal["members", "graphs"]] = frozenset()
     fitted_on: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
@@ -66,31 +68,32 @@ class Recipe(BaseModel):
 
     @model_serializer(mode="wrap")
     def _leave_out_unsaid(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a search it is written as earlier versions read it."""
+        """Leave out a search's fields if they are not set, so that earlier versions can read the
+        file."""
         unsaid = [name for name in ("fitted_on", "nested") if getattr(self, name) is None]
         return {name: value for name, value in write(self).items() if name not in unsaid}
 
     def weights(self, collection: str) -> dict[str, float]:
-        """What each member counts in the collection."""
+        """Return each member's weight in the collection."""
         return self.collections.get(collection, self.members)
 
     def names(self) -> list[str]:
-        """Every member of any collection."""
+        """Return every member of any collection."""
         return list(
             dict.fromkeys([*self.members, *(n for w in self.collections.values() for n in w)])
         )
 
     def and_fallback(self, names: Iterable[str]) -> list[str]:
-        """These names and, where there is a fallback, its own."""
+        """Return these names and the fallback, if there is one."""
         return [*names, *([self.fallback] if self.fallback else [])]
 
     @property
     def label(self) -> str:
-        """What tables of scores call the merge; no experiment has a name with a space."""
+        """Name of the merge in tables of scores; no experiment has a name with a space."""
         return f"{ENSEMBLE} {self.name}"
 
     def without(self, member: str) -> "Recipe":
-        """The same recipe, the member left out; it may be left with none in a collection."""
+        """Return the recipe without the member; a collection may be left with no member."""
         own = {
             collection: {name: weight for name, weight in weights.items() if name != member}
             for collection, weights in self.collections.items()
@@ -100,15 +103,15 @@ class Recipe(BaseModel):
 
 
 def is_merge(label: str) -> bool:
-    """Whether a line of a table of scores is of a recipe, not of an experiment."""
+    """Return whether a row of a score table belongs to a recipe, not to an experiment."""
     return label.startswith(f"{ENSEMBLE} ")
 
 
 def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
-    """Refuse a recipe that cannot merge these experiments, before hours are spent on them.
+    """Raise InputError if the recipe cannot merge these experiments, before hours of training.
 
-    Where it allows missing members, one that is there is enough; all may be missing only where
-    nothing but the fallback is there.
+    If it allows missing members, one present member is enough. All may be missing only if the
+    fallback is the only experiment.
     """
     names = ", ".join(experiments)
     missing = [name for name in recipe.names() if name not in experiments]
@@ -128,7 +131,7 @@ def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
 
 
 def check_place(recipe: Recipe, experiments: Collection[str]) -> None:
-    """Refuse a recipe whose ranking would lie among the predictions of an experiment of the run."""
+    """Raise InputError if the ranking would be written among the predictions of an experiment."""
     if recipe.name in experiments:
         raise InputError(
             f"recipe {recipe.name} has the name of an experiment of the run, and would overwrite "
@@ -137,7 +140,8 @@ def check_place(recipe: Recipe, experiments: Collection[str]) -> None:
 
 
 def check_members(recipe: Recipe, collection: str, members: Collection[str]) -> None:
-    """Refuse a collection without a member that the recipe weighs in this very collection."""
+    """Raise InputError if a member is missing in a collection for which the recipe gives it a
+    weight."""
     missing = [name for name in recipe.collections.get(collection, {}) if name not in members]
     if missing and "members" not in recipe.allow_missing:
         raise InputError(
@@ -148,14 +152,14 @@ def check_members(recipe: Recipe, collection: str, members: Collection[str]) -> 
 
 
 def list_recipes() -> list[str]:
-    """The names of the recipes that come with the package."""
+    """Return the names of the package's recipes."""
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
 
 
 def find_recipe(name: str) -> Recipe:
     """Read a recipe by its name, or by the path of a TOML file.
 
-    Raises InputError where there is none or it is not valid.
+    Raises InputError if there is none or it is not valid.
     """
     path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
     if not path.is_file():
@@ -176,7 +180,7 @@ def find_recipe(name: str) -> Recipe:
 
 
 def make_file_recipe(path: Path, fields: Mapping[str, Any]) -> Recipe:
-    """As make_recipe, of a file, whose name is the recipe's; InputError where none may have it."""
+    """Return a recipe named like its file; raise InputError if the name or a field is not valid."""
     if path.stem == EQUAL_WEIGHTS:
         raise InputError(
             f"{path}: {EQUAL_WEIGHTS} is what a run merges by where no recipe is named. Give the "
@@ -186,7 +190,8 @@ def make_file_recipe(path: Path, fields: Mapping[str, Any]) -> Recipe:
 
 
 def make_recipe(source: str, fields: Mapping[str, Any]) -> Recipe:
-    """A recipe of these fields; where they are not valid, InputError that names the source."""
+    """Return a recipe of these fields; raise InputError that names the source if one is not
+    valid."""
     try:
         return Recipe(**fields)
     except ValidationError as error:
@@ -195,10 +200,10 @@ def make_recipe(source: str, fields: Mapping[str, Any]) -> Recipe:
 
 
 def _describe_defect(defect: ErrorDetails) -> str:
-    """A defect in the words of the file's reader."""
+    """Return a validation error in words for the file's author."""
     place = [str(part) for part in defect["loc"] if part != "[key]"]
     if defect["type"] == "extra_forbidden":
-        known = list(Recipe.model_fields)[1:]  # its name is its file's
+        known = list(Recipe.model_fields)[1:]  # without its name, which is the file's
         near = suggest(place[0], known)
         return f"{place[0]}: no recipe has it.{near} There are {', '.join(known)}"
     if place[0] == "collections" and defect["type"] == "string_pattern_mismatch":

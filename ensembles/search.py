@@ -1,8 +1,8 @@
-"""Propose a recipe from a run's out-of-fold predictions, with an honest number beside it.
+"""Search a recipe by a run's out-of-fold predictions, with an unbiased score beside it.
 
-Candidates are a method, a way to fit weights and how far these are shrunk towards equal ones. The
-one with the best nested mean over the collections is proposed, with weights fitted on all graphs.
-Choosing among candidates is optimistic too, so the number of the search as a whole is nested once
+Candidates combine a method, a way to fit weights, and a shrinkage towards equal weights. The
+candidate with the best nested mean over the collections is proposed, with weights fitted on all
+graphs. Choosing among candidates is optimistic too, so the score of the whole search is nested once
 more: the choice itself is made on some graphs and scored on others.
 """
 
@@ -26,46 +26,48 @@ from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import checksum, read_bytes, replace_file
 
-QUICK_FITS = ("equal", "best", "greedy", "least_squares")  # optuna asks for many more scores
+# without optuna, which needs many more scores
+QUICK_FITS = ("equal", "best", "greedy", "least_squares")
 SHRINKAGES = (0.0, 0.5)
-BEST = "best member"  # of every collection; chosen on other graphs, as everything else here
+BEST = "best member"  # in each collection; chosen on other graphs, like everything else here
 HINDSIGHT = "best member in hindsight"  # chosen on the graphs that it is scored on
 WHOLE = "search"
-MARK = "# Proposed by a search"  # a file that begins so may be written over
-SMALLEST = 0.005  # a share below it is no member
-BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # of TOML, without quotes
+MARK = "# Proposed by a search"  # first line of a file that may be overwritten
+SMALLEST = 0.005  # members with a smaller share are dropped
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # TOML keys that need no quotes
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to make a recipe."""
+    """A method, a way to fit weights, and a shrinkage."""
 
     method: Method
     fit: str  # a key of FITS
-    shrinkage: float = 0.0  # towards equal weights: 0 not at all, 1 all the way
+    shrinkage: float = 0.0  # towards equal weights: 0 none, 1 fully
 
     @property
     def name(self) -> str:
-        """Such as `mean_rank greedy 0.5`."""
+        """A name such as `mean_rank greedy 0.5`."""
         return f"{self.method} {self.fit}" + (f" {self.shrinkage:g}" if self.shrinkage else "")
 
     def learn(self) -> Choose:
-        """How its rule is learned."""
+        """Return the learner that fits this candidate's rule."""
         return learn(shrink(FITS[self.fit], self.shrinkage), self.method)
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a search found."""
+    """The result of a search."""
 
     candidate: Candidate
     rule: Rule  # weights fitted on all graphs
     members: dict[str, list[str]]  # by collection, in the order of the weights
     table: pl.DataFrame  # nested scores of every graph; members: candidates, WHOLE, BEST, HINDSIGHT
-    candidates: pl.DataFrame  # candidate, nested, naive, optimism; probabilities to beat these two
+    # candidate, nested, naive, optimism; probabilities to beat BEST and HINDSIGHT
+    candidates: pl.DataFrame
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """What each member counts, by collection; those that hardly count are left out."""
+        """Return each member's share by collection, without shares below SMALLEST."""
         return {
             collection: {
                 name: float(share)
@@ -81,7 +83,7 @@ def list_candidates(
     fits: Sequence[str] = QUICK_FITS,
     shrinkages: Sequence[float] = SHRINKAGES,
 ) -> list[Candidate]:
-    """Every combination, the simplest first; equal weights cannot be shrunk."""
+    """Return every combination, the simplest first; equal weights cannot be shrunk."""
     unknown = [name for name in fits if name not in FITS]
     if unknown:
         raise InputError(f"{unknown[0]!r} fits no weights. There are: {', '.join(FITS)}.")
@@ -94,7 +96,7 @@ def list_candidates(
 
 
 def learn_choice(candidates: Sequence[Candidate]) -> Choose:
-    """How a search learns: the rule of the candidate that does best on these graphs, nested."""
+    """Return a learner that picks the candidate with the best nested score and fits it."""
 
     def choose(ballots: Sequence[Ballot]) -> Rule:
         nested = [estimate_nested(ballots, candidate.learn()) for candidate in candidates]
@@ -106,7 +108,8 @@ def learn_choice(candidates: Sequence[Candidate]) -> Choose:
 def choose_best(
     candidates: Sequence[Candidate], ballots: Sequence[Ballot], nested: Sequence[np.ndarray]
 ) -> Candidate:
-    """The candidate with the best mean of its nested scores (graphs,); the first of equals."""
+    """Return the candidate with the best mean of its nested scores (graphs,); ties go to the
+    first."""
     means = [mean_of_collections(ballots, scores) for scores in nested]
     return candidates[int(np.argmax(np.nan_to_num(means, nan=-np.inf)))]
 
@@ -125,8 +128,8 @@ def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) ->
     naive = {name: mean_of_collections(ballots, own.naive) for name, own in found.items()}
     scores = {name: own.nested for name, own in found.items()}
     proposed = choose_best(candidates, ballots, [scores[c.name] for c in candidates])
-    # The search as a whole: on all graphs it ends with what is proposed, on other graphs with what
-    # it would have proposed from these.
+    # The whole search: fitted on all graphs it gives the proposed recipe; for the nested score it
+    # is repeated on the graphs outside each part.
     naive[WHOLE] = naive[proposed.name]
     scores[WHOLE] = estimate_nested(ballots, learn_choice(candidates))
     best = estimate(ballots, learn(fit_best, candidates[0].method))
@@ -139,7 +142,8 @@ def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) ->
 def drop_constants(
     names: Mapping[str, list[str]], ballots: Sequence[Ballot]
 ) -> tuple[dict[str, list[str]], list[Ballot]]:
-    """Leave out the members that rank nothing in a collection, and collections without any."""
+    """Drop members whose scores are constant in a collection, and collections without other
+    members."""
     kept: dict[str, list[str]] = {}
     remaining: list[Ballot] = []
     for collection, members in names.items():
@@ -153,7 +157,7 @@ def drop_constants(
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise InputError where a file is there that no search has written."""
+    """Raise InputError if the path is a file that no search has written."""
     if path.exists() and not read_bytes(path, "a recipe", MAX_BYTES).startswith(MARK.encode()):
         raise InputError(
             f"{path}: is there already, and no search has written it ({MARK!r} is not its "
@@ -162,7 +166,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def write_recipe(proposal: Proposal, path: Path, fallback: str | None, run: Run) -> None:
-    """Write the proposal of a search in the run as a recipe file, atomically."""
+    """Write a search's proposal for the run as a recipe file, atomically."""
     first, *others = proposal.shares().items()
     found = proposal.candidates.filter(pl.col("candidate") == WHOLE).row(0, named=True)
     lines = [
@@ -191,7 +195,7 @@ def _list_shares(shares: Mapping[str, float]) -> list[str]:
 
 
 def _tabulate(ballots: Sequence[Ballot], scores: Mapping[str, np.ndarray]) -> pl.DataFrame:
-    """A score table; graphs that could not be nested are left out for all."""
+    """Return a score table of the graphs that have a nested score for every candidate."""
     known = ~np.isnan(np.stack(list(scores.values()))).any(axis=0)
     rows = [
         (ballot.collection, ballot.graph, ballot.group, name, values[position])

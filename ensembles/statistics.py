@@ -1,23 +1,23 @@
-"""How sure a score is: everything over graphs, paired, because graphs differ more than rankers do.
+"""Confidence intervals of scores, paired over graphs, because graphs differ more than rankers do.
 
 A score table holds the out-of-fold score of every graph by every member (Kendall's tau for layout,
 the top-5 score for tile; higher is better). An interval says where a mean would lie on other
-programs. It does not say how far another seed would move it: `reseed_spread` does.
+programs. It does not include the variation with the training seed: `reseed_spread` does.
 
-**One rule for every interval, probability and verdict.** What is drawn is a group of graphs: what
-the folds keep together, a program at all its sizes, or with folds by graph a single one. Graphs of
-a group score alike, so many sizes of few programs do not make a mean surer. With w_g the share of
-group g of the graphs of a collection, m_g its mean score and m the mean of all,
+**One rule for every interval, probability and verdict.** The sampling unit is a group of graphs
+that the folds keep together: a program at all its sizes, or a single graph if folds are by graph.
+Graphs of a group score alike, so many sizes of few programs do not make a mean more certain. With
+w_g the share of group g of the graphs of a collection, m_g its mean score and m the mean of all,
 
     variance = sum_g z_g ** 2,    z_g = w_g (m_g - m) / sqrt(1 - 2 w_g + sum_h w_h ** 2)
 
-which is unbiased where groups are independent and the graphs of a group score alike; with groups
-of one size it is the usual square of the standard error. Intervals and probabilities are those of
-Student's t with Satterthwaite's degrees of freedom: the number of groups less 1 where they have
-one size, fewer where they have not. In a mean over collections, a group that stands in several of
+which is unbiased if groups are independent and the graphs of a group score alike; with groups
+of equal size it is the usual square of the standard error. Intervals and probabilities are those of
+Student's t with Satterthwaite's degrees of freedom: the number of groups less 1 if they have
+equal sizes, else fewer. In a mean over collections, a group that stands in several collections of
 a source is one group: its z are added. Sources are independent. So an interval of a difference
-excludes 0 exactly where the probability is below 2.5% or above 97.5%, and only then is one ranker
-called better. Below `FEWEST_GROUPS` groups in any collection nothing is said.
+excludes 0 exactly if the probability is below 2.5% or above 97.5%, and only then is one ranker
+called better. If any collection has fewer than `FEWEST_GROUPS` groups, no interval is given.
 
 Sources: Liang and Zeger, "Longitudinal data analysis using generalized linear models", Biometrika,
 1986; Bell and McCaffrey, "Bias reduction in standard errors for linear regression with multi-stage
@@ -46,16 +46,16 @@ from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs, reading
 from solution.system.sealing import check_any_seal
 
-LEVEL = 0.95  # of intervals
-MEAN = "mean"  # the row over all collections
-DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]  # said of one
+LEVEL = 0.95  # confidence of intervals
+MEAN = "mean"  # label of the row over all collections
+DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]  # columns of a difference
 TINY = 1e-12
-FEWEST_GROUPS = 5  # below them the spread of groups is not known well enough for any interval
+FEWEST_GROUPS = 5  # with fewer, the spread between groups is too uncertain for any interval
 
 
 @dataclass(frozen=True, eq=False)
 class CollectionScores:
-    """What members reached on the same graphs of a collection."""
+    """Scores of members on the same graphs of a collection."""
 
     collection: str
     graphs: list[str]
@@ -66,26 +66,26 @@ class CollectionScores:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Means of members over graphs, and how sure they are."""
+    """Means of members over graphs, with their errors."""
 
     value: np.ndarray  # (members,)
     error: np.ndarray  # (members,) standard errors
     freedom: np.ndarray  # (members,) degrees of freedom of the errors
-    is_sure: bool  # whether there are groups enough to say anything of the errors
+    is_sure: bool  # whether there are enough groups for an interval
 
     @property
     def low(self) -> np.ndarray:
-        """The lower ends (members,) of the 95% intervals."""
+        """Lower ends (members,) of the 95% intervals."""
         return self.value - self._reach()
 
     @property
     def high(self) -> np.ndarray:
-        """The upper ends (members,) of the 95% intervals."""
+        """Upper ends (members,) of the 95% intervals."""
         return self.value + self._reach()
 
     @property
     def probability(self) -> np.ndarray:
-        """How probable (members,) a mean above 0 is on other programs; 0.5 for 0 without error."""
+        """Probability (members,) of a mean above 0 on other programs; 0.5 for 0 without error."""
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(self.value == 0, 0.0, self.value / self.error)
         return np.asarray(special.stdtr(self.freedom, ratio))
@@ -95,13 +95,14 @@ class Estimate:
 
 
 def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
-    """A score table by collection, in the competition's order.
+    """Split a score table by collection, in the competition's order.
 
     Args:
         table: collection, graph, group, member, score.
 
     Raises:
-        InputError: a member lacks graphs of a collection that others have; no such collection.
+        InputError: a member lacks graphs of a collection that others have; or a collection is
+        unknown.
     """
     found = []
     present = table["collection"].unique().to_list()
@@ -123,16 +124,17 @@ def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
 
 
 def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
-    """The mean over collections of the means over graphs, by the rule at the top of this file.
+    """Return the mean over collections of the means over graphs, by the rule of this file.
 
     Args:
-        parts: of the same members.
+        parts: scores of the same members in each collection.
     """
     value = np.mean([part.scores.mean(axis=0) for part in parts], axis=0)
     sources: dict[str, list[CollectionScores]] = defaultdict(list)
     for part in parts:
         sources[find_collection(part.collection).source].append(part)
-    # Of each source the variance (members,), and the degrees of freedom of its poorest collection.
+    # For each source: the variance (members,), and the fewest degrees of freedom of its
+    # collections.
     spreads = [_find_variance(own, len(parts)) for own in sources.values()]
     variance = np.sum([spread for spread, _ in spreads], axis=0)
     weighed = np.sum([spread**2 / freedom for spread, freedom in spreads], axis=0)
@@ -144,26 +146,27 @@ def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
 
 
 def _find_variance(parts: Sequence[CollectionScores], collections: int) -> tuple[np.ndarray, float]:
-    """What collections of one source add to the variance (members,) of a mean, and its freedom."""
+    """Return what a source's collections add to the variance (members,) of a mean, and its
+    freedom."""
     number = {name: row for row, name in enumerate(sorted({n for p in parts for n in p.groups}))}
     deviations = np.zeros((len(number), parts[0].scores.shape[1]))
     freedoms = []
     for part in parts:
         rows = np.array([number[name] for name in part.groups])
         weights = np.bincount(rows, minlength=len(number)) / len(rows)
-        # w_g (m_g - m): what the scores of a group sum to, less the mean, over all graphs.
+        # w_g (m_g - m): a group's summed deviations from the mean, over the number of graphs.
         sums = np.zeros_like(deviations)
         np.add.at(sums, rows, (part.scores - part.scores.mean(axis=0)) / len(rows))
         squares = (weights**2).sum()
         kept = 1 - 2 * weights + squares
-        kept[kept < TINY] = 1.0  # of a single group, which does not deviate from itself
+        kept[kept < TINY] = 1.0  # a single group has no deviation
         deviations += sums / np.sqrt(kept)[:, None] / collections
         freedoms.append(_find_freedom(weights, squares, weights**2 / kept))
     return (deviations**2).sum(axis=0), min(freedoms)
 
 
 def _find_freedom(weights: np.ndarray, squares: float, scale: np.ndarray) -> float:
-    """Satterthwaite's degrees of freedom of a variance of groups with these shares (groups,).
+    """Return Satterthwaite's degrees of freedom of a variance of groups with shares (groups,).
 
     The residuals m_g - m of independent groups have the covariances c_gh = [g = h] - w_g - w_h + q,
     q the sum of squared shares. The variance is a quadratic form in them with the weights `scale`,
@@ -176,17 +179,17 @@ def _find_freedom(weights: np.ndarray, squares: float, scale: np.ndarray) -> flo
     )
     diagonal = scale**2 * (1 + 2 * (squares - 2 * weights))
     spread = everywhere + float(diagonal.sum())
-    return squares**2 / spread if spread > TINY else 1.0  # of a single group
+    return squares**2 / spread if spread > TINY else 1.0  # a single group
 
 
 def mean_over_collections(scores: pl.DataFrame) -> Mean:
-    """The mean over collections of the mean over graphs, as Kaggle's score, with its interval.
+    """Return the mean over collections of the means over graphs, as Kaggle does, with an interval.
 
     Args:
         scores: collection, graph, group, score; of one ranker, or differences of two.
 
     Returns:
-        Its interval is NaN where a collection has fewer than FEWEST_GROUPS groups.
+        Its interval is NaN if a collection has fewer than FEWEST_GROUPS groups.
     """
     parts = read_scores(scores.with_columns(member=pl.lit("")))
     found, graphs = estimate_mean(parts), sum(len(part.graphs) for part in parts)
@@ -195,22 +198,23 @@ def mean_over_collections(scores: pl.DataFrame) -> Mean:
 
 
 def mean_of_all(scores: pl.DataFrame) -> Mean | None:
-    """`mean_over_collections` of all five; None where one is missing. No score is above 1."""
+    """Return `mean_over_collections` if there are all five, else None; the upper end is at most
+    1."""
     if set(scores["collection"]) != set(NAMES):
         return None
     mean = mean_over_collections(scores)
-    return replace(mean, high=min(mean.high, 1.0))  # NaN stays
+    return replace(mean, high=min(mean.high, 1.0))  # min(NaN, 1.0) is NaN
 
 
 def leave_one_out(run: Run, recipe: Recipe) -> pl.DataFrame:
-    """What each member adds to the recipe: its score less the score without the member.
+    """Return each member's gain: the recipe's score minus its score without the member.
 
-    The weights of the others stay as they are. The last member of a collection is compared with
-    the recipe's fallback, and has no row where there is none.
+    The weights of the others are unchanged. The last member of a collection is compared with
+    the recipe's fallback, and has no row if there is none.
 
     Returns:
         collection, member, gain, low, high, standard_error, probability (that it is above zero),
-        graphs; with rows "mean" over the collections that the member stands in.
+        graphs; with rows "mean" over the collections of each member.
     """
     check_recipe(recipe, run.experiments())
     names = [name for name in recipe.names() if name in run.experiments()]
@@ -226,12 +230,11 @@ def leave_one_out(run: Run, recipe: Recipe) -> pl.DataFrame:
 
 
 def rank_correlations(run: Run, experiments: Sequence[str]) -> pl.DataFrame:
-    """How alike the rankings of experiments are: Spearman's rho, a mean over graphs.
+    """Return Spearman's rho between the rankings of experiments, averaged over graphs.
 
     Returns:
         collection, left, right, correlation; every pair both ways, and each with itself. Null
-        where one of them ranks nothing (a constant) in every graph. Members that do not correlate
-        are worth merging.
+        if one of them is constant in every graph. Merging gains most from uncorrelated members.
     """
     paths = {name: run.predictions(name, "out_of_fold") for name in experiments}
     rows: list[tuple[str, str, str, float | None]] = []
@@ -255,17 +258,18 @@ def rank_correlations(run: Run, experiments: Sequence[str]) -> pl.DataFrame:
 
 
 def _correlate(both: pl.DataFrame) -> list[float | None]:
-    """Spearman's rho of the columns left and right in each graph; None where one is constant."""
+    """Return Spearman's rho of the columns left and right in each graph; None if one is
+    constant."""
     rho = pl.corr("left", "right", method="spearman").fill_nan(None).alias("rho")
     return both.group_by(GRAPH).agg(rho)["rho"].to_list()
 
 
 def reseed_spread(run: Run) -> pl.DataFrame:
-    """How far another seed moves a score: every experiment's mean score, seed by seed.
+    """Return how much the training seed changes scores: every experiment's mean score per seed.
 
     Returns:
         collection, member, value (mean of the seeds), low, high (of the seeds), spread (standard
-        deviation over the seeds; null where there is one), seeds.
+        deviation over the seeds; null if there is one), seeds.
     """
     labels = predictions.read(run.labels)
     rows: list[tuple[Any, ...]] = []
@@ -280,7 +284,7 @@ def reseed_spread(run: Run) -> pl.DataFrame:
 
 
 def _score_seeds(run: Run, experiment: str, labels: pl.DataFrame) -> pl.DataFrame:
-    """collection, graph, score, seed; no rows where nothing was predicted out of fold."""
+    """Return collection, graph, score, seed; no rows if there are no out-of-fold predictions."""
     schema = {"collection": pl.String, "graph": pl.String, "score": pl.Float64, "seed": pl.Int32}
     parts = [pl.DataFrame(schema=schema)]
     path = run.predictions(experiment, "out_of_fold")
@@ -292,13 +296,13 @@ def _score_seeds(run: Run, experiment: str, labels: pl.DataFrame) -> pl.DataFram
 
 
 def mean_scores(table: pl.DataFrame) -> pl.DataFrame:
-    """The mean score of every member in every collection, with a 95% interval.
+    """Return the mean score of every member in every collection, with a 95% interval.
 
     Args:
         table: collection, graph, group, member, score.
 
     Returns:
-        collection, member, value, low, high, standard_error, graphs; the interval is null where
+        collection, member, value, low, high, standard_error, graphs; the interval is null if
         there are fewer than FEWEST_GROUPS groups. No score is above 1, so no interval is.
     """
     rows: list[tuple[Any, ...]] = []
@@ -313,7 +317,7 @@ def mean_scores(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def means_by_member(table: pl.DataFrame) -> dict[tuple[str, str], Mean]:
-    """`mean_scores` by collection and member; the interval is NaN where nothing is known of it."""
+    """Return `mean_scores` by collection and member; an unknown interval is NaN."""
     known = mean_scores(table).with_columns(pl.col("low", "high").fill_null(float("nan")))
     return {
         (row["collection"], row["member"]): Mean(
@@ -324,23 +328,23 @@ def means_by_member(table: pl.DataFrame) -> dict[tuple[str, str], Mean]:
 
 
 def show_interval(mean: Mean) -> str:
-    """Such as 0.355 to 0.499."""
+    """Return a text such as 0.355 to 0.499."""
     known = not np.isnan(mean.low)
     return f"{mean.low:.3f} to {mean.high:.3f}" if known else "too few graphs"
 
 
 def compare(table: pl.DataFrame, a: str, b: str) -> pl.DataFrame:
-    """How much better `a` is than `b`, on the same graphs.
+    """Return how much better `a` is than `b`, on the same graphs.
 
     Args:
-        table: collection, graph, group, member, score; the collections that both members are
-            scored in count.
+        table: collection, graph, group, member, score; only collections with scores of both members
+            count.
 
     Returns:
         collection, difference (a - b, of means), low, high, standard_error, probability (that a
         beats b on other programs), graphs. The last row, "mean", is over the collections, as
-        Kaggle's score is. Interval and probability are null where there are fewer than
-        FEWEST_GROUPS groups, and the mean's with those of any collection.
+        Kaggle's score is. Interval and probability are null if there are fewer than
+        FEWEST_GROUPS groups; the mean's, if any collection has fewer.
 
     Raises:
         InputError: there is no such member, or no collection with both.
@@ -366,7 +370,8 @@ def compare(table: pl.DataFrame, a: str, b: str) -> pl.DataFrame:
 
 
 def is_better(difference: Mapping[str, Any]) -> bool | None:
-    """Whether a line of `compare` says that the first is better; None: it says of neither."""
+    """Return whether a row of `compare` says that `a` is better, or that it is worse; None:
+    neither."""
     if difference["low"] is None or difference["low"] <= 0 <= difference["high"]:
         return None
     return bool(difference["low"] > 0)
@@ -375,14 +380,14 @@ def is_better(difference: Mapping[str, Any]) -> bool | None:
 def detectable_difference(
     table: pl.DataFrame, reference: str, *, power: float = 0.8, level: float = LEVEL
 ) -> pl.DataFrame:
-    """The smallest true difference from `reference` that this many graphs would show.
+    """Return the smallest true difference from `reference` that this many graphs can detect.
 
-    (t_level + t_power) * standard error: a paired t-test, two-sided, that finds it with about the
-    probability `power`. Another seed's noise comes on top (`reseed_spread`).
+    It is (t_level + t_power) * standard error: a paired two-sided t-test detects it with a
+    probability of about `power`. The variation with the seed comes on top (`reseed_spread`).
 
     Returns:
         collection, member, deviation (of the paired differences of graphs), detectable, graphs;
-        null where there are fewer than two graphs, or for what is detectable too few groups.
+        null if there are fewer than two graphs; `detectable` also if there are too few groups.
     """
     rows = []
     for part in read_scores(table):
@@ -400,20 +405,20 @@ def detectable_difference(
 
 
 def _subtract(part: CollectionScores, a: str, b: str) -> CollectionScores:
-    """What `a` has more than `b` in every graph, as the only member."""
+    """Return the score of `a` minus that of `b` in every graph, as the only member."""
     first, second = (part.scores[:, [part.members.index(name)]] for name in (a, b))
     return replace(part, members=[f"{a} - {b}"], scores=first - second)
 
 
 def _unpack(found: Estimate, column: int) -> tuple[float | None, ...]:
-    """Value, low, high, standard error and probability of a member; None where none is known."""
+    """Return value, low, high, standard error and probability of a member; None if unknown."""
     spread = (found.low, found.high, found.error, found.probability)
     known = [float(values[column]) if found.is_sure else None for values in spread]
     return float(found.value[column]), *known
 
 
 def _weighed_in(run: Run, recipe: Recipe, member: str) -> list[str]:
-    """The collections that the member predicts and the recipe asks it for."""
+    """Return the collections that the member predicts and in which the recipe gives it a weight."""
     path = run.predictions(member, "out_of_fold")
     if not path.is_file():
         return []

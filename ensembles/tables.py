@@ -1,4 +1,4 @@
-"""What `fastslow compare` and `fastslow ensemble --search` show."""
+"""The tables of `fastslow compare` and `fastslow ensemble --search`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,12 +27,12 @@ from solution.system.terminal import make_table
 
 
 def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
-    """How much better `a` is than `b` out of fold; each an experiment of the run or a recipe.
+    """Compare `a` and `b` out of fold; each is an experiment of the run or a recipe.
 
     Returns:
         The verdict in a sentence, and the table.
 
-    Raises InputError where one is neither, or they have no collection in common.
+    Raises InputError if one is neither, or they have no collection in common.
     """
     if a == b:
         raise InputError(f"{a} is compared with itself. Give two different names.")
@@ -71,7 +71,7 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
 
 
 def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
-    """What the mean over the collections says, in a sentence."""
+    """Return the verdict by the mean over the collections, in a sentence."""
     if mean["low"] is None:
         return f"{a} against {b}: the graphs are too few to tell which is better."
     difference = mean["difference"]
@@ -90,10 +90,11 @@ def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
 def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
     """Search a recipe among the run's experiments and write it to `out`.
 
-    The best of the table's candidates is written; what such a choice is worth is its last line.
+    The best of the table's candidates is written; the table's last line has the score of the
+    search.
 
     Returns:
-        The finding in a sentence, and the table.
+        The result in a sentence, and the table.
     """
     fallback = "nothing_001" if "nothing_001" in run.experiments() else None
     members = [name for name in run.rankers() if name != fallback]
@@ -128,7 +129,7 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
 
 
 def _advise(proposal: Proposal) -> str:
-    """What to do, from what the search as a whole is worth against the best member alone."""
+    """Return advice, by the score of the whole search against the best member alone."""
     lines = {line["candidate"]: line for line in proposal.candidates.iter_rows(named=True)}
     whole = lines[WHOLE]
     best = proposal.table.filter(pl.col("member") == BEST).group_by("collection")
@@ -149,8 +150,11 @@ def _show_probability(value: float | None) -> str:
 
 
 def _find(run: Run, *names: str) -> dict[str, Recipe]:
-    """Experiments by themselves, their seeds averaged as the recipes beside them do, or as the
-    run's own does, which its table shows."""
+    """Return the recipes that are compared; an experiment becomes a recipe with one member.
+
+    Its seeds are averaged by the method of the other compared recipe, or else of the run's recipe,
+    as in the run's table.
+    """
     own = {name: _find_recipe(run, name) for name in names if name not in run.experiments()}
     beside = next(iter(own.values())) if own else choose_recipe(run, None)
     return {name: own.get(name) or alone(name, beside.method) for name in names}

@@ -1,9 +1,9 @@
 """The merging methods, on the scores of one graph as arrays.
 
-Scores of different models, folds and seeds share no scale, and even the scores of one model are
-comparable only inside a graph. So a method is two steps: the scores of each model are put on a
-scale inside the graph (and averaged over the folds and seeds of an experiment), then the members
-are merged configuration by configuration.
+Scores of different models, folds and seeds have different scales, and even the scores of one model
+are comparable only inside a graph. So a method has two steps: the scores of each model are put on a
+common scale inside the graph (and averaged over the folds and seeds of an experiment), then the
+members are merged configuration by configuration.
 
     method           scale inside a graph                       merged by
     mean_rank        rank, ties averaged, over the number       weighted mean
@@ -14,11 +14,11 @@ are merged configuration by configuration.
     z_score          deviations from the graph's mean           weighted mean
 
 A Borda count gives a point for every configuration that is beaten, none for a tie; without ties it
-is the mean rank. Scores that are all equal in a graph say nothing there: 0 on the last two scales.
+is the mean rank. If all scores of a graph are equal, the last two scales are 0.
 
 A new method is one more name in `Method` and one more case in `scale`. Frames of many graphs are
-merged by the same functions (ensembles.merge). There is no polars here, because a user who ranks
-one program waits for the answer, and importing polars takes longer than ranking.
+merged by the same functions (ensembles.merge). This file does not use polars, because importing it
+takes longer than ranking one program.
 
 Sources: Borda, "Mémoire sur les élections au scrutin", 1784; Cormack, Clarke and Buettcher,
 "Reciprocal rank fusion outperforms Condorcet and individual rank learning methods", SIGIR 2009.
@@ -32,7 +32,7 @@ import numpy as np
 Method = Literal["mean_rank", "median_rank", "reciprocal_rank", "borda", "min_max", "z_score"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
-RECIPROCAL_OFFSET = 60  # of the source: how little the very first places stand out
+RECIPROCAL_OFFSET = 60  # the source's constant: larger values give the first ranks less weight
 
 
 def merge_votes(
@@ -51,7 +51,8 @@ def merge_votes(
 
 
 def average(scores: Sequence[np.ndarray], method: Method) -> np.ndarray:
-    """A member's scores (configs,) float32 on the method's scale, its models averaged."""
+    """Return a member's scores (configs,) float32 on the method's scale, averaged over its
+    models."""
     total = np.zeros(len(scores[0]))
     for own in scores:
         total += scale(own, method)
@@ -59,7 +60,7 @@ def average(scores: Sequence[np.ndarray], method: Method) -> np.ndarray:
 
 
 def scale(scores: np.ndarray, method: Method) -> np.ndarray:
-    """The scores (configs,) of one model, finite, on the method's scale, as float64."""
+    """Return the scores (configs,) of one model, finite, on the method's scale, as float64."""
     score = scores.astype(np.float64)
     if method in ("mean_rank", "median_rank"):
         return rank(score) / len(score)
@@ -76,7 +77,8 @@ def scale(scores: np.ndarray, method: Method) -> np.ndarray:
 
 
 def rank(scores: np.ndarray, *, highest: bool = False) -> np.ndarray:
-    """Ranks (configs,) float64 from 1; equal scores share their mean rank, or the highest."""
+    """Return ranks (configs,) float64 from 1; equal scores share their mean or their highest
+    rank."""
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     last = np.cumsum(counts).astype(np.float64)
     return (last if highest else last - (counts - 1) / 2)[place]
@@ -99,20 +101,21 @@ def combine(votes: np.ndarray, weights: np.ndarray, method: Method) -> np.ndarra
 
 
 def to_shares(weights: np.ndarray) -> np.ndarray:
-    """Weights (members,), not negative, with a positive sum, divided by their sum."""
-    # The sum of large weights may be infinite. A power of two divides without rounding, so shares
-    # of all others are the same to the last digit.
+    """Return weights (members,), not negative, with a positive sum, divided by their sum."""
+    # The sum of large weights may overflow. Dividing by a power of two is exact, so it changes no
+    # share.
     _, exponent = np.frexp(weights.max())
     scaled = np.ldexp(weights, -exponent)
     return scaled / scaled.sum()
 
 
 def _weighted_median(votes: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """The middle vote (configs,); between two votes where half of the weight lies on each side."""
+    """Return the weighted median (configs,); the mean of two votes if half the weight is on each
+    side."""
     order = np.argsort(votes, axis=0, kind="stable")
     ordered = np.take_along_axis(votes, order, axis=0)
     reached = np.cumsum(shares[order], axis=0)
-    low = np.argmax(reached >= 0.5 - 1e-9, axis=0)  # up to rounding of the sums
+    low = np.argmax(reached >= 0.5 - 1e-9, axis=0)  # tolerance for rounding of the sums
     high = np.argmax(reached > 0.5 + 1e-9, axis=0)
     columns = np.arange(votes.shape[1])
     return (ordered[low, columns] + ordered[high, columns]) / 2

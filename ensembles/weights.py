@@ -1,7 +1,7 @@
-"""Weights of members, fitted on labelled graphs of one collection.
+"""Fit weights of members on labelled graphs of one collection.
 
-A fit takes ballots and a method and returns weights (members,), not negative, that sum to 1. What
-it reaches on its own ballots is optimistic: ensembles/nested.py says what it reaches on others.
+A fit takes ballots and a method and returns weights (members,), not negative, that sum to 1. Its
+score on its training ballots is optimistic; ensembles/nested.py estimates the score on others.
 
 Sources: Caruana, Niculescu-Mizil, Crew and Ksikes, "Ensemble selection from libraries of models",
 ICML 2004; Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23; Akiba and others,
@@ -17,29 +17,29 @@ from ensembles.ballots import Ballot, mean_score
 from ensembles.votes import Method
 
 Fit = Callable[[Sequence[Ballot], Method], np.ndarray]
-GREEDY_STEPS = 20  # members drawn, with replacement: weights are multiples of 1 / 20
-TRIALS = 60  # of optuna
+GREEDY_STEPS = 20  # members added, with replacement: weights are multiples of 1 / 20
+TRIALS = 60  # of optuna's search
 SEED = 0
 
 
 def fit_equal(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
-    """Every member counts the same."""
+    """Return equal weights."""
     members = _count_members(ballots, method)
     return np.full(members, 1 / members)
 
 
 def fit_best(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
-    """The member with the best mean score alone; the first of equals."""
+    """Give all weight to the member with the best mean score; ties go to the first."""
     single = np.eye(_count_members(ballots, method))
     scores = [mean_score(ballots, weights, method) for weights in single]
     return single[int(np.argmax(scores))]
 
 
 def fit_greedy(ballots: Sequence[Ballot], method: Method, steps: int = GREEDY_STEPS) -> np.ndarray:
-    """Greedy selection with replacement: add, again and again, the member that helps most.
+    """Select members greedily with replacement: repeatedly add the member that improves most.
 
-    The counts after the step with the best mean score are the weights; the first of equals, both
-    of members and of steps.
+    The counts after the step with the best mean score are the weights. Ties, of members and of
+    steps, go to the first.
     """
     counts = np.zeros(_count_members(ballots, method))
     best, best_score = counts, -np.inf
@@ -53,10 +53,10 @@ def fit_greedy(ballots: Sequence[Ballot], method: Method, steps: int = GREEDY_ST
 
 
 def fit_least_squares(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
-    """Non-negative least squares: the weights whose sum of votes is nearest to the runtimes' ranks.
+    """Fit by non-negative least squares: the weighted votes approximate the runtimes' ranks.
 
-    Votes and ranks (on the method's scale) lie around 0 in each graph, and every graph counts the
-    same, however many configurations it has. Equal weights where no member helps.
+    Votes and ranks (on the method's scale) are centred in each graph, and every graph counts the
+    same, however many configurations it has. Equal weights if no member helps.
     """
     blocks, targets = [], []
     for ballot in ballots:
@@ -72,7 +72,8 @@ def fit_least_squares(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
 def fit_optuna(
     ballots: Sequence[Ballot], method: Method, trials: int = TRIALS, seed: int = SEED
 ) -> np.ndarray:
-    """The best of some trials of a tree-structured Parzen estimator; the first is equal weights."""
+    """Search weights by optuna's tree-structured Parzen estimator; the first trial is equal
+    weights."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -90,7 +91,7 @@ def fit_optuna(
 
 
 def shrink(fit: Fit, share: float) -> Fit:
-    """A fit whose weights are drawn towards equal ones: `share` 0 leaves them, 1 makes them equal.
+    """Return a fit whose weights are shrunk towards equal ones: `share` 0 not at all, 1 fully.
 
     Few graphs say little about weights, and equal weights are rarely far from the best.
     """
