@@ -154,7 +154,7 @@ def _show_opcodes(paths: Sequence[Path], place: Place) -> None:
         for path in paths:
             log = place.find("log", name_program(path)) / CANDIDATE_FILE
             if log.is_file():
-                for program in read_programs(path, child, "tpu"):
+                for program in read_programs(path, child, platform="tpu"):
                     _count_opcodes(program, pl.read_parquet(log), counts)
     say("\n| instruction | probes: asked, not taken | later: asked, not taken |")
     say("|---|---|---|")

@@ -77,7 +77,7 @@ def main() -> None:
         modules = [
             TpuOptionSpace(program).unasked
             for path in [*paths, *options.file]
-            for program in read_programs(path, child, "tpu")
+            for program in read_programs(path, child, platform="tpu")
         ]
         bases = [estimator.estimate(module).nanoseconds for module in modules]
         say(f"{options.target}, {len(modules)} programs: estimate over the default's\n")

@@ -98,6 +98,8 @@ TPU_OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "tpu_scoped_vmem_kib": (
         "default", "8192", "12288", "24576", "32768", "49152", "65536", "81920", "98304",
     ),
+    "tpu_dot_dot_fusion": ("default", "off"),
+    "tpu_dot_dot_fusion_duplicated": ("default", "on"),
 }  # fmt: skip
 # By target; a graph's options are those of one of them, told by their names.
 OPTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {

@@ -15,7 +15,11 @@ from solution.domain.vocabulary import (
 )
 
 # The compiler's name of each option, and what each choice tells it; the default tells nothing.
-NAMES = {"tpu_scoped_vmem_kib": "xla_tpu_scoped_vmem_limit_kib"}
+NAMES = {
+    "tpu_scoped_vmem_kib": "xla_tpu_scoped_vmem_limit_kib",
+    "tpu_dot_dot_fusion": "xla_tpu_dot_dot_fusion",
+    "tpu_dot_dot_fusion_duplicated": "xla_tpu_dot_dot_fusion_duplicated",
+}
 
 
 class TpuOptionSpace(OptionSpace):

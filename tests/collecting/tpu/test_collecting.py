@@ -220,7 +220,7 @@ def test_a_program_that_the_compiler_does_not_know_costs_only_itself(
 def test_what_is_asked_for_fits_the_instruction(dense: Path) -> None:
     """Of a reshape both tensors, and no data move; of a product the two most minor dimensions."""
     with Child(Limits()) as child:
-        (program,) = read_programs(dense, child, "tpu")
+        (program,) = read_programs(dense, child, platform="tpu")
     space = TpuLayoutSpace(program, "random")
     drawn = space.draw(np.random.default_rng(0), 50, [])
     for values in drawn:
