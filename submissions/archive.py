@@ -1,8 +1,8 @@
-"""Unpack an archive from the network without trusting it.
+"""Unpack an untrusted archive safely.
 
-Refused before a byte is written: names that lead out of the target folder, links and other special
-entries, two entries of one name, and more bytes than allowed. A file that is there already stays
-as it is: one that is equal counts as unpacked, one that differs is refused.
+Rejected before a byte is written: names that lead out of the target folder, links and other special
+entries, two entries of one name, and more bytes than allowed. Existing files are never changed: an
+equal one counts as unpacked, a different one is an error.
 """
 
 import shutil
@@ -17,18 +17,19 @@ from solution.system.progress import track
 from solution.system.zips import open_untrusted
 
 BLOCK = 1 << 20  # bytes
-RESERVE = 1 << 28  # bytes of the disk that stay free
+RESERVE = 1 << 28  # bytes of the disk that must stay free
 
 
 def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
-    """Unpack a zip archive below `target`; return the files, also those that were there.
+    """Unpack a zip archive below `target`; return all its files, including existing ones.
 
     Args:
-        max_bytes: how much all files may take unpacked.
+        max_bytes: maximum size of all files, unpacked.
 
     Raises:
-        InputError: the archive is damaged or not to be trusted; nothing outside `target` and no
-            file that was there is touched.
+        InputError: the archive is damaged or not safe; nothing outside `target` and no existing
+        file
+            is changed.
     """
     try:
         with open_untrusted(archive, target) as opened:
@@ -47,13 +48,13 @@ def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
 
 
 class DamagedError(InputError):
-    """The archive cannot be read to its end."""
+    """The archive is damaged or incomplete."""
 
 
 def _check_names(archive: Path, entries: list[zipfile.ZipInfo]) -> None:
     seen: set[str] = set()
     for entry in entries:
-        folded = str(PurePosixPath(entry.filename)).casefold()  # as some file systems do
+        folded = str(PurePosixPath(entry.filename)).casefold()  # some file systems ignore case
         if folded in seen:
             raise InputError(f"{archive}: refused, {entry.filename!r} is in it twice.")
         seen.add(folded)
@@ -83,7 +84,7 @@ def _extract(archive: Path, opened: zipfile.ZipFile, entry: zipfile.ZipInfo, tar
     if path.exists() or path.is_symlink():
         _check_same(archive, entry, path)
         return path
-    # A reader of zipfile stops at the declared size, and checks the sum at the end.
+    # zipfile's reader stops at the declared size, and checks the CRC at the end.
     with (
         opened.open(entry) as source,
         replace_file(path) as temporary,

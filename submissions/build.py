@@ -25,10 +25,10 @@ class Built:
     recipe: Recipe
     written: Written
     scores: Scores
-    before: Recipe | None  # what the submission.csv that was overwritten was merged by
+    before: Recipe | None  # recipe of the submission.csv that was overwritten
 
     def describe(self) -> str:
-        """What the user should know of it."""
+        """Return what the user should know about it."""
         words = self.written.describe()
         if self.before in (None, self.recipe):
             return words
@@ -46,17 +46,19 @@ class Built:
 
 
 def _comes_with_package(recipe: Recipe) -> bool:
-    """Whether its name alone leads to it: a file of one's own may be called so, too."""
+    """Return whether the recipe's name finds the packaged one; a user's file may have the same
+    name."""
     return recipe.name in list_recipes() and find_recipe(recipe.name) == recipe
 
 
 def build_submission(run: Run, recipe: Recipe) -> Built:
     """Write the run's ranking, submission.csv and scores.csv.
 
-    The caller keeps other processes out of the run. A kill between two files leaves a recipe.json
-    that does not fit them: it names the recipe first, and the last of its files at the end.
+    The caller holds the run's lock. recipe.json names the recipe before the files are written, and
+    the checksum of the last file after it; so after a kill between two files it does not match
+    them.
 
-    Raises InputError where the recipe does not fit the run, or the file would not pass the checker.
+    Raises InputError if the recipe does not fit the run, or the file would not pass the checker.
     """
     before = _recall_last(run)
     remove_leftovers(run.folder, [f"*/{part}" for part in predictions.PARTS])  # of any recipe
@@ -72,7 +74,8 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
 
 
 def _recall_last(run: Run) -> Recipe | None:
-    """The recipe that the run was merged by before; a damaged record of it is written anew."""
+    """Return the recipe of the run's previous merge; None if its record is damaged or out of
+    date."""
     try:
         return recall(run.folder) if is_whole(run.folder) else None
     except InputError:
@@ -80,9 +83,9 @@ def _recall_last(run: Run) -> Recipe | None:
 
 
 def check_complete(built: Built) -> None:
-    """Refuse a submission that has not the competition's rows: it would be lost.
+    """Raise InputError if rows of the competition are missing, because it would waste a submission.
 
-    Raises InputError with what each collection has and needs.
+    The message says what each collection has and needs.
     """
     path = built.written.path
     names = [name for name, _ in read_rows(path, path)]

@@ -1,7 +1,7 @@
-"""One way of calling the kaggle CLI: under a time limit, with its answers checked.
+"""Call the kaggle CLI under a time limit, and validate its answers.
 
-The CLI runs as a child process and gets credentials only as it finds them itself (environment or
-files). Its answers are trusted only as far as they can be read: see submissions/failures.py.
+The CLI runs as a child process and finds its credentials by itself (environment or files). Its
+answers may be wrong or unreadable: see submissions/failures.py.
 """
 
 import json
@@ -45,13 +45,13 @@ from submissions.stopping import stopped_by_signals
 
 Answer = TypeVar("Answer")
 
-REPORT_SECONDS = 1.0  # between two looks at the progress of a download
-# A compressed answer of a few megabytes may inflate to any size, and the CLI keeps it whole. What
-# its libraries take before it asks anything is part of this.
+REPORT_SECONDS = 1.0  # between two looks at a download's progress
+# Memory limit of a call. A compressed answer of a few megabytes may inflate to any size, and the
+# CLI keeps it whole. The memory of the CLI's libraries is included.
 MOST_OF_AN_ANSWER = 2 << 30  # bytes
-MOST_PRINTED = 16 << 20  # bytes; a page of 200 submissions takes a hundred thousand
-BLOCK = 1 << 16  # bytes that are read at once
-# VERBOSE prints every request with its key; the others change what a command does.
+MOST_PRINTED = 16 << 20  # bytes; a page of 200 submissions has about a hundred thousand
+BLOCK = 1 << 16  # bytes per read
+# VERBOSE prints every request with its key; the others change the meaning of commands.
 NOT_PASSED_ON = (
     "VERBOSE",
     "VERBOSE_OUTPUT",
@@ -63,20 +63,20 @@ NOT_PASSED_ON = (
 
 @dataclass(frozen=True)
 class Calls:
-    """The CLI in this environment."""
+    """Calls of the CLI in this process's environment."""
 
     settings: Settings
-    keep_open: tuple[int, ...] = ()  # descriptors that a running call holds: the submit's lock
+    keep_open: tuple[int, ...] = ()  # descriptors that a running call inherits: the submit's lock
 
     def parse(self, kind: type[Any], text: str | None, doing: str) -> Any:
-        """The answer as a model of `kind`; KaggleError where it is something else."""
+        """Parse the answer as a model of `kind`; raise KaggleError if it is anything else."""
         try:
             return kind.model_validate_json(text or "")
         except ValidationError as error:
             raise self.explain(BAD_REPLY, doing, str(error.errors()[0]["msg"])) from error
 
     def insist(self, call: Callable[[], Answer]) -> Answer:
-        """Try a call that changes nothing again, after failures that pass."""
+        """Make a read-only call, and retry after temporary failures."""
         wait = self.settings.wait_seconds
         for left in reversed(range(self.settings.tries)):
             try:
@@ -98,13 +98,13 @@ class Calls:
         memory: int = MOST_OF_AN_ANSWER,
         file: int = MOST_OF_AN_ANSWER,
     ) -> str:
-        """Run one command and return what it printed; KaggleError where it failed.
+        """Run one command and return what it printed; raise KaggleError if it failed.
 
         Args:
-            limit: seconds; by default those of a question.
-            report: called now and then meanwhile.
-            memory: bytes that the command may take.
-            file: bytes of each file that it writes.
+            limit: seconds; by default the limit of a query.
+            report: called regularly while the command runs.
+            memory: maximum bytes of the process.
+            file: maximum bytes of each file that it writes.
         """
         seconds = self.settings.call_seconds if limit is None else limit
         whole = [find_program(), "-W", *command]
@@ -116,7 +116,7 @@ class Calls:
             try:
                 _bound(process, memory, file)
                 output = _await(process, seconds, report)
-            except BaseException:  # a stopped command must not go on by itself
+            except BaseException:  # an interrupted command must not go on alone
                 process.kill()
                 raise
         if output is None:
@@ -129,15 +129,16 @@ class Calls:
         return printed
 
     def explain(self, kind: Kind, doing: str, printed: str, seconds: float = 0) -> KaggleError:
-        """The error of a call, in words."""
-        if kind.name == "401":  # the CLI's own words are a page of help
+        """Return the error of a call with words for users."""
+        if kind.name == "401":  # the CLI prints a whole help page for it
             printed, kind = "", kind if find_credentials() else NO_CREDENTIALS
         facts = {"competition": self.settings.competition, "source": describe_credentials()}
         return explain(kind, doing, printed, seconds=seconds, **facts)
 
 
 def _check_credentials(doing: str) -> None:
-    """Raise KaggleError where no header can hold them: the CLI's error would quote the header."""
+    """Raise KaggleError if no HTTP header can hold the credentials: the CLI's error would print
+    them."""
     used = next(iter(find_credentials()), None)
     if used is not None and used.defect:
         words = BAD_CREDENTIALS.words.format(source=describe_credentials())
@@ -157,7 +158,7 @@ def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen
             bufsize=0,
             pass_fds=keep_open,
         )
-    except OSError as error:  # it is there; what its first line names may not be
+    except OSError as error:  # the program exists, but its #! interpreter may not
         raise InputError(
             f"{command[0]}: the kaggle CLI cannot be run ({error.strerror}). Install it again: "
             "pip install --force-reinstall kaggle; after its environment was moved it must be."
@@ -165,11 +166,11 @@ def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen
 
 
 def _bound(process: subprocess.Popen[bytes], memory: int, file: int) -> None:
-    """Limit the memory of a process that has just begun, and the size of each file it writes."""
-    if not hasattr(resource, "prlimit"):  # of Linux
+    """Limit the memory of a started process, and the size of each file it writes."""
+    if not hasattr(resource, "prlimit"):  # only Linux has it
         return
     for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, file)):
-        with suppress(ProcessLookupError):  # it has ended already
+        with suppress(ProcessLookupError):  # it has already ended
             soft, hard = resource.prlimit(process.pid, kind)
             allowed = [most, *(n for n in (soft, hard) if n != resource.RLIM_INFINITY)]
             resource.prlimit(process.pid, kind, (min(allowed), hard))
@@ -178,9 +179,9 @@ def _bound(process: subprocess.Popen[bytes], memory: int, file: int) -> None:
 def _await(
     process: subprocess.Popen[bytes], seconds: float, report: Callable[[], None] | None
 ) -> bytes | None:
-    """Return what the process prints until it ends, and its errors after that.
+    """Return what the process prints until it ends, followed by its errors.
 
-    It is killed after `seconds`, of which nothing is returned, and when it prints too much.
+    It is killed after `seconds` (then the result is None), and if it prints too much.
     """
     assert process.stdout is not None
     assert process.stderr is not None
@@ -213,9 +214,9 @@ def _await(
 
 
 def find_program() -> str:
-    """The kaggle command: FASTSLOW_KAGGLE, the one beside this Python, or the one on the PATH.
+    """Find the kaggle command: FASTSLOW_KAGGLE, the one beside this Python, or the one on the PATH.
 
-    Raises InputError where it is none that can be run.
+    Raises InputError if it cannot be run.
     """
     given = os.environ.get("FASTSLOW_KAGGLE")
     if given:
@@ -233,24 +234,25 @@ def find_program() -> str:
 
 
 def make_environment() -> dict[str, str]:
-    """The environment of a call: this one, without what makes the CLI leak or go elsewhere."""
+    """Return this environment without variables that make the CLI leak secrets or change its
+    target."""
     kept = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
     for name in VARIABLES:
         if not kept.setdefault(name, "").strip():
             del kept[name]
         else:
-            kept[name] = kept[name].strip()  # a line break at the end would stand in a header
+            kept[name] = kept[name].strip()  # a trailing line break would end up in a header
     return {**kept, "PYTHONUTF8": "1"}  # team names are not always ASCII
 
 
 def pause(seconds: float, why: str) -> None:
-    """Wait, and say why."""
+    """Print the reason and wait."""
     with console.status(f"{why} ({seconds:.0f} s)"):
         time.sleep(seconds)
 
 
 def find_json(printed: str, opening: str) -> str | None:
-    """The JSON value in what was printed: it starts a line; warnings may stand around it."""
+    """Return the JSON value in the output: it starts a line; warnings may stand around it."""
     for found in re.finditer(rf"^{re.escape(opening)}", printed, re.MULTILINE):
         try:
             _, end = json.JSONDecoder().raw_decode(printed, found.start())

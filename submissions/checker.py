@@ -1,7 +1,7 @@
-"""Check a submission file as the competition would, before a slot is spent on it.
+"""Check a submission file as the competition would, before a submission is spent on it.
 
-Independent of the writer: it reads the file's text again. Kaggle says "Successfully submitted" to
-anything and hides the reason when it cannot score it.
+It reads the file's text again, independently of the writer. Kaggle says "Successfully submitted" to
+anything and hides the reason if it cannot score it.
 """
 
 import csv
@@ -19,28 +19,28 @@ from solution.system.wording import count
 
 HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3
-MAX_FIELD = MAX_BYTES = 1 << 30  # far more than all configurations of all graphs take
+MAX_FIELD = MAX_BYTES = 1 << 30  # far more than all configurations of all graphs need
 MAX_DIGITS = 9
-MAX_TEXT = 60  # characters of the file that a message repeats; an ID has fewer
+MAX_TEXT = 60  # maximum characters of the file's text in a message; an ID has fewer
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a submission must hold."""
+    """The rows that a submission must have."""
 
-    num_configs: Mapping[str, int | None]  # by ID; None where the graph is not at hand
-    source: str  # what says so, for messages
+    num_configs: Mapping[str, int | None]  # by ID; None if the graph's file is not available
+    source: str  # origin of the expectation, for messages
 
 
 def check_submission(path: Path, expected: Expected, shown: Path | None = None) -> int:
     """Return the number of rows; raise InputError at the first kind of defect.
 
-    Refuses a wrong header, missing, unknown or repeated IDs, and in a row: what is not an index,
-    repeated indices, indices out of range, and counts other than all (layout) or five (tile).
-    Refuses a file without rows as well.
+    Defects are a wrong header, missing, unknown or repeated IDs, a file without rows, and in a row:
+    text that is not an index, repeated indices, indices out of range, and a count other than all
+    (layout) or five (tile).
 
     Args:
-        shown: how messages name the file, where it has another name for the time being.
+        shown: the file's name in messages, if it is a temporary file.
     """
     name = shown or path
     rows = read_rows(path, name)
@@ -57,10 +57,10 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
 
 
 def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[str, str]]:
-    """ID and TopConfigs of every row; InputError where the file is no such CSV.
+    """Yield ID and TopConfigs of every row; raise InputError if the file is no such CSV.
 
     Args:
-        encoding: "utf-8-sig" where a byte-order mark may be before it, as in a sample.
+        encoding: "utf-8-sig" if a byte-order mark may stand at the beginning, as in a sample.
     """
     if not path.is_file():
         raise InputError(f"{shown}: there is no such file. Write it with `fastslow run`.")
@@ -76,7 +76,7 @@ def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[st
 
 
 def _read_rows(lines: Iterator[list[str]], shown: Path) -> list[tuple[str, str]]:
-    """The first line that is none ends it: a file of nothing else may have very many."""
+    """Stop at the first invalid line, because a wrong file may have very many."""
     header = next(lines, [])
     if header != HEADER:
         found = _shorten(",".join(header))
@@ -123,11 +123,12 @@ def _find_defect(name: str, text: str, num_configs: int | None) -> str | None:
 
 
 def _shorten(text: str) -> str:
-    """A message shows what is in the file, which may be of any length."""
+    """Shorten text of the file for a message."""
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
 def count_wanted(name: str, num_configs: int) -> int:
-    """How many indices the row `name` must list: all for layout, the five fastest for tile."""
+    """Return how many indices the row `name` must list: all for layout, the five fastest for
+    tile."""
     kind = collection_of(name).kind
     return num_configs if kind == "layout" else min(TOP_K, num_configs)

@@ -1,4 +1,4 @@
-"""The commands that talk to Kaggle, each a few lines over the package.
+"""The commands that talk to Kaggle.
 
 They import neither torch nor lightgbm, so they start at once and work on a laptop.
 """
@@ -12,7 +12,7 @@ from solution.runs.folder import Run, find_runs
 from solution.system.terminal import output, say
 from solution.system.wording import count
 
-# Heavier imports (polars, scipy) wait inside the commands that need them.
+# Slow imports (polars, scipy) are inside the commands that need them.
 
 app = typer.Typer()
 
@@ -69,7 +69,7 @@ def submit(
     outcome = send(upload, settings, force=force, dry_run=dry_run, not_there=not_there)
     try:
         say(outcome.message)
-    except OSError:  # a full disk has no room for it; the code must not say that nothing was sent
+    except OSError:  # a full disk cannot store it; the exit code must not say that nothing was sent
         typer.echo(outcome.message, err=True)
     raise typer.Exit(outcome.code)
 

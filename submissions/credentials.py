@@ -1,8 +1,8 @@
-"""Which credentials the kaggle CLI will use, found in its own order; and how secrets stay hidden.
+"""Find the credentials that the kaggle CLI will use, in the CLI's order, and redact secrets.
 
-Values are read for three purposes only: to know that they are there, to find what is wrong with
-them before they are used, and to blank them out of everything that is printed or written. They are
-never passed on: the CLI finds them by itself.
+Values are read for three purposes only: to know that they exist, to find defects before they are
+used, and to redact them in everything that is printed or written. They are never passed on: the
+CLI finds them by itself.
 """
 
 import base64
@@ -17,12 +17,12 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
-SHORTEST_SECRET = 6  # what is shorter would blank out ordinary words
+SHORTEST_SECRET = 6  # redacting shorter ones would blank ordinary words
 MAX_BYTES = 1 << 16  # of a file with credentials
-# White space around their values is left out where the CLI is called: see make_environment.
+# White space around their values is stripped before the CLI is called: see make_environment.
 VARIABLES = ("KAGGLE_API_TOKEN", "KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_API_V1_TOKEN")
-TOKEN = re.compile(r"[A-Za-z0-9._~+/=:-]+")  # what can stand in a header, as RFC 6750 has it
-# What is in the way of that, from what says most to what says least.
+TOKEN = re.compile(r"[A-Za-z0-9._~+/=:-]+")  # valid in a header, by RFC 6750
+# Defects of a token, the most specific first.
 OTHERS = (
     (r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]", "it has more than one line"),
     (r"\s", "there is white space in it"),
@@ -32,28 +32,28 @@ OTHERS = (
     (r"[^\x00-\x7f]", "there is a character in it that is not ASCII"),
     (r"", "there is a character in it that no token has"),
 )
-PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")  # of an address, such as a proxy's
+PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")  # in a URL, such as a proxy's
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """One of the places where the CLI looks."""
+    """Credentials from one source of the CLI."""
 
-    source: str  # as a person would name it
+    source: str  # its name for users
     method: str  # access token, legacy key or OAuth
-    path: Path | None = None  # the file, where it is one
-    defect: str = ""  # why it cannot be used; never quotes it
+    path: Path | None = None  # if it is a file
+    defect: str = ""  # why it cannot be used; never quotes the secret
 
     @property
     def exposed(self) -> bool:
-        """Whether other users of this machine can read the file."""
+        """Return whether other users of this machine can read the file."""
         if self.path is None or not self.path.exists():
             return False
         return bool(self.path.stat().st_mode & (stat.S_IRWXG | 0o007))
 
 
 def config_folder() -> Path:
-    """Where kaggle.json lies."""
+    """Return the folder of kaggle.json."""
     if os.environ.get("KAGGLE_CONFIG_DIR"):
         return Path(os.environ["KAGGLE_CONFIG_DIR"])
     home = Path.home() / ".kaggle"
@@ -63,12 +63,12 @@ def config_folder() -> Path:
 
 
 def find_credentials() -> list[Credentials]:
-    """All that are there, the one that the CLI uses first."""
+    """Return all credentials that exist; the CLI uses the first."""
     return [found for found, _ in _search()]
 
 
 def find_username() -> str:
-    """The name that stands beside a legacy key, where that is what is used; else empty."""
+    """Return the user name beside a legacy key, if the key is in use; else empty."""
     found = find_credentials()
     if not found or found[0].method != "legacy key":
         return ""
@@ -77,15 +77,15 @@ def find_username() -> str:
 
 
 def describe_credentials() -> str:
-    """The source in use, for messages."""
+    """Return the source in use, for messages."""
     found = find_credentials()
     return f"{found[0].method} from {found[0].source}" if found else "none found"
 
 
 def redact(text: str) -> str:
-    """Blank every known secret out of a text: whole, each of its lines, and as programs write it.
+    """Redact every known secret in a text: whole, by line, and as programs escape or encode it.
 
-    Passwords in addresses are blanked out as well.
+    Passwords in URLs are redacted, too.
     """
     forms = {form for _, secrets in _search() for secret in secrets for form in _list_forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
@@ -94,7 +94,7 @@ def redact(text: str) -> str:
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """How a secret and its lines may be printed: escaped, quoted, encoded."""
+    """Return the forms in which a secret and its lines may be printed: escaped, quoted, encoded."""
     pieces = re.split(r"[\x00-\x1f\x7f]+", secret)
     for part in {secret, *secret.splitlines(), *pieces}:
         if len(part.strip()) < SHORTEST_SECRET:
@@ -110,7 +110,7 @@ def _list_forms(secret: str) -> Iterator[str]:
 
 
 def _list_base64(raw: bytes) -> Iterator[str]:
-    """Base64 of the bytes alone, and after one or two others: the letters that they decide."""
+    """Return the base64 letters that the bytes determine, at each of the three alignments."""
     yield base64.b64encode(raw).decode()
     yield base64.urlsafe_b64encode(raw).decode()
     for before in range(3):
@@ -120,7 +120,7 @@ def _list_base64(raw: bytes) -> Iterator[str]:
 
 
 def _search() -> list[tuple[Credentials, set[str]]]:
-    """Every place that holds something, in the CLI's order, with its secret values."""
+    """Return every non-empty source in the CLI's order, with its secret values."""
     found = [*_tokens(), *_legacy_keys()]
     oauth = Path.home() / ".kaggle" / "credentials.json"
     values = _read_json(oauth)
@@ -142,7 +142,7 @@ def _tokens() -> list[tuple[Credentials, set[str]]]:
     if notebook and _ask("KAGGLE_API_V1_TOKEN"):
         found.append(_read_token("KAGGLE_API_V1_TOKEN", Path(_ask("KAGGLE_API_V1_TOKEN"))))
     token = _ask("KAGGLE_API_TOKEN")
-    if token and os.path.exists(token):  # noqa: PTH110 - Path's raises, and names, a long token
+    if token and os.path.exists(token):  # noqa: PTH110 - Path's error would quote a long token
         found.append(_read_token("KAGGLE_API_TOKEN", Path(token)))
     elif token:
         defect = _find_defect(token)
@@ -175,19 +175,19 @@ def _legacy_keys() -> list[tuple[Credentials, set[str]]]:
 
 
 def _ask(variable: str) -> str:
-    """The value of a variable as the CLI gets it."""
+    """Return the value of a variable as the CLI gets it."""
     return os.environ.get(variable, "").strip()
 
 
 def _find_defect(token: str) -> str:
-    """Why a token cannot stand in a header; empty where it can."""
+    """Return why a token is not valid in a header; empty if it is valid."""
     if TOKEN.fullmatch(token):
         return ""
     return next(words for pattern, words in OTHERS if re.search(pattern, token))
 
 
 def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
-    """What the file holds; no secret and no defect where it is not there or holds nothing."""
+    """Return the file's credentials; no secret and no defect if it is missing or empty."""
     content, defect = _read_text(path)
     token = content.strip()
     defect = defect or (_find_defect(token) if token else "")
@@ -195,7 +195,7 @@ def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
 
 
 def _read_text(path: Path) -> tuple[str, str]:
-    """The text of a file, empty where it is none or not there; and why the CLI cannot read it."""
+    """Return the text of a file, empty if it is missing; and why the CLI cannot read it."""
     try:
         if path.exists() and not path.is_file():
             return "", "expected a file with it, found something else there"
@@ -210,7 +210,7 @@ def _read_text(path: Path) -> tuple[str, str]:
     try:
         return content.decode("utf-8"), ""
     except UnicodeDecodeError:
-        wide = content.decode("utf-16", errors="replace")  # as some editors and shells write it
+        wide = content.decode("utf-16", errors="replace")  # some editors and shells write UTF-16
         return f"{wide}\n{content.decode('latin-1')}", "the file is not UTF-8 text"
 
 

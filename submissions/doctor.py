@@ -1,4 +1,4 @@
-"""What stands between a user and a submission, and what to do about it. Prints no secret."""
+"""Check everything that a submission needs, with advice. Prints no secret."""
 
 import os
 import platform
@@ -31,24 +31,24 @@ from submissions.provenance import read_tree
 from submissions.sending import SKEW
 from submissions.settings import Settings
 
-OLDEST_CLI = Version("2.2.4")  # the first that tells how many submissions are left
+OLDEST_CLI = Version("2.2.4")  # the first version that reports the remaining submissions
 GIGABYTE = 1e9
-DATA_GIGABYTES = 30  # the download and what it unpacks to
+DATA_GIGABYTES = 30  # the download and its unpacked files
 LEAST_GIGABYTES = 1
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor's table."""
+    """A row of the doctor's table."""
 
     subject: str
     found: str
     advice: str = ""
-    stops: bool = False  # nothing can be submitted before it is done
+    stops: bool = False  # a submission is impossible until it is fixed
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """Look at everything that a submission needs; asks Kaggle once."""
+    """Check everything that a submission needs; Kaggle is queried once."""
     return [
         _examine_cli(settings),
         *_examine_credentials(),
@@ -65,7 +65,7 @@ def examine(settings: Settings) -> list[Finding]:
 
 
 def tabulate_findings(findings: list[Finding]) -> Table:
-    """The doctor's table, 80 columns wide."""
+    """Return the doctor's table, 80 columns wide."""
     table = make_table()
     table.add_column("", no_wrap=True)
     table.add_column("What", no_wrap=True)
@@ -74,7 +74,7 @@ def tabulate_findings(findings: list[Finding]) -> Table:
     for finding in findings:
         mark = "stop" if finding.stops else "note" if finding.advice else "ok"
         style = {"stop": "bold red", "note": "yellow", "ok": "green"}[mark]
-        found, advice = Text(finding.found), Text(finding.advice)  # brackets are no markup
+        found, advice = Text(finding.found), Text(finding.advice)  # Text: brackets are not markup
         table.add_row(f"[{style}]{mark}[/]", finding.subject, found, advice)
     return table
 
@@ -123,7 +123,7 @@ def _examine_access(settings: Settings) -> Finding:
     try:
         limits = Kaggle(settings).ask_limits()
         if limits is None:
-            Kaggle(settings).list_submissions()  # or there is no such competition
+            Kaggle(settings).list_submissions()  # fails if there is no such competition
     except (InputError, OSError) as error:
         return Finding("Submissions", "no answer", str(error), stops=True)
     if limits is None:
@@ -152,7 +152,7 @@ def _examine_clock(settings: Settings) -> Finding:
 
 
 def _ask_date(url: str, seconds: float) -> datetime | None:
-    """The Date header of any answer; no credentials are sent."""
+    """Return the Date header of any response; no credentials are sent."""
     request = urllib.request.Request(url, method="HEAD")
     try:
         with urllib.request.urlopen(request, timeout=seconds) as answer:

@@ -1,10 +1,10 @@
 """Download the competition's data with the kaggle CLI, and unpack it safely.
 
-    data/predict-ai-model-runtime.zip     while it is downloaded; deleted when it is unpacked
+    data/predict-ai-model-runtime.zip     during the download; deleted when it is unpacked
     data/...                              the files
-    data/downloaded.json                  what is complete
+    data/downloaded.json                  the complete collections
 
-A download that broke off goes on where it was when the same command is given again.
+The same command resumes an interrupted download.
 """
 
 import shutil
@@ -26,7 +26,7 @@ PARTS = f"{TEMPORARY}download"
 def download_all(kaggle: Kaggle, target: Path, max_bytes: int) -> int:
     """Download and unpack everything below `target`; return the number of files.
 
-    Raises InputError where Kaggle refuses, or the archive is damaged or not to be trusted.
+    Raises InputError if Kaggle rejects the request, or the archive is damaged or not safe.
     """
     done = _read_receipt(target)
     if done is not None and all(_is_there(target / name, size) for name, size in done.items()):
@@ -42,7 +42,7 @@ def download_all(kaggle: Kaggle, target: Path, max_bytes: int) -> int:
     try:
         files = unpack(archive, target, max_bytes)
     except DamagedError:
-        # The CLI would take it for complete and never download it again.
+        # The CLI would consider it complete and never download it again.
         archive.unlink()
         archive.with_name(archive.name + ".kaggle-partial").unlink(missing_ok=True)
         raise
@@ -55,7 +55,7 @@ def download_all(kaggle: Kaggle, target: Path, max_bytes: int) -> int:
 def download_collection(kaggle: Kaggle, target: Path, name: str, max_bytes: int) -> int:
     """Download the files of one collection and the sample submission; return their number.
 
-    Raises InputError where there is no such collection, or Kaggle has no files of it.
+    Raises InputError if there is no such collection, or Kaggle has no files of it.
     """
     part = f"/{collection(name).folder}/"
     listed = kaggle.list_files()
@@ -106,9 +106,9 @@ def _fetch(kaggle: Kaggle, file: DataFile, path: Path, target: Path) -> None:
 
 
 def _find_arrived(folder: Path, file: DataFile) -> Path:
-    """Return where the downloaded file lies, unpacked where Kaggle sent NAME.zip for NAME.
+    """Return the downloaded file, unpacked if Kaggle sent NAME.zip instead of NAME.
 
-    Newer versions of the CLI keep the folders of the name, older ones do not.
+    Newer versions of the CLI keep the folders in the name, older ones do not.
     """
     name = Path(file.name).name
     arrived = _find(folder, name) or folder / name
@@ -122,7 +122,7 @@ def _find_arrived(folder: Path, file: DataFile) -> Path:
     except InputError as error:
         shutil.rmtree(unpacked, ignore_errors=True)
         raise InputError(f"{file.name}: expected {file.size} bytes, arrived as {error}") from error
-    finally:  # the CLI would take it for complete and never download it again
+    finally:  # the CLI would consider it complete and never download it again
         zipped.unlink()
         zipped.with_name(f"{zipped.name}.kaggle-partial").unlink(missing_ok=True)
     if [path.name for path in files] != [name]:
@@ -135,7 +135,7 @@ def _find_arrived(folder: Path, file: DataFile) -> Path:
 
 
 def _find(folder: Path, name: str) -> Path | None:
-    """Return the first file of this name below the folder; a name may hold signs of patterns."""
+    """Return the first file of this name below the folder; the name is no glob pattern."""
     return next((path for path in sorted(folder.rglob("*")) if path.name == name), None)
 
 

@@ -1,7 +1,7 @@
-"""What went wrong in a call of the kaggle CLI, in words, and what to do about it.
+"""Classify failures of the kaggle CLI, and explain them with advice.
 
-The CLI prints a server's message without its status, and exits with 0 after some failures. So a
-failure is told by what was printed. That can be wrong: a submission never rests on it, see
+The CLI prints a server's message without its status, and exits with 0 after some failures. So
+failures are classified by the printed text. That may be wrong: a submission never relies on it, see
 submissions/sending.py.
 """
 
@@ -18,8 +18,8 @@ class Kind:
     name: str
     words: str
     advice: str
-    passing: bool = False  # another try, a little later, may work
-    undecided: bool = False  # the server may have acted on the call all the same
+    passing: bool = False  # temporary: a later try may work
+    undecided: bool = False  # the server may have executed the call in spite of the failure
 
 
 TIMED_OUT = Kind(
@@ -65,13 +65,13 @@ NETWORK_DOWN = Kind(
     "Check the network and the proxy variables (https_proxy), then try again.",
     passing=True,
 )
-NO_ENDPOINT = ("404", "405")  # kinds of failure where the server does not know the call
+NO_ENDPOINT = ("404", "405")  # the server does not know the endpoint
 RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 
-# The first pattern that is found decides.
+# The first pattern that matches decides.
 PATTERNS: tuple[tuple[str, Kind], ...] = (
     (r"\bMemoryError\b|Cannot allocate memory|File too large", TOO_LARGE),
-    (r"Tunnel connection failed", NETWORK_DOWN),  # with the proxy's own 403 or 407
+    (r"Tunnel connection failed", NETWORK_DOWN),  # contains the proxy's 403 or 407
     (
         r"Authentication required|\b401\b|Unauthori[sz]ed|Unauthenticated|Invalid credentials",
         Kind(
@@ -205,7 +205,7 @@ class KaggleError(InputError):
 
 
 def tell(printed: str) -> Kind:
-    """The kind of failure that the CLI's output speaks of."""
+    """Return the kind of failure in the CLI's output."""
     for pattern, kind in PATTERNS:
         if re.search(pattern, printed, re.IGNORECASE | re.DOTALL):
             return kind
@@ -213,11 +213,11 @@ def tell(printed: str) -> Kind:
 
 
 def explain(kind: Kind, doing: str, printed: str = "", **facts: object) -> KaggleError:
-    """The error with words for users.
+    """Return the error with words for users.
 
     Args:
-        doing: what the call was for, such as "asking for the submissions".
-        printed: the CLI's own words, without secrets; its last line is quoted.
+        doing: the purpose of the call, such as "asking for the submissions".
+        printed: the CLI's output, without secrets; its last line is quoted.
         facts: competition, source (of the credentials), seconds.
     """
     words = kind.words.format(**facts)

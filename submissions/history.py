@@ -1,4 +1,4 @@
-"""The picture of the ledger: what was scored when, and whether out-of-fold scores foretell it."""
+"""Draw the ledger: scores over time, and out-of-fold scores against Kaggle's."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from submissions.ledger import Ledger, Line, read_number
 from submissions.scores import Anchor
 
-if TYPE_CHECKING:  # drawing is for notebooks; the commands start without matplotlib
+if TYPE_CHECKING:  # only notebooks draw; the commands start without matplotlib
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -16,7 +16,8 @@ BEST_ANCHORS = 3
 
 
 def draw_history(ledger: Ledger, anchors: Sequence[Anchor]) -> "Figure":
-    """Scores by submission beside known results, and Kaggle's against those out of fold."""
+    """Draw scores by submission beside known results, and Kaggle's scores against out-of-fold
+    scores."""
     from matplotlib.figure import Figure
 
     ordered = sorted(ledger.lines, key=_moment)

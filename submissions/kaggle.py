@@ -1,4 +1,4 @@
-"""The calls of the kaggle CLI that a submission and the data need."""
+"""The calls of the kaggle CLI for submissions and data."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from submissions.failures import BAD_REPLY, NO_ENDPOINT, KaggleError, tell
 from submissions.ledger import read_number
 
 PAGE = 200
-SMALLEST_PAGE = 20  # a server may cut a page down to this; a shorter one is everything
+SMALLEST_PAGE = 20  # a server may cut a page to this size; a shorter page is complete
 MAX_PAGES = 100
 SUCCESS = "Successfully submitted"
 
@@ -34,23 +34,24 @@ class Submission(BaseModel):
     @field_validator("publicScore", "privateScore")
     @classmethod
     def keep_numbers(cls, value: str | float | None) -> str | float | None:
-        """Other things than a number, such as NaN, say no score."""
+        """Turn anything but a number, such as NaN, into no score."""
         return None if read_number(str(value)) is None else value
 
     @property
     def state(self) -> str:
-        """pending, scored or error."""
+        """State: pending, scored or error."""
         name = self.status.rpartition(".")[2].upper()
         return {"COMPLETE": "scored", "ERROR": "error"}.get(name, "pending")
 
     def field(self, name: str) -> str:
-        """A value such as key from a message "key=... recipe=..."; empty where it has none."""
+        """Return a value such as key from a message "key=... recipe=..."; empty if it is
+        missing."""
         found = re.search(rf"(?:^|\s){name}=(\S+)", self.description or "")
         return found.group(1) if found else ""
 
 
 class Limits(BaseModel):
-    """How many submissions were made and are left; Kaggle leaves zeros out."""
+    """How many submissions were made and remain; Kaggle leaves zeros out."""
 
     numToday: int = 0  # noqa: N815
     numTotal: int = 0  # noqa: N815
@@ -58,7 +59,7 @@ class Limits(BaseModel):
 
 
 class Place(BaseModel):
-    """A line of the public leaderboard."""
+    """A row of the public leaderboard."""
 
     teamName: str | None = ""  # noqa: N815
     score: float | None = None
@@ -66,7 +67,7 @@ class Place(BaseModel):
     @field_validator("score", mode="before")
     @classmethod
     def read_score(cls, value: object) -> float | None:
-        """A team whose score is no number is shown without one."""
+        """Turn a score that is no number into no score."""
         return read_number(str(value))
 
 
@@ -78,18 +79,19 @@ class DataFile(BaseModel):
 
 
 class Kaggle(Calls):
-    """The competition, as the CLI shows it."""
+    """The competition, through the CLI."""
 
     def list_submissions(self) -> list[Submission]:
-        """The newest submissions, newest first; the CLI shows no second page of them."""
+        """Return the submissions, newest first; the CLI returns one page only."""
         doing = "looking for submissions"
         listed = self.insist(lambda: self._ask_page(Submission, doing, "submissions")[0])
-        return list({row.ref: row for row in listed}.values())  # what stands twice counts once
+        return list({row.ref: row for row in listed}.values())  # each number counts once
 
     def ask_limits(self) -> Limits | None:
-        """Return the submissions that are left; None where Kaggle has no answer to this question.
+        """Return the remaining submissions; None if Kaggle does not support this query.
 
-        That says nothing of the competition: the list of its submissions would be missing too.
+        A None does not mean that the competition is missing: then the list of submissions fails,
+        too.
         """
 
         def ask() -> Limits:
@@ -105,15 +107,16 @@ class Kaggle(Calls):
             raise
 
     def list_leaderboard(self) -> list[Place]:
-        """The whole public leaderboard, best first."""
+        """Return the whole public leaderboard, best first."""
         return self._ask_tokens(Place, "asking for the leaderboard", "leaderboard", "--show")
 
     def list_files(self) -> list[DataFile]:
-        """The files of the competition."""
+        """Return the competition's files."""
         return self._ask_tokens(DataFile, "asking for the list of files", "files")
 
     def upload(self, file: Path, message: str) -> None:
-        """Submit once. Returning means that Kaggle said yes; only a listing proves it."""
+        """Submit once. Returns if Kaggle's answer was positive; only a listing proves the
+        arrival."""
         doing = "submitting"
         command = ["submit", "-f", str(file), "-m", message, "-q"]
         printed = self._compete(doing, command, self.settings.upload_seconds)
@@ -124,7 +127,7 @@ class Kaggle(Calls):
         """Download the archive of everything, or one file, into `folder`; resumes.
 
         Args:
-            most: bytes that what is in it may have.
+            most: maximum bytes of the unpacked content.
         """
         command = ["download", "-p", str(folder), "-q", *(["-f", name] if name else [])]
         limit = self.settings.download_seconds
@@ -134,12 +137,12 @@ class Kaggle(Calls):
                 bytes_here = sum(path.stat().st_size for path in folder.glob("*.zip"))
                 status.update(f"Downloading: {bytes_here / 1e6:,.0f} MB are here")
 
-            shown = None if name else report  # single files have a bar of their own
-            file = most + most // 100 + (1 << 20)  # a zip may be larger than what is in it
+            shown = None if name else report  # the CLI shows a progress bar for single files
+            file = most + most // 100 + (1 << 20)  # a zip may be larger than its content
             self.insist(lambda: self._compete("downloading", command, limit, shown, file=file))
 
     def version(self) -> str:
-        """The CLI's own version, such as 2.2.4."""
+        """Return the CLI's version, such as 2.2.4."""
         done = subprocess.run(
             [find_program(), "-W", "--version"],
             env=make_environment(),
@@ -150,7 +153,7 @@ class Kaggle(Calls):
         return redact(done.stdout).strip().rpartition(" ")[2] or "unknown"
 
     def _ask_tokens(self, kind: type[Any], doing: str, *command: str) -> list[Any]:
-        """Follow the page tokens to the end."""
+        """Follow the page tokens to the last page."""
         rows: list[Any] = []
         token: list[str] = []
         for _ in range(MAX_PAGES):

@@ -1,4 +1,4 @@
-"""The public leaderboard around us."""
+"""Show the public leaderboard around our score."""
 
 from rich.table import Table
 from rich.text import Text
@@ -7,23 +7,25 @@ from solution.system.terminal import make_table
 from submissions.kaggle import Place
 from submissions.ledger import Ledger, read_number
 
-AROUND = 8  # lines above and below
+AROUND = 8  # rows above and below
 TOP = 3
 
 
 def find_rank(places: list[Place], score: float) -> int:
-    """The place that `score` would take, from 1; higher is better, equal ones go before it."""
+    """Return the rank, from 1, that `score` would have; higher is better, equal ones rank before
+    it."""
     return 1 + sum(place.score is not None and place.score >= score for place in places)
 
 
 def best_public(ledger: Ledger) -> float | None:
-    """Our best public score in the ledger."""
+    """Return our best public score in the ledger."""
     scores = [read_number(line["public"]) for line in ledger.lines]
     return max((score for score in scores if score is not None), default=None)
 
 
 def tabulate_leaderboard(places: list[Place], ours: float | None) -> Table:
-    """The top, and what is around our score (or around the end of the top, without one)."""
+    """Return a table of the top, and of the ranks around our score (or after the top, without
+    one)."""
     table = make_table(f"Public leaderboard, {len(places)} teams")
     table.add_column("Place", justify="right")
     table.add_column("Team", overflow="ellipsis", no_wrap=True, max_width=50)

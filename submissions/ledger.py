@@ -1,15 +1,15 @@
-"""The ledger: every submission that was ever begun, one line each, in submissions/ledger.csv.
+"""The ledger: one row for every submission that was ever begun, in submissions/ledger.csv.
 
-It is committed and may be edited by hand: columns and lines that this project did not write are
-kept as they are. Lines are sorted, and after a merge that left two lines of one key they become
-one, so `merge=union` in .gitattributes is all that two branches need.
+It is committed and may be edited by hand: columns and rows that this project did not write are
+kept. Rows are sorted, and two rows of one key (left by a merge of branches) become one, so
+`merge=union` in .gitattributes is enough to merge branches.
 
-    sending   written before the upload: nobody knows yet whether it arrives
-    accepted  Kaggle's answer said that it was submitted; the list does not show it so far
+    sending   written before the upload: not known yet whether it arrives
+    accepted  Kaggle answered that it was submitted, but does not list it yet
     pending   Kaggle lists it, without a score so far
     scored    Kaggle lists it with its scores
     error     Kaggle lists it and could not score it
-    failed    it did not arrive: no slot was spent
+    failed    it did not arrive and used up no submission
 """
 
 import csv
@@ -25,7 +25,7 @@ from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 from submissions.locks import wait_for_lock
 
-MAX_BYTES = 64 << 20  # a line has a few hundred
+MAX_BYTES = 64 << 20  # a row has a few hundred
 OOF_COLUMNS = {name: "oof_" + name.replace(":", "_") for name in NAMES}
 COLUMNS = (
     "key",
@@ -34,16 +34,16 @@ COLUMNS = (
     "experiments",  # joined by +
     "commit",  # of the run, which made the predictions
     "data",  # fingerprint of the data folder
-    "file",  # start of the CSV's SHA-256
+    "file",  # first digits of the CSV's SHA-256
     "state",
-    "ref",  # Kaggle's number of it
+    "ref",  # Kaggle's number of the submission
     *OOF_COLUMNS.values(),
     "oof_mean",
     "public",
     "private",
     "notes",
 )
-# From the least to the most that is known of a submission.
+# States, from the least to the most known about a submission.
 STATES = ("", "sending", "accepted", "failed", "pending", "error", "scored")
 IN_DOUBT = ("sending", "accepted")
 CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
@@ -53,21 +53,21 @@ Line = dict[str, str]
 
 @dataclass
 class Ledger:
-    """The lines of the file and its columns, in order."""
+    """The rows of the file and its columns, in order."""
 
     columns: list[str] = field(default_factory=lambda: list(COLUMNS))
     lines: list[Line] = field(default_factory=list)
 
     def find(self, key: str) -> Line | None:
-        """The line of a submission."""
+        """Return the row of a submission; None if there is none."""
         return next((line for line in self.lines if line["key"] == key), None)
 
     def in_doubt(self) -> list[Line]:
-        """The lines of which nobody knows whether they arrived."""
+        """Return the rows of submissions that may or may not have arrived."""
         return [line for line in self.lines if line["state"] in IN_DOUBT]
 
     def of_file(self, fingerprint: str) -> list[Line]:
-        """The submissions of this very file that arrived or may have."""
+        """Return the submissions of this very file that arrived or may have arrived."""
         return [
             line
             for line in self.lines
@@ -75,7 +75,7 @@ class Ledger:
         ]
 
     def put(self, key: str, **values: str) -> None:
-        """Change the line of `key`, or add it."""
+        """Change the row of `key`, or add it."""
         line = self.find(key)
         if line is None:
             line = dict.fromkeys(self.columns, "")
@@ -84,7 +84,7 @@ class Ledger:
 
 
 def read_ledger(path: Path) -> Ledger:
-    """Read the file; an empty ledger where there is none.
+    """Read the file; return an empty ledger if there is none.
 
     Raises:
         InputError: it cannot be read without losing something; the message names the line.
@@ -93,11 +93,12 @@ def read_ledger(path: Path) -> Ledger:
         return Ledger()
     try:
         content = open_regular(path, "a ledger", MAX_BYTES)
-        with io.TextIOWrapper(content, "utf-8-sig") as file:  # a spreadsheet may put a mark there
+        # a spreadsheet may write a byte-order mark
+        with io.TextIOWrapper(content, "utf-8-sig") as file:
             text = file.read()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: expected UTF-8 text: {error}. Save it as UTF-8.") from error
-    except OSError as error:  # a link that leads nowhere is not taken for no ledger
+    except OSError as error:  # a dangling link must not count as no ledger
         raise InputError(
             f"{path}: expected a ledger that can be read, but: {error.strerror}. Make it readable, "
             "or restore what it is a link to."
@@ -135,7 +136,7 @@ def _parse(path: Path, text: str) -> Ledger:
     for line in ledger.lines:
         line.update(dict.fromkeys(missing, ""))
         if line["key"]:
-            line["state"] = line["state"].strip().lower()  # it may be written by hand
+            line["state"] = line["state"].strip().lower()  # it may have been edited by hand
     ledger.lines = _join_lines(ledger.lines)
     return ledger
 
@@ -150,7 +151,7 @@ def _read_header(path: Path, row: list[str]) -> list[str]:
 
 
 def _join_lines(lines: list[Line]) -> list[Line]:
-    """Lines of one key become one; lines without a key are somebody's own and stay."""
+    """Merge rows of one key; rows without a key were added by the user and are kept."""
     joined: list[Line] = []
     by_key: dict[str, Line] = {}
     for line in lines:
@@ -164,7 +165,7 @@ def _join_lines(lines: list[Line]) -> list[Line]:
 
 
 def _join(line: Line, other: Line) -> None:
-    """Take over what the other one knows; two notes are both kept."""
+    """Add the other row's information; different notes are both kept."""
     further = _rank(other) > _rank(line)
     for name, value in other.items():
         own = line[name]
@@ -190,7 +191,7 @@ def write_ledger(ledger: Ledger, path: Path) -> None:
 
 
 def read_number(cell: str | None) -> float | None:
-    """The number in a cell; None where there is none."""
+    """Return the number in a cell; None if it is not a number."""
     try:
         value = float(cell or "")
     except ValueError:
@@ -200,7 +201,7 @@ def read_number(cell: str | None) -> float | None:
 
 @contextmanager
 def edit_ledger(path: Path) -> Iterator[Ledger]:
-    """Read, change and write the file as one step that no other process can come between."""
+    """Read, change and write the file while holding its lock."""
     lock = path.with_name(f".{path.name}.lock")
     with wait_for_lock(lock, 60.0, "is writing the ledger"):
         ledger = read_ledger(path)

@@ -1,4 +1,4 @@
-"""Locks that the system gives back when their holder dies, even by a kill."""
+"""File locks that the system releases when their holder dies, even if it is killed."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from solution.system.files import make_folder, take_lock
 from solution.system.progress import console
 from solution.system.refusals import name_full_disk, name_refusal
 
-BETWEEN_TRIES = 0.05  # seconds
+BETWEEN_TRIES = 0.05  # seconds between two tries
 
 
 class LockedError(InputError):
@@ -20,18 +20,18 @@ class LockedError(InputError):
 
 @contextmanager
 def wait_for_lock(path: Path, seconds: float, what: str) -> Iterator[int]:
-    """Hold the lock file at `path`; yields its descriptor.
+    """Hold the lock file at `path`; yield its descriptor.
 
-    A child process that is handed the descriptor holds the lock as well: where this process is
-    killed, the lock lasts until the child has ended too.
+    A child process that inherits the descriptor holds the lock as well: if this process is killed,
+    the lock lasts until the child has ended, too.
 
     Args:
         seconds: how long to wait for another holder.
-        what: what the other one is doing, for the message.
+        what: the other holder's activity, for the message.
 
     Raises:
         LockedError: another process still holds it after `seconds`.
-        InputError: the folder of the file may not be written, or there is no room.
+        InputError: the file's folder is not writable, or the disk is full.
     """
     make_folder(path.parent)
     with name_refusal(path.parent):

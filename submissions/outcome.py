@@ -1,4 +1,4 @@
-"""How a submit, a push or the upload of a bundle ended, and the exit code that says so."""
+"""The result of a submit, a push or the upload of a bundle, with its exit code."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ DONE, UNKNOWN, NOT_SCORED = 0, 3, 4  # exit codes; InputError makes it 2
 
 @dataclass(frozen=True)
 class Outcome:
-    """How it ended."""
+    """An exit code and a message."""
 
     code: int
     message: str

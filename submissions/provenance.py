@@ -1,10 +1,10 @@
-"""What exactly is sent, and where it comes from.
+"""Pack a submission with its provenance.
 
 submissions/sent/KEY/
-    submission.csv      the very bytes that are uploaded
+    submission.csv      the bytes that are uploaded
     provenance.json     recipe, experiments, scores, data; the commits that merged and that trained
     scores.csv          the out-of-fold table
-    uncommitted.diff    what the commit lacks, where a dirty tree was allowed
+    uncommitted.diff    differences from the commit, if a dirty tree was allowed
 """
 
 import hashlib
@@ -28,10 +28,10 @@ from submissions.credentials import redact
 from submissions.ledger import OOF_COLUMNS
 
 PROJECT = Path(__file__).parent.parent
-FINGERPRINT = 16  # hexadecimal digits
+FINGERPRINT = 16  # hexadecimal digits of a hash
 MAX_SHOWN = 5
-DIRTY = "-dirty"  # after a commit: something differs from it
-# As git itself writes and reads it, whatever the user's settings show people.
+DIRTY = "-dirty"  # suffix of a commit: there were uncommitted changes
+# Options that make git's output independent of the user's settings.
 DIFF = (
     "diff",
     "--no-ext-diff",
@@ -40,20 +40,20 @@ DIFF = (
     "--src-prefix=a/",
     "--dst-prefix=b/",
 )
-CODE = (".py", ".toml")  # untracked files that can decide what is predicted
+CODE = (".py", ".toml")  # untracked files that can change predictions
 
 
 @dataclass(frozen=True)
 class Tree:
-    """The state of the code."""
+    """The commit of the code, and its differences from it."""
 
-    commit: str  # empty where the code is not in a git checkout
-    changed: tuple[str, ...]  # paths that differ from the commit
+    commit: str  # empty if the code is not in a git checkout
+    changed: tuple[str, ...]  # paths of changed files
     difference: str
-    defect: str = ""  # why git does not tell the commit of what is a checkout
+    defect: str = ""  # why git cannot tell the commit of a checkout
 
     def check_clean(self) -> None:
-        """Refuse changes that are not committed, and a checkout of which nobody can say it."""
+        """Raise InputError if there are uncommitted changes, or git cannot tell."""
         if self.defect:
             raise InputError(
                 f"{PROJECT}: git does not tell the commit: {self.defect}. Without it a score "
@@ -69,11 +69,11 @@ class Tree:
 
 
 def read_tree() -> Tree:
-    """The commit of the project's code and what differs from it, the ledger aside."""
+    """Return the commit of the project's code and its uncommitted changes, without the ledger."""
     commit, said = (text.strip() for text in _ask_git("rev-parse", "HEAD"))
     if not commit and (PROJECT / ".git").exists():
         return Tree("", (), "", redact(said).partition("\n")[0] or "no commit was found")
-    if not commit or not (PROJECT / "pyproject.toml").is_file():  # installed, not checked out
+    if not commit or not (PROJECT / "pyproject.toml").is_file():  # installed, not a checkout
         return Tree("", (), "")
     here = ["--", ".", f":(exclude){LEDGER}"]
     tracked = _git(*DIFF, "HEAD", "--name-only", "-z", *here).split("\0")
@@ -89,7 +89,7 @@ def _git(*command: str) -> str:
 
 
 def _ask_git(*command: str) -> tuple[str, str]:
-    """What git prints, where it succeeds; and what it complains of."""
+    """Return git's output if it succeeds, and its error message."""
     try:
         done = subprocess.run(
             ["git", "-C", str(PROJECT), *command], capture_output=True, text=True, errors="replace"
@@ -102,18 +102,18 @@ def _ask_git(*command: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Upload:
-    """What is to be sent. A key is used for one sending only."""
+    """A packed submission. A key is used for one sending only."""
 
-    file: Path  # where it lay when it was packed
-    content: bytes  # of the file: what is sent is what was packed, whatever lies there by then
-    fingerprint: str  # start of its SHA-256
+    file: Path  # its path when it was packed
+    content: bytes  # of the file when it was packed; sent even if the file changes later
+    fingerprint: str  # first digits of its SHA-256
     facts: dict[str, Any]  # provenance.json, without the key
     tree: Tree
     scores: bytes  # of scores.csv
 
     @property
     def values(self) -> dict[str, str]:
-        """The ledger's columns of it."""
+        """Its values in the ledger's columns."""
         scores = self.facts["scores"]
         return {
             "recipe": self.facts["recipe"]["name"],
@@ -130,14 +130,15 @@ class Upload:
         }
 
     def message(self, key: str) -> str:
-        """One ASCII line that ties the score on Kaggle to this upload."""
+        """Return one ASCII line that ties the score on Kaggle to this upload."""
         facts = {"key": key, **self.values, "oof": self.values["oof_mean"]}
         shown = ("key", "file", "commit", "recipe", "oof")
         words = [f"{name}={_plain(str(facts[name]))}" for name in shown if facts[name]]
         return " ".join(words)
 
     def store(self, sent: Path, key: str) -> Path:
-        """Write the file and its provenance to sent/KEY, atomically; return its path there."""
+        """Write the file and its provenance to sent/KEY, atomically; return the file's path
+        there."""
         with name_full_disk(sent), replace_folder(sent / key) as folder:
             (folder / "submission.csv").write_bytes(self.content)
             (folder / "scores.csv").write_bytes(self.scores)
@@ -149,14 +150,14 @@ class Upload:
 
 
 def make_key(now: datetime) -> str:
-    """A key that no other submission has, such as 20261121T073012-9f3c0e12."""
+    """Return a new unique key, such as 20261121T073012-9f3c0e12."""
     return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
 def pack(built: Built, tree: Tree) -> Upload:
-    """Take the built submission with everything that tells where it comes from.
+    """Pack the built submission with its provenance.
 
-    Raises InputError where the file is not the one that was built.
+    Raises InputError if the file has changed since it was built.
     """
     run, content = built.run.record(), built.written.path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
@@ -182,7 +183,7 @@ def pack(built: Built, tree: Tree) -> Upload:
 
 
 def describe_code(run: Run, tree: Tree) -> str:
-    """What people should know where the run was made by other code than merges it; else empty."""
+    """Return a warning if other code made the run than merges it; else empty."""
     record = run.record()
     made, here = record.get("commit") or "", tree.commit + (DIRTY if tree.changed else "")
     same = record.get("code") in (None, fingerprint_code())
@@ -197,16 +198,17 @@ def describe_code(run: Run, tree: Tree) -> str:
 
 
 def _shorten(commit: str, tree: Tree) -> str:
-    """The commit as the ledger has it; what merged it may differ from a commit, too."""
+    """Return the commit in the ledger's short form; it says whether the merging code differs
+    from it."""
     is_dirty = commit.endswith(DIRTY) or tree.changed
     return commit.removesuffix(DIRTY)[:12] + (DIRTY if is_dirty else "")
 
 
 def fingerprint_file(path: Path) -> str:
-    """The start of the SHA-256 of a submission, by which the ledger knows it."""
+    """Return the first digits of a submission's SHA-256, which identify it in the ledger."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:FINGERPRINT]
 
 
 def _plain(text: str, width: int = 48) -> str:
-    """`text` without what would break the message into other words."""
+    """Return `text` without characters that would break the message's format."""
     return re.sub(r"[^A-Za-z0-9.+_-]", "_", text)[:width]

@@ -1,4 +1,4 @@
-"""What a run reached, as one table: every ranker and the ensemble, out of fold."""
+"""The out-of-fold scores of a run as one table: every ranker and the ensemble."""
 
 from dataclasses import dataclass
 
@@ -21,12 +21,12 @@ NOTHING = "nothing_001"
 
 @dataclass(frozen=True)
 class Line:
-    """A ranker on a collection."""
+    """The scores of a ranker on a collection."""
 
     collection: Collection
     ranker: str
     score: Mean
-    a_seed: float | None  # the mean score of one seed; None where there is but one
+    a_seed: float | None  # the mean score of single seeds; None if there is only one
     seconds: float | None  # all folds and seeds; None for the ensemble
     peak_megabytes: float | None
 
@@ -37,14 +37,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a run reached, out of fold."""
+    """The out-of-fold scores of a run."""
 
-    lines: list[Line]  # collection by collection, the ensemble last
-    overall: Mean | None  # the ensemble's, over the five collections; None where one is missing
+    lines: list[Line]  # by collection, the ensemble last
+    overall: Mean | None  # of the ensemble over the five collections; None if one is missing
     flattered: str = ""  # why the ensemble's scores are too high, if they are
 
     def describe(self) -> str:
-        """The ensemble's scores in a line each; `fastslow ensemble` shows all of them."""
+        """Return the ensemble's scores, a line per collection."""
         own = [line for line in self.lines if line.is_ensemble]
         named = [(line.collection.name, line.score) for line in own]
         named += [("mean of the five", self.overall)] if self.overall else []
@@ -54,25 +54,25 @@ class Scores:
         )
 
     def of_ensemble(self) -> dict[str, float]:
-        """The ensemble's score by collection, and under "mean" that of all five."""
+        """Return the ensemble's score by collection, and the mean of all five as "mean"."""
         own = [line for line in self.lines if line.is_ensemble]
         scores = {line.collection.name: line.score.value for line in own}
         return scores if self.overall is None else {**scores, "mean": self.overall.value}
 
 
 def collect_scores(run: Run, recipe: Recipe | None = None) -> Scores:
-    """Score everything in the run folder, as `summarise_run` gives it.
+    """Score everything in the run folder and summarise it by `summarise_run`.
 
     Args:
-        recipe: what merges them; None, as in a session that trains some of them, for no ensemble.
+        recipe: how to merge; None for no ensemble, as in a session that trains only some members.
 
-    Raises InputError as score_run does.
+    Raises InputError like score_run.
     """
     return summarise_run(run, recipe, score_run(run, recipe))
 
 
 def summarise_run(run: Run, recipe: Recipe | None, scores: RunScores) -> Scores:
-    """The mean score of each ranker in each collection, with its interval, time and memory."""
+    """Return the mean score of each ranker in each collection, with interval, time and memory."""
     merged = recipe.label if recipe else ""
     means = means_by_member(scores.table)
     single = scores.seeds.group_by("collection", "member").agg(pl.col("score").mean())
@@ -89,7 +89,7 @@ def summarise_run(run: Run, recipe: Recipe | None, scores: RunScores) -> Scores:
 
 
 def tabulate(scores: Scores) -> Table:
-    """The table that `fastslow run` ends with; 80 columns wide."""
+    """Return the table at the end of `fastslow run`, 80 columns wide."""
     table = make_table(
         "Out-of-fold scores, higher is better",
         "Time: of all models of the ranker; of those that rank two collections, with the first. "
@@ -121,7 +121,7 @@ def tabulate(scores: Scores) -> Table:
 
 
 def summarise(scores: Scores) -> str:
-    """What the ensemble is good for, in a sentence, beside doing nothing."""
+    """Return a sentence that compares the ensemble with the control."""
     said = []
     for kind in ("tile", "layout"):
         own = [line for line in scores.lines if line.collection.kind == kind]
@@ -146,7 +146,7 @@ def summarise(scores: Scores) -> str:
 
 
 def _find_mean(lines: list[Line]) -> float:
-    """Of their scores; NaN where there is none."""
+    """Return the mean of the scores; NaN if there is none."""
     return float(np.mean([line.score.value for line in lines] or [np.nan]))
 
 
@@ -173,6 +173,6 @@ def _cost(run: Run, name: str, collection: Collection) -> tuple[float | None, fl
     records = [read_trained(folder) for folder in run.jobs(name, collection.name)]
     if not records:
         return None, None
-    # Of a model that ranks several collections the time is shown once, with the first of them.
+    # A model that ranks several collections shows its time once, with the first of them.
     seconds = [r.seconds for r in records if r.collections[0] == collection.name]
     return sum(seconds) if seconds else None, max(r.peak_megabytes for r in records)

@@ -1,4 +1,4 @@
-"""The runs of a folder, a line each: what they reached, and what Kaggle said."""
+"""List the runs of a folder with their scores and their submissions."""
 
 import csv
 from dataclasses import astuple, dataclass
@@ -22,24 +22,24 @@ DAMAGED = "damaged"
 
 @dataclass(frozen=True)
 class RunLine:
-    """A run, as text, in the order of the columns."""
+    """A run's row, as text, in the order of the columns."""
 
     name: str
     date: str
     models: str
     recipe: str
     score: str  # out of fold
-    kaggle: str  # the public score, or how far the submission is
+    kaggle: str  # the public score, or the submission's state
 
 
 def list_runs(folder: Path) -> list[RunLine]:
-    """The runs in the folder, by name."""
+    """Return the runs in the folder, sorted by name."""
     ledger = read_ledger(read_settings().ledger)
     return [_describe(path.parent, ledger) for path in sorted(folder.glob(f"*/{RECORD}"))]
 
 
 def show_runs(lines: list[RunLine]) -> Table:
-    """The runs as a table."""
+    """Return a table of the runs."""
     table = make_table(
         "Runs; the score is the ensemble's, out of fold on the data of the run",
         expendable=("Models", "Trained"),
@@ -48,7 +48,7 @@ def show_runs(lines: list[RunLine]) -> Table:
         right = name in ("Models", "Score", "Kaggle")
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "Recipe")
     for line in lines:
-        table.add_row(*map(Text, astuple(line)))  # brackets in a name are no markup
+        table.add_row(*map(Text, astuple(line)))  # Text: brackets are not markup
     return table
 
 
@@ -72,7 +72,7 @@ def _describe(folder: Path, ledger: Ledger) -> RunLine:
 
 
 def _read_score(path: Path) -> str:
-    """The ensemble's mean over its collections; empty where nothing was scored yet."""
+    """Return the ensemble's mean over its collections; empty if there are no scores yet."""
     if not path.is_file():
         return ""
     try:
@@ -80,11 +80,12 @@ def _read_score(path: Path) -> str:
             table = csv.DictReader(file, strict=True)
             names, lines = table.fieldnames, list(table)
         own = [float(line["score"]) for line in lines if is_merge(line["ranker"])]
-    except (ValueError, KeyError, TypeError, AttributeError, csv.Error):  # of a file that was cut
+    # the file was cut or edited
+    except (ValueError, KeyError, TypeError, AttributeError, csv.Error):
         return DAMAGED
     if own:
         return f"{sum(own) / len(own):.3f}"
-    # Where no program could be held out, the table has names of columns and no line.
+    # If no program could be held out, the table has only a header.
     return DAMAGED if lines or not names else ""
 
 

@@ -1,4 +1,4 @@
-"""What Kaggle gave: the ledger brought up to date, as tables, beside scores that are known."""
+"""Show the ledger's scores in tables, beside published results, and update it from Kaggle."""
 
 import csv
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from submissions.kaggle import Submission
 from submissions.ledger import OOF_COLUMNS, Ledger, Line, edit_ledger, read_number
 from submissions.tracker import Tracker, note, read_time, show_time
 
-ANCHORS = Path(__file__).parent / "anchors.csv"  # from the authors' own texts
+ANCHORS = Path(__file__).parent / "anchors.csv"  # results in their authors' publications
 SHORT = ("xla def", "xla ran", "nlp def", "nlp ran", "tile xla")
-KAGGLES = ("public", "private")  # scores
-MIN_PAIRS = 3  # fewer points have no correlation worth a number
+KAGGLES = ("public", "private")  # Kaggle's scores
+MIN_PAIRS = 3  # a correlation of fewer points means nothing
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """A result of the competition that its author made public."""
+    """A published result of the competition."""
 
     name: str
     public: float
@@ -32,15 +32,15 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Correlation:
-    """Of the out-of-fold mean with one of Kaggle's scores."""
+    """Correlations of the out-of-fold mean with one of Kaggle's scores."""
 
-    linear: float | None  # None where there are too few pairs, or one score is always the same
+    linear: float | None  # None if there are too few pairs, or one score is constant
     ranks: float | None
     pairs: int  # submissions with both scores
 
 
 def read_anchors() -> list[Anchor]:
-    """The known scores, best private score first."""
+    """Read the published scores, best private score first."""
     with ANCHORS.open(newline="", encoding="utf-8") as file:
         anchors = [
             Anchor(row["name"], float(row["public"]), float(row["private"]), row["source"])
@@ -50,7 +50,8 @@ def read_anchors() -> list[Anchor]:
 
 
 def update_ledger(tracker: Tracker) -> Ledger:
-    """Fetch all submissions into the ledger, those of other machines and of the website as well."""
+    """Add all submissions at Kaggle to the ledger, also those of other machines and of the
+    website."""
     listed = tracker.look()
     with edit_ledger(tracker.path) as ledger:
         known = {line["ref"] for line in ledger.lines}
@@ -78,9 +79,10 @@ def _add(ledger: Ledger, submission: Submission) -> None:
 
 
 def tabulate_ledger(ledger: Ledger) -> Table:
-    """Every submission: when, recipe, out-of-fold scores, Kaggle's scores, notes; 80 columns."""
+    """Return a table of submissions: when, recipe, out-of-fold and Kaggle's scores, notes; 80
+    columns."""
     table = make_table("Submissions; out-of-fold (OOF) scores beside Kaggle's")
-    table.padding = 0  # ten columns leave no room for more
+    table.padding = 0  # because of ten columns
     table.add_column("When", no_wrap=True)
     table.add_column("Recipe", overflow="fold", width=13)
     for name in (*SHORT, "OOF mean"):
@@ -92,7 +94,7 @@ def tabulate_ledger(ledger: Ledger) -> Table:
         scored = line["state"] == "scored"
         table.add_row(
             line["when"][2:10],
-            Text(line["recipe"]),  # brackets are no markup
+            Text(line["recipe"]),  # Text: brackets are not markup
             *(_round_number(line[column], 2) for column in OOF_COLUMNS.values()),
             _round_number(line["oof_mean"], 3),
             _round_number(line["public"], 3) if scored or line["public"] else Text(line["state"]),
@@ -104,7 +106,7 @@ def tabulate_ledger(ledger: Ledger) -> Table:
 
 
 def tabulate_standing(ledger: Ledger) -> Table:
-    """Where our best submission would stand among the known scores."""
+    """Return a table of our best submission among the published scores."""
     table = make_table("Where it would stand, by the private score")
     table.add_column("", no_wrap=True)
     table.add_column("Public", justify="right")
@@ -112,7 +114,7 @@ def tabulate_standing(ledger: Ledger) -> Table:
     rows = [(a.private, a.name, f"{a.public:.3f}", "") for a in read_anchors()]
     best = find_best(ledger)
     if best is not None:
-        public = _round_number(best["public"], 3) or "-"  # the website may hide it
+        public = _round_number(best["public"], 3) or "-"  # Kaggle may hide it
         rows.append((float(best["private"]), f"ours, {best['key']}", public, "bold green"))
     for private, name, public, style in sorted(rows, key=lambda row: -row[0]):
         table.add_row(Text(name), public, f"{private:.3f}", style=style)
@@ -121,13 +123,13 @@ def tabulate_standing(ledger: Ledger) -> Table:
 
 
 def find_best(ledger: Ledger) -> Line | None:
-    """The scored line with the best private score."""
+    """Return the ledger's row with the best private score."""
     scored = [line for line in ledger.lines if read_number(line["private"]) is not None]
     return max(scored, key=lambda line: float(line["private"]), default=None)
 
 
 def correlate(ledger: Ledger, name: str) -> Correlation:
-    """How well the out-of-fold mean foretells the score `name` of Kaggle's."""
+    """Correlate the out-of-fold mean with Kaggle's score `name`."""
     pairs = [
         (own, theirs)
         for line in ledger.lines
@@ -143,7 +145,7 @@ def correlate(ledger: Ledger, name: str) -> Correlation:
 
 
 def describe_correlation(ledger: Ledger) -> str:
-    """How well the out-of-fold mean foretells Kaggle's scores, in a sentence."""
+    """Describe, in a sentence, how well the out-of-fold mean predicts Kaggle's scores."""
     parts = []
     for name in KAGGLES:
         found = correlate(ledger, name)
@@ -161,6 +163,6 @@ def describe_correlation(ledger: Ledger) -> str:
 
 
 def _round_number(text: str, digits: int) -> str:
-    """A cell of the ledger with so many digits; as it is where it is no number."""
+    """Round a cell of the ledger to `digits`; return it unchanged if it is not a number."""
     number = read_number(text)
     return text if number is None else f"{number:.{digits}f}"

@@ -1,17 +1,17 @@
-"""Submit once and never twice: the order of steps that survives a failure between any two.
+"""Submit exactly once: an order of steps that survives a failure between any two.
 
-1. take the lock; the process that uploads holds it too, so that it keeps the next submit waiting
-   where its parent was killed
-2. look: earlier submissions whose fate is unknown are found in Kaggle's list, or are shown to be
-   missing from it, before anything else is done
-3. refuse what was sent already, and ask for the remaining slots
-4. copy the file to sent/KEY and write the ledger's line, state "sending"
+1. take the lock; the uploading child process inherits it, so that the next submit waits for the
+   upload even if this process is killed
+2. look: find earlier submissions whose fate is unknown in Kaggle's list, or prove that they are
+   missing, before anything else
+3. reject a file that was sent already, and ask for the remaining submissions
+4. copy the file to sent/KEY and write the ledger's row, state "sending"
 5. upload, with the key in the message
-6. look again: only the list proves that it arrived, and only a list that is as long as Kaggle's
-   own count, some time later, proves that it did not. What the failed call printed proves nothing:
-   words like "rate limit" may come from any server on the way, when Kaggle has acted already. What
-   a call printed that succeeded is evidence: for an hour only the user can say that it is missing
-7. give the lock back and wait for the score
+6. look again: only the list proves that it arrived. Only a list that is as long as Kaggle's count,
+   some time later, proves that it did not. The output of a failed call proves nothing: words like
+   "rate limit" may come from any server on the way, after Kaggle has accepted the file. The output
+   of a successful call is evidence: for an hour only the user can say that it is missing
+7. release the lock and wait for the score
 """
 
 import time
@@ -33,9 +33,9 @@ from submissions.settings import Settings
 from submissions.tracker import ADVICE, Tracker, UnknownError, show_time
 
 LONGEST_POLL = 60.0  # seconds
-SKEW = 300.0  # seconds between two clocks that are worth a word
+SKEW = 300.0  # difference between two clocks, in seconds, above which users are told
 LIMITS_UNKNOWN = "Kaggle does not say how many submissions are left: that is known when it is sent."
-SENT = "sent"  # of the submissions folder: what was uploaded
+SENT = "sent"  # folder of uploaded files in the submissions folder
 
 
 def submit(
@@ -49,9 +49,10 @@ def submit(
     """Send the upload, confirm that it arrived, and wait for its score.
 
     Args:
-        force: send although the same file was sent before, or no slot seems to be left.
-        dry_run: do everything but the upload.
-        not_there: earlier submissions that are in doubt and not listed did not arrive.
+        force: send although the same file was sent before, or no submission seems to remain.
+        dry_run: do everything except the upload.
+        not_there: the user says that earlier submissions in doubt that are not listed did not
+        arrive.
 
     Raises:
         InputError: nothing was sent, and the message says why.
@@ -76,9 +77,10 @@ def submit(
 def find_earlier(
     tracker: Tracker, upload: Upload, *, force: bool, not_there: bool = False
 ) -> str | None:
-    """The key under which this file arrived unseen, or waits for its score; else None.
+    """Return the key of an earlier submission of this file that has just been found or is pending.
 
-    Raises InputError where it must not be sent: known already, or no slot left.
+    Return None if there is none. Raises InputError if the file must not be sent: it is already
+    known, or no submission remains.
     """
     ledger = tracker.read()
     if not force:
@@ -90,7 +92,7 @@ def find_earlier(
     listed, limits = tracker.reconcile(not_there=not_there)
     same = tracker.read().of_file(upload.fingerprint)
     arrived = [line["key"] for line in same if line["key"] not in known]
-    if arrived:  # even with force: it is what was asked for
+    if arrived:  # even with force: the user wanted this file to be sent
         return arrived[-1]
     if not force:
         _refuse_listed(listed, upload, tracker.path)
@@ -104,9 +106,9 @@ def find_earlier(
 
 
 def send(tracker: Tracker, upload: Upload) -> str:
-    """Upload until the list shows it; returns its key.
+    """Upload until Kaggle's list shows the submission; return its key.
 
-    Raises InputError where it did not arrive, UnknownError where nobody can say.
+    Raises InputError if it did not arrive, UnknownError if that is not known.
     """
     settings = tracker.settings
     wait = settings.wait_seconds
@@ -125,7 +127,7 @@ def send(tracker: Tracker, upload: Upload) -> str:
 
 
 def follow(tracker: Tracker, key: str) -> Outcome:
-    """Wait for the score of a submission that is listed: whatever goes wrong now, it was sent."""
+    """Wait for the score of a listed submission; a failure now does not change that it was sent."""
     line: Line = {}
     problem = ""
     try:
@@ -140,7 +142,7 @@ def follow(tracker: Tracker, key: str) -> Outcome:
 
 
 def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
-    """The line of the submission until it has a score, and what the last look met."""
+    """Yield the submission's row until it has a score, and the problem of the last look."""
     settings = tracker.settings
     deadline = time.monotonic() + settings.score_seconds
     has_looked, problem = tracker.skew is not None, ""
@@ -148,7 +150,7 @@ def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
     while line := tracker.read().find(key):
         yield line, problem
         if line["state"] != "pending" or (has_looked and time.monotonic() + wait > deadline):
-            break  # without a wait, look once at least
+            break  # even if there is no time to wait, look at least once
         pause(wait, "Waiting for the score")
         wait = max(settings.poll_seconds, min(wait * 1.5, LONGEST_POLL))
         has_looked = True
@@ -163,7 +165,8 @@ def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
 
 
 def _remove_leftovers(tracker: Tracker) -> None:
-    """Delete the temporary files of a submit that was killed; both locks keep others out."""
+    """Delete the temporary files of a killed submit; the caller's lock and the ledger's exclude
+    others."""
     with edit_ledger(tracker.path):
         remove_leftovers(tracker.settings.submissions, (SENT,))
 
@@ -183,9 +186,9 @@ def _send_once(tracker: Tracker, upload: Upload) -> tuple[str, KaggleError | Non
 
 
 def _reconcile(tracker: Tracker, key: str, failure: KaggleError | None) -> str:
-    """The state of the submission after a look; UnknownError where none can be had.
+    """Return the submission's state after a look; raise UnknownError if the look fails.
 
-    Where its line is gone again, nobody knows.
+    If its row has disappeared, the state is "sending".
     """
     try:
         if failure is None:
@@ -205,7 +208,7 @@ def _tell(failure: KaggleError | None) -> str:
 
 
 def _refuse_known(ledger: Ledger, upload: Upload) -> str | None:
-    """The key of the same file where it waits for its score; InputError where it has one."""
+    """Return the key of the same file if it is pending; raise InputError if it was scored."""
     for line in reversed(ledger.of_file(upload.fingerprint)):
         if line["state"] == "pending":
             return line["key"]
@@ -229,7 +232,7 @@ def _refuse_listed(listed: list[Submission], upload: Upload, ledger: Path) -> No
 
 
 def _check_list(listed: list[Submission], limits: Limits, competition: str) -> None:
-    """An odd answer can look like an empty list, in which the file would not be found."""
+    """Raise InputError if the answer is implausible: an odd one could look like an empty list."""
     if not listed and limits.numTotal > 0:
         raise InputError(
             f"{competition}: Kaggle lists no submission and counts {limits.numTotal}, so it cannot "

@@ -1,4 +1,4 @@
-"""A signal that ends this process ends what it began as well, as Ctrl-C does."""
+"""End child processes as well if a signal ends this process, as Ctrl-C does."""
 
 import signal
 import threading
@@ -11,10 +11,10 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block by SystemExit, with the code that a shell would show.
+    """Let SIGTERM and SIGHUP end the block by SystemExit, with a shell's exit code.
 
-    By default they end the process at once, and its children go on. Where one is ignored, as after
-    nohup, or is somebody else's already, it stays so.
+    By default they end the process at once, and its children keep running. A signal that is ignored
+    (as after nohup) or already has another handler is left unchanged.
     """
     is_main = threading.current_thread() is threading.main_thread()
     ours = [n for n in ENDING if is_main and signal.getsignal(n) is signal.SIG_DFL]
@@ -28,5 +28,5 @@ def stopped_by_signals() -> Iterator[None]:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second one must not break off the cleaning up
+    signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
     raise SystemExit(128 + number)

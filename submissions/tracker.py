@@ -1,4 +1,4 @@
-"""What became of the submissions that were begun: Kaggle's list decides, and writes the ledger."""
+"""Update the ledger's rows of begun submissions from Kaggle's list."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,17 +18,17 @@ ADVICE = (
 
 
 class UnknownError(InputError):
-    """Nobody can say at present whether a submission arrived."""
+    """It is not known yet whether a submission arrived."""
 
 
 @dataclass
 class Tracker:
-    """Keeps the ledger in step with the list that Kaggle has."""
+    """Keeps the ledger consistent with Kaggle's list."""
 
     kaggle: Kaggle
-    skew: float | None = None  # seconds that Kaggle's clock is ahead of ours, where it was seen
-    own: dict[str, Line] = field(default_factory=dict)  # the lines that were begun here, by key
-    ended: dict[str, datetime] = field(default_factory=dict)  # when their uploads were over
+    skew: float | None = None  # seconds that Kaggle's clock is ahead of ours, if known
+    own: dict[str, Line] = field(default_factory=dict)  # rows begun by this process, by key
+    ended: dict[str, datetime] = field(default_factory=dict)  # when their uploads ended
 
     @property
     def settings(self) -> Settings:
@@ -36,33 +36,34 @@ class Tracker:
 
     @property
     def path(self) -> Path:
-        """The ledger."""
+        """Path of the ledger."""
         return self.settings.ledger
 
     def read(self) -> Ledger:
-        """The ledger as it is now."""
+        """Return the current ledger."""
         return read_ledger(self.path)
 
     def begin(self, key: str, **values: str) -> None:
-        """Write the line of a submission before it is uploaded."""
+        """Write a submission's row before the upload."""
         self.own[key] = {"state": "sending", **values}
         with edit_ledger(self.path) as ledger:
             ledger.put(key, **self.own[key])
 
     def accept(self, key: str) -> None:
-        """Note that Kaggle said of an upload that it was submitted."""
+        """Record that Kaggle answered that the upload was submitted."""
         self.own[key]["state"] = "accepted"
         with edit_ledger(self.path) as ledger:
             line = ledger.find(key)
-            if line is None or line["state"] == "sending":  # nobody has found it listed meanwhile
+            # no other process has seen it listed meanwhile
+            if line is None or line["state"] == "sending":
                 ledger.put(key, **(self.own[key] if line is None else {"state": "accepted"}))
 
     def look(self) -> list[Submission]:
-        """List the submissions and write what is known of ours into the ledger."""
+        """List the submissions and update the ledger's rows."""
         listed = self.kaggle.list_submissions()
         with edit_ledger(self.path) as ledger:
             for key, values in self.own.items():
-                if ledger.find(key) is None:  # a checkout or a stash took the new line away
+                if ledger.find(key) is None:  # a git checkout or stash removed the new row
                     ledger.put(key, **values)
             for submission in listed:
                 line = _find_line(ledger, submission)
@@ -73,19 +74,19 @@ class Tracker:
         return listed
 
     def reconcile(self, *, not_there: bool = False) -> tuple[list[Submission], Limits | None]:
-        """Look, and decide about every line in state "sending" or "accepted".
+        """Look, and decide about every row in state "sending" or "accepted".
 
-        What Kaggle said just now that it took may be late, but is not missing: its line stays.
+        A submission that Kaggle has just accepted may appear late; its row stays.
 
         Args:
-            not_there: the user says that what is not listed did not arrive.
+            not_there: the user says that submissions that are not listed did not arrive.
 
         Returns:
-            What Kaggle lists; and its limits, where they were asked and told.
+            Kaggle's list; and its limits, if they were asked for and known.
 
         Raises:
             KaggleError: Kaggle could not be asked.
-            UnknownError: what it answers does not fit together.
+            UnknownError: the list and the counts are inconsistent.
         """
         listed = self.look()
         in_doubt = self.read().in_doubt()
@@ -113,7 +114,7 @@ class Tracker:
         return line["state"] == "accepted" and line["key"] in self.own
 
     def _check_missing(self, listed: list[Submission], limits: Limits | None, line: Line) -> None:
-        """Raise UnknownError where the list and the count do not prove that it did not arrive."""
+        """Raise UnknownError unless the list and the count prove that it did not arrive."""
         if not _is_proven_missing(listed, limits, line):
             counted = "does not say how many there are"
             if limits is not None:
@@ -137,11 +138,11 @@ class Tracker:
             )
 
     def _time_left(self, line: Line) -> float:
-        """Seconds until a submission that is not listed will not appear any more.
+        """Return seconds until a submission that is not listed cannot appear any more.
 
-        The upload has ended by now, for its process would hold the lock. Where that was another
-        one only its begin is known; a machine that slept, or whose clock was set, ended one of ours
-        just now all the same.
+        The upload has ended, because its process would hold the lock. For an upload of another
+        process only the start is known. An upload of this process counts as ended just now, because
+        the machine may have slept, or its clock may have been set.
         """
         begun, quiet = read_time(line["when"]), self.settings.quiet_seconds
         if begun is None or line["key"] in self.own:
@@ -150,7 +151,8 @@ class Tracker:
         return 0.0 if elapsed > self.settings.upload_seconds + quiet else quiet
 
     def _find_skew(self, line: Line, listed: str) -> float | None:
-        """Seconds by which Kaggle made a submission before its upload began, or after its end."""
+        """Return seconds by which Kaggle's time is before the upload's start (< 0) or after its
+        end (> 0)."""
         begun, made = read_time(line["when"]), read_time(listed)
         if begun is None or made is None:
             return None
@@ -160,7 +162,8 @@ class Tracker:
 
 
 def _find_line(ledger: Ledger, submission: Submission) -> Line | None:
-    """The line of what Kaggle lists: by its number, which stays where a message is edited there."""
+    """Return the row of a listed submission, by its number first: users may edit messages at
+    Kaggle."""
     number, key = str(submission.ref), submission.field("key")
     for line in ledger.lines:
         if line["key"] and line["ref"] == number:
@@ -170,19 +173,19 @@ def _find_line(ledger: Ledger, submission: Submission) -> Line | None:
 
 
 def note(ledger: Ledger, key: str, submission: Submission) -> None:
-    """Write what Kaggle says of a submission into its line."""
+    """Write Kaggle's data of a submission into its row."""
     scores = {"public": submission.publicScore, "private": submission.privateScore}
     known = {name: str(value) for name, value in scores.items() if value not in ("", None)}
     ledger.put(key, state=submission.state, ref=str(submission.ref), **known)
 
 
 def show_time(moment: datetime) -> str:
-    """A moment in UTC as the ledger has it, such as 2026-11-21T07:30:12Z."""
+    """Return a time in UTC in the ledger's format, such as 2026-11-21T07:30:12Z."""
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def read_time(text: str) -> datetime | None:
-    """A moment in UTC, with or without its zone; None where the text is no time."""
+    """Parse a time in UTC, with or without a zone; None if the text is no time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -191,16 +194,16 @@ def read_time(text: str) -> datetime | None:
 
 
 def _is_proven_missing(listed: list[Submission], limits: Limits | None, line: Line) -> bool:
-    """Whether the list is whole, or reaches back far enough, to show that it lacks the line.
+    """Return whether the list is complete, or reaches back far enough, to prove the row missing.
 
-    A page that is shorter than the shortest is the whole list, unless Kaggle counts more.
+    A page shorter than the smallest page size is the complete list, unless Kaggle counts more.
     """
-    if limits == Limits():  # all zeros: Kaggle knows nothing of us, or that was no real answer
+    if limits == Limits():  # all zeros: Kaggle does not know us, or the answer was not real
         return False
     if limits is not None and len(listed) >= limits.numTotal:
         return True
     times = [moment for row in listed if (moment := read_time(row.date))]
     begun = read_time(line["when"])
-    is_ordered = times == sorted(times, reverse=True)  # else a page that is cut may lack it
+    is_ordered = times == sorted(times, reverse=True)  # an unordered page may omit any row
     is_long = limits is None or len(listed) >= SMALLEST_PAGE
     return bool(is_ordered and is_long and begun and times and min(times) < begun)

@@ -1,7 +1,7 @@
-"""Turn a ranking of the test graphs into the competition's CSV.
+"""Write a ranking of the test graphs as the competition's CSV.
 
 `ID,TopConfigs`: a row for each test graph; configurations from fastest to slowest, all of them for
-layout, five for tile. sample_submission.csv decides rows and their order where it is there.
+layout, five for tile. sample_submission.csv, if it exists, decides the rows and their order.
 """
 
 import csv
@@ -26,16 +26,16 @@ PLACES = {name: place for place, name in enumerate(NAMES)}
 
 @dataclass(frozen=True)
 class Written:
-    """What was written."""
+    """The result of writing a submission."""
 
     path: Path
     rows: int
-    kept: int  # rows of the sample submission whose graphs are not at hand, copied from it
-    left_out: int  # predicted graphs that the sample submission does not ask for
-    description: str  # SIZE:SHA256 of the file, or that there is none
+    kept: int  # rows of the sample submission without a graph file, copied from it
+    left_out: int  # predicted graphs that the sample submission does not contain
+    description: str  # SIZE:SHA256 of the file, or a note that there is none
 
     def describe(self) -> str:
-        """What the user should know of it."""
+        """Return what the user should know about it."""
         if not self.rows:
             return "Submission: none, for the data has neither test graphs nor a sample of one."
         lines = [f"Submission: {self.path} ({count(self.rows, 'row')}, checked)"]
@@ -54,7 +54,7 @@ class Written:
 def write_submission(
     ranking: pl.DataFrame, graphs: pl.DataFrame, sample: Path | None, path: Path
 ) -> Written:
-    """Write and check a submission as replace_submission does, at once.
+    """Write and check a submission by replace_submission, without a further step.
 
     Args:
         ranking: collection, graph, config, score of the test graphs.
@@ -67,8 +67,10 @@ def write_submission(
 def replace_submission(
     orders: Mapping[str, np.ndarray], graphs: pl.DataFrame, sample: Path | None, path: Path
 ) -> Iterator[Written]:
-    """Write and check a submission, atomically: a defect leaves no file, and neither does data
-    that asks for no row. What is yielded takes its place when the block succeeds.
+    """Write and check a submission, atomically, and yield the result.
+
+    The new file replaces the old one when the block succeeds. After a defect, or if no rows are
+    needed, there is no file.
 
     Args:
         orders: by ID, the configurations of each test graph from fastest to slowest.
@@ -105,7 +107,7 @@ def replace_submission(
 
 
 def expect(graphs: pl.DataFrame, sample: Path | None) -> Expected:
-    """The rows that are asked for, in order: the sample's, or without one the test split's.
+    """Return the expected rows, in order: the sample's, or without a sample the test split's.
 
     Args:
         graphs: collection, graph, split, configs: every graph of the run.

@@ -1,6 +1,6 @@
-"""The calls of the kaggle CLI that kernels and their dataset need.
+"""The calls of the kaggle CLI for kernels and their dataset.
 
-The CLI exits with 0 after most of their failures, so only its words of success count.
+The CLI exits with 0 after most of their failures, so only its success message counts.
 """
 
 import re
@@ -40,13 +40,13 @@ UPLOAD_FAILED = Kind(
 )
 PAGE = 200
 MOST_OF_OUTPUTS = 24 << 30  # bytes; Kaggle keeps 20 GB of a session
-# Names of outputs that stay in their folder: the CLI writes wherever the name of a file leads.
+# Safe names of outputs: the CLI writes to any path that a file's name contains.
 INSIDE = r"^(?!/)(?!(.*/)?\.\.(/|$))[^\\]+$"
 RUNNING, FAILED = ("QUEUED", "RUNNING", "NEW_SCRIPT"), ("ERROR", "CANCEL")
 
 
 class DatasetStatus(BaseModel):
-    """What Kaggle says of a dataset."""
+    """Kaggle's status of a dataset."""
 
     status: str = ""
     current_version_number: int | None = None
@@ -57,7 +57,7 @@ class DatasetStatus(BaseModel):
 
 
 class Session(BaseModel):
-    """What Kaggle says of the latest session of a kernel, whichever version that is of."""
+    """Kaggle's status of a kernel's latest session, whichever version it runs."""
 
     status: str  # QUEUED, RUNNING, COMPLETE, ERROR, CANCEL_REQUESTED, CANCEL_ACKNOWLEDGED, ...
     failure: str = ""
@@ -72,10 +72,10 @@ class Session(BaseModel):
 
 
 class Kernels(Calls):
-    """The user's kernels and datasets, as the CLI shows them."""
+    """The user's kernels and datasets, through the CLI."""
 
     def find_user(self) -> str:
-        """The name of the user whose credentials are used."""
+        """Return the name of the user whose credentials are used."""
         known = find_username()
         if known:
             return known
@@ -87,14 +87,14 @@ class Kernels(Calls):
         return found.group(1)
 
     def find_dataset(self, name: str) -> DatasetStatus | None:
-        """Its status and its newest version; None where the user has no such dataset."""
+        """Return a dataset's status and newest version; None if the user has no such dataset."""
         doing = f"looking for the dataset {name}"
 
         def ask() -> DatasetStatus | None:
             try:
                 printed = self.run(doing, ["datasets", "status", name, "--format", "json"])
             except KaggleError as error:
-                if error.kind is REFUSED:  # Kaggle says so of what is not there, too
+                if error.kind is REFUSED:  # Kaggle also answers this if it does not exist
                     return None
                 raise
             found: DatasetStatus = self.parse(DatasetStatus, find_json(printed, "{"), doing)
@@ -103,7 +103,7 @@ class Kernels(Calls):
         return self.insist(ask)
 
     def upload_dataset(self, folder: Path, name: str, note: str, *, is_there: bool) -> None:
-        """Create the dataset, or a new version of it; it is ready only later."""
+        """Create the dataset, or a new version of it; Kaggle processes it later."""
         doing = f"uploading the dataset {name}"
         action = ["version", "-m", note] if is_there else ["create"]
         command = ["datasets", *action, "-p", str(folder)]  # -q would hide failed uploads
@@ -114,7 +114,7 @@ class Kernels(Calls):
         self._check(printed, r"is being created", r"creation error", doing)
 
     def push(self, folder: Path) -> int:
-        """Save the kernel and start it; returns the number of its version."""
+        """Save the kernel and start it; return the number of its version."""
         doing = "pushing the notebook"
         command = ["kernels", "push", "-p", str(folder)]
         printed = self.run(doing, command, self.settings.upload_seconds)
@@ -124,9 +124,9 @@ class Kernels(Calls):
         return int(found.group(1)) if found else 0
 
     def fetch_source(self, name: str, folder: Path) -> str:
-        """The source of the newest version; empty where the user has no such kernel."""
+        """Return the source of the newest version; empty if the user has no such kernel."""
         doing, file = f"looking at the source of {name}", folder / "source"
-        file.touch()  # into a folder the CLI writes by the name that it is sent
+        file.touch()  # given a folder, the CLI would choose the name by Kaggle's answer
         try:
             self.insist(lambda: self.run(doing, ["kernels", "pull", name, "-p", str(file)]))
         except KaggleError as error:
@@ -136,7 +136,7 @@ class Kernels(Calls):
         return file.read_text(encoding="utf-8")
 
     def find_session(self, name: str) -> Session:
-        """The latest session of the kernel."""
+        """Return the latest session of the kernel."""
         doing = f"asking for the status of {name}"
 
         def ask() -> Session:
@@ -152,14 +152,15 @@ class Kernels(Calls):
     def download_output(
         self, name: str, folder: Path, pattern: str = "", report: Callable[[], None] | None = None
     ) -> None:
-        """Download the outputs of the latest session, and its log; files that are there stay.
+        """Download the outputs and the log of the latest session; existing files are kept.
 
-        What is sent is saved as it is, be it a page with an error: see solution.sessions.record.
+        An error page from the server is saved as if it were the file: see solution.sessions.record.
         """
         command = ["kernels", "output", name, "-p", str(folder), "-q", "--page-size", str(PAGE)]
         command += ["--file-pattern", pattern or INSIDE]
         limit = self.settings.download_seconds
-        bounds = {"memory": MOST_OF_OUTPUTS, "file": MOST_OF_OUTPUTS}  # it keeps a file whole
+        # the CLI holds a whole file in memory
+        bounds = {"memory": MOST_OF_OUTPUTS, "file": MOST_OF_OUTPUTS}
         self.insist(lambda: self.run("downloading outputs", command, limit, report, **bounds))
 
     def explain(self, kind: Kind, doing: str, printed: str, seconds: float = 0) -> KaggleError:
@@ -168,7 +169,7 @@ class Kernels(Calls):
         return super().explain(kind, doing, printed, seconds)
 
     def _check(self, printed: str, success: str, refusal: str, doing: str) -> None:
-        """Raise KaggleError where the words of success are missing, or those of a refusal there."""
+        """Raise KaggleError if the success message is missing, or a refusal is printed."""
         refused = re.search(rf"^.*(?:{refusal}).*$", printed, re.MULTILINE)
         if refused:
             raise self.explain(NOT_TAKEN, doing, refused.group(0))

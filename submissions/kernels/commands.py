@@ -1,4 +1,4 @@
-"""`fastslow kernels ...`: run the notebooks on Kaggle, and bring back what they made."""
+"""`fastslow kernels ...`: run the notebooks on Kaggle, and download their outputs."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from solution.system.terminal import output, say
 
-# Heavier imports wait inside the commands that need them.
+# Slow imports are inside the commands that need them.
 
 app = typer.Typer(name="kernels", help="Run the notebooks on Kaggle.", no_args_is_help=True)
 

@@ -1,4 +1,4 @@
-"""Upload a folder as a private dataset of the user's, and wait until Kaggle has processed it."""
+"""Upload a folder as a private dataset of the user, and wait until Kaggle has processed it."""
 
 import time
 from pathlib import Path
@@ -17,11 +17,14 @@ GONE = ("failed", "deleted")
 
 
 class UnknownUploadError(KaggleError):
-    """Nobody can say at present whether a version of a dataset arrived."""
+    """It is not known yet whether a version of a dataset arrived."""
 
 
 def is_newest(last: BaseModel | None, wanted: BaseModel, found: DatasetStatus | None) -> bool:
-    """Whether what was uploaded last is wanted, and Kaggle has that version, or processes it."""
+    """Return whether the wanted content was uploaded last and is Kaggle's newest version.
+
+    Kaggle may still be processing it.
+    """
     return (
         found is not None
         and found.status not in GONE
@@ -30,7 +33,7 @@ def is_newest(last: BaseModel | None, wanted: BaseModel, found: DatasetStatus | 
 
 
 def write_metadata(folder: Path, user: str, slug: str) -> None:
-    """Write dataset-metadata.json, as the CLI wants it."""
+    """Write dataset-metadata.json for the CLI."""
     values: dict[str, Any] = {
         "id": f"{user}/{slug}",
         "title": slug,
@@ -42,11 +45,11 @@ def write_metadata(folder: Path, user: str, slug: str) -> None:
 def upload(
     folder: Path, name: str, note: str, found: DatasetStatus | None, kernels: Kernels
 ) -> int:
-    """Upload until a version after the `found` one is there; returns the least that it may be.
+    """Upload until a version after the `found` one exists; return the lowest possible number of it.
 
-    Where the answer was lost, a look decides. A version that lacks a file does not count.
+    If the answer was lost, Kaggle's list decides. A version that lacks a file does not count.
 
-    Raises KaggleError where it did not arrive, UnknownUploadError where the look failed too.
+    Raises KaggleError if it did not arrive, UnknownUploadError if Kaggle could not be asked.
     """
     settings, failure = kernels.settings, None
     wait, before = settings.wait_seconds, found.version if found else 0
@@ -82,9 +85,9 @@ def _look(name: str, failure: KaggleError, kernels: Kernels) -> DatasetStatus | 
 
 
 def await_ready(name: str, least: int, kernels: Kernels) -> int:
-    """Wait until Kaggle has processed a version that is not older than `least`; returns it.
+    """Wait until Kaggle has processed version `least` or a later one; return its number.
 
-    Raises InputError where it is not ready in the end.
+    Raises InputError if it is not ready in time.
     """
     settings = kernels.settings
     deadline, wait = time.monotonic() + settings.ready_seconds, settings.poll_seconds

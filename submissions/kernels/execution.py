@@ -25,18 +25,18 @@ from submissions.provenance import PROJECT
 from submissions.stopping import stopped_by_signals
 
 SAMPLE = PROJECT / "solution" / "data" / "sample"
-PLACE = PROJECT / "build" / "notebooks"  # where the outputs of the execution go
+PLACE = PROJECT / "build" / "notebooks"  # folder for files that the notebooks write
 CELL_SECONDS = 1800
-BETWEEN_KILLS = 0.2  # seconds; the first may come before there is a kernel
-COLOURS = 128  # of a picture
+BETWEEN_KILLS = 0.2  # seconds; the first kill may come before the kernel starts
+COLOURS = 128  # colours of a stored picture
 ANEW = {"REPLACE": True}
-UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # a progress bar
+UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # progress bars
 
 
 def build(notebooks: Sequence[Notebook], place: Path = PLACE) -> None:
     """Execute the notebooks one after the other, as on a laptop, and write their ipynb files.
 
-    Raises InputError where a cell fails.
+    Raises InputError if a cell fails.
     """
     shutil.rmtree(place, ignore_errors=True)
     environment = {
@@ -54,12 +54,13 @@ def build(notebooks: Sequence[Notebook], place: Path = PLACE) -> None:
             anew = {name: value for name, value in ANEW.items() if name in read_parameters(made)}
             set_ready = set_values(made, anew) if anew else made
             done[notebook.built] = execute(set_ready, PROJECT, environment)
-    for path, executed in done.items():  # in the end, so that the tree is clean until then
+    # written at the end, so that the working tree is clean until then
+    for path, executed in done.items():
         write(executed, path)
 
 
 def read_source(notebook: Notebook) -> dict[str, Any]:
-    """The notebook that the source describes, not executed, with stable cell ids."""
+    """Return the unexecuted notebook of a source, with stable cell ids."""
     import jupytext
 
     made = jupytext.read(notebook.source)
@@ -77,9 +78,9 @@ def execute(
     environment: Mapping[str, str],
     kernel_name: str = "python3",
 ) -> dict[str, Any]:
-    """Execute it in `folder`; returns it with its outputs, of which nothing is left out.
+    """Execute the notebook in `folder`; return it with its complete outputs.
 
-    Raises InputError with the failure of a cell; what was executed before is lost.
+    Raises InputError with the failure of a cell; earlier outputs are lost.
     """
     import nbformat
     from nbclient import NotebookClient
@@ -88,7 +89,7 @@ def execute(
 
     node = nbformat.reads(json.dumps(notebook), as_version=4)
     with tempfile.TemporaryDirectory() as sockets:
-        # Files instead of ports: what runs here is nobody else's.
+        # Sockets in files instead of ports, so that other users cannot connect.
         config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"})
         client = NotebookClient(
             node,
@@ -106,9 +107,10 @@ def execute(
 
 
 def _run(client: Any, environment: Mapping[str, str]) -> None:
-    """Execute the notebook of the client; where a signal ends that, it ends the kernel, too.
+    """Execute the client's notebook; if a signal interrupts it, end the kernel, too.
 
-    In the main thread nbclient would have handlers of its own, which fail while they clean up.
+    It runs in another thread, because nbclient's signal handlers in the main thread fail during
+    cleanup.
     """
     with stopped_by_signals(), ThreadPoolExecutor(1) as pool:
         running = pool.submit(lambda: asyncio.run(client.async_execute(env=dict(environment))))
@@ -122,7 +124,7 @@ def _run(client: Any, environment: Mapping[str, str]) -> None:
 
 
 def _kill_kernel(client: Any) -> None:
-    """End the kernel and what it began, once it has begun: they are a process group."""
+    """Kill the kernel's process group as soon as the kernel has started."""
     provisioner = client.km.provisioner if client.km is not None else None
     if provisioner is not None and provisioner.pgid not in (None, os.getpgrp()):
         with suppress(ProcessLookupError):
@@ -145,7 +147,7 @@ def write(notebook: Mapping[str, Any], path: Path) -> None:
 
 
 def _clean(output: Any) -> Any:
-    """The output without what only a running kernel can show; None where nothing is left."""
+    """Return the output without parts that need a running kernel; None if nothing is left."""
     if output.get("name") == "stderr":
         return None
     data = output.get("data", {})
@@ -160,7 +162,7 @@ def _clean(output: Any) -> Any:
 
 
 def _shrink(picture: str) -> str:
-    """A PNG, in base64, in as many colours as a plot needs: a third of the bytes."""
+    """Return a base64 PNG with a reduced palette: a third of the bytes."""
     from PIL import Image
 
     made = io.BytesIO()

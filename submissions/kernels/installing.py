@@ -1,7 +1,7 @@
 """Install this project in a kernel, without a network.
 
-A copy of this file lies beside the wheels in the attached dataset; a notebook runs it before it
-imports anything. It needs the standard library and pip alone. A wheel may have arrived unpacked.
+A copy of this file lies beside the wheels in the attached dataset; a notebook runs it before its
+imports. It needs only the standard library and pip. Kaggle may have unpacked a wheel.
 """
 
 import hashlib
@@ -14,20 +14,20 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
-SCRIPT = "fastslow_install.py"  # what the copy is called
+SCRIPT = "fastslow_install.py"  # name of the copy
 MANIFEST = "fast-or-slow-wheels.json"
 COMMIT_FILE = "solution/system/commit.txt"  # in the wheel of this project
 
 
 class InstallError(Exception):
-    """The attached dataset cannot be installed; not SystemExit, which would only end the cell."""
+    """The attached dataset cannot be installed. (SystemExit would only end the cell.)"""
 
 
 def install(folder: Path, commit: str = "") -> str:
-    """Install from the wheels in `folder` alone; returns what was installed, in words.
+    """Install from the wheels in `folder` alone; return a description of what was installed.
 
     Args:
-        commit: what the notebook was pushed with; empty: any will do.
+        commit: the commit that the notebook was pushed with; empty: any.
     """
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     if commit and manifest["commit"] != commit:
@@ -40,15 +40,15 @@ def install(folder: Path, commit: str = "") -> str:
             _provide(folder, wheel, digest, Path(name))
         project, here = manifest["project"], _find_commit(manifest["project"])
         if here != manifest["commit"]:
-            _pip(name, project)  # takes only what is missing here or too old
-            if here is not None:  # an older one, perhaps of the same version
+            _pip(name, project)  # installs only packages that are missing or too old
+            if here is not None:  # an older commit, perhaps with the same version number
                 _pip(name, "--force-reinstall", "--no-deps", project)
     importlib.invalidate_caches()
     return f"{project} of commit {manifest['commit']}, from {folder}"
 
 
 def _find_commit(project: str) -> str | None:
-    """Of the project that is installed here; None: it is not, and empty: it does not say."""
+    """Return the installed project's commit; None: not installed, empty: unknown."""
     try:
         packed = metadata.distribution(project).locate_file(COMMIT_FILE)
     except metadata.PackageNotFoundError:
@@ -58,8 +58,8 @@ def _find_commit(project: str) -> str | None:
 
 
 def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
-    """Put one wheel into `target`, whole and as it was packed."""
-    if Path(wheel).name != wheel or not wheel.endswith(".whl"):  # it comes from a dataset
+    """Write one wheel into `target`, as it was packed, and check its hash."""
+    if Path(wheel).name != wheel or not wheel.endswith(".whl"):  # the name comes from a dataset
         raise InstallError(f"{folder}: names the wheel {wheel!r}, expected a file's name alone.")
     path = folder / wheel
     unpacked = next((p for p in (path, path.with_suffix("")) if p.is_dir()), None)
@@ -76,7 +76,7 @@ def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
 
 def _pip(wheels: str, *what: str) -> None:
     command = [sys.executable, "-m", "pip", "install", "--no-index", "--find-links", wheels]
-    # Whether the image's own packages fit each other is its business, and takes half of the time.
+    # Do not check whether the image's packages fit each other: it would take half of the time.
     options = ["--quiet", "--no-input", "--no-compile", "--no-warn-conflicts"]
     options += ["--disable-pip-version-check"]
     done = subprocess.run([*command, *options, *what], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The notebooks as files: where they lie, what may be set in them, and a copy with values set.
+"""The notebooks as files: their folders, their parameters, and a copy with values set.
 
 notebooks/NAME/
     NAME.py                  the source, a jupytext percent script
@@ -19,7 +19,7 @@ from submissions.provenance import PROJECT
 
 NOTEBOOKS = PROJECT / "notebooks"
 METADATA = "kernel-metadata.json"
-PARAMETERS, INJECTED = "parameters", "injected-parameters"  # tags of cells, as papermill has them
+PARAMETERS, INJECTED = "parameters", "injected-parameters"  # papermill's tags of cells
 
 Value = str | int | float | bool
 
@@ -43,25 +43,25 @@ class Notebook:
         return self.folder / f"{self.name}.ipynb"
 
     def read(self) -> dict[str, Any]:
-        """The built notebook."""
+        """Return the built notebook."""
         found: dict[str, Any] = json.loads(self.built.read_text(encoding="utf-8"))
         return found
 
     def read_metadata(self) -> dict[str, Any]:
-        """kernel-metadata.json, with a placeholder for the user's name."""
+        """Return kernel-metadata.json, with a placeholder for the user's name."""
         found: dict[str, Any] = json.loads((self.folder / METADATA).read_text(encoding="utf-8"))
         return found
 
 
 def list_notebooks() -> list[Notebook]:
-    """All notebooks, in their order."""
+    """Return all notebooks, in their order."""
     return [Notebook(path.parent) for path in sorted(NOTEBOOKS.glob(f"*/{METADATA}"))]
 
 
 def find_notebook(name: str) -> Notebook:
-    """The notebook that is called so, or whose name alone begins so, such as "2".
+    """Return the notebook with the name, or the only one whose name begins so, such as "2".
 
-    Raises InputError where there is none.
+    Raises InputError if there is none.
     """
     found = [notebook for notebook in list_notebooks() if notebook.name.startswith(name)]
     exact = [notebook for notebook in found if notebook.name == name]
@@ -75,7 +75,8 @@ def find_notebook(name: str) -> Notebook:
 
 
 def read_parameters(notebook: Mapping[str, Any]) -> dict[str, Value]:
-    """What may be set, with the values that it has: the assignments of the cell with the tag."""
+    """Return the parameters with their defaults: the assignments of the cell tagged
+    "parameters"."""
     for cell in notebook["cells"]:
         if PARAMETERS in cell["metadata"].get("tags", []):
             tree = ast.parse("".join(cell["source"]))
@@ -88,7 +89,8 @@ def read_parameters(notebook: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def set_values(notebook: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
-    """A copy in which a cell behind the parameters sets the values; an earlier such cell goes."""
+    """Return a copy with a cell after the parameters that sets the values; it replaces an
+    earlier one."""
     made: dict[str, Any] = copy.deepcopy(dict(notebook))
     made["cells"] = list_own_cells(made)
     lines = [f"{name} = {value!r}" for name, value in values.items()]
@@ -106,6 +108,6 @@ def set_values(notebook: Mapping[str, Any], values: Mapping[str, Value]) -> dict
 
 
 def list_own_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The cells that come from the source."""
+    """Return the cells that come from the source."""
     cells: list[dict[str, Any]] = notebook["cells"]
     return [cell for cell in cells if INJECTED not in cell["metadata"].get("tags", [])]

@@ -1,13 +1,13 @@
-"""Pack this project, and what Kaggle's image lacks, into a dataset that a kernel installs offline.
+"""Pack this project, and packages that Kaggle's image lacks, into a dataset for offline install.
 
     FOLDER/
-        dataset-metadata.json       what the kaggle CLI wants
-        fastslow_install.py         what a notebook runs first
+        dataset-metadata.json       for the kaggle CLI
+        fastslow_install.py         which a notebook runs first
         fast-or-slow-wheels.json    the commit, and the SHA-256 of every wheel
-        *.whl                       this project as it is committed, and its needs
+        *.whl                       this project as committed, and its requirements
 
-Wheels are for the image's Python, whatever runs here. pip takes from the folder only what the image
-does not have or has too old; what is large and surely there is never packed.
+Wheels are for the image's Python, whatever runs here. pip installs from the folder only packages
+that are missing in the image or too old; large packages that the image surely has are never packed.
 """
 
 import hashlib
@@ -36,10 +36,10 @@ from submissions.stopping import stopped_by_signals
 
 PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"
-PLACEHOLDER = "INSERT_USERNAME"  # the push writes the user's name there
-# The image's own tests import these (Kaggle/docker-python), and together they weigh gigabytes.
+PLACEHOLDER = "INSERT_USERNAME"  # the push replaces it by the user's name
+# The image's own tests import these (Kaggle/docker-python); together they are gigabytes.
 IN_THE_IMAGE = {"torch", "numba", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}
-UNPACKED = ("tests/", "benchmarks/", "notebooks/")  # no part of the wheel
+UNPACKED = ("tests/", "benchmarks/", "notebooks/")  # folders that are not in the wheel
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 
 
@@ -48,7 +48,7 @@ class Package:
     """A dataset folder."""
 
     folder: Path
-    commit: str  # with -dirty-HASH behind it where the tree was
+    commit: str  # with a suffix -dirty-HASH if there were uncommitted changes
     python: str
     wheels: dict[str, str]  # SHA-256 by name
 
@@ -58,22 +58,22 @@ class Package:
 
 
 def package(tree: Tree, folder: Path, python: str) -> Package:
-    """Build the dataset folder of the tree's code; it takes the place of an older one.
+    """Build the dataset folder of the tree's code; it replaces an older one.
 
     Args:
         tree: of submissions.provenance.
         python: the version of the interpreter that will install it, such as 3.12.
 
     Raises:
-        InputError: the code is not in a git checkout, a wheel cannot be had, or something else
-            than an older package is in the folder.
+        InputError: the code is not in a git checkout, a wheel is not available, or the folder holds
+            something else than an older package.
     """
     if not tree.commit:
         why = tree.defect or "no git checkout"
         raise InputError(f"{PROJECT}: {why}, so there is no commit to pack. Clone it.")
     _check_place(folder)
     commit = name_commit(tree)
-    with replace_folder(folder.resolve()) as temporary:  # of a link, what it leads to
+    with replace_folder(folder.resolve()) as temporary:  # resolve: replace the target of a link
         with console.status("Building the wheel of this project"):
             _build_wheel(commit, temporary)
         with console.status("Fetching the wheels of what it needs"):
@@ -87,7 +87,8 @@ def package(tree: Tree, folder: Path, python: str) -> Package:
 
 
 def provide_package(tree: Tree, folder: Path, python: str) -> Package:
-    """The package of the tree's code: the one in `folder`, where it is that, or a fresh one."""
+    """Return the package of the tree's code: the one in `folder`, if it is up to date, or a new
+    one."""
     try:
         found = json.loads((folder / installing.MANIFEST).read_text(encoding="utf-8"))
         kept = Package(folder, found["commit"], found["python"], found["wheels"])
@@ -100,7 +101,7 @@ def provide_package(tree: Tree, folder: Path, python: str) -> Package:
 
 
 def _check_place(folder: Path) -> None:
-    """Refuse to take the place of anything but an older package."""
+    """Raise InputError if the folder holds anything but an older package."""
     if not folder.exists() or (folder / installing.MANIFEST).is_file():
         return
     if not folder.is_dir() or any(folder.iterdir()):
@@ -112,14 +113,14 @@ def _check_place(folder: Path) -> None:
 
 
 def name_commit(tree: Tree) -> str:
-    """The commit; where something is not committed, with a hash of the difference."""
+    """Return the commit, with a hash of the difference if there are uncommitted changes."""
     if not tree.changed:
         return tree.commit
     return f"{tree.commit}-dirty-{hashlib.sha256(tree.difference.encode()).hexdigest()[:8]}"
 
 
 def list_needs(python: str) -> list[str]:
-    """NAME==VERSION of everything that this project needs there and the image may lack.
+    """Return NAME==VERSION of every requirement that the image may lack.
 
     Versions are those of this environment, so a kernel runs what was tested here.
     """
@@ -131,7 +132,7 @@ def list_needs(python: str) -> list[str]:
             continue
         try:
             found = metadata.distribution(name)
-        except metadata.PackageNotFoundError:  # only the other Python needs it
+        except metadata.PackageNotFoundError:  # only the other Python version needs it
             needed[name] = name
             continue
         needed[name] = f"{name}=={found.version}"
@@ -154,7 +155,7 @@ def _required_by(found: metadata.Distribution, python: str) -> list[str]:
 
 
 def _build_wheel(commit: str, into: Path) -> None:
-    """Build from a copy, so that no leftover of another build gets in."""
+    """Build from a copy, so that no files of another build get into the wheel."""
     listed = subprocess.run(
         ["git", "-C", str(PROJECT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True,

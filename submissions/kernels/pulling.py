@@ -1,7 +1,7 @@
-"""Follow what was pushed, and bring its outputs back: whole, of this very push, or not at all.
+"""Follow a push, and download its outputs: complete and of this very push, or not at all.
 
-The outputs of notebook NAME take the place of runs/NAME when they are complete. Until then they
-lie in runs/kernels/NAME-KEY, where the next pull goes on.
+The outputs of notebook NAME replace runs/NAME when they are complete. Until then they lie in
+runs/kernels/NAME-KEY, where the next pull resumes.
 """
 
 import shutil
@@ -38,19 +38,19 @@ MAX_SHOWN = 3
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a push is."""
+    """The progress of a push."""
 
     push: Push
     session: Session
-    record: SessionRecord | None = None  # of the outputs, where the latest session has ended
+    record: SessionRecord | None = None  # from the outputs, if the latest session has ended
 
     @property
     def is_ours(self) -> bool:
-        """Whether the latest session that has ended is that of the push."""
+        """Whether the latest finished session belongs to the push."""
         return self.record is not None and self.record.push == self.push.key
 
     def describe(self) -> tuple[str, str]:
-        """The state and what to do about it, in words."""
+        """Return the state and advice, in words."""
         name = self.push.kernel
         if self.session.is_running:
             return self.session.status.lower(), f"wait, or look: {self.push.url}"
@@ -69,7 +69,7 @@ class Progress:
 
 
 def report_progress(kernels: Kernels) -> tuple[Table, list[str]]:
-    """The latest push of every notebook, and how far it is; and what to do, a line for each."""
+    """Return the latest push of every notebook with its state and advice, as lines."""
     table = make_table("Notebooks on Kaggle, the latest push of each")
     for column in ("Notebook", "Commit", "Pushed (UTC)", "State"):
         table.add_column(column, no_wrap=True)
@@ -83,7 +83,7 @@ def report_progress(kernels: Kernels) -> tuple[Table, list[str]]:
 
 
 def _follow(notebook: Notebook, kernels: Kernels) -> tuple[Push | None, str, str]:
-    """The latest push, its state, and what to do; a failure of one notebook is a state of it."""
+    """Return the latest push, its state and advice; a failed query becomes a state."""
     try:
         latest = read_pushes(notebook.name).latest
     except InputError as error:
@@ -107,11 +107,12 @@ def _describe(latest: Push | None, kernels: Kernels) -> tuple[str, str]:
 
 
 def look(latest: Push, kernels: Kernels) -> Progress:
-    """Ask how far the push is; the record among the outputs tells whose session has ended."""
+    """Ask Kaggle for the push's progress; the record among the outputs names the session's push."""
     session = kernels.find_session(latest.kernel)
     if session.is_running:
         return Progress(latest, session)
-    with tempfile.TemporaryDirectory() as name:  # another process may look at the same time
+    # not a fixed folder: another process may look at the same time
+    with tempfile.TemporaryDirectory() as name:
         kernels.download_output(latest.kernel, Path(name), rf"^{KERNEL_RECORD}$")
         try:
             return Progress(latest, session, read_record(Path(name)))
@@ -120,12 +121,12 @@ def look(latest: Push, kernels: Kernels) -> Progress:
 
 
 def pull(notebook: Notebook, settings: Settings, *, replace: bool = False) -> Path:
-    """Bring the outputs of the latest push back; returns their folder.
+    """Download the outputs of the latest push; return their folder.
 
-    What is here of that push, as it was brought, stays; with `replace` it is brought again.
+    Complete outputs from an earlier pull are kept; with `replace` they are downloaded again.
 
-    Raises InputError where they are not there yet, not of that push, not whole or not finished, or
-    would overwrite what was made here; runs/NAME is then as it was.
+    Raises InputError if they are not ready, not of that push, incomplete, or would overwrite local
+    files; runs/NAME is then unchanged.
     """
     with lock_records(settings) as held:
         latest = read_pushes(notebook.name).arrived
@@ -146,7 +147,7 @@ def pull(notebook: Notebook, settings: Settings, *, replace: bool = False) -> Pa
 
 
 def _is_here(latest: Push, target: Path) -> bool:
-    """Whether the folder has all outputs of the push; there may be other files among them."""
+    """Return whether the folder has all outputs of the push; it may have other files."""
     try:
         found = read_record(target)
     except InputError:
@@ -155,7 +156,7 @@ def _is_here(latest: Push, target: Path) -> bool:
 
 
 def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> None:
-    """Download the outputs of the push, and let them take the place of the target."""
+    """Download the outputs of the push, and replace the target by them."""
     if not replace:
         _check_target(latest, target)
     wanted = _check_ready(look(latest, kernels), kernels)
@@ -168,18 +169,18 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
             "pushed. Push it again."
         )
     if not replace:
-        _check_target(latest, target)  # a download may take hours
-    # Of a link, what it leads to is replaced; the lock of the records keeps other pulls out.
+        _check_target(latest, target)  # again, because a download may take hours
+    # The target of a link is replaced; the lock of the records keeps other pulls out.
     with replace_folder(target.resolve(), alone=True) as temporary:
-        # Without what is Jupyter's own, no file but the listed ones and the log is Kaggle's.
+        # Except Jupyter's files, Kaggle adds only the listed outputs and the log.
         hidden = shutil.ignore_patterns(".*", "__*")
         shutil.copytree(folder, temporary, dirs_exist_ok=True, ignore=hidden)
     shutil.rmtree(folder)
 
 
 def _check_target(latest: Push, target: Path) -> None:
-    """Refuse to overwrite what was made here."""
-    log = f"{latest.kernel.partition('/')[2]}.log"  # Kaggle's, which no session lists
+    """Raise InputError if files that were made or changed here would be overwritten."""
+    log = f"{latest.kernel.partition('/')[2]}.log"  # written by Kaggle; no session lists it
     mine = [name for name in find_foreign(target) if name != log]
     if mine:
         shown = ", ".join(mine[:MAX_SHOWN]) + (", ..." if len(mine) > MAX_SHOWN else "")
@@ -190,7 +191,7 @@ def _check_target(latest: Push, target: Path) -> None:
 
 
 def _check_ready(progress: Progress, kernels: Kernels) -> SessionRecord:
-    """The record of the outputs; InputError where they cannot be brought back."""
+    """Return the record of the outputs; raise InputError if they cannot be downloaded yet."""
     state, advice = progress.describe()
     name = progress.push.kernel
     if progress.session.has_failed:
@@ -201,7 +202,7 @@ def _check_ready(progress: Progress, kernels: Kernels) -> SessionRecord:
 
 
 def _forget_others(wanted: SessionRecord, folder: Path) -> None:
-    """Delete what an earlier pull began, where the push has run again since, to other outputs."""
+    """Delete an earlier pull's files if the push has run again since, with other outputs."""
     if not (folder / KERNEL_RECORD).is_file():
         return
     try:
@@ -213,7 +214,7 @@ def _forget_others(wanted: SessionRecord, folder: Path) -> None:
 
 
 def _read_log(latest: Push, kernels: Kernels) -> str:
-    """The last lines of the log, which is kept beside the records."""
+    """Return the last lines of the log, and keep the log beside the records."""
     folder = records() / f"{latest.key}-log"
     try:
         kernels.download_output(latest.kernel, folder, "^$")
@@ -227,9 +228,9 @@ def _read_log(latest: Push, kernels: Kernels) -> str:
 
 
 def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
-    """Download until every file is what the session wrote.
+    """Download until every file has the checksum that the session recorded.
 
-    Raises InputError where it is of another push, or some files stay damaged.
+    Raises InputError if the outputs are of another push, or some files stay damaged.
     """
     damaged: list[str] = []
     for _ in range(kernels.settings.tries):
@@ -243,7 +244,7 @@ def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
         try:
             found = read_record(folder)
         except InputError:
-            (folder / KERNEL_RECORD).unlink(missing_ok=True)  # or it would be kept as it is
+            (folder / KERNEL_RECORD).unlink(missing_ok=True)  # or the CLI would keep the old one
             raise
         if found.push != latest.key:
             shutil.rmtree(folder)
@@ -254,7 +255,7 @@ def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
         damaged = find_damaged(found, folder)
         if not damaged:
             return found
-        for name in damaged:  # the CLI keeps what is there, and an error page counts as a file
+        for name in damaged:  # delete it: the CLI keeps existing files, even an error page
             (folder / name).unlink(missing_ok=True)
     shown = ", ".join(damaged[:MAX_SHOWN])
     raise InputError(

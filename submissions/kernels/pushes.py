@@ -1,9 +1,9 @@
-"""What was pushed: runs/kernels/NOTEBOOK.json, written before a push and after each step of it.
+"""Records of pushes: runs/kernels/NOTEBOOK.json, written before a push and after each step of it.
 
-pushing   written before the push: nobody knows yet whether it arrived
-failed    it did not arrive, or not with what it needs
+pushing   written before the push: not known yet whether it arrived
+failed    it did not arrive, or lacks something that it needs
 pushed    Kaggle has it
-pulled    its outputs were brought back
+pulled    its outputs were downloaded
 """
 
 from collections.abc import Iterator
@@ -29,12 +29,13 @@ State = Literal["pushing", "failed", "pushed", "pulled"]
 class Push(BaseModel):
     """One push of a notebook."""
 
-    key: Annotated[str, AfterValidator(check_name)]  # becomes a folder
+    key: Annotated[str, AfterValidator(check_name)]  # also the name of a folder
     kernel: str = Field(pattern=ADDRESS)  # USER/SLUG
     commit: str
     when: str  # UTC, ISO 8601
-    values: dict[str, str | int | FiniteFloat | bool]  # that were set; JSON has no others
-    resumes: bool  # its own earlier output is one of its inputs
+    # parameters that were set; JSON has no other types
+    values: dict[str, str | int | FiniteFloat | bool]
+    resumes: bool  # its earlier output is one of its inputs
     dataset: str  # USER/SLUG
     dataset_version: int
     bundle: str = ""  # OWNER/SLUG of a dataset; empty: none
@@ -48,7 +49,7 @@ class Push(BaseModel):
 
 
 class Uploaded(BaseModel):
-    """The dataset as it was uploaded last."""
+    """The dataset of the last upload."""
 
     name: str
     commit: str
@@ -67,25 +68,25 @@ class Pushes(BaseModel):
 
     @property
     def arrived(self) -> Push | None:
-        """The newest push that Kaggle has."""
+        """Return the newest push that Kaggle has."""
         found = [push for push in self.pushes if push.state in ("pushed", "pulled")]
         return found[-1] if found else None
 
     def put(self, push: Push) -> None:
-        """Add the push, or replace the one that has its key."""
+        """Add the push, or replace the one with the same key."""
         self.pushes = [*(other for other in self.pushes if other.key != push.key), push]
 
 
 def records() -> Path:
-    """The folder of the records."""
+    """Return the folder of the records."""
     return find_runs() / "kernels"
 
 
 @contextmanager
 def lock_records(settings: Settings) -> Iterator[int]:
-    """Hold the lock of whoever changes the records; yields its descriptor.
+    """Hold the lock for changing the records; yield its descriptor.
 
-    Raises InputError where another process does not give it back in time.
+    Raises InputError if another process does not release it in time.
     """
     lock = records() / ".pushing.lock"
     with wait_for_lock(lock, settings.lock_seconds, "is pushing or pulling") as held:
@@ -93,12 +94,12 @@ def lock_records(settings: Settings) -> Iterator[int]:
 
 
 def read_pushes(notebook: str) -> Pushes:
-    """The pushes of the notebook, of which there may be none."""
+    """Return the pushes of the notebook; there may be none."""
     return read_record(Pushes, records() / f"{notebook}.json") or Pushes()
 
 
 def record(notebook: str, push: Push) -> Push:
-    """Write the push into its notebook's file; returns it."""
+    """Write the push into its notebook's file and return it."""
     pushes = read_pushes(notebook)
     pushes.put(push)
     write_record(pushes, records() / f"{notebook}.json")
@@ -106,22 +107,22 @@ def record(notebook: str, push: Push) -> Push:
 
 
 def read_uploaded() -> Uploaded | None:
-    """What was uploaded last from here."""
+    """Return the record of the last upload from here."""
     return read_record(Uploaded, records() / "dataset.json")
 
 
 def record_uploaded(uploaded: Uploaded) -> None:
-    """Remember what was uploaded."""
+    """Record an upload."""
     write_record(uploaded, records() / "dataset.json")
 
 
 def show_now() -> str:
-    """The present moment, as records have it."""
+    """Return the current time in the records' format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def read_record(kind: type[Model], path: Path) -> Model | None:
-    """The record at `path`; None where there is none, InputError where it is something else."""
+    """Read the record at `path`; None if there is none, InputError if it is not valid."""
     if not path.exists() and not path.is_symlink():
         return None
     try:
@@ -134,5 +135,5 @@ def read_record(kind: type[Model], path: Path) -> Model | None:
 
 
 def write_record(value: BaseModel, path: Path) -> None:
-    """Seal the record into its file."""
+    """Write the record with its checksum."""
     write_sealed(value.model_dump(), path)

@@ -1,11 +1,11 @@
 """Push a notebook: its code as a dataset, then the notebook itself, so that nothing runs twice.
 
-1. pack the committed code, or take the package that is there already
-2. upload it, unless the user's dataset has just that; wait until Kaggle has processed it
-3. look: an earlier push whose fate is unknown is found in the source that Kaggle has, or is not
+1. pack the committed code, or reuse the existing package
+2. upload it, unless it is the dataset's newest version; wait until Kaggle has processed it
+3. look: if it is unknown whether an earlier push arrived, search its key in Kaggle's source
 4. write the record, state "pushing"; push; the key of the push stands in the pushed source
-5. where the call failed, look again, and a little later once more: Kaggle's own copy of the source
-   decides, not what the call printed
+5. if the call failed, look again, and once more a little later: Kaggle's copy of the source
+   decides, not the output of the call
 """
 
 import json
@@ -45,24 +45,24 @@ from submissions.outcome import DONE, UNKNOWN, Outcome
 from submissions.provenance import Tree, make_key
 from submissions.settings import Settings
 
-BUNDLE = "BUNDLE"  # the parameter of a notebook that can be given one
+BUNDLE = "BUNDLE"  # parameter of notebooks that can use a bundle
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be pushed."""
+    """A request to push a notebook."""
 
     notebook: Notebook
     values: dict[str, Value]
     tree: Tree
     resumes: bool = False
-    bundle: str = ""  # as it was shared, or OWNER/SLUG; empty: none
+    bundle: str = ""  # the name it was shared by, or OWNER/SLUG; empty: none
 
 
 def push(order: Order, settings: Settings) -> Outcome:
-    """Push the notebook once; the message says what comes next.
+    """Push the notebook once; the returned message says what comes next.
 
-    Raises InputError where nothing was pushed.
+    Raises InputError if nothing was pushed.
     """
     if order.bundle:
         check_name(order.bundle)
@@ -83,13 +83,13 @@ def push(order: Order, settings: Settings) -> Outcome:
 
 
 class UnknownPushError(Exception):
-    """Nobody can say at present whether a push arrived."""
+    """It is not known yet whether a push arrived."""
 
 
 def reconcile(notebook: Notebook, kernels: Kernels) -> Push | None:
-    """Decide about a push in state "pushing"; returns it where it arrived.
+    """Find out whether a push in state "pushing" arrived; return it if it did.
 
-    Raises UnknownPushError where Kaggle cannot be asked.
+    Raises UnknownPushError if Kaggle cannot be asked.
     """
     latest = read_pushes(notebook.name).latest
     if latest is None or latest.state != "pushing":
@@ -98,9 +98,9 @@ def reconcile(notebook: Notebook, kernels: Kernels) -> Push | None:
 
 
 def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:
-    """The version of the user's dataset that is the package, ready for use.
+    """Upload the package if needed; return its version in the user's dataset, ready for use.
 
-    Raises InputError where it is not there in the end.
+    Raises InputError if it is not ready in time.
     """
     found, last = kernels.find_dataset(name), read_uploaded()
     wanted = Uploaded(name=name, commit=package.commit, python=package.python, version=0)
@@ -108,7 +108,7 @@ def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:
         write_metadata(package.folder, name.partition("/")[0], SLUG)
         least = upload(package.folder, name, package.commit[:12], found, kernels)
         last = wanted.model_copy(update={"version": least})
-        record_uploaded(last)  # before the wait: the next command goes on with it
+        record_uploaded(last)  # before the wait, so that the next command resumes
     elif found is not None and found.status == "ready":
         return found.version
     version = await_ready(name, last.version, kernels)
@@ -117,7 +117,7 @@ def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:
 
 
 def _name_bundle(order: Order, user: str, kernels: Kernels) -> Order:
-    """The order with the whole name of its bundle, which is there; InputError where it is not."""
+    """Return the order with its bundle's full name; raise InputError if there is no such bundle."""
     if not order.bundle:
         return order
     if BUNDLE not in read_parameters(order.notebook.read()):
@@ -148,7 +148,7 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
         try:
             number = kernels.push(Path(folder))
         except KaggleError as error:
-            if error.kind is not NOT_TAKEN:  # that is Kaggle's own answer
+            if error.kind is not NOT_TAKEN:  # that one is a definite answer of Kaggle
                 arrived = _look(order.notebook, made, kernels, str(error))
                 if arrived is not None:
                     return arrived
@@ -158,7 +158,7 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
 
 
 def _look(notebook: Notebook, made: Push, kernels: Kernels, said: str = "") -> Push | None:
-    """Whether Kaggle's copy of the source is of this push; writes what was found."""
+    """Return the push if Kaggle's source is of it, else None; record the result."""
     if not _is_there(made, kernels, said):
         pause(kernels.settings.quiet_seconds, "Looking whether the push arrived all the same")
         if not _is_there(made, kernels, said):
@@ -182,14 +182,15 @@ def _is_there(made: Push, kernels: Kernels, said: str) -> bool:
 def _stage(
     notebook: Notebook, metadata: dict[str, Any], values: Mapping[str, Value], folder: Path
 ) -> None:
-    """Write what the CLI uploads: the notebook with its values, and its metadata."""
+    """Write the files for the CLI: the notebook with its values, and its metadata."""
     staged = set_values(notebook.read(), values)
     (folder / notebook.built.name).write_text(json.dumps(staged), encoding="utf-8")
     write_json(metadata, folder / METADATA)
 
 
 def _fill_metadata(order: Order, user: str, competition: str) -> dict[str, Any]:
-    """What the kernel needs; with a bundle the data to predict instead of other notebooks' runs."""
+    """Return the kernel's inputs; with a bundle, the competition's data instead of other
+    kernels' outputs."""
     text = json.dumps(order.notebook.read_metadata()).replace(PLACEHOLDER, user)
     metadata: dict[str, Any] = json.loads(text)
     if order.bundle:

@@ -1,11 +1,11 @@
-"""Share a bundle: its zip as a private dataset of the user's, which a notebook can be given.
+"""Share a bundle: upload its zip as a private dataset of the user, for use by a notebook.
 
-1. look: where the newest version of the dataset is this bundle, nothing is uploaded
-2. upload it, as a new version where the dataset is there already
+1. look: if the newest version of the dataset is this bundle, nothing is uploaded
+2. upload it, as a new version if the dataset exists
 3. write the record, and wait until Kaggle has processed it
 
-An upload whose fate is unknown is made once more: a version too many does no harm, one that lacks a
-file would.
+If it is unknown whether an upload arrived, it is repeated: an extra version does no harm, an
+incomplete one would.
 """
 
 import re
@@ -35,11 +35,11 @@ from submissions.outcome import DONE, UNKNOWN, Outcome
 from submissions.settings import Settings
 
 PREFIX = "fast-or-slow-bundle-"
-LONGEST = 50  # characters of a dataset's name
+LONGEST = 50  # maximum length of a dataset's name
 
 
 class Shared(BaseModel):
-    """A bundle as it was uploaded last."""
+    """The bundle of the last upload."""
 
     dataset: str  # USER/SLUG
     digest: str  # SHA-256 of the zip
@@ -47,9 +47,9 @@ class Shared(BaseModel):
 
 
 def name_dataset(name: str) -> str:
-    """What Kaggle calls the dataset of a bundle that people call `name`.
+    """Return Kaggle's name for the dataset of the bundle `name`.
 
-    Raises InputError where Kaggle takes no such name.
+    Raises InputError if the name is not valid on Kaggle.
     """
     slug = PREFIX + name.removeprefix(PREFIX)
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug) or len(slug) > LONGEST:
@@ -61,9 +61,9 @@ def name_dataset(name: str) -> str:
 
 
 def share(folder: Path, slug: str, settings: Settings) -> Outcome:
-    """Upload the bundle.zip in the folder as the dataset `slug`, unless it is there already.
+    """Upload the bundle.zip in the folder as the dataset `slug`, unless it is already there.
 
-    Raises InputError where it could not be uploaded.
+    Raises InputError if the upload failed.
     """
     with lock_records(settings) as held:
         kernels = Kernels(settings, (held,))
@@ -84,7 +84,7 @@ def share(folder: Path, slug: str, settings: Settings) -> Outcome:
 
 
 def check_name(name: str) -> None:
-    """Raise InputError where a bundle cannot be called so: by its name, or as OWNER/SLUG."""
+    """Raise InputError if the name is neither a bundle's name nor OWNER/SLUG."""
     if "/" not in name:
         name_dataset(name)
     elif not re.fullmatch(r"[a-zA-Z0-9][\w-]*/[a-zA-Z0-9][\w-]*", name, re.ASCII):
@@ -95,12 +95,12 @@ def check_name(name: str) -> None:
 
 
 def find_shared(name: str, user: str, kernels: Kernels) -> str:
-    """OWNER/SLUG of a bundle that was shared and is ready.
+    """Return OWNER/SLUG of a shared bundle that is ready.
 
     Args:
-        name: as it was shared by the `user`, or OWNER/SLUG of anybody's; see check_name.
+        name: as the `user` shared it, or OWNER/SLUG of any user; see check_name.
 
-    Raises InputError where there is none.
+    Raises InputError if there is none.
     """
     dataset = name if "/" in name else f"{user}/{name_dataset(name)}"
     found = kernels.find_dataset(dataset)

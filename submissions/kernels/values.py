@@ -1,6 +1,6 @@
-"""The values that `--set NAME=VALUE` gives to the parameters of a notebook.
+"""Parse the values that `--set NAME=VALUE` gives to the parameters of a notebook.
 
-What cannot work is refused here: on Kaggle a session would begin, and fail.
+Values that cannot work are rejected here, because on Kaggle a session would start and then fail.
 """
 
 import math
@@ -14,7 +14,7 @@ from solution.system.names import match
 from submissions.kernels.notebooks import Value, read_parameters
 
 BY_ITSELF = "a push writes it by itself"
-# Parameters that are not for --set.
+# Parameters that --set may not change.
 GIVEN_OTHERWISE = {
     "PUSH": BY_ITSELF,
     "COMMIT": BY_ITSELF,
@@ -24,10 +24,9 @@ SCHEMES, PACKS = ("architecture", "graph"), ("", "folds", "refit")
 
 
 def parse_values(pairs: Sequence[str], notebook: Mapping[str, Any]) -> dict[str, Value]:
-    """Read NAME=VALUE pairs as values of the types that the notebook's parameters have.
+    """Parse NAME=VALUE pairs as the types of the notebook's parameters.
 
-    Raises InputError where there is no such parameter, or the value is of another type or cannot
-    work.
+    Raises InputError if there is no such parameter, or the value has another type or cannot work.
     """
     known = read_parameters(notebook)
     values: dict[str, Value] = {}
@@ -51,7 +50,7 @@ def _explain_name(name: str, known: Mapping[str, Value]) -> str:
 
 def _parse(name: str, text: str, default: Value) -> Value:
     try:
-        text.encode()  # half of a pair of surrogates, which stands for a broken byte, is no text
+        text.encode()  # a lone surrogate, which stands for an invalid byte, cannot be encoded
         if isinstance(default, str):
             return text
         if isinstance(default, bool):
@@ -87,7 +86,7 @@ def _chooses(names: Sequence[str], patterns: str) -> bool:
         return False
 
 
-# For each parameter that a notebook may have: whether the value fits, and what would.
+# For each known parameter: a check of the value, and a description of valid ones.
 EXPECTED: dict[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
     "HOURS": (lambda values: values["HOURS"] >= 0, "0 or more"),
     "NUM_FOLDS": (lambda values: values["NUM_FOLDS"] >= 2, "2 or more"),

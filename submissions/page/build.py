@@ -1,8 +1,8 @@
-"""Write what a run reached as one HTML page that needs nothing else: no network, no script.
+"""Write a run's scores as one self-contained HTML page: no network, no script.
 
     make report            fastslow report --run runs/mine
 
-The page is made of the run folder and the ledger alone; the same ones give the same bytes.
+The page depends only on the run folder and the ledger; the same ones give the same bytes.
 """
 
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ class Headline:
     """The page's first lines."""
 
     title: str
-    value: str  # the one number
-    label: str  # what it is
+    value: str  # the most important number
+    label: str  # its meaning
     interval: str
     sentences: list[str]
     commit: str
@@ -51,12 +51,12 @@ def write_page(
     """Write the page, atomically, and return its path.
 
     Args:
-        path: where it is None, report.html in the run folder, or report-RECIPE.html if the run was
-            merged by another recipe last.
-        ledger: the CSV of submissions, of which there may be none; by default the user's.
+        path: None for report.html in the run folder, or report-RECIPE.html if the run's last merge
+            used another recipe.
+        ledger: the CSV of submissions, which may not exist; by default the user's.
 
     Raises:
-        InputError: the recipe does not fit the run, or nothing was predicted out of fold.
+        InputError: the recipe does not fit the run, or there are no out-of-fold predictions.
     """
     evidence = Evidence(run, recipe)
     if evidence.scores.is_empty():
@@ -95,7 +95,7 @@ def write_page(
 
 
 def _show(value: object) -> object:
-    """What the page shows of a value: names of anybody turn no direction of text, and are text."""
+    """Return a value as escaped text; untrusted names cannot change the direction of text."""
     return escape(value) if type(value) is str else value
 
 
@@ -137,7 +137,7 @@ def _summarise(evidence: Evidence) -> Headline:
 
 
 def _place(run: Run) -> list[str]:
-    """What it was measured on, so that a page that is passed on is not taken for a Kaggle score."""
+    """Describe the data of the scores, so that readers do not take them for Kaggle's scores."""
     origin = recall_origin(run)
     if origin is None:
         return ["Measured out of fold on data of one's own: these are no Kaggle scores."]

@@ -1,8 +1,8 @@
-"""The kinds of picture that the page has; each is a pure function from numbers to a Figure.
+"""Draw the kinds of picture on the page; each is a pure function from numbers to a Figure.
 
 matplotlib draws them. A picture is WIDTH points wide, the width of a phone's column, so that its
-words stay legible there. Its colours are names of the style sheet (`var(--accent)`), so that they
-follow the page, in light and in dark, and its words are text in the page's font.
+words stay legible there. Its colours are variables of the style sheet (`var(--accent)`), so that
+they follow the page's light or dark mode, and its words are text in the page's font.
 """
 
 import io
@@ -17,14 +17,15 @@ from submissions.page.text import MINUS, number, show_times, signed
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# matplotlib takes half a second to import: it waits inside the functions that draw.
+# matplotlib takes half a second to import, so the functions that draw import it.
 
 WIDTH, MARGIN = 328.0, 6.0
-ROW, AXIS, PLOT = 36.0, 22.0, 216.0  # a ranker's name and marks; ticks; a picture with two axes
-MAX_SPECKS = 20  # in one place; more would only lie on top of each other
-MAX_FILL = 0.46  # of a square; its number stays legible on it, in light and in dark
+# heights: a row's name and marks; ticks; a picture with two axes
+ROW, AXIS, PLOT = 36.0, 22.0, 216.0
+MAX_SPECKS = 20  # dots in one column; more would only overlap
+MAX_FILL = 0.46  # opacity of a square; its number stays legible in light and in dark mode
 COLOURS = {
-    name: f"#0000{place:02x}"  # as matplotlib knows them; no other colour is drawn
+    name: f"#0000{place:02x}"  # placeholders for matplotlib; no other colour is drawn
     for place, name in enumerate(
         ("paper", "ink", "soft", "grid", "zero", "plain", "accent", "opposite", "track"), 16
     )
@@ -44,7 +45,7 @@ class Figure:
     """A finished picture."""
 
     title: str
-    alternative: str  # what it shows, in words and numbers
+    alternative: str  # its content, in words and numbers
     height: float
     svg: str  # the elements inside its svg element
     width: float = WIDTH
@@ -60,14 +61,14 @@ class Row:
     value: float
     low: float | None = None
     high: float | None = None
-    strong: bool = False  # the one that the picture is about
+    strong: bool = False  # emphasised
 
     @property
     def colour(self) -> str:
         return COLOURS["accent" if self.strong else "plain"]
 
     def describe(self) -> str:
-        """In words."""
+        """Return the row in words."""
         if self.low is None or self.high is None:
             return f"{self.name} {number(self.value)}"
         return f"{self.name} {number(self.value)} ({number(self.low)} to {number(self.high)})"
@@ -75,7 +76,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two values of the same thing."""
+    """Two values of one quantity."""
 
     name: str
     first: float
@@ -84,7 +85,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Point:
-    """A place in a scatter plot."""
+    """A point of a scatter plot."""
 
     name: str
     x: float
@@ -110,7 +111,8 @@ class Drawing:
             self.axes: Axes = self._sheet.add_axes(place)
 
     def rows(self, count: int, values: Sequence[float], *, grid: bool = True) -> None:
-        """Let x span the values and y count rows downwards, without names for them."""
+        """Set the x axis to span the values and the y axis to count rows downwards, without
+        labels."""
         finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
         low, high = min(finite), max(finite)
         air = (high - low) * 0.04 or max(abs(high) * 0.1, 0.05)
@@ -131,7 +133,7 @@ class Drawing:
             )  # fmt: skip
 
     def finish(self, title: str, alternative: str, **more: str) -> Figure:
-        """Return the picture, its colours those of the page."""
+        """Return the picture with the page's colours."""
         from matplotlib import rc_context
 
         file = io.StringIO()
@@ -142,19 +144,20 @@ class Drawing:
 
 
 def plain(text: str) -> str:
-    """A name as matplotlib shows it: it is no formula."""
+    """Escape a name so that matplotlib does not read it as a formula."""
     return text.replace("$", r"\$")
 
 
 def clean(svg: str) -> str:
-    """The elements of a whole SVG file, with colours of the page and nothing that is loaded."""
+    """Return the elements of an SVG file, with the page's colours and without external
+    references."""
     inside = svg[svg.index("<g id=") : svg.rindex("</svg>")]
     inside = re.sub(r"<defs>\s*<clipPath.*?</defs>", "", inside, flags=re.S)
     inside = re.sub(r' clip-path="[^"]*"', "", inside)
     inside = re.sub(r"font-family: [^;\"]*;? ?", "", inside)
-    # Only what is used again keeps a name; glyphs of different pictures are the same by name.
+    # Keep only ids that are referenced; glyphs of different pictures have the same ids.
     inside = re.sub(r"\n *", "\n", inside)
-    # A hundredth of a point is enough for marks; what is written stays as it is.
+    # Round coordinates to a hundredth of a point; text stays unchanged.
     inside = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), inside)
     used = set(re.findall(r'xlink:href="#([^"]+)"', inside))
     inside = re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", inside)
@@ -163,14 +166,14 @@ def clean(svg: str) -> str:
 
 
 def show(value: float) -> str:
-    """A value as short as it can be; a true minus sign."""
+    """Format a value as short as possible, with a true minus sign."""
     return f"{value:,.10g}".replace("-", MINUS)
 
 
 def draw_intervals(
     title: str, rows: Sequence[Row], subtitle: str = "", *, difference: bool = False
 ) -> Figure:
-    """A dot with its interval for each row; differences are drawn about zero."""
+    """Draw a dot with its interval for each row; differences are drawn about zero."""
     drawing = Drawing(len(rows) * ROW + AXIS)
     ends = [e for row in rows for e in (row.value, row.low, row.high) if e is not None]
     drawing.rows(len(rows), [*ends, 0.0] if difference else ends)
@@ -186,7 +189,7 @@ def draw_intervals(
 
 
 def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: float) -> Figure:
-    """A dot for each graph, side by side where they would cover each other; a line at the mean."""
+    """Draw a dot for each graph, side by side if they would overlap, and a line at the mean."""
     drawing = Drawing(len(rows) * (ROW + 10) + AXIS)
     drawing.rows(len(rows), [max(value, floor) for _, values in rows for value in values])
     low, high = drawing.axes.get_xlim()
@@ -207,7 +210,7 @@ def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: 
 
 
 def _pile(shares: Sequence[float], middle: float) -> list[tuple[float, float]]:
-    """Dots that share one of 80 columns are spread up and down from the middle."""
+    """Return vertical positions: dots that share one of 80 columns are spread around the middle."""
     columns: dict[int, int] = {}
     for share in shares:
         column = math.floor(share * 80)
@@ -222,7 +225,7 @@ def _pile(shares: Sequence[float], middle: float) -> list[tuple[float, float]]:
 
 
 def draw_bars(title: str, rows: Sequence[Row]) -> Figure:
-    """A bar for each share of one."""
+    """Draw a bar for each share of one."""
     drawing = Drawing(len(rows) * ROW, bottom=0)
     drawing.rows(len(rows), [0.0, 1.0], grid=False)
     drawing.axes.set(xticks=[], xlim=(0, 1))
@@ -235,7 +238,7 @@ def draw_bars(title: str, rows: Sequence[Row]) -> Figure:
 
 
 def draw_pairs(title: str, pairs: Sequence[Pair], what: tuple[str, str]) -> Figure:
-    """A dot and a ring for each pair, joined by a line."""
+    """Draw a dot and a ring for each pair, joined by a line."""
     drawing = Drawing(len(pairs) * ROW + AXIS)
     drawing.rows(len(pairs), [value for pair in pairs for value in (pair.first, pair.second)])
     accent, plot = COLOURS["accent"], drawing.axes.plot
@@ -256,7 +259,8 @@ def draw_pairs(title: str, pairs: Sequence[Pair], what: tuple[str, str]) -> Figu
 def draw_heat_map(
     title: str, names: Sequence[str], values: Sequence[Sequence[float | None]]
 ) -> Figure:
-    """A square for each pair of names, the fuller the more alike; columns go by number."""
+    """Draw a square for each pair of names, a stronger colour for a stronger correlation;
+    columns are numbered."""
     left = 34 + 7.6 * max(len(name) for name in names)
     side = min(max((WIDTH - left - MARGIN) / len(names), 38.0), 46.0)
     width = max(WIDTH, left + side * len(names) + MARGIN)
@@ -286,7 +290,7 @@ def draw_heat_map(
 def draw_histogram(
     title: str, edges: Sequence[float], shares: Sequence[float], median: float
 ) -> Figure:
-    """Bars over a logarithmic axis, a line at the median."""
+    """Draw bars over a logarithmic axis, and a line at the median."""
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, StrMethodFormatter
 
     drawing = Drawing(150, top=20)
@@ -326,12 +330,12 @@ def draw_curves(
     dashed: Sequence[Sequence[tuple[float, float]]] = (),
     best: bool = False,
 ) -> Figure:
-    """A line for each model.
+    """Draw a line for each model.
 
     Args:
-        axis: what is drawn against the step.
-        dashed: other lines, which are dashed.
-        best: a dot at the highest step of each model.
+        axis: label of the vertical axis; the horizontal one is the step.
+        dashed: further lines, drawn dashed.
+        best: mark the highest step of each model by a dot.
     """
     drawing = _draw_plane(PLOT, ("step", axis))
     for style, lines in (("-", curves), ("--", dashed)):
@@ -348,7 +352,7 @@ def draw_curves(
 def draw_scatter(
     title: str, points: Sequence[Point], axes: tuple[str, str], *, shared: bool = False
 ) -> Figure:
-    """Points over two axes of the same kind of score, with the line on which both are equal.
+    """Draw points over two axes of the same kind of score, with the line of equality.
 
     Args:
         shared: both axes have the same range.
@@ -374,7 +378,7 @@ def draw_scatter(
 
 
 def _draw_plane(height: float, axes: tuple[str, str]) -> Drawing:
-    """Two axes with their names: the upright one's above it."""
+    """Return a drawing of two axes with their names; the vertical one's stands above it."""
     drawing = Drawing(height, left=44, top=22, bottom=40)
     place, colour = drawing.axes.transAxes, COLOURS["soft"]
     drawing.axes.grid(axis="y")

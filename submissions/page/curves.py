@@ -1,4 +1,4 @@
-"""The part of the page on learning curves: scores, losses and ordered pairs by training step."""
+"""The page's part on learning curves: scores, losses and ordered pairs by training step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +18,15 @@ NUMBERS = ("Steps", "First", "Best", "At step", "Last", "Volatility")
 
 @dataclass(frozen=True)
 class Fit:
-    """What one model reported while it was fitted."""
+    """A model's reports during its training."""
 
     scores: Curve
     measures: dict[str, Curve]  # losses and accuracies by name
 
 
 def describe_curves(run: Run) -> Section:
-    """Validation score by training step, a line for each model, and losses where they are kept."""
+    """Return the section: validation scores by training step, a line per model, and recorded
+    losses."""
     figures: list[Figure] = []
     rows: list[list[str]] = []
     points: list[list[str]] = []
@@ -68,7 +69,7 @@ NONE_KEPT = (
 
 
 def split_fits(record: JobRecord) -> list[Fit]:
-    """What each model of a job reported."""
+    """Return the reports of each model of a job."""
     steps = [step for step, _ in record.curve]
     fits = []
     for part in record.fits():
@@ -82,7 +83,7 @@ def split_fits(record: JobRecord) -> list[Fit]:
 
 
 def _draw(collections: str, ranker: str, fits: Sequence[Fit]) -> list[Figure]:
-    """The scores, and the losses and ordered pairs of the fits that kept them."""
+    """Draw the scores, and the losses and ordered pairs of the models that recorded them."""
     if not fits:
         return []
     figures = [_draw_scores(collections, ranker, [fit.scores for fit in fits])]
@@ -122,7 +123,7 @@ def _draw_scores(collections: str, ranker: str, curves: Sequence[Curve]) -> Figu
 
 
 def _ends(name: str, curves: Sequence[Curve]) -> str:
-    """From where to where the curves go, in the mean."""
+    """Describe the mean first and last values of the curves."""
     first, last = (sum(curve[place][1] for curve in curves) / len(curves) for place in (0, -1))
     return f"{name} from {number(first)} to {number(last)} in the mean"
 

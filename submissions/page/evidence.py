@@ -1,4 +1,4 @@
-"""What the page is made of, computed once: every graph's score, and the means with intervals."""
+"""The data of the page, computed once: every graph's score, and means with intervals."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,52 +25,52 @@ class Evidence:
 
     @cached_property
     def scores(self) -> pl.DataFrame:
-        """collection, graph, group, member, score."""
+        """Table: collection, graph, group, member, score."""
         return score_run(self.run, self.recipe).table
 
     @cached_property
     def means(self) -> pl.DataFrame:
-        """collection, member, value, low, high, standard_error, graphs."""
+        """Table: collection, member, value, low, high, standard_error, graphs."""
         return mean_scores(self.scores)
 
     @property
     def ensemble(self) -> str:
-        """What the recipe is called among the members."""
+        """The recipe's name among the members."""
         return self.recipe.label
 
     @property
     def members(self) -> list[str]:
-        """The experiments that have scores, in the run's order, and the recipe last."""
+        """The experiments with scores, in the run's order, and the recipe last."""
         scored = set(self.means["member"])
         return [name for name in [*self.run.experiments(), self.ensemble] if name in scored]
 
     @property
     def collections(self) -> list[Collection]:
-        """Those with scores, in the competition's order."""
+        """The collections with scores, in the competition's order."""
         scored = set(self.means["collection"])
         return [collection for collection in COLLECTIONS if collection.name in scored]
 
     def means_of(self, collection: str) -> Iterator[dict[str, float]]:
-        """The rows of `means` of a collection, in the order of the members."""
+        """Return the rows of `means` of a collection, in the order of the members."""
         own = self.means.filter(pl.col("collection") == collection)
         found = {row["member"]: row for row in own.iter_rows(named=True)}
         return (found[name] for name in self.members if name in found)
 
     def scores_of(self, collection: str, member: str) -> list[float]:
-        """A score a graph."""
+        """Return one score per graph."""
         chosen = (pl.col("collection") == collection) & (pl.col("member") == member)
         return self.scores.filter(chosen)["score"].to_list()
 
     def overall(self, member: str) -> Mean | None:
-        """The mean over the five collections; None where one is missing."""
+        """Return the mean over the five collections; None if one is missing."""
         return mean_of_all(self.scores.filter(pl.col("member") == member).drop("member"))
 
     @cached_property
     def gain_over_best(self) -> dict[str, float | None] | None:
-        """The recipe less the best experiment of each collection, all collections together.
+        """The recipe's gain over the best experiment of each collection, all collections together.
 
-        None where there is nothing to compare. The best one is chosen by these very scores, which
-        flatters it a little.
+        None if there is nothing to compare. The best one is chosen by these very scores, so its
+        score is slightly optimistic.
         """
         single = self.means.filter(pl.col("member") != self.ensemble)
         best = single.sort("value", descending=True).group_by("collection").first()

@@ -1,4 +1,4 @@
-"""The parts of the page on the labels: how runtimes spread, and how far noise lets a score go."""
+"""The page's parts on the labels: the spread of runtimes, and how noise limits scores."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from submissions.page.evidence import Evidence
 from submissions.page.text import Section, Table, number, show_times
 
 BINS = 36
-FEW = 10  # graphs with repeats: fewer are a table, no picture
+FEW = 10  # graphs with repeats: fewer are shown as a table only
 COPIES = 10  # noisy copies of a graph's labels
 # The median of |a - b| of two normal numbers, in standard deviations of one.
 MEDIAN_GAP = 0.954
@@ -23,7 +23,7 @@ LABELS = ("collection", "graph", "config", "runtime")
 
 
 def describe_runtimes(evidence: Evidence) -> Section:
-    """How much slower than its fastest configuration a graph's configurations are."""
+    """Return the section on how much slower than its fastest a graph's configurations are."""
     title = "How runtimes spread"
     labels = predictions.read(evidence.run.labels, LABELS)
     if labels.is_empty():
@@ -71,7 +71,7 @@ def describe_runtimes(evidence: Evidence) -> Section:
 
 
 def describe_ceiling(evidence: Evidence) -> Section:
-    """What a perfect ranker could reach on labels as noisy as these."""
+    """Return the section on the score that a perfect ranker could reach on labels this noisy."""
     title, anchor = "The ceiling that label noise sets", "ceiling"
     found = estimate_ceilings(evidence)
     if found.is_empty():
@@ -131,7 +131,7 @@ def _tabulate_ceilings(found: pl.DataFrame) -> Table:
 
 
 def estimate_ceilings(evidence: Evidence) -> pl.DataFrame:
-    """collection, graph, noise, ceiling, repeat, score; of the graphs whose noise is known."""
+    """Return collection, graph, noise, ceiling, repeat, score for graphs whose noise is known."""
     schema = ["collection", "graph", "noise", "ceiling", "repeat", "score"]
     kinds = [pl.String(), pl.String(), *[pl.Float64()] * 4]
     graphs = predictions.read(evidence.run.graphs)
@@ -153,7 +153,7 @@ def estimate_ceilings(evidence: Evidence) -> pl.DataFrame:
 
 
 def simulate(collection: str, runtimes: np.ndarray, noise: float) -> tuple[float, float]:
-    """The mean scores of (labels against a noisy copy, one noisy copy against another).
+    """Return mean scores of (labels against a noisy copy, one noisy copy against another).
 
     Args:
         runtimes: (configs,) the labels.

@@ -1,4 +1,4 @@
-"""The part of the page that sets out-of-fold scores against the leaderboard's."""
+"""The page's part that compares out-of-fold scores with the leaderboard's."""
 
 from pathlib import Path
 
@@ -12,9 +12,9 @@ COLUMNS = ["Submission", "When", "Recipe", "Out of fold", "Public", "Private"]
 
 
 def describe_leaderboard(path: Path) -> Section:
-    """Out-of-fold scores against public and private ones.
+    """Return the section on out-of-fold scores against public and private ones.
 
-    Raises InputError where the file is no ledger.
+    Raises InputError if the file is no ledger.
     """
     title, anchor = "Out of fold against the leaderboard", "leaderboard"
     ledger = read_ledger(path)
@@ -48,7 +48,7 @@ def describe_leaderboard(path: Path) -> Section:
 
 
 def _place(line: Line, name: str) -> Point | None:
-    """Where the submission stands in the picture of one of Kaggle's scores, if it has both."""
+    """Return the submission's point for one of Kaggle's scores, if it has both scores."""
     own, theirs = read_number(line["oof_mean"]), read_number(line[name])
     if own is None or theirs is None:
         return None

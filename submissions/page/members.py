@@ -1,4 +1,4 @@
-"""The parts of the page on the ensemble's members: how alike, how heavy, and what each adds."""
+"""The page's parts on the ensemble's members: correlation, weights, and gain of each."""
 
 import numpy as np
 import polars as pl
@@ -11,7 +11,7 @@ from submissions.page.text import Section, Table, interval, listed, number, perc
 
 
 def describe_agreement(evidence: Evidence) -> Section:
-    """Heat maps of the correlation between the members' ranks."""
+    """Return the section with heat maps of the correlation between the members' ranks."""
     title, anchor = "How alike the members are", "agreement"
     names = [name for name in evidence.members if name != evidence.ensemble]
     found = rank_correlations(evidence.run, names).filter(pl.col("correlation").is_not_null())
@@ -49,7 +49,7 @@ def describe_agreement(evidence: Evidence) -> Section:
 
 
 def describe_weights(evidence: Evidence) -> Section:
-    """What the recipe gives each member, collection by collection."""
+    """Return the section on each member's weight, by collection."""
     recipe = evidence.recipe
     figures, rows = [], []
     for collection in evidence.collections:
@@ -88,7 +88,7 @@ def _share(weights: dict[str, float]) -> list[Row]:
 
 
 def describe_gains(evidence: Evidence) -> Section:
-    """What the ensemble loses without each member."""
+    """Return the section on the ensemble's loss without each member."""
     title = "What each member adds"
     gains = leave_one_out(evidence.run, evidence.recipe) if evidence.recipe.names() else None
     if gains is None or gains.is_empty():

@@ -1,4 +1,4 @@
-"""The part of the page that says how much a score of fitted weights flatters."""
+"""The page's part on how optimistic the score of fitted weights is."""
 
 import math
 
@@ -13,11 +13,11 @@ from submissions.page.text import Section, Table, number, signed
 TITLE, ANCHOR = "How much fitted weights flatter", "optimism"
 NEEDED = ("group", "labelled")
 GREEDY = "greedy"
-MAX_GREEDY = 3000  # members times graphs; greedy selection scores each of them many times
+MAX_GREEDY = 3000  # members times graphs; greedy selection scores each many times
 
 
 def describe_optimism(evidence: Evidence) -> Section:
-    """Weights scored on the graphs that they were fitted on, and on others."""
+    """Return the section: weights scored on the graphs that they were fitted on, and on others."""
     rows = _estimate(evidence)
     if not rows:
         return Section(
@@ -53,7 +53,7 @@ def describe_optimism(evidence: Evidence) -> Section:
 
 
 def _estimate(evidence: Evidence) -> list[tuple[str, float, float]]:
-    """Name of the fit, nested mean, naive mean."""
+    """Return the name of each fit, its nested mean and its naive mean."""
     fallback = evidence.recipe.fallback
     names = [n for n in evidence.members if n not in (fallback, evidence.ensemble)]
     known = predictions.read(evidence.run.graphs).columns

@@ -1,4 +1,4 @@
-"""The first parts of the page: what every ranker reached, in the mean and graph by graph."""
+"""The page's first parts: every ranker's scores, as means and by graph."""
 
 from collections.abc import Iterable
 
@@ -11,13 +11,14 @@ from submissions.page.charts import Row, draw_intervals, draw_strips
 from submissions.page.evidence import Evidence
 from submissions.page.text import NOTHING, Section, Table, interval, listed, number
 
-FLOOR = -1.0  # a top-5 score has no lower bound; what lies below is drawn here
-MAX_GRAPHS = 1000  # in a table of every graph; of more, those that the ensemble ranks worst
+FLOOR = -1.0  # a top-5 score has no lower bound; lower ones are drawn here
+# in the table of graphs; if there are more, those with the ensemble's lowest scores
+MAX_GRAPHS = 1000
 LOWEST = 3
 
 
 def describe_scores(evidence: Evidence) -> Section:
-    """The score table with intervals."""
+    """Return the section with the score table and intervals."""
     figures = []
     for c in evidence.collections:
         means = _pictured(evidence, c)
@@ -44,14 +45,14 @@ def describe_scores(evidence: Evidence) -> Section:
 
 
 def _name_drawn(evidence: Evidence) -> str:
-    """What folds keep together, in words."""
+    """Name the groups that folds keep together."""
     if evidence.run.record()["settings"].get("scheme") == "graph":
         return "graphs, also where several are one program at different sizes"
     return "programs, each with all its sizes"
 
 
 def describe_graphs(evidence: Evidence) -> Section:
-    """Strip plots: a dot for each graph."""
+    """Return the section with strip plots: a dot for each graph."""
     figures, tables = [], []
     for collection in evidence.collections:
         rows = [
@@ -72,7 +73,7 @@ def describe_graphs(evidence: Evidence) -> Section:
 
 
 def _pictured(evidence: Evidence, collection: Collection) -> list[dict[str, float]]:
-    """Without the fallback, which is far off and would press the others together."""
+    """Return the members without the fallback, whose far-off scores would compress the picture."""
     means = list(evidence.means_of(collection.name))
     recipe = evidence.recipe
     apart = {recipe.fallback} - set(recipe.weights(collection.name))

@@ -1,4 +1,4 @@
-"""The part of the page on how the models were made: cost, settings, versions."""
+"""The page's part on how the models were trained: cost, settings, versions."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_trained
 from submissions.page.text import Section, Table
 
-HIDDEN = ("experiments",)  # settings that are shown elsewhere, or are too long
+HIDDEN = ("experiments",)  # settings that are shown elsewhere or are too long
 
 
 def describe_making(run: Run) -> Section:
-    """What the run cost, and everything needed to make it again."""
+    """Return the section on the run's cost, and everything needed to reproduce it."""
     costs = []
     for name in run.experiments():
         for collections, jobs in group_jobs(run, name).items():
@@ -42,7 +42,7 @@ def describe_making(run: Run) -> Section:
 
 
 def group_jobs(run: Run, experiment: str) -> dict[str, dict[Path, JobRecord]]:
-    """The jobs of an experiment by the collections that they rank, in the competition's order."""
+    """Group an experiment's jobs by the collections that they rank, in the competition's order."""
     found: dict[str, dict[Path, JobRecord]] = {}
     for folder in run.jobs(experiment):
         record = read_trained(folder)
