@@ -229,7 +229,7 @@ class Estimator:
         """Return the answer for a module that is not known: by the passes alone, or in full."""
         spent = 0.0
         if not self._is_always_full:
-            made = self._ask(child, replace(request, is_full=False))
+            made = self._ask(child, replace(request, is_full=False, is_paused=True))
             spent += made.processor_seconds
             answer = self._look_up(context, made.refused, made.passed)
             if answer is not None:

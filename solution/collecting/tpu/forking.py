@@ -15,9 +15,12 @@ import shutil
 import signal
 import tempfile
 import time
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+
+import psutil
 
 from solution.collecting.child import Refusal, redirect
 from solution.collecting.compiler import RefusedError
@@ -54,6 +57,7 @@ class Request:
     devices: Devices = field(default_factory=Devices)
     layouts: EntryLayouts | None = None  # by default the chip's
     is_full: bool = True  # False: only the passes over HLO
+    is_paused: bool = False  # after the passes: the same in full, if asked next, goes on from there
     seconds: float = 600.0
     megabytes: int = 8192
 
@@ -86,36 +90,76 @@ def serve_tpu(
         connection.send(Refusal(str(error), is_input=isinstance(error, InputError)))
         return
     connection.send((target.name, False))
+    copies = Copies(compiler, folder)
     while True:
         try:
             request = connection.recv()
         except EOFError:
             return
-        connection.send(_compile(compiler, request, folder))
+        connection.send(copies.answer(request))
 
 
-def _compile(compiler: Libtpu, request: Request, parent: Path) -> Compilation:
-    folder = Path(tempfile.mkdtemp(dir=parent))
-    begin = time.process_time()
-    try:
-        seconds = 0.0
-        for _ in range(FORKS):
-            number = os.fork()
-            if number == 0:
-                _compile_and_exit(compiler, request, folder)
-            why, spent = _watch(number, request, folder)
-            seconds += spent
-            if why != IDLE:
+@dataclass
+class Copy:
+    """A forked copy of this process that compiles."""
+
+    number: int
+    request: Request
+    folder: Path
+    counted: float = 0.0  # processor seconds that an answer has told already
+
+
+class Copies:
+    """Forks a copy for each compilation; at most one is kept, stopped after the passes."""
+
+    def __init__(self, compiler: Libtpu, parent: Path) -> None:
+        self._compiler, self._parent = compiler, parent
+        self._paused: Copy | None = None
+
+    def answer(self, request: Request) -> Compilation:
+        """Compile what is asked for; a copy that hangs at once is replaced by another."""
+        begin = time.process_time()
+        copy, seconds = self._resume(request) or self._fork(request), 0.0
+        for left in reversed(range(FORKS)):
+            why, spent = _watch(copy)
+            seconds += spent - copy.counted
+            if why != IDLE or not left:
                 break
-        passed, generated = (_read(folder, name) for name in (PASSED, GENERATED))
+            shutil.rmtree(copy.folder, ignore_errors=True)
+            copy = self._fork(request)
+        passed, generated = (_read(copy.folder, name) for name in (PASSED, GENERATED))
         is_by_chance, wanted = bool(why), generated if request.is_full else passed
         if not why and not wanted:
-            why = _read_text(folder / REFUSED) or _find_last_words(folder / PRINTED)
-        generated = generated if request.is_full else b""
+            why = _read_text(copy.folder / REFUSED) or _find_last_words(copy.folder / PRINTED)
+        if request.is_paused and not why and copy.number:  # it has not ended by itself
+            copy.counted = spent
+            self._paused = copy
+        else:
+            shutil.rmtree(copy.folder, ignore_errors=True)
         seconds += time.process_time() - begin  # of forking and watching
+        generated = generated if request.is_full else b""
         return Compilation(passed, generated, why, seconds, is_by_chance)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+    def _resume(self, request: Request) -> Copy | None:
+        """Return the stopped copy if it has begun what is asked for; otherwise end it."""
+        copy, self._paused = self._paused, None
+        if copy is None:
+            return None
+        if replace(copy.request, is_full=True, is_paused=False) == request:
+            copy.request = request
+            with suppress(ProcessLookupError):  # it had ended already
+                os.kill(copy.number, signal.SIGCONT)
+            return copy
+        _end(copy.number)
+        shutil.rmtree(copy.folder, ignore_errors=True)
+        return None
+
+    def _fork(self, request: Request) -> Copy:
+        folder = Path(tempfile.mkdtemp(dir=self._parent))
+        number = os.fork()
+        if number == 0:
+            _compile_and_exit(self._compiler, request, folder)
+        return Copy(number, request, folder)
 
 
 def _compile_and_exit(compiler: Libtpu, request: Request, folder: Path) -> None:
@@ -134,32 +178,45 @@ def _compile_and_exit(compiler: Libtpu, request: Request, folder: Path) -> None:
         os._exit(status)
 
 
-def _watch(number: int, request: Request, folder: Path) -> tuple[str, float]:
-    """Wait until the copy has dumped what is asked for, and end it.
+def _watch(copy: Copy) -> tuple[str, float]:
+    """Wait until a copy has dumped what is asked for; stop or end it.
 
-    Returns why it was ended before, and the processor seconds that it took.
+    Returns why it was ended before, and the processor seconds that it has taken in all.
     """
+    request, number = copy.request, copy.number
     ends = GENERATED_ENDS if request.is_full else PASSED_ENDS
     deadline = time.monotonic() + request.seconds
     why, looks, worked = "", 0, Worked()
-    while True:
+    while not why:
         done, _, usage = os.wait4(number, os.WNOHANG)
         if done:
+            copy.number = 0  # another process may get it
             return why, usage.ru_utime + usage.ru_stime
+        if _find(copy.folder, ends) is not None:
+            break
         looks += 1
-        if _find(folder, ends) is None:
-            if time.monotonic() > deadline:
-                why = f"it took more than {request.seconds:g} seconds"
-            elif looks % MEMORY_LOOKS == 0 and _measure_memory(number) > request.megabytes:
-                why = f"it took more than {request.megabytes:,} MB of memory"
-            elif looks % MEMORY_LOOKS == 0 and worked.look(number) > IDLE_SECONDS:
-                why = IDLE
-            else:
-                time.sleep(LOOK_SECONDS)
-                continue
-        os.kill(number, signal.SIGKILL)
-        _, _, usage = os.wait4(number, 0)
-        return why, usage.ru_utime + usage.ru_stime
+        if time.monotonic() > deadline:
+            why = f"it took more than {request.seconds:g} seconds"
+        elif looks % MEMORY_LOOKS == 0 and _measure_memory(number) > request.megabytes:
+            why = f"it took more than {request.megabytes:,} MB of memory"
+        elif looks % MEMORY_LOOKS == 0 and worked.look(number) > IDLE_SECONDS:
+            why = IDLE
+        else:
+            time.sleep(LOOK_SECONDS)
+    if request.is_paused and not why:
+        os.kill(number, signal.SIGSTOP)
+        times = psutil.Process(number).cpu_times()
+        return why, times.user + times.system
+    return why, _end(number)
+
+
+def _end(number: int) -> float:
+    """End a copy, and return the processor seconds that it took."""
+    if not number:
+        return 0.0
+    os.kill(number, signal.SIGKILL)
+    _, _, usage = os.wait4(number, 0)
+    return usage.ru_utime + usage.ru_stime
 
 
 class Worked:
