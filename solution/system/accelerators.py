@@ -1,4 +1,4 @@
-"""The GPUs of this machine, and what they are good for here; asked of nvidia-smi, not of torch."""
+"""Find the GPUs of this machine with nvidia-smi (not torch), and describe how a run uses them."""
 
 import os
 import shutil
@@ -11,16 +11,16 @@ from pathlib import Path
 
 from solution.system.errors import InputError
 
-IN_KERNELS = "/opt/bin/nvidia-smi"  # of Kaggle, where it is on no PATH
+IN_KERNELS = "/opt/bin/nvidia-smi"  # its path in Kaggle kernels, where PATH lacks it
 FIELDS = "name,memory.total,compute_cap"
-HAS_BFLOAT16 = 8.0  # the least compute capability
+HAS_BFLOAT16 = 8.0  # the least compute capability that supports bfloat16
 LONGEST_SECONDS = 20.0
-CORES_OF_A_FIT = 2  # that plan the steps of a net on a GPU
+CORES_OF_A_FIT = 2  # CPU cores per net that is trained on a GPU: they prepare its steps
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One of them."""
+    """A GPU: name, memory and compute capability."""
 
     name: str
     megabytes: float
@@ -28,9 +28,9 @@ class Gpu:
 
 
 def find_gpus() -> list[Gpu]:
-    """Those that nvidia-smi lists; none where there is no nvidia-smi.
+    """Return the GPUs that nvidia-smi lists; an empty list if there is no nvidia-smi.
 
-    Raises InputError where it does not answer, or says what nobody understands.
+    Raises InputError if nvidia-smi fails or its output cannot be parsed.
     """
     program = shutil.which("nvidia-smi") or IN_KERNELS
     if not Path(program).is_file():
@@ -46,17 +46,19 @@ def find_gpus() -> list[Gpu]:
 
 @cache
 def find_smallest_memory() -> int:
-    """Bytes of the GPU that has least; 0 where nobody says. Asked once: it may take seconds."""
+    """Return the bytes of the GPU with the least memory; 0 if unknown. Cached, as it may take
+    seconds."""
     with suppress(InputError):
         return int(min((gpu.megabytes * 2**20 for gpu in find_gpus()), default=0))
     return 0
 
 
 def describe_accelerators(gpus: Sequence[Gpu]) -> str:
-    """What is there and how a run uses it; trees and tables are always the CPU's."""
+    """Return a text about the GPUs and how a run uses them; trees and tables always run on the
+    CPU."""
     if not gpus:
         words = "no GPU: nets are trained on the CPU, one on each core"
-        if "TPU_ACCELERATOR_TYPE" in os.environ:  # of Kaggle's kernels
+        if "TPU_ACCELERATOR_TYPE" in os.environ:  # set in Kaggle kernels with a TPU
             words += "; the TPU is not used, T4 x2 would be"
         return words
     names = [f"{gpu.name}, {gpu.megabytes / 1024:.0f} GB" for gpu in gpus]

@@ -1,7 +1,7 @@
-"""Addresses of folders in buckets, s3://BUCKET/NAME, as people type them.
+"""Check addresses of folders in buckets (s3://BUCKET/NAME) that users type.
 
-What only looks like one would be taken for a folder of this machine, and everything would be
-written there without a word.
+A misspelt address would be taken for a folder of this machine, and everything would be written
+there without any message.
 """
 
 import os
@@ -12,26 +12,28 @@ from pathlib import Path
 from solution.system.errors import InputError
 
 ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]+://")
-# What a name of this machine hardly looks like; one that does can be given as ./NAME.
+# Names like these are hardly ever local; a local folder with such a name is given as ./NAME.
 LIKE_ONE = re.compile(r"^([a-z][a-z0-9+.-]+):/|^(s3|gs):", re.IGNORECASE)
-WITHOUT_BUCKET = ("file", "local", "memory")  # of fsspec's, whose paths begin with a slash
-SERVICES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # of s3://; the first that is set counts
+WITHOUT_BUCKET = ("file", "local", "memory")  # schemes of fsspec whose paths begin with a slash
+# variables with the server of s3:// addresses; the first that is set counts
+SERVICES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 FETCH = {"s3": "aws s3 sync", "gs": "gcloud storage rsync --recursive"}
 
 
 def is_address(given: str) -> bool:
-    """Whether it names a folder of a bucket and not one of this machine."""
+    """Return whether the text is the address of a folder in a bucket, not a folder of this
+    machine."""
     return ADDRESS.match(given) is not None
 
 
 def check_address(given: str, *, named: bool = False) -> str:
-    """What was given again, a folder of this machine or a sound address.
+    """Return `given` if it is a folder of this machine or a valid address.
 
     Args:
-        named: a bucket alone is not enough: something is written below the name.
+        named: require a name below the bucket, because something is written there.
 
-    Raises InputError for an address with a password, without a bucket or one that leads out of it,
-    and for what is no address and looks like one.
+    Raises InputError for an address with a password, without a bucket, or with . or .. in it, and
+    for a text that is no address but looks like one.
     """
     scheme = _find_scheme(given)
     if scheme is None:
@@ -57,10 +59,10 @@ def check_address(given: str, *, named: bool = False) -> str:
 
 
 def refuse_address(given: str, takers: str) -> str:
-    """What was given again; InputError where it is an address, or looks like one.
+    """Return `given`; raise InputError if it is an address or looks like one.
 
     Args:
-        takers: which commands take one, for the message.
+        takers: for the message: the commands that accept an address.
     """
     scheme = _find_scheme(given)
     if scheme is None:
@@ -78,21 +80,24 @@ def refuse_address(given: str, takers: str) -> str:
 
 
 def refuse_address_variable(name: str, folder: Path) -> Path:
-    """The folder that a variable of the environment names; InputError where it is an address."""
+    """Return the folder from the environment variable `name`; raise InputError for an address."""
     if LIKE_ONE.match(str(folder)):
         raise InputError(f"{name} is {folder}: expected a folder of this machine. Set another one.")
     return folder
 
 
 def find_service(given: str) -> str:
-    """Which service keeps the bucket of an address, where the environment names one."""
+    """Return the server of an s3:// address that the environment names; empty if it names none."""
     if not given.startswith("s3://"):
         return ""
     return next((os.environ[name].rstrip("/") for name in SERVICES if os.environ.get(name)), "")
 
 
 def _find_scheme(given: str) -> str | None:
-    """The scheme of what is or looks like an address, else None; InputError for a password."""
+    """Return the scheme if the text is or looks like an address, else None.
+
+    Raises InputError if it contains a password.
+    """
     looks = LIKE_ONE.match(given)
     if looks is None:
         return None
@@ -108,7 +113,7 @@ def _check_names(given: str, names: Sequence[str]) -> None:
 
 
 def _find_path(given: str) -> str:
-    """What follows the scheme, with however many slashes."""
+    """Return what follows the scheme and any number of slashes."""
     return re.sub(r"^[^:]+:/*", "", given) or "BUCKET/NAME"
 
 

@@ -1,9 +1,9 @@
-"""Folders that lie in a bucket (s3://, gs:// or whatever fsspec knows), and their copies here.
+"""Work on folders in a bucket (s3://, gs:// or any other scheme of fsspec) through local copies.
 
-Everything works on a copy on this machine, a *mirror*: it is brought up to date before, and what
-has changed is sent back. Beside the mirror stands NAME.mirror.json with the address and, file by
-file, what stood on both sides when they were last equal. Who may read a bucket says the environment
-(AWS_*, GOOGLE_APPLICATION_CREDENTIALS), never an address.
+Every command works on a copy on this machine, a *mirror*. The mirror is updated before the work,
+and changed files are uploaded afterwards. NAME.mirror.json beside the mirror records the address
+and, for each file, the version on both sides when they were last equal. Credentials come from the
+environment (AWS_*, GOOGLE_APPLICATION_CREDENTIALS), never from an address.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from solution.system.mirrors import Mirror
 def on_this_machine(
     given: str | Path, *, sends: bool = True, alone: bool = False
 ) -> Iterator[Path]:
-    """The folder itself; of an address its mirror, whose changes are sent back at the end.
+    """Yield the folder, or the updated mirror of an address, whose changes are uploaded at the end.
 
     Args:
-        sends: whether anything is; what is only read stays as it is there.
-        alone: keep other processes of this machine out of the mirror meanwhile.
+        sends: upload changes; otherwise the bucket is only read.
+        alone: lock the mirror against other processes of this machine.
 
-    Raises InputError where an address that is only read cannot be, or has nothing.
+    Raises InputError if an address that is only read cannot be reached, or has no files.
     """
     if not is_address(str(given)):
         yield Path(given)
@@ -39,7 +39,8 @@ def on_this_machine(
             if sends:
                 with suppress(InputError):  # the first error is the one to show
                     mirror.push()
-            if type(error) is not InputError:  # or one of the mirror itself
+            # subclasses, such as MirrorError, name the bucket already
+            if type(error) is not InputError:
                 raise
             raise InputError(str(error).replace(str(mirror.folder), mirror.url)) from error
         if sends:
@@ -47,12 +48,12 @@ def on_this_machine(
 
 
 def folder_of(given: str) -> Path:
-    """The folder itself, or where the mirror of an address lies."""
+    """Return the folder itself, or the folder of the mirror of an address."""
     return Mirror.of(given).folder if is_address(given) else Path(given)
 
 
 def send_back(folder: Path) -> None:
-    """Send what has changed, if the folder is a mirror."""
+    """Upload changed files if the folder is a mirror."""
     mirror = Mirror.find(folder)
     if mirror is not None:
         mirror.push()

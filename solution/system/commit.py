@@ -1,16 +1,17 @@
-"""Which commit this code is of."""
+"""Find the commit of the running code."""
 
 import subprocess
 from pathlib import Path
 
 LEDGER = "submissions/ledger.csv"
-COMMIT_FILE = "commit.txt"  # in a wheel that was packed for a kernel, where there is no git
+COMMIT_FILE = "commit.txt"  # in wheels packed for a kernel, where git is missing
 
 
 def read_commit() -> str | None:
-    """The packed commit, or the checkout's, with -dirty where it differs; None where neither is.
+    """Return the packed commit, or that of the checkout; None if neither exists.
 
-    The ledger aside: it changes with every submission, and decides nothing.
+    The checkout's gets the suffix -dirty if files differ from it. The ledger of submissions is
+    ignored, because it changes with every submission and has no effect on results.
     """
     here = Path(__file__).parent
     packed = here / COMMIT_FILE

@@ -1,9 +1,9 @@
-"""Where numba keeps what it has compiled.
+"""Choose the folder in which numba caches compiled functions.
 
-It compiles a function anew where the function's own file has changed, and not where what that calls
-has, which stands in other files here: after an update a simulator would go on by rules that are no
-longer in its source. So each state of the sources has a folder of its own. Those of earlier states
-stay until __pycache__ is removed; where it cannot be written to, numba has a place of its own.
+Numba recompiles a function if its file has changed, but not if a function it calls, in another
+file, has changed. After an update a simulator would then keep using old code. So the cache folder
+is keyed by a hash of the sources. Folders of earlier sources stay until __pycache__ is removed. If
+__pycache__ cannot be written to, numba uses its default folder.
 """
 
 import os
@@ -12,21 +12,22 @@ from pathlib import Path
 from zlib import crc32
 
 PACKAGE = Path(__file__).parent.parent
-# All that is compiled, and the numbers that it has from elsewhere.
+# Folders with compiled functions, and with the constants that these import.
 SOURCES = ("domain", "features/layout", "features/propagation", "models/layout",
            "placement/baselines", "placement/graphs", "placement/simulation")  # fmt: skip
 
 
 def choose_cache() -> None:
-    """Tell numba, unless the user has told it already, and all that is begun from here."""
+    """Set numba's cache folder for this process and its children, unless the user has set one."""
     if "NUMBA_CACHE_DIR" not in os.environ:
         os.environ["NUMBA_CACHE_DIR"] = str(find_cache())
-    if numba := sys.modules.get("numba"):  # which read the environment when it was imported
+    # it read the environment when it was imported, so it must read it again
+    if numba := sys.modules.get("numba"):
         numba.config.reload_config()
 
 
 def find_cache(package: Path = PACKAGE) -> Path:
-    """The folder of this state of the sources."""
+    """Return the cache folder that belongs to the current sources."""
     state = 0
     for folder in SOURCES:
         for source in sorted((package / folder).glob("*.py")):

@@ -1,8 +1,8 @@
-"""How much memory the control groups of Linux leave a process: what a container is bounded by.
+"""Read how much memory Linux control groups (cgroups), such as of a container, leave a process.
 
-A process is in one group, which is inside others; each may have a limit, and counts what all that
-are in it take. Files that were read stay in memory and are counted too, but are given up as soon as
-somebody needs the room, so they count as free, as they do outside of a container.
+A process is in one group, which lies inside others. Each group may have a limit, which counts the
+memory of all its processes. Cached files count too, but the kernel drops them when memory is
+needed, so here they count as free, as they do outside of a container.
 
 Source: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the Linux kernel.
 """
@@ -16,11 +16,11 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 class _Version(NamedTuple):
-    """What the files of a group are called."""
+    """The names of a group's files in one version of cgroups."""
 
     limit: str
     taken: str
-    files: tuple[str, ...]  # lines of memory.stat: bytes of files that may be given up
+    files: tuple[str, ...]  # lines of memory.stat that count cached files, in bytes
 
 
 _SECOND = _Version("memory.max", "memory.current", ("active_file", "inactive_file"))
@@ -32,18 +32,18 @@ _FIRST = _Version(
 
 
 def memory_left(groups: Path = GROUPS, membership: Path = MEMBERSHIP) -> int | None:
-    """The bytes that the tightest group around this process leaves; None where none has a limit.
+    """Return the bytes that the tightest group leaves this process; None without a limit.
 
     Args:
-        groups: where the groups are mounted.
-        membership: lines number:controllers:group, of which groups the process is in.
+        groups: the folder in which the groups are mounted.
+        membership: a file of lines number:controllers:group, with the groups of the process.
     """
     return min(_list_left(groups, membership), default=None)
 
 
 def _list_left(groups: Path, membership: Path) -> Iterator[int]:
     for version, mounted, group in _list_hierarchies(groups, membership):
-        # Inside a container its group may be mounted as the root, whatever it is called outside.
+        # Inside a container the mount may begin at any of the group's parents, so try them all.
         for inside in (group, *group.parents):
             left = _left_in(mounted / inside.relative_to("/"), version)
             if left is not None:
@@ -53,10 +53,11 @@ def _list_left(groups: Path, membership: Path) -> Iterator[int]:
 def _list_hierarchies(
     groups: Path, membership: Path
 ) -> Iterator[tuple[_Version, Path, PurePosixPath]]:
-    """Where groups that count memory are mounted, and the path below it of the process's own."""
+    """Yield, for each hierarchy that limits memory: version, mount point, path of the process's
+    group."""
     try:
         lines = membership.read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
+    except OSError:  # no Linux
         return
     for line in lines:
         _, controllers, group = line.split(":", 2)
@@ -68,7 +69,7 @@ def _list_hierarchies(
 
 def _left_in(group: Path, version: _Version) -> int | None:
     limit = _read_number(group / version.limit)
-    if limit is None:  # there is no such group here, or it has no limit: "max"
+    if limit is None:  # the group does not exist here, or its limit is "max"
         return None
     taken = _read_number(group / version.taken) or 0
     return max(0, limit - max(0, taken - _count_files(group, version)))
@@ -82,7 +83,7 @@ def _read_number(file: Path) -> int | None:
 
 
 def _count_files(group: Path, version: _Version) -> int:
-    """The bytes of files that were read and may be given up."""
+    """Return the bytes of cached files, which the kernel can drop."""
     try:
         lines = (group / "memory.stat").read_text(encoding="utf-8").splitlines()
     except OSError:

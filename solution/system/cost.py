@@ -1,4 +1,4 @@
-"""What a piece of work cost: wall time and the process's peak memory meanwhile."""
+"""Measure the wall time and the process's peak memory of a block."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ INTERVAL_SECONDS = 0.02
 
 @dataclass
 class Cost:
-    """Filled in when the measured block ends."""
+    """The cost of a block; complete when the block ends."""
 
     seconds: float = 0.0
     peak_megabytes: float = 0.0
@@ -21,7 +21,7 @@ class Cost:
 
 @contextmanager
 def measure() -> Iterator[Cost]:
-    """Measure the block; the memory is the whole process's resident set, sampled."""
+    """Measure the block; memory is the resident set of the whole process, sampled every 20 ms."""
     cost, process, done = Cost(), psutil.Process(), threading.Event()
 
     def sample() -> None:

@@ -1,7 +1,7 @@
-"""How files are written, so that a kill at any moment loses nothing and leaves no half of one.
+"""Write files atomically, so that a kill leaves no partial file, and read them safely.
 
-And how they are read where anybody may have written them: only regular files are opened, and a
-sealed record tells whether it is what was written.
+Files may come from anybody, so only regular files are opened. A sealed record contains a checksum
+of itself, so that damage is noticed.
 """
 
 import fcntl
@@ -21,16 +21,16 @@ from solution.system.errors import InputError
 from solution.system.refusals import name_file, name_refusal, remove_folder
 
 TEMPORARY = ".partial-"
-SEAL = "seal"  # in a sealed record: the checksum of all the rest
-MAX_JSON = 64 << 20  # bytes; a record has a few thousand
+SEAL = "seal"  # key in a sealed record: the checksum of all other entries
+MAX_JSON = 64 << 20  # bytes; a usual record has a few thousand
 KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; when the block succeeds it becomes `path`, atomically.
+    """Yield a temporary path; if the block succeeds, it replaces `path` atomically.
 
-    Who may read it says the umask, as of any new file.
+    The file gets the permissions of any new file, by the umask.
     """
     check_place(path)
     temporary = _temporary(path)
@@ -49,11 +49,11 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replace_folder(folder: Path, *, alone: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder; when the block succeeds it takes the place of `folder`.
+    """Yield a temporary folder; if the block succeeds, it replaces `folder`.
 
     Args:
-        alone: the caller keeps others from doing so meanwhile, so what is there already was left
-            by one that was killed, and goes.
+        alone: the caller holds a lock, so an existing temporary folder was left by a process
+            that was killed, and is removed.
     """
     temporary = folder.with_name(f"{TEMPORARY}{folder.name}") if alone else _temporary(folder)
     make_folder(folder.parent)
@@ -67,7 +67,8 @@ def replace_folder(folder: Path, *, alone: bool = False) -> Iterator[Path]:
         for path in (*temporary.rglob("*"), temporary):
             if path.is_file():  # some libraries write files that only their owner may read
                 path.chmod(mode & 0o666)
-            if path.is_file() or path.is_dir():  # a folder's own names must last as well
+            # flush folders too, because they contain the files' names
+            if path.is_file() or path.is_dir():
                 _sync(path)
         if folder.exists():
             remove_folder(folder)
@@ -78,25 +79,26 @@ def replace_folder(folder: Path, *, alone: bool = False) -> Iterator[Path]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, if they are not there.
+    """Make a folder and its parents, if they do not exist.
 
-    Raises InputError where a file is in its place, or none may be made.
+    Raises InputError if a file has that path, or the folder may not be made.
     """
     with name_refusal(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def check_place(path: Path) -> None:
-    """Raise InputError where something is that a file cannot take the place of."""
+    """Raise InputError if `path` is a folder, pipe, socket or device, which a file cannot
+    replace."""
     if path.exists() and not path.is_file():
         kind = KINDS.get(stat.S_IFMT(path.stat().st_mode), "device")
         raise InputError(f"{path}: is a {kind}, where a file is to be written. Give another name.")
 
 
 def check_writable(folder: Path) -> None:
-    """Raise InputError where no file could be written in the folder, before what takes long.
+    """Raise InputError unless a file can be written in the folder; call it before long work.
 
-    A folder that is not there is not made: the nearest one above it counts.
+    A missing folder is not made: its nearest existing parent is tested.
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     temporary = _temporary(there / "test")
@@ -112,14 +114,14 @@ def write_json(value: dict[str, Any], path: Path) -> None:
 
 
 def read_json(path: Path, expected: str) -> dict[str, Any]:
-    """The object in a JSON file that anybody may have written.
+    """Read a JSON object from a file of any origin.
 
     Args:
-        expected: what it should be, for messages, such as "the record of a store".
+        expected: what the file should be, for messages, such as "the record of a store".
 
     Raises:
-        InputError: the file is not such JSON, or nested too deeply.
-        FileNotFoundError: there is none.
+        InputError: the file is not valid JSON, no object, or nested too deeply.
+        FileNotFoundError: the file does not exist.
     """
     return _parse(_read_text(path, expected), path, expected)
 
@@ -130,7 +132,8 @@ def write_sealed(value: dict[str, Any], path: Path) -> None:
 
 
 def read_sealed(path: Path, expected: str) -> dict[str, Any]:
-    """What write_sealed wrote; raises as read_json does, and where a single byte is another."""
+    """Read what write_sealed wrote; raise as read_json does, and InputError if any byte has
+    changed."""
     text = _read_text(path, expected)
     value = _parse(text, path, expected)
     value.pop(SEAL, None)
@@ -147,13 +150,13 @@ def _read_text(path: Path, expected: str) -> str:
 
 
 def read_bytes(path: Path, expected: str, most: int) -> bytes:
-    """What is in a file that anybody may have written.
+    """Read the bytes of a file of any origin.
 
     Args:
-        expected: what it should be, for messages.
-        most: how many bytes it may have; of one with more, none are read.
+        expected: what the file should be, for messages.
+        most: the largest size in bytes; a larger file is not read.
 
-    Raises InputError where it has more, or is no regular file; otherwise what open() raises.
+    Raises InputError if the file is larger or not a regular file; otherwise what open() raises.
     """
     with open_regular(path, expected, most) as file:
         return file.read(most)
@@ -162,7 +165,8 @@ def read_bytes(path: Path, expected: str, most: int) -> bytes:
 def _parse(text: str, path: Path, expected: str) -> dict[str, Any]:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
-        json.dumps(value, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
+        # reject single surrogates, which cannot be encoded
+        json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: expected {expected}, but: {error}.") from error
     if not isinstance(value, dict):
@@ -183,16 +187,17 @@ def _digest(value: dict[str, Any]) -> str:
 
 
 def open_regular(path: Path, expected: str = "a file", most: int | None = None) -> BufferedReader:
-    """Open a file to read its bytes.
+    """Open a regular file to read its bytes.
 
     Args:
-        expected: what it should be, for messages.
-        most: how many bytes it may have; by default any.
+        expected: what the file should be, for messages.
+        most: the largest size in bytes; None: any.
 
-    Raises InputError where it has more, or is a folder, or a pipe or device, which may never begin
-    or never end; otherwise what open() raises.
+    Raises InputError if the file is larger, or a folder, pipe or device (reading a pipe or device
+    may never begin or end); otherwise what open() raises.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else a pipe waits for its writer
+    # without O_NONBLOCK, opening a pipe waits for a writer
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     found = os.fstat(descriptor)
     kind = stat.S_IFMT(found.st_mode)
     defect = ""
@@ -208,10 +213,12 @@ def open_regular(path: Path, expected: str = "a file", most: int | None = None) 
 
 @contextmanager
 def locked(folder: Path, advice: str, *, shared: bool = False) -> Iterator[None]:
-    """Hold the folder itself as a lock; the system gives it back even after a kill.
+    """Lock the folder for the block; the system releases the lock even if the process is killed.
 
     Args:
-        shared: others may hold it so too, but nobody alone.
+        shared: allow other shared locks at the same time.
+
+    Raises InputError, with the `advice`, if another process has the lock.
     """
     with holding(folder, shared=shared) as is_mine:
         if not is_mine:
@@ -221,7 +228,7 @@ def locked(folder: Path, advice: str, *, shared: bool = False) -> Iterator[None]
 
 @contextmanager
 def holding(folder: Path, *, shared: bool = False) -> Iterator[bool]:
-    """As locked, but say whether it could be had."""
+    """Try to lock the folder for the block; yield whether it succeeded."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         yield take_lock(descriptor, shared=shared)
@@ -231,7 +238,7 @@ def holding(folder: Path, *, shared: bool = False) -> Iterator[bool]:
 
 @contextmanager
 def locked_until_free(folder: Path) -> Iterator[None]:
-    """As locked, but wait for whoever has it."""
+    """Lock the folder for the block; wait until other processes release it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -241,7 +248,7 @@ def locked_until_free(folder: Path) -> Iterator[None]:
 
 
 def take_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Lock an open file or folder for this process; False where another one has it."""
+    """Lock an open file or folder for this process; return False if another process has it."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -249,23 +256,24 @@ def take_lock(descriptor: int, *, shared: bool = False) -> bool:
     except OSError:
         if not shared:
             raise
-        # A mount that is read-only may have no locks, and nobody who could change it.
+        # A read-only mount may not support locks, and nobody can change it.
     return True
 
 
 def checksum(path: Path) -> str:
-    """The SHA-256 of the file."""
+    """Return the SHA-256 of the file."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def remove_leftovers(folder: Path, inside: Iterable[str] = ()) -> None:
-    """Delete the temporary files and folders of a process that was killed.
+    """Delete temporary files and folders that a killed process left directly in the folder.
 
-    Elsewhere below the folder may be those of a process that is at work, or files of the user's.
+    Other subfolders are not searched: they may belong to a running process, or contain the user's
+    files.
 
     Args:
-        inside: patterns of the folders in it where it wrote as well.
+        inside: patterns of subfolders that are searched as well.
     """
     for place in ("", *inside):
         for path in sorted(folder.glob(f"{place}/{TEMPORARY}*".lstrip("/"))):
@@ -273,7 +281,7 @@ def remove_leftovers(folder: Path, inside: Iterable[str] = ()) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, or a folder with all that is in it; of a link, the link."""
+    """Delete a file, a link (not its target), or a folder with its contents."""
     if path.is_dir() and not path.is_symlink():
         remove_folder(path)
     else:
@@ -281,9 +289,9 @@ def remove(path: Path) -> None:
 
 
 def remove_with_emptied(path: Path, top: Path) -> None:
-    """Delete it, and the folders below `top` that have nothing else in them."""
+    """Delete a path, and the folders between it and `top` that become empty."""
     remove(path)
-    with suppress(OSError):  # something else is in it
+    with suppress(OSError):  # the folder is not empty
         for folder in path.relative_to(top).parents[:-1]:
             (top / folder).rmdir()
 

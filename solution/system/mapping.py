@@ -1,10 +1,11 @@
-"""Say which file was cut while it was mapped into memory, instead of being ended without a word.
+"""End the process with a message, not silently, if a memory-mapped file was truncated.
 
-The system sends SIGBUS to a process that reads a page of a mapped file which is no longer there. No
-handler of Python's could answer it, for Python calls those later, and the reading never gets on. So
-this one is called at once, by the C library, and ends the process.
+The system sends SIGBUS to a process that reads a page of a mapped file that no longer exists. A
+handler in Python cannot answer it: Python calls handlers later, and the read never returns. So the
+handler is registered with the C library, which calls it at once, and it ends the process.
 
-Our own programs never cut a file, they replace it, and who has mapped the old one keeps it.
+This project's programs never truncate a file. They replace it, and processes that have mapped the
+old file keep it.
 """
 
 import ctypes
@@ -20,7 +21,7 @@ _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
 
 def name_cut_files() -> None:
-    """From now on SIGBUS ends the process with one message and exit code 2 (on Linux)."""
+    """Make SIGBUS end the process with one message and exit code 2 from now on (on Linux)."""
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
         library.signal.argtypes = (ctypes.c_int, _Handler)
@@ -28,11 +29,12 @@ def name_cut_files() -> None:
 
 
 def find_cut_files() -> list[str]:
-    """The mapped files that are shorter than what is mapped of them."""
+    """Return the mapped files that are now shorter than their mapping."""
     found = []
     for line in MAPS.read_text(errors="surrogateescape").splitlines():
         place, rights, offset, _, _, *path = line.split(maxsplit=5)
-        if path and path[0].startswith("/") and rights.endswith("s"):  # no library
+        # shared mappings of files; libraries are private
+        if path and path[0].startswith("/") and rights.endswith("s"):
             first, last = (int(address, 16) for address in place.split("-"))
             pages = -(-_size(path[0]) // PAGE)
             if pages * PAGE < int(offset, 16) + last - first:
@@ -41,7 +43,8 @@ def find_cut_files() -> list[str]:
 
 
 def _size(path: str) -> int:
-    """Of a file that was deleted it cannot be told: as large as any."""
+    """Return the size of a file; the largest integer if it was deleted, so that it never counts
+    as cut."""
     try:
         return Path(path).stat().st_size
     except OSError:

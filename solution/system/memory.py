@@ -1,19 +1,19 @@
-"""Give memory that the C library keeps for later back to the system."""
+"""Return memory that the C library holds back to the system."""
 
 import ctypes
 import sys
 
 import psutil
 
-SPARE = 1 << 30  # bytes that may lie idle
+SPARE = 1 << 30  # bytes by which the process may grow before free memory is returned
 
 
 class SpareMemory:
-    """Looks now and then whether the process has grown, and gives back what is free.
+    """Return free memory to the system whenever the process has grown by SPARE.
 
-    Arrays of many sizes leave glibc's heap full of holes: training on graphs with thousands of
-    nodes it grew to three times what a step needs. To give them back takes as long as some small
-    steps, so it waits until much has gathered. Other C libraries do that by themselves.
+    Arrays of many sizes fragment glibc's heap: training on graphs with thousands of nodes, it grew
+    to three times the memory that a step needs. Returning it takes as long as several small steps,
+    so it is done rarely. Other C libraries return memory by themselves.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class SpareMemory:
         self._least = self._resident()
 
     def give_back(self) -> None:
-        """Return free memory if the process has grown by SPARE since it last did."""
+        """Return free memory if the process has grown by SPARE since this was last done."""
         if self._resident() >= self._least + SPARE:
             trim()
             self._least = self._resident()
@@ -31,8 +31,8 @@ class SpareMemory:
 
 
 def trim() -> None:
-    """Return all free memory, where glibc is the C library."""
+    """Return all free memory, if the C library is glibc."""
     if sys.platform == "linux":
         return_free = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if return_free is not None:  # musl has none
+        if return_free is not None:  # musl does not have malloc_trim
             return_free(0)

@@ -1,8 +1,8 @@
-"""A mirror: the copy on this machine of a folder that lies in a bucket.
+"""Keep a mirror: a copy on this machine of a folder in a bucket.
 
-Beside it stands NAME.mirror.json with the address and, file by file, what stood on both sides when
-they were last equal: that tells what has changed here, what there, and what on both sides, where
-the bucket's is kept.
+NAME.mirror.json beside the mirror records the address and, for each file, the version on both sides
+when they were last equal. From this it follows which files have changed here, in the bucket, or on
+both sides. If both sides changed, the bucket's version is kept.
 """
 
 import hashlib
@@ -35,15 +35,15 @@ from solution.system.wording import count
 
 SIDECAR, WHAT = ".mirror.json", "the record of a mirror"
 
-Facts = dict[str, list[Any]]  # by name: what stands in the bucket, and here
+Facts = dict[str, list[Any]]  # by file name: [version in the bucket, size and time of change here]
 
 
 class MirrorError(InputError):
-    """It is of the copy on this machine, or of the bucket itself."""
+    """An error of a mirror or its bucket; the message names them."""
 
 
 def find_mirrors() -> Path:
-    """The folder of all mirrors."""
+    """Return the folder that contains all mirrors."""
     caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     given = Path(os.environ.get("FASTSLOW_MIRRORS") or caches / "fast-or-slow" / "mirrors")
     return refuse_address_variable("FASTSLOW_MIRRORS", given)
@@ -51,14 +51,14 @@ def find_mirrors() -> Path:
 
 @dataclass(frozen=True)
 class Mirror:
-    """The copy of a bucket's folder."""
+    """The local copy of a folder in a bucket."""
 
     url: str
     folder: Path
 
     @classmethod
     def of(cls, url: str) -> "Mirror":
-        """Where the mirror of an address lies; each service has its own.
+        """Return the mirror of an address; equal addresses on two servers have two mirrors.
 
         Raises InputError as check_address does.
         """
@@ -68,20 +68,27 @@ class Mirror:
 
     @classmethod
     def find(cls, folder: Path) -> "Mirror | None":
-        """Of which address the folder is the mirror, if it is one."""
+        """Return the mirror whose local folder this is; None if the folder is no mirror."""
         sidecar = _find_sidecar(folder)
         return cls(_read_sidecar(sidecar)["url"], folder) if sidecar.is_file() else None
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep other processes of this machine out of it; InputError where one is in it."""
+        """Lock the mirror against other processes of this machine; InputError if another one has
+        it."""
         guard = self.folder.with_name(f"{self.folder.name}.lock")
         self._check_place(guard)
         with locked(guard, f"Wait for what works on {self.url}."):
             yield
 
     def pull(self, *, must_exist: bool = False) -> None:
-        """Bring it up to date; InputError where what `must_exist`, or what was there, is not."""
+        """Download what has changed in the bucket.
+
+        Args:
+            must_exist: raise InputError if the bucket has no files at the address.
+
+        Raises InputError also if files that were known have disappeared from the bucket.
+        """
         self._check_place(self.folder.parent)
         with self._naming():
             files = Files.of(self.url)
@@ -101,7 +108,8 @@ class Mirror:
                     )
                     for name in fetching:
                         known[name] = [found[name], _describe(self.folder / name)]
-                # What is only here was never sent; what was there and is gone, goes here as well.
+                # Files that are unknown to the record were never uploaded and stay. Files deleted
+                # in the bucket are deleted here too.
                 for name in known.keys() - found.keys():
                     remove_with_emptied(self.folder / name, self.folder)
                     del known[name]
@@ -109,17 +117,18 @@ class Mirror:
                 self._remember(known)
 
     def push(self, under: str = "", *, over: bool = False) -> None:
-        """Send what has changed here, all of it or what lies below a name.
+        """Upload what has changed here, or only the part below the name `under`.
 
         Args:
-            over: even over what another machine wrote there meanwhile.
+            over: overwrite files that another machine has uploaded meanwhile.
 
-        Raises InputError where one did, before anything is sent. Buckets have no locks: two that
-        look in the very same moment may both write.
+        Raises InputError before anything is uploaded if another machine has uploaded such files.
+        Buckets have no locks: two machines that check at the same moment may both write.
         """
         with self._naming():
             files, known = Files.of(self.url), self._recall()
-            if known and not self.folder.is_dir():  # else all would be deleted there as well
+            # otherwise all files would be deleted in the bucket, too
+            if known and not self.folder.is_dir():
                 raise MirrorError(f"{self.folder}: was removed meanwhile, so nothing is sent.")
             here = self._list_here(under)
             changed = [
@@ -142,8 +151,10 @@ class Mirror:
                 self._remember(known)
 
     def _check_there(self, found: dict[str, str], known: Facts) -> None:
-        """Raise InputError where what stood there is gone, for it would be deleted here as well."""
-        # A service that came back empty in the middle of a run has what was sent since.
+        """Raise InputError if known files have disappeared; otherwise they would be deleted here
+        too."""
+        # A bucket that was emptied during a run contains only files uploaded since, so records are
+        # checked as well.
         gone = [name for name in known if name in RECORDS and name not in found]
         if gone or (known and not found):
             lost = f"no {gone[0]}" if found else "none"
@@ -164,10 +175,11 @@ class Mirror:
     def _leave_others(
         self, files: Files, known: Facts, changed: Sequence[str], under: str
     ) -> list[str]:
-        """Those of the changed files that are to be sent: the same may stand there already.
+        """Return the changed files to upload; leave out those that are equal in the bucket.
 
-        Raises InputError where another machine has written over one of them, or over a record of
-        what is here, since they were last equal. One list tells it, not a question a file.
+        Raises InputError if another machine has overwritten one of them, or a record of files that
+        are here, since both sides were last equal. The bucket is listed once, not queried for each
+        file.
         """
         there = files.list_versions(under)
         if not under:
@@ -201,10 +213,12 @@ class Mirror:
         ]
 
     def _is_as_known(self, files: Files, name: str, version: str | None, known: Facts) -> bool:
-        """Whether a file stands there as it was; some services list another version than they say.
+        """Return whether a file in the bucket is unchanged since both sides were last equal.
+
+        Some services report another version in a list than for a single file, so both are compared.
 
         Args:
-            version: what was listed.
+            version: the version in the list; None if the file is not in it.
         """
         remembered = known.get(name, [None])[0]
         if version is None or remembered is None:
@@ -212,7 +226,8 @@ class Mirror:
         return version == remembered or files.ask_version(name) == remembered
 
     def _find_same(self, files: Files, names: Sequence[str]) -> list[str]:
-        """Those that have the same bytes here and there, as where two machines made them alike."""
+        """Return the files with equal bytes on both sides, such as if two machines made the same
+        file."""
         if not names:
             return []
         with TemporaryDirectory(prefix=TEMPORARY, dir=self.folder.parent) as scratch:
@@ -243,7 +258,8 @@ class Mirror:
         write_sealed({"url": self.url, "files": known}, _find_sidecar(self.folder))
 
     def _check_place(self, folder: Path) -> None:
-        """Make a folder of the mirrors; InputError, which names the variable, where none may be."""
+        """Make a folder for mirrors; raise InputError, which names FASTSLOW_MIRRORS, if that
+        fails."""
         try:
             make_folder(folder)
             check_writable(folder)
@@ -255,7 +271,7 @@ class Mirror:
 
     @contextmanager
     def _naming(self) -> Iterator[None]:
-        """Name the bucket where it cannot be reached, and the file here that cannot be written."""
+        """Turn errors in the block into a MirrorError that names the bucket, or the local file."""
         try:
             yield
         except InputError:
@@ -268,11 +284,11 @@ class Mirror:
                 f"mirror of {self.url}. Make room, or set FASTSLOW_MIRRORS to a folder of yours on "
                 "another disk."
             ) from error
-        except Exception as error:  # each service has errors of its own
+        except Exception as error:  # each service has its exceptions
             raise MirrorError(self._describe_error(error)) from error
 
     def _is_here(self, name: object) -> bool:
-        """Whether an error names a file beside or in the mirror."""
+        """Return whether `name` is a file in the folder of mirrors."""
         return isinstance(name, str) and Path(name).is_relative_to(self.folder.parent)
 
     def _describe_error(self, error: Exception) -> str:
@@ -295,7 +311,7 @@ def _find_sidecar(folder: Path) -> Path:
 
 
 def _describe(path: Path) -> list[int] | None:
-    """Size and time of change of a file here."""
+    """Return size and time of change (ns) of a local file; None if it does not exist."""
     if not path.is_file():
         return None
     found = path.stat()

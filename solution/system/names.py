@@ -1,4 +1,4 @@
-"""Names that people type: which become folders and files, and what a misspelt one meant."""
+"""Check names that users type and that become files or folders; suggest names for misspelt ones."""
 
 import re
 import sys
@@ -9,37 +9,37 @@ from pathlib import Path
 
 from solution.system.errors import InputError
 
-NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # no separator, nothing that is hidden, no ".."
-MAX_NAME = 150  # bytes; a file system takes 255, and a number and a suffix follow
+NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # no separators, no hidden names, no ".."
+MAX_NAME = 150  # bytes; a file system allows 255, and a number and a suffix are added
 
 
 def make_safe(name: str) -> str:
-    """At most MAX_NAME bytes of letters, digits and few signs; file systems count bytes."""
+    """Return a valid file name: at most MAX_NAME bytes of letters, digits and the signs _.+-"""
     safe = re.sub(r"[^\w.+-]+", "_", name).lstrip(".")
     return safe.encode(errors="replace")[:MAX_NAME].decode(errors="ignore") or "module"
 
 
 def leads_out(name: str) -> bool:
-    """Whether a file of this name may lie outside of the folder that it is put into."""
+    """Return whether a file of this name could lie outside of the folder that it is written to."""
     steps = name.replace("\\", "/").split("/")
-    is_absolute = name.startswith("/") or ":" in steps[0]  # a drive
+    is_absolute = name.startswith("/") or ":" in steps[0]  # a drive of Windows
     return not name or is_absolute or ".." in steps or "\\" in name or "\0" in name
 
 
 def check_inside(name: str) -> str:
-    """Return the name of a file, from a folder on; ValueError where it leads out of the folder."""
+    """Return the relative path `name`; raise ValueError if it leads out of the folder."""
     if leads_out(name):
         raise ValueError(f"expected the name of a file inside its folder, found {name!r}")
     return name
 
 
 def place_below(folder: Path, name: str, source: Path | str) -> Path:
-    """Return the path of `name` below `folder`, whoever gave the name.
+    """Return the path of `name` below `folder`; safe for names from anybody.
 
     Args:
-        source: which file, list or server gave it, for messages.
+        source: the file, list or server that the name comes from, for messages.
 
-    Raises InputError where it leads elsewhere, also through a link that lies there.
+    Raises InputError if the path leads out of the folder, also through a link inside it.
     """
     if leads_out(name):
         raise InputError(f"{source}: refused, the name {name!r} leads out of the folder {folder}.")
@@ -50,7 +50,8 @@ def place_below(folder: Path, name: str, source: Path | str) -> Path:
 
 
 def check_text(path: Path) -> None:
-    """Raise InputError where a path has bytes that are no text: tables are at no such place."""
+    """Raise InputError if the path is not valid text, because the tables' library cannot open
+    it."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -62,7 +63,7 @@ def check_text(path: Path) -> None:
 
 
 def check_name(name: str) -> str:
-    """Return the name; ValueError where it could lead anywhere but to a folder with this name."""
+    """Return the name; raise ValueError unless it can only be the name of a single folder."""
     if not NAME.fullmatch(name) or len(name.encode()) > MAX_NAME:
         raise ValueError(
             f"expected a name of letters, digits, _, . and - that begins with a letter, a digit "
@@ -72,21 +73,22 @@ def check_name(name: str) -> str:
 
 
 def check_ending(path: Path | None, *endings: str) -> None:
-    """Raise InputError where a file that is still to be written has another ending."""
+    """Raise InputError unless the path of an output file has one of the `endings`; None is
+    allowed."""
     if path is not None and path.suffix not in endings:
         raise InputError(f"{path}: expected a name that ends with {', '.join(endings)}.")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """A sentence that begins with a space: the nearest known names; empty if none is near."""
+    """Return " Did you mean ...?" with the nearest known names; empty if none is near."""
     near = get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def match(names: Sequence[str], patterns: str) -> list[str]:
-    """The names that patterns such as "layout_*,!*lightgbm*" choose; the last that fits decides.
+    """Return the names that match patterns such as "layout_*,!*lightgbm*"; the last match decides.
 
-    Raises InputError where none is chosen.
+    Raises InputError if none is chosen.
     """
     chosen: set[str] = set()
     for pattern in filter(None, (part.strip() for part in patterns.split(","))):

@@ -1,4 +1,4 @@
-"""A folder as bytes, to send it from one machine to another."""
+"""Pack a folder into bytes (an archive), to send it from one machine to another."""
 
 import io
 import zipfile
@@ -13,7 +13,8 @@ WHAT = "files from another machine"
 
 
 def pack_folder(folder: Path) -> bytes:
-    """All files below the folder, stored as they are; equal files give equal bytes."""
+    """Return an uncompressed archive of all files below the folder; equal files give equal
+    bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -24,9 +25,9 @@ def pack_folder(folder: Path) -> bytes:
 
 
 def unpack_folder(parcel: bytes, folder: Path) -> None:
-    """Write what `pack_folder` took; the folder appears when it is complete.
+    """Write the files of a `pack_folder` archive to `folder`, which appears when complete.
 
-    Raises InputError where a name leads out of the folder.
+    Raises InputError if a name leads out of the folder.
     """
     with replace_folder(folder) as temporary:
         for name, content in _read(parcel):
@@ -36,7 +37,8 @@ def unpack_folder(parcel: bytes, folder: Path) -> None:
 
 
 def add_files(parcel: bytes, folder: Path) -> None:
-    """Write what `pack_folder` took beside what is in the folder, each file atomically."""
+    """Write the files of an archive of `pack_folder` into an existing folder, each file
+    atomically."""
     for name, content in _read(parcel):
         with replace_file(place_below(folder, name, WHAT)) as temporary:
             temporary.write_bytes(content)

@@ -1,8 +1,8 @@
-"""Prediction files that are larger than memory, a few whole graphs at a time.
+"""Process prediction files that are larger than memory, a few whole graphs at a time.
 
-All predictions of the competition are 31 million rows for each experiment. Prediction files are
-sorted by collection and graph, so the rows of the same graphs can be cut out of several files side
-by side, and what is made of them is written as it comes.
+An experiment has 31 million predictions for the whole competition. Prediction files are sorted by
+collection and graph, so the rows of the same graphs can be read from several files together, and
+results are written batch by batch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,21 +19,21 @@ from solution.system.refusals import raise_full
 from solution.system.sealing import check_any_seal, replace_sealed
 
 GRAPH = ["collection", "graph"]
-BATCH_ROWS = 1 << 20  # of all files together
-ROW_GROUP = 1 << 18  # rows that a reader must decode to see one of them
+BATCH_ROWS = 1 << 20  # rows per batch, of all files together
+ROW_GROUP = 1 << 18  # rows per row group, which a reader must decode as a whole
 
 
 def read_by_graphs(
     paths: Mapping[str, Path], max_rows: int = BATCH_ROWS
 ) -> Iterator[tuple[str, dict[str, pl.DataFrame]]]:
-    """Read sorted files side by side; together they give every row once.
+    """Read several sorted files together, batch by batch; every row is read exactly once.
 
     Yields:
-        A collection, and by name the rows of some of its graphs, the same for all files; only
-        files that have the collection are there, perhaps with no row of these graphs.
+        A collection, and by name a frame with each file's rows for the same few graphs. Files
+        without that collection are left out; a frame may be empty.
 
     Raises:
-        InputError: a file is not what was written, or not sorted by collection and graph.
+        InputError: a file is damaged, or not sorted by collection and graph.
     """
     counts = {name: _count_rows(path) for name, path in paths.items()}
     if not counts:
@@ -54,10 +54,10 @@ def read_by_graphs(
 def write_batches(
     batches: Iterable[pl.DataFrame], schema: pl.Schema, path: Path, *, sealed: bool = True
 ) -> None:
-    """Write the batches one after the other into one Parquet file, atomically.
+    """Write the batches in order to one Parquet file, atomically.
 
     Args:
-        sealed: its seal stands beside it, for what is read again.
+        sealed: write its checksum beside it, for files that are read again.
     """
     failure: list[Exception] = []
 
@@ -65,7 +65,7 @@ def write_batches(
         try:
             for batch in batches:
                 yield batch.match_to_schema(schema)
-        except Exception as error:  # polars would wrap it in an error of its own
+        except Exception as error:  # raise it below as it is, because polars wraps it
             failure.append(error)
             raise
 
@@ -83,7 +83,7 @@ def write_batches(
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what polars says of a full disk into a message that names the file."""
+    """Turn errors of polars in the block, such as a full disk, into messages that name the file."""
     try:
         yield
     except pl.exceptions.PolarsError as error:
@@ -96,9 +96,9 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path, expected: str) -> Iterator[None]:
-    """Turn what polars says of a file that is none into a message that names it.
+    """Turn errors of polars about an unreadable file into an InputError that names it.
 
-    On damage it may panic as well, and what it raises then is no Exception.
+    A damaged file may also make polars panic, and PanicException is no subclass of Exception.
 
     Args:
         expected: what the file should be, such as "a file of predictions".
@@ -110,7 +110,8 @@ def reading(path: Path, expected: str) -> Iterator[None]:
 
 
 def _count_rows(path: Path) -> pl.DataFrame:
-    """collection, graph, rows, and the offset of the first row, in the order of a sorted file."""
+    """Return a row per graph of a sorted file: collection, graph, rows, and offset of the first
+    row."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
     check_any_seal(path)

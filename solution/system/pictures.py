@@ -1,4 +1,4 @@
-"""How figures become files: in the format that the name says, laid out once."""
+"""Save figures in the format that the file's name ends with."""
 
 import warnings
 from pathlib import Path
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
-DOTS = 130  # an inch
-DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # that are not written
+DOTS = 130  # dots per inch
+DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # leaves out time stamps
 
 
 def show_plainly(name: str) -> str:
-    """A name as a picture shows it: it is no formula and moves no cursor."""
+    """Return a name for use in a picture, without formulas or control characters."""
     return escape(name).replace("$", r"\$")
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure as its name ends; it is laid out once, where matplotlib would draw it twice.
+    """Write a figure in the format of the path's ending; equal figures give equal bytes.
 
-    The same figure gives the same bytes.
+    The layout is computed once, because matplotlib would compute it twice.
 
     Raises InputError for an ending that is not in FORMATS.
     """
@@ -34,7 +34,8 @@ def save_figure(figure: "Figure", path: Path) -> None:
     figure.set_dpi(DOTS)
     unmoved = rc_context({"svg.hashsalt": "fast-or-slow"})
     with replace_file(path) as temporary, warnings.catch_warnings(), unmoved:
-        warnings.filterwarnings("ignore", "Glyph")  # a name in another script has boxes
+        # characters missing in the font are drawn as boxes
+        warnings.filterwarnings("ignore", "Glyph")
         if (engine := figure.get_layout_engine()) is not None:
             engine.execute(figure)
             figure.set_layout_engine("none")

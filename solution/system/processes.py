@@ -1,8 +1,9 @@
-"""Worker processes: how they start, how many there may be, and how they end.
+"""Start worker processes, choose their number, and end them.
 
-A process that has threads is never forked, for the fork would inherit locks that nobody opens.
-Workers that need little are spawned. Those that need libraries which take seconds to import are
-forked from a server that has imported them and done nothing else (where the system allows it).
+A process with threads is never forked, because the child would inherit locks that nobody releases.
+Workers that need few libraries are spawned. Workers that need libraries which take seconds to
+import are forked from a server that has imported them and done nothing else, where the system
+supports it.
 """
 
 import gc
@@ -30,8 +31,8 @@ from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 
 Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")
-# What workers import that learn trees and tables, and more for nets, which takes seconds. Not
-# polars: it begins threads when it is imported.
+# LIBRARIES are what workers need for trees and tables; NETS, which take seconds to import, are
+# needed for nets as well. Polars is missing because it starts threads when it is imported.
 LIBRARIES = (
     "joblib",
     "lightgbm",
@@ -45,41 +46,41 @@ LIBRARIES = (
 )
 NETS = ("lightning_fabric", "numba", "safetensors.torch", "torch", "torch_geometric.nn")
 STACK = LIBRARIES + NETS
-LONGEST_END = 5.0  # seconds, of a worker that is ended
+LONGEST_END = 5.0  # seconds that a worker may take to end
 UNCOLLECTED = "solution.system.uncollected"
-LONGEST_FOLDER = 70  # of the 107 bytes of a socket's path; multiprocessing adds 33
+LONGEST_FOLDER = 70  # a socket's path has at most 107 bytes, and multiprocessing adds 33
 _STARTING = threading.Lock()
 
 
 def count_cores() -> int:
-    """The cores that this process may use, in a container too."""
-    import joblib  # takes a while, and who only predicts does not ask
+    """Return the number of cores that this process may use; limits of a container count."""
+    import joblib  # imported here because it is slow, and prediction does not need it
 
     return int(joblib.cpu_count())
 
 
 def available_memory() -> int:
-    """The bytes that are free, and that the container may still take."""
+    """Return the bytes of free memory, limited by what a container may still use."""
     free, left = int(psutil.virtual_memory().available), memory_left()
     return free if left is None else min(free, left)
 
 
 def one_thread(libraries: ThreadpoolController | None = None) -> AbstractContextManager[object]:
-    """Matrix products with one thread: they are thin, and threads would wait for each other.
+    """Limit matrix products to one thread; they are small, so threads would mostly wait.
 
     Args:
-        libraries: those that multiply; by default those that are found now, which takes a while.
+        libraries: the BLAS libraries to limit; None: search for them now, which is slow.
     """
     found = ThreadpoolController() if libraries is None else libraries
     return found.limit(limits=1, user_api="blas")
 
 
 def fork_server(modules: Sequence[str]) -> Context:
-    """Where workers start that have `modules` imported already.
+    """Return a context whose workers are forked from a server that has imported `modules`.
 
-    There is one server a process; the first call decides what it imports. None of the modules may
-    begin threads that others wait for. On macOS, whose frameworks must not be forked, it spawns; so
-    it does where the folder of temporary files has a longer name than a socket in it can have.
+    A process has only one server, so the first call decides what it imports. No module may start
+    threads that others wait for. The context spawns workers instead on macOS, whose frameworks must
+    not be forked, and if the path of the temporary folder is too long for a socket in it.
     """
     if sys.platform == "darwin" or len(tempfile.gettempdir()) > LONGEST_FOLDER:
         return SPAWN
@@ -89,16 +90,19 @@ def fork_server(modules: Sequence[str]) -> Context:
 
 
 def choose_context(otherwise: Sequence[str] = ()) -> Context:
-    """Where workers start: forked with what nets need where that is imported here, for the work may
-    be theirs, and else with the libraries of `otherwise`; as new processes where it has none, or
-    where nets compute on a GPU: torch_geometric looks for one when it is imported, and CUDA begins
-    in no process that was forked from one which has."""
+    """Return the context that fits the work: forked from a server, or spawned.
+
+    If torch is imported here, the work may train nets, so the server imports the libraries of nets;
+    otherwise it imports `otherwise`. Workers are spawned if there is nothing to import, or if nets
+    use a GPU: torch_geometric looks for one when it is imported, and CUDA cannot start in a process
+    that was forked from one that did this.
+    """
     libraries = STACK if "torch" in sys.modules else otherwise
     return fork_server(libraries) if libraries and not count_gpus() else SPAWN
 
 
 def count_gpus() -> int:
-    """The GPUs for nets; none where nothing that would use them is imported."""
+    """Return the number of GPUs that torch sees; 0 if torch is not imported."""
     torch = sys.modules.get("torch")
     return int(torch.cuda.device_count()) if torch is not None else 0
 
@@ -107,17 +111,17 @@ def count_gpus() -> int:
 def open_pool(
     count: int, initializer: Callable[..., None], *arguments: Any, context: Context | None = None
 ) -> Iterator[ProcessPoolExecutor]:
-    """Workers that end at once where anything goes wrong, and with the process that began them.
+    """Yield a pool of workers, which are ended at once on an error, and if this process ends.
 
     Args:
         initializer: called once in every worker with `arguments`.
-        context: how they start; by default as `choose_context` says.
+        context: how workers start; None: as `choose_context` decides.
 
     Raises:
         InputError: a worker was killed, as the system does when memory runs out.
     """
     context = context or choose_context()
-    # A server may be older than what the environment says now.
+    # The server may have started before the environment changed, so it is passed on.
     begin = (dict(os.environ), initializer, *arguments)
     pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=begin)
     try:
@@ -129,7 +133,7 @@ def open_pool(
             "A worker process was killed, as the system does when memory runs out. What is "
             "finished is kept: start again with fewer --workers."
         ) from error
-    except BaseException:  # what they are at may take hours
+    except BaseException:  # do not wait for running tasks, which may take hours
         for child in multiprocessing.active_children():
             child.terminate()
         raise
@@ -139,12 +143,12 @@ def open_pool(
 
 @contextmanager
 def interrupted_later() -> Iterator[None]:
-    """Answer Ctrl-C after the block, in which processes are started.
+    """Delay Ctrl-C until the end of the block, in which processes are started.
 
-    One that is half started is not known yet, so it could not be ended: it would say itself, and
-    after all else, that it could not begin.
+    A process that is still starting could not be ended, and would print an error of its start last.
     """
-    if threading.current_thread() is not threading.main_thread():  # it never gets the signal
+    # other threads never get the signal
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
@@ -158,7 +162,7 @@ def interrupted_later() -> Iterator[None]:
 
 
 def _has_said_why(pool: ProcessPoolExecutor) -> bool:
-    """Whether a worker ended itself with a message."""
+    """Return whether a worker ended itself after printing a message."""
     workers = list(pool._processes.values())
     for worker in workers:
         worker.join(LONGEST_END)
@@ -168,15 +172,16 @@ def _has_said_why(pool: ProcessPoolExecutor) -> bool:
 def start_child(
     target: Callable[..., None], *arguments: Any, context: Context | None = None
 ) -> Any:
-    """Start a process that calls `target`; it ends with the one that began it, even by a kill.
+    """Start a process that calls `target`; it ends if this process ends or is killed.
 
     Args:
-        target, arguments: of modules that can be imported, not of the script that is run.
-        context: how it starts; by default as `choose_context` says.
+        target: a function of an importable module, not of the script that is run.
+        arguments: objects of importable modules.
+        context: how the process starts; None: as `choose_context` decides.
     """
     begin = (dict(os.environ), target, *arguments)
     process = (context or choose_context()).Process(target=_begin, args=begin, daemon=True)
-    resource_tracker.ensure_running()  # its own start would let Ctrl-C in again
+    resource_tracker.ensure_running()  # start it now, because its start would unblock Ctrl-C below
     with _no_script(), _interrupts_held():
         process.start()
     return process
@@ -184,9 +189,9 @@ def start_child(
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back, here and in a process that is started, until that ignores it.
+    """Hold back Ctrl-C here, and in a process started in the block until that ignores it.
 
-    It would end in the middle of an import, with a traceback.
+    Otherwise the process could end in the middle of an import, with a traceback.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -197,12 +202,12 @@ def _interrupts_held() -> Iterator[None]:
 
 @contextmanager
 def _no_script() -> Iterator[None]:
-    """Hide the script that is run from a process that is started.
+    """Hide the running script from processes that are started in the block.
 
-    It would run the script again, and where that has no `if __name__ == "__main__"` start another
-    process; a script that came through stdin it would not even find.
+    Otherwise each would run the script again, which starts further processes if it lacks `if
+    __name__ == "__main__"`. A script read from stdin could not be found at all.
     """
-    with _STARTING:  # another thread would take the empty module for the script
+    with _STARTING:  # or another thread would take the empty module for the script
         script = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
         try:
@@ -214,17 +219,18 @@ def _no_script() -> Iterator[None]:
 def _begin(environment: dict[str, str], initializer: Callable[..., None], *arguments: Any) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    gc.freeze()  # libraries stay: memory that is shared with their server is not written to
+    # objects of imported libraries are never freed, so do not scan (and copy) their shared pages
+    gc.freeze()
     gc.enable()
     name_cut_files()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that began them
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
     initializer(*arguments)
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work forever."""
+    """End this worker when its parent ends; otherwise it would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,4 +1,4 @@
-"""Progress bars with rate and time left: one look for every long step."""
+"""Show progress bars with rate and remaining time, in one style for every long step."""
 
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -25,12 +25,12 @@ console = PlainConsole(stderr=True)  # standard output is for results
 
 
 def warn(words: str) -> None:
-    """Print what a user should look at, in yellow, paths in one piece."""
+    """Print a warning in yellow, without breaking paths."""
     console.print(words, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 class RateColumn(ProgressColumn):
-    """Completed items per second."""
+    """A column with completed items per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -38,7 +38,8 @@ class RateColumn(ProgressColumn):
 
 
 class ByteRateColumn(ProgressColumn):
-    """Bytes per second: of late, and in the end of all of it, for the last files may be small."""
+    """A column with bytes per second: recent ones, and the mean of the whole task once it is
+    done."""
 
     def render(self, task: Task) -> Text:
         speed = task.completed / task.finished_time if task.finished_time else task.speed
@@ -47,9 +48,9 @@ class ByteRateColumn(ProgressColumn):
 
 
 class TimeColumn(ProgressColumn):
-    """The time until now, and the time left where it is known."""
+    """A column with the elapsed time and, if known, the remaining time."""
 
-    max_refresh = 0.5  # seconds, so that it can be read
+    max_refresh = 0.5  # seconds between changes, so that it is readable
 
     def render(self, task: Task) -> Text:
         words = spell(task.finished_time or task.elapsed or 0.0)
@@ -59,18 +60,18 @@ class TimeColumn(ProgressColumn):
 
 
 def bars() -> Progress:
-    """A Progress that shows what, how far, how fast and how long still."""
+    """Return a progress display with description, bar, counts, rate and times."""
     return _make_bars(MofNCompleteColumn(), RateColumn())
 
 
 def byte_bars() -> Progress:
-    """As bars(), counting bytes."""
+    """Return a progress display like bars(), for bytes."""
     return _make_bars(DownloadColumn(), ByteRateColumn())
 
 
 def _make_bars(done: ProgressColumn, speed: ProgressColumn) -> Progress:
     return Progress(
-        TextColumn("{task.description}", markup=False),  # may have the name of a file
+        TextColumn("{task.description}", markup=False),  # it may contain a file's name
         BarColumn(bar_width=24),
         done,
         speed,
@@ -82,7 +83,7 @@ def _make_bars(done: ProgressColumn, speed: ProgressColumn) -> Progress:
 
 @contextmanager
 def track(items: Iterable[T], description: str) -> Iterator[Iterator[T]]:
-    """Iterate over sized `items` under one bar."""
+    """Yield an iterator over `items` that advances one progress bar."""
     total = len(items) if isinstance(items, Sized) else None
     with bars() as progress:
         task = progress.add_task(description, total=total, note="")

@@ -1,4 +1,5 @@
-"""Refusals of the system, said of what was meant: many name a temporary file, or none at all."""
+"""Turn errors of the system about temporary files into messages about the path that the user
+named."""
 
 import errno
 import os
@@ -10,14 +11,14 @@ from pathlib import Path
 
 from solution.system.errors import InputError
 
-# Of a folder that can hold no file of ours; another one may.
+# The folder cannot be written to, but another one may be.
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
-FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # writing raises them, and names no file
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # raised by writing, without a file's name
 
 
 @contextmanager
 def name_refusal(folder: Path) -> Iterator[None]:
-    """Name the folder that the user gave, not the file that was tried in it."""
+    """Raise InputError that names the user's folder, not the temporary file that failed in it."""
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
@@ -36,7 +37,7 @@ def name_refusal(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def name_file(path: Path, temporary: Path) -> Iterator[None]:
-    """Let an error of a full disk name the file that is written, and not what stands for it."""
+    """Make the error of a full disk in the block name the file `path`, not its temporary file."""
     try:
         yield
     except OSError as error:
@@ -47,7 +48,8 @@ def name_file(path: Path, temporary: Path) -> Iterator[None]:
 
 
 def raise_full(error: Exception, path: Path) -> None:
-    """Raise what the system says of a full disk where a library has its number in words only."""
+    """Raise OSError for a full disk if a library's error has the system's number only in its
+    text."""
     said = re.search(r"\(os error (\d+)\)", str(error))
     if said and int(said[1]) in FULL:
         number = int(said[1])
@@ -56,7 +58,7 @@ def raise_full(error: Exception, path: Path) -> None:
 
 @contextmanager
 def name_full_disk(folder: Path) -> Iterator[None]:
-    """Raise InputError with the folder where there is no room for what is written in it."""
+    """Raise InputError that names the folder if the disk becomes full in the block."""
     try:
         yield
     except OSError as error:
@@ -69,9 +71,9 @@ def name_full_disk(folder: Path) -> Iterator[None]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Delete a folder with all that is in it; InputError, which names it, where that is refused.
+    """Delete a folder with its contents; raise InputError that names it if this is not allowed.
 
-    What the system names is the last part of a name somewhere in it.
+    The system's error contains only the last part of a path inside the folder.
     """
     try:
         shutil.rmtree(folder)

@@ -1,11 +1,11 @@
-"""How a fit tells whoever watches it how far it is."""
+"""Define the callback by which a fit reports its progress."""
 
 from collections.abc import Mapping
 from typing import Protocol
 
 
 class Report(Protocol):
-    """Called as a fit goes on."""
+    """A function that is called during a fit."""
 
     def __call__(
         self,
@@ -19,22 +19,22 @@ class Report(Protocol):
         measures: Mapping[str, float] | None = None,
         is_recalled: bool = False,
     ) -> None:
-        """Take note of the progress.
+        """Receive the progress.
 
         Args:
-            done: steps done; where one takes long, parts of it count.
+            done: steps done; a fraction of a long step counts.
             total: steps in all.
-            note: a few words.
-            score: the validation score after this step, higher is better, where there is one; the
-                learning curve is made of these.
-            loss: the training loss of this step, where there is one.
-            rate: configurations learned from per second, where it is known.
-            measures: what else is measured after this step, by name, such as the loss and the
-                ordered pair accuracy of a validation; kept beside the score.
-            is_recalled: an earlier fit, which was stopped, did this step: it took no time now.
+            note: a few words to show.
+            score: the validation score after this step, higher is better, if there is one; the
+                learning curve consists of these scores.
+            loss: the training loss of this step, if there is one.
+            rate: configurations trained on per second, if known.
+            measures: other measurements after this step, by name, such as the validation loss and
+                the ordered pair accuracy; they are stored with the score.
+            is_recalled: an earlier fit that was stopped has done this step, so it took no time now.
         """
         ...
 
 
 def silent(*_: object, **__: object) -> None:
-    """A Report that says nothing."""
+    """A Report that ignores the progress."""

@@ -1,9 +1,9 @@
-"""A temporary folder for a command and all that it starts, of which nothing is left.
+"""Give each command its temporary folder, which is removed when the command ends.
 
 Libraries leave files in the temporary folder (torch_geometric a module each time that a net is
-imported, torch an empty folder), and a killed command cannot clean up. So a command has a folder to
-itself, which is where everything below it finds the temporary folder, and which it holds locked. A
-folder that nobody holds is one of a command that is dead: the next command removes it.
+imported, torch an empty folder), and a killed command cannot clean up. So each command makes a
+folder, locks it, and sets it as the temporary folder for itself and its child processes. A folder
+without a lock belongs to a dead command, and the next command removes it.
 """
 
 import fcntl
@@ -15,27 +15,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "fastslow-run-"
-VARIABLE = "TMPDIR"  # where libraries and processes look for the temporary folder
-BASE = "FASTSLOW_TEMPORARY"  # what it was before
+VARIABLE = "TMPDIR"  # the environment variable that libraries and child processes read
+BASE = "FASTSLOW_TEMPORARY"  # the variable with the original temporary folder
 
 
 def find_base() -> Path:
-    """Return the temporary folder that commands share, such as for locks between them."""
-    base = Path(os.environ.get(BASE, ""))  # a worker on another machine may have no such folder
+    """Return the temporary folder that all commands share, such as for locks between them."""
+    base = Path(os.environ.get(BASE, ""))  # a worker on another machine may lack this folder
     return base if os.environ.get(BASE) and base.is_dir() else Path(tempfile.gettempdir())
 
 
 @contextmanager
 def scratch_folder() -> Iterator[None]:
-    """Make the temporary folder one of this command's, which is removed after the block.
+    """Use a new temporary folder inside the block, and remove it afterwards.
 
-    Where none can be made, the temporary folder stays as it is.
+    If it cannot be made, the usual temporary folder is used.
     """
     try:
         base = find_base()
         sweep(base)
         folder, descriptor = _make(base)
-    except OSError:  # no space, no permission: what needs a file says so itself
+    except OSError:  # no space or no permission: code that needs a file will report it
         yield
         return
     before = {name: os.environ.get(name) for name in (VARIABLE, BASE)}
@@ -55,9 +55,9 @@ def scratch_folder() -> Iterator[None]:
 
 
 def sweep(base: Path) -> None:
-    """Remove the folders of commands that were killed: those that no process holds locked."""
+    """Remove the temporary folders of killed commands: those that no process has locked."""
     for folder in base.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # another user's, or another command removes it
+        with suppress(OSError):  # another user's folder, or another command is removing it
             descriptor = _open(folder)
             try:
                 if os.fstat(descriptor).st_uid == os.getuid() and _lock(descriptor):
@@ -71,7 +71,7 @@ def _make(base: Path) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
         descriptor = _open(folder)
-        # Before it was locked, another command may have taken it for a dead one's.
+        # Until it was locked, another command could have removed it.
         if _lock(descriptor) and folder.is_dir():
             return folder, descriptor
         os.close(descriptor)

@@ -1,7 +1,7 @@
-"""Records that say what was written, so that damage is found and never taken over.
+"""Write checksums of files beside or inside records, so that damage is noticed when they are read.
 
-A sealed record (solution.system.files) has the checksum of its own contents; beside what it records
-it may list the checksums of other files. A seal finds damage. It does not prove who wrote a file.
+A sealed record (solution.system.files) contains a checksum of itself, and may list the checksums of
+other files. A checksum reveals damage; it does not prove who wrote a file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,13 +13,13 @@ from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, checksum, read_sealed, replace_file, write_sealed
 from solution.system.names import leads_out
 
-SUFFIX = ".seal"  # of the record beside a file that is sealed alone
-SUMS = "sha256"  # in it: what the file may be
-NOTHING = "nothing"  # one of these: there was none before
+SUFFIX = ".seal"  # ending of the file that records another file's checksum
+SUMS = "sha256"  # its key: the sizes and checksums that the file may have
+NOTHING = "nothing"  # one of these values: the file did not exist before
 
 
 def read_record(path: Path, what: str) -> dict[str, Any]:
-    """The sealed record of `what`; InputError where it is not what was written, or not there."""
+    """Read the sealed record of `what`; raise InputError if it is missing or damaged."""
     expected = f"the record of {what}"
     try:
         return read_sealed(path, expected)
@@ -29,10 +29,10 @@ def read_record(path: Path, what: str) -> dict[str, Any]:
 
 @contextmanager
 def replace_sealed(path: Path) -> Iterator[Path]:
-    """As replace_file, and beside `path` stands its seal, a record with its size and checksum.
+    """Replace a file as replace_file does, and write its seal: a file with its size and checksum.
 
-    The seal is written first and says what stands there and what is to come, so that a kill between
-    the two leaves a file that its seal knows.
+    The seal is written first and lists the old and the new file, so that a kill between the two
+    writes leaves a file that matches its seal.
     """
     seal = find_seal(path)
     with replace_file(path) as temporary:
@@ -44,14 +44,14 @@ def replace_sealed(path: Path) -> Iterator[Path]:
 
 
 def find_seal(path: Path) -> Path:
-    """Where the seal of a file stands."""
+    """Return the path of a file's seal."""
     return path.with_name(f"{path.name}{SUFFIX}")
 
 
 def check_seal(path: Path) -> str:
-    """What describe_file says of a file that replace_sealed wrote.
+    """Check a file that replace_sealed wrote; return its size and checksum as describe_file does.
 
-    Raises InputError where it is not what was written, or has no seal.
+    Raises InputError if the file is missing or damaged, or has no seal.
     """
     known = read_record(find_seal(path), f"the seal of {path.name}").get(SUMS)
     for described in known if isinstance(known, list) else ():
@@ -61,13 +61,13 @@ def check_seal(path: Path) -> str:
 
 
 def check_any_seal(path: Path) -> None:
-    """As check_seal where the file has a seal; one that another program wrote has none."""
+    """Check the file if it has a seal; files that other programs wrote have none."""
     if find_seal(path).exists():
         check_seal(path)
 
 
 def _find_sound(path: Path) -> set[str]:
-    """What is said of what stands there, if it is what was written."""
+    """Return the description of the current file if it matches its seal, otherwise nothing."""
     if not path.exists() and not find_seal(path).exists():
         return {NOTHING}
     try:
@@ -77,12 +77,12 @@ def _find_sound(path: Path) -> set[str]:
 
 
 def describe_file(path: Path) -> str:
-    """The size of a file and its SHA-256, as SIZE:SHA256."""
+    """Return the size and the SHA-256 of a file, as SIZE:SHA256."""
     return f"{path.stat().st_size}:{checksum(path)}"
 
 
 def is_as_described(path: Path, description: object) -> bool:
-    """Whether the file has the size, and only then is it read, and the checksum."""
+    """Return whether the file has that size and checksum; it is read only if the size is equal."""
     if description == NOTHING:
         return not path.exists()
     size, _, digest = str(description).partition(":")
@@ -90,7 +90,7 @@ def is_as_described(path: Path, description: object) -> bool:
 
 
 def list_checksums(folder: Path, leave_out: Sequence[str] = ()) -> dict[str, str]:
-    """The size and SHA-256 of every file below `folder`, by its path there."""
+    """Return the size and SHA-256 of every file below `folder`, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in files}
     return {
@@ -101,11 +101,10 @@ def list_checksums(folder: Path, leave_out: Sequence[str] = ()) -> dict[str, str
 
 
 def check_files(folder: Path, expected: object, record: Path) -> None:
-    """Compare the files below `folder` with the checksums of its `record`.
+    """Compare the files below `folder` with the checksums in its `record`.
 
-    Names that would lead out of the folder, and links, are refused.
-
-    Raises InputError where one is missing or is not what was written.
+    Raises InputError if a file is missing or damaged, is a link, or has a name that leads out of
+    the folder.
     """
     if not isinstance(expected, dict):
         raise InputError(f"{record}: expected the checksums of its files, found {expected!r}.")

@@ -1,8 +1,8 @@
-"""Imported first where a server of workers imports its libraries.
+"""Disable garbage collection; the server of workers imports this before its libraries.
 
-Nothing there is garbage: to look for some takes a quarter of the time of the imports, and workers
-look for it (see processes.py). On Ctrl-C the process that began the server says what there is to
-say, and the server ends.
+Imports create no garbage, but searching for it takes a quarter of their time. Workers enable it
+again (see processes.py). On Ctrl-C the server ends silently, because the process that started it
+prints the message.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""Durations, ratios of them, counts, lists and what to install, as people say them."""
+"""Write durations, ratios, counts and lists in words."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ MAX_NAMES = 20
 
 
 def spell(seconds: float) -> str:
-    """A duration: 0.4 s, 12 s, 3 min 5 s, 1 h 20 min."""
+    """Return a duration in words: 0.4 s, 12 s, 3 min 5 s, 1 h 20 min."""
     if seconds < 1:
         return f"{max(seconds, 0.0):.1f} s"
     whole = round(seconds)
@@ -18,7 +18,7 @@ def spell(seconds: float) -> str:
 
 
 def compare_times(ratio: float) -> str:
-    """How long something takes beside another: 1.15 times as long, 0.3% longer, as long."""
+    """Return a ratio of durations in words: 1.15 times as long, 0.3% longer, as long."""
     if ratio == 1:
         return "as long"
     if f"{ratio:.2f}" != "1.00":
@@ -27,16 +27,17 @@ def compare_times(ratio: float) -> str:
 
 
 def count(number: int, name: str) -> str:
-    """A number of things: 1 graph, 1,200 graphs."""
+    """Return a number with its noun: 1 graph, 1,200 graphs."""
     return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
 
 
 def how_to_install(extra: str) -> str:
-    """What to do where an extra is missing: the package is on no index, only in a clone."""
+    """Return how to install an extra: from a clone, because no package index has the project."""
     return f'In the project\'s folder, pip install -c constraints.txt -e ".[{extra}]"'
 
 
 def join_names(names: Sequence[object], most: int = MAX_NAMES) -> str:
-    """The names, or of very many the first ones and how many more there are."""
+    """Return the names separated by commas; at most `most` of them, then the number of the
+    others."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more

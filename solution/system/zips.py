@@ -1,6 +1,6 @@
-"""Zip files from anywhere: what zipfile does not look at, what it raises of a damaged one.
+"""Open zip files of any origin safely, and write equal zip files for equal files.
 
-Also how equal files give equal zip files.
+This covers checks that zipfile does not make, and the many exceptions it raises for damaged files.
 """
 
 import io
@@ -18,11 +18,11 @@ from solution.system.files import open_regular
 from solution.system.names import leads_out
 from solution.system.refusals import FULL, name_full_disk
 
-END = struct.Struct("<4s4H2LH")  # signature, disks, members of this disk and of all, ...
-LOCATOR_SIGNATURE = b"PK\6\7"  # of the record of an archive with more than fits into two bytes
+END = struct.Struct("<4s4H2LH")  # signature, disk numbers, members on this disk and in all, ...
+LOCATOR_SIGNATURE = b"PK\6\7"  # signature of ZIP64, for archives whose counts exceed two bytes
 END_SIGNATURE, MAX_COMMENT = b"PK\5\6", 1 << 16
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip knows
-ZIP64 = 0xFFFF  # stands for a number that is elsewhere
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that the zip format can store
+ZIP64 = 0xFFFF  # means that the number stands in the ZIP64 record
 BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -37,10 +37,10 @@ BROKEN = (
 
 @contextmanager
 def open_untrusted(path: Path, target: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip file from anywhere, to unpack it below the folder `target`.
+    """Open a zip file of any origin, to unpack it below the folder `target`.
 
-    Raises InputError where a member is refused or the disk of the folder is full, and BadZipFile
-    for all that a damaged file provokes, be it while it is opened or unpacked.
+    Raises InputError if a member is rejected or the disk becomes full, and BadZipFile for every
+    error that a damaged file causes, when it is opened or inside the block.
     """
     try:
         with (
@@ -59,11 +59,12 @@ def open_untrusted(path: Path, target: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def refuse_member(member: zipfile.ZipInfo, path: Path) -> None:
-    """Raise InputError where it leads out of a folder, or is no plain file or folder."""
+    """Raise InputError if a member leads out of the folder, is no plain file or folder, or is
+    encrypted."""
     name = member.filename
     if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise InputError(f"{path}: refused, {name!r} is a link or another special file.")
-    # zipfile ends a name at its first NUL, which makes a folder of "npz/\0.npz".
+    # zipfile cuts a name at its first NUL, so "npz/\0.npz" would become a folder.
     if "\0" in member.orig_filename or (member.is_dir() and member.file_size):
         raise InputError(
             f"{path}: refused, {member.orig_filename!r} is neither a file's name nor a folder's."
@@ -77,25 +78,26 @@ def refuse_member(member: zipfile.ZipInfo, path: Path) -> None:
 
 
 def check_directory(archive: zipfile.ZipFile, file: BinaryIO) -> None:
-    """Raise BadZipFile where the directory lists fewer members than it says that it has.
+    """Raise BadZipFile if the directory lists fewer members than the archive's end record counts.
 
-    A wrong length in it may hide the members behind it; zipfile does not count.
+    A wrong length in the directory may hide members, and zipfile does not compare the counts.
     """
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - END.size - MAX_COMMENT))
     tail = file.read()
     *_, count = END.unpack_from(tail, tail.rindex(END_SIGNATURE))[:5]
     found = len(archive.infolist())
-    if count == ZIP64 and LOCATOR_SIGNATURE in tail:  # it stands in a record of its own
+    if count == ZIP64 and LOCATOR_SIGNATURE in tail:  # the ZIP64 record has the count
         return
     if count != found:
         raise zipfile.BadZipFile(f"its directory has {found} members, expected {count}")
 
 
 def _is_of_contents(error: Exception) -> bool:
-    """Whether damage is the reason, also where it leads before the beginning of the file.
+    """Return whether a damaged archive caused the error.
 
-    The system's own errors name the file, such as no permission, or are of a disk without room.
+    Damage can also cause an OSError, by a position before the beginning of the file. Other OSErrors
+    name a file (such as no permission) or come from a full disk.
     """
     if not isinstance(error, OSError):
         return True
@@ -103,8 +105,9 @@ def _is_of_contents(error: Exception) -> bool:
 
 
 def describe_member(name: str) -> zipfile.ZipInfo:
-    """A file that is stored as it is, with no time of writing: equal files give equal archives."""
+    """Return the header of an uncompressed member without a time stamp: equal files, equal
+    archives."""
     info = zipfile.ZipInfo(name, EPOCH)
-    info.create_system = 3  # Unix, wherever it is written
+    info.create_system = 3  # Unix, on every system
     info.external_attr = (stat.S_IFREG | 0o644) << 16
     return info
