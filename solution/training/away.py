@@ -1,8 +1,8 @@
-"""Train models where the folder of their run may not be: on the nodes of a cluster.
+"""Train models on the nodes of a cluster, which may not see the folder of their run.
 
-A model comes back as the bytes of its folder. A fit's checkpoints lie where all machines see them,
-in the run's folder or its bucket, so that a fit whose node died goes on elsewhere; where there is
-no such place, it begins anew.
+A model is returned as the bytes of its folder. Checkpoints of a fit are kept where all machines see
+them, in the run's folder or its bucket, so that another node can continue after a node died. If
+there is no such folder, the fit starts again.
 """
 
 import secrets
@@ -29,20 +29,20 @@ from solution.training.jobs import Job
 from solution.training.plan import Plan
 from solution.training.sites import JobAddress, Shared, Site
 
-SEND_SECONDS = 20.0  # between two looks at a fit's checkpoints, where they lie in a bucket
-BYTES_OF_A_FIT = 1 << 30  # without its graphs
-BYTES_OF_GRAPHS = 8  # for each in their files: tables of features, activations
+SEND_SECONDS = 20.0  # between two uploads of a fit's checkpoints to a bucket
+BYTES_OF_A_FIT = 1 << 30  # memory of a fit without its graphs
+BYTES_OF_GRAPHS = 8  # memory per byte of the graphs' files: tables of features, activations
 
 
 @dataclass(frozen=True)
 class AwayTrainer:
-    """The work of a run on other machines: trains a job by its address, returns its folder."""
+    """The function that workers on other machines call: train a job, return its folder as bytes."""
 
     site: Site
     run: Shared
 
     def __call__(self, address: JobAddress, report: Report) -> bytes:
-        """Train the job; the files of its folder, packed."""
+        """Train the job, and return an archive of its folder."""
         job = address.find(self.site)
         with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
             run = Run(Path(scratch))
@@ -52,7 +52,8 @@ class AwayTrainer:
 
     @contextmanager
     def _checkpoints(self, job: Job, scratch: Run) -> Iterator[Path]:
-        """Where the fit keeps its state, so that another machine can go on from it."""
+        """Yield the folder for the fit's checkpoints; if possible one that other machines can
+        read."""
         if self.run.is_here():
             shared = Run(self.run.folder)
             yield shared.checkpoints(job.folder(shared))
@@ -68,13 +69,15 @@ class AwayTrainer:
 
 @contextmanager
 def sending(mirror: Mirror) -> Iterator[None]:
-    """Fetch what is there; inside the block send what changes, now and then; empty it after."""
+    """Download the mirror, upload its changes regularly during the block, and upload all at the
+    end."""
     mirror.pull()
     mirror.folder.mkdir(parents=True, exist_ok=True)
     try:
         with _sending_now_and_then(mirror):
             yield
-    except InputError:  # what diverged was removed here, and nobody shall go on from it
+    # a diverged fit has deleted its checkpoints here, so delete them in the bucket, too
+    except InputError:
         _send_all(mirror)
         raise
     _send_all(mirror)
@@ -86,7 +89,7 @@ def _sending_now_and_then(mirror: Mirror) -> Iterator[None]:
 
     def send() -> None:
         while not over.wait(SEND_SECONDS):
-            with suppress(InputError):  # it is tried again
+            with suppress(InputError):  # tried again in the next round
                 mirror.push(over=True)
 
     sender = threading.Thread(target=send, daemon=True)
@@ -99,15 +102,17 @@ def _sending_now_and_then(mirror: Mirror) -> Iterator[None]:
 
 
 def _send_all(mirror: Mirror) -> None:
-    """What is there now, which may be nothing: not even the folder."""
+    """Upload the current state, even if the folder is gone, which deletes the files in the
+    bucket."""
     mirror.folder.mkdir(parents=True, exist_ok=True)
-    mirror.push(over=True)  # of the same fit, which a machine that was lost may have sent as well
+    mirror.push(over=True)  # overwrite what a lost machine may have uploaded for the same fit
 
 
 @contextmanager
 def share_run(run: Run) -> Iterator[Shared]:
-    """The run's folder as other machines may find it."""
-    token = run.folder / f"{TEMPORARY}{secrets.token_hex(8)}"  # who sees it sees this very folder
+    """Yield how other machines find the run's folder."""
+    # a machine that sees this file sees the same folder
+    token = run.folder / f"{TEMPORARY}{secrets.token_hex(8)}"
     token.write_text(secrets.token_hex(16), encoding="utf-8")
     try:
         yield Shared.of(run.folder, token.name)
@@ -116,9 +121,9 @@ def share_run(run: Run) -> Iterator[Shared]:
 
 
 def estimate_needs(jobs: Sequence[Job], plan: Plan, executor: Executor) -> list[Needs]:
-    """What each fit takes: a core, a share of a GPU where it trains a net, and memory.
+    """Return what each fit needs: a core, a share of a GPU if it trains a net, and memory.
 
-    Nobody asks on this machine, where the files of all graphs need not be looked at.
+    For processes of this machine nothing is estimated, which saves looking at all files.
     """
     if not executor.is_away:
         return [Needs()] * len(jobs)
@@ -127,14 +132,14 @@ def estimate_needs(jobs: Sequence[Job], plan: Plan, executor: Executor) -> list[
 
 
 def estimate_memory(group: Sequence[str], plan: Plan) -> int:
-    """Bytes of a fit that learns from these collections."""
+    """Return an estimate of the bytes of memory of a fit on these collections."""
     rows = pl.concat([plan.rows(name) for name in group])
     files = sum(path.stat().st_size for path in plan.store.paths_of(rows))
     return min(BYTES_OF_A_WORKER, BYTES_OF_A_FIT + BYTES_OF_GRAPHS * files)
 
 
 def choose_needs(ranker: RankerSettings, memory: int, executor: Executor) -> Needs:
-    """What a fit of so many bytes asks a cluster for."""
+    """Return what a fit with this memory (bytes) asks a cluster for."""
     if not ranker.trains_a_net:
         return Needs(bytes=memory)
     return Needs(1, executor.gpu_share, memory)

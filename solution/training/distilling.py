@@ -1,12 +1,12 @@
-"""Small rankers that learn from an ensemble instead of from runtimes: `fastslow pack --distill`.
+"""Train small rankers on the scores of an ensemble instead of runtimes: `fastslow pack --distill`.
 
-A student of a fold is taught by the ensemble's models of that very fold, none of which has seen a
-graph of it, about graphs of other folds and about test graphs. So nothing of the fold leaks to the
-student through its teachers, and its out-of-fold score is as honest as theirs. The student that is
-shipped is taught by all of them about all graphs.
+A student of a fold learns from the ensemble's models of that fold, none of which has seen a graph
+of it, on graphs of other folds and on test graphs. So nothing about the fold leaks to the student
+through its teachers, and its out-of-fold score is as honest as theirs. The student that is packed
+learns from all models on all graphs.
 
-A teacher can be asked about anything: of each layout graph it also ranks configurations that nobody
-has timed, which bring a student closer to it (the log has by how much).
+A teacher can score any configuration. So for each layout graph it also scores configurations that
+were never measured, which brings a student closer to it (the log has the numbers).
 
 Source: Hinton, Vinyals and Dean, "Distilling the knowledge in a neural network", 2015; of rankings:
 Tang and Wang, "Ranking distillation", KDD 2018.
@@ -48,9 +48,10 @@ from solution.training.folds import NO_FOLD
 from solution.training.jobs import Job, list_jobs
 from solution.training.plan import Plan
 
-MADE_LAYOUTS = 240  # of each graph, beside its own, of which it takes at most ...
+# generated configurations per graph, besides at most OWN_LAYOUTS of its configurations
+MADE_LAYOUTS = 240
 OWN_LAYOUTS = 1000
-# As large as one of the nets that they learn from.
+# Each is as large as one of the nets that it learns from.
 LAYOUT_STUDENT, TILE_STUDENT = STUDENT_NAMES
 STUDENTS = (
     Experiment(
@@ -89,13 +90,16 @@ def list_refits(experiment: Experiment, plan: Plan) -> list[Job]:
 
 
 def _list_teachers(run: Run, recipe: Recipe) -> list[tuple[str, Path, JobRecord]]:
-    """Experiment, folder and record of each model that the recipe weighs."""
+    """Return experiment, folder and record of each model that the recipe gives a weight."""
     names = [name for name in find_members(run, recipe, "test") if name in recipe.names()]
     return [(name, place, read_job(place)) for name in names for place in run.jobs(name)]
 
 
 def find_taught(run: Run, recipe: Recipe) -> set[str]:
-    """The collections of which the ensemble can teach; InputError where there is none."""
+    """Return the collections that the ensemble ranks and can teach.
+
+    Raises InputError if there is none, or if a model's code comes from a user's file.
+    """
     teachers = _list_teachers(run, recipe)
     for name, place, _ in teachers:
         if str(read_record(place / MODEL / RECORD, "a model").get("kind")).startswith(OWN):
@@ -118,7 +122,7 @@ def find_taught(run: Run, recipe: Recipe) -> set[str]:
 
 
 def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> None:
-    """Note by whom the students are taught; those of another teacher are deleted."""
+    """Record the students' teacher; delete students of another teacher."""
     known = recall(run.folder, TEACHER)
     if known is not None and known == recipe.model_copy(update={"name": known.name}):
         return
@@ -130,10 +134,10 @@ def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> No
 
 
 class Teacher:
-    """The models of an ensemble that have not seen a fold; of NO_FOLD, those of every fold.
+    """The ensemble's models that have not seen a fold; for NO_FOLD, the models of all folds.
 
-    Those that left out no fold teach only what could not be divided: whether an experiment was
-    refitted as well makes no difference to a student.
+    Models trained without a held-out fold teach only collections that could not be divided. So it
+    makes no difference to a student whether an experiment was also refitted on all graphs.
     """
 
     def __init__(self, run: Run, recipe: Recipe, fold: int) -> None:
@@ -141,10 +145,9 @@ class Teacher:
         self._models: dict[Path, Model] = {}
 
     def teach(self, graphs: Sequence[Graph]) -> Iterator[Graph]:
-        """The graphs with what the ensemble says in the place of runtimes: positive, in its order.
+        """Yield the graphs with positive runtimes in the order of the ensemble's scores.
 
-        Layouts that were made up are among those of a graph. Graphs that none of the members ranks
-        are left out.
+        Layout graphs also get generated configurations. Graphs that no member ranks are left out.
         """
         with one_thread():
             for given in graphs:
@@ -194,12 +197,12 @@ class Teacher:
 
 
 def _add_layouts(graph: Graph) -> Graph:
-    """The graph with made configurations beside as many of its own as a net learns from."""
+    """Return the graph with at most OWN_LAYOUTS of its configurations and generated ones."""
     check_no_options(graph)
     own = graph.select(choose_configs(graph.key, graph.num_configs, OWN_LAYOUTS))
     try:
         made = make_candidates(graph, MADE_LAYOUTS)
-    except InputError:  # nothing of it may be configured
+    except InputError:  # it has no configurable node
         return own
     configs = encode(np.concatenate([own.layouts.expand(), made.layouts.expand()]))
     return dataclasses.replace(own, configs=configs, runtimes=None, listed=None)

@@ -1,4 +1,5 @@
-"""An error in somebody's own model: one line that leads to the place, before hours are spent."""
+"""Report an error in a user's model in one line with its position, and early: before long
+training."""
 
 import dataclasses
 import sys
@@ -20,23 +21,23 @@ from solution.system.errors import InputError
 from solution.training.own_files import find_own_frames, is_own, refuse_other_folder
 from solution.training.plan import IS_LABELLED, Plan
 
-REHEARSAL_GRAPHS = 2  # one to fit on, one to stop early on
-NOISE = 1e-12  # of scores in 64 bits, relative to their size
-PASSED_ON = (InputError, OSError, MemoryError)  # they say themselves what is wrong
+REHEARSAL_GRAPHS = 2  # one to fit on, one to validate on
+NOISE = 1e-12  # rounding error of 64-bit scores, relative to their size
+PASSED_ON = (InputError, OSError, MemoryError)  # errors whose messages are clear already
 
 
 @contextmanager
 def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
-    """Turn an error that was raised by the file of the experiment into one line.
+    """Turn an error that the experiment's file raises into one line.
 
     An error from anywhere else is a defect of this program and keeps its traceback.
 
     Raises:
-        InputError: with the file, line, function and what was being done; or no GPU has the memory.
+        InputError: with file, line, function and what was being done; or a GPU is out of memory.
     """
     try:
         yield
-    except (Exception, SystemExit) as error:  # of sys.exit, which would end this without a word
+    except (Exception, SystemExit) as error:  # SystemExit: sys.exit would end the program silently
         if isinstance(error, PASSED_ON) and not isinstance(error, FileNotFoundError):
             raise
         torch = sys.modules.get("torch")
@@ -57,16 +58,17 @@ def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
 def _find_frames(
     trace: TracebackType | None, experiment: Experiment
 ) -> list[traceback.FrameSummary]:
-    """Those of the experiment's own file, and of what it imports from beside it."""
+    """Return the traceback frames in the user's file and in the files that it imports from its
+    folder."""
     if not is_own(experiment):
         return []
     return find_own_frames(trace, Path(experiment.origin))
 
 
 def rehearse(experiment: Experiment, plan: Plan) -> None:
-    """Fit a model of one's own on a graph, predict it and save it, before workers start.
+    """Fit a user's model on one graph, predict with it and save it, before workers start.
 
-    Experiments of the package are tested; a file of the user's may fail at its first line.
+    The package's experiments are tested, but a user's file may fail at its first line.
     """
     if not is_own(experiment) or not experiment.ranker.learns:
         return
@@ -107,7 +109,7 @@ def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             ranker.save(Path(folder))
-        except ValueError as error:  # of numpy, where what was learned is no array of numbers
+        except ValueError as error:  # raised by numpy if what was learned is no array of numbers
             if _find_frames(error.__traceback__, experiment):
                 raise
             raise InputError(
@@ -117,7 +119,7 @@ def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
 
 
 def _check_scores(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
-    """Raise InputError where scores cannot be kept as they are, in 32 bits."""
+    """Raise InputError unless the scores can be stored in 32 bits without becoming equal."""
     check_shape(scores, experiment, graph)
     is_table = isinstance(experiment.ranker, TableSettings)
     who = f"{'score_rows' if is_table else 'predict'} of {type(experiment.ranker).__name__}"
@@ -140,7 +142,7 @@ def _check_scores(scores: np.ndarray, experiment: Experiment, graph: Graph) -> N
 def _check_equal(
     scores: np.ndarray, unlabelled: np.ndarray, experiment: Experiment, graph: Graph
 ) -> None:
-    """Raise InputError where scores are others without the runtimes that are to be predicted."""
+    """Raise InputError if the scores change when the graph's runtimes are removed."""
     if not np.allclose(scores, unlabelled, rtol=1e-3, atol=1e-6):
         raise InputError(
             f"{experiment.origin}: {type(experiment.ranker).__name__} predicts other scores for "
@@ -150,7 +152,7 @@ def _check_equal(
 
 
 def check_shape(scores: Any, experiment: Experiment, graph: Graph) -> None:
-    """Raise InputError where a ranker did not predict one number a configuration, as an array."""
+    """Raise InputError unless a ranker predicted an array with one number per configuration."""
     if not isinstance(scores, np.ndarray) or np.ma.isMaskedArray(scores):
         found = f"a {type(scores).__qualname__}"
     elif scores.dtype.kind not in NUMBERS:

@@ -1,4 +1,4 @@
-"""One model: fitted on all folds but one, what it predicts, and the folder that keeps both."""
+"""Train one model on all folds but one, predict with it, and write both to the job's folder."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,11 +28,11 @@ from solution.training.plan import IS_TEST, Plan
 
 MAX_POINTS = 60
 DIGITS = 5
-LAST = 10  # scores that a curve's volatility is of
+LAST = 10  # the number of last scores from which volatility is computed
 
 
 class LearningCurve:
-    """A Report that remembers the scores and passes everything on."""
+    """A Report that records the validation scores and forwards every report."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -51,7 +51,7 @@ class LearningCurve:
         measures: Mapping[str, float] | None = None,
         is_recalled: bool = False,
     ) -> None:
-        """Remember the score and what was measured with it, if there is one."""
+        """Record the score and the measures, if there is a score, and forward the report."""
         if score is not None:
             self._points.append((int(done), round(float(score), DIGITS)))
             self._measures.append(measures or {})
@@ -67,17 +67,17 @@ class LearningCurve:
         )
 
     def points(self) -> list[tuple[int, float]]:
-        """(step, validation score) in the order of the fit, thinned evenly.
+        """Return (step, validation score) in order of time, thinned to about MAX_POINTS.
 
-        The first and the last point and the first of the best ones are always kept. A ranker that
-        fits several models one after the other starts again at a low step.
+        The first, the last and the first best point are always kept. If a ranker fits several
+        models one after the other, each starts again at a low step.
         """
         return [self._points[place] for place in self._kept()]
 
     def measures(self) -> dict[str, list[float]]:
-        """What else was measured at the steps of `points`, by name.
+        """Return the other measures at the steps of `points`, by name.
 
-        Only what was measured, and is finite, at all of them.
+        A measure is left out if it is missing or not finite at one of them.
         """
         kept = [self._measures[place] for place in self._kept()]
         found = {
@@ -87,7 +87,7 @@ class LearningCurve:
         return {name: values for name, values in found.items() if np.isfinite(values).all()}
 
     def volatility(self) -> float | None:
-        """The volatility of all its scores, of the last model where there are several."""
+        """Return the volatility of all scores of the last model; None if it has fewer than two."""
         steps = [step for step, _ in self._points]
         starts = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
         return measure_volatility([score for _, score in self._points[max(starts, default=0) :]])
@@ -101,15 +101,13 @@ class LearningCurve:
 
 
 def measure_volatility(scores: Sequence[float]) -> float | None:
-    """How much a curve moves: the standard deviation of its last ten validation scores.
-
-    None where there are fewer than two.
-    """
+    """Return the standard deviation of the last ten validation scores; None if there are fewer
+    than two."""
     last = scores[-LAST:]
     return float(np.std(last)) if len(last) > 1 else None
 
 
-INNER_SHARE = 0.15  # of the training graphs, for early stopping
+INNER_SHARE = 0.15  # share of the training graphs that is used for early stopping
 
 
 Teach = Callable[[Sequence[Graph]], Iterable[Graph]]
@@ -124,18 +122,18 @@ def train_job(
     *,
     checkpoints: Path | None = None,
 ) -> None:
-    """Fit the model, predict, write the job's folder, and remove its checkpoints.
+    """Fit the model, predict, write the job's folder, and remove the checkpoints.
 
     Args:
-        teach: gives graphs, the test graphs too, what is learned in the place of their runtimes.
-        checkpoints: where they lie while it lasts; by default in the run.
+        teach: gives graphs, also test graphs, a teacher's targets in place of runtimes.
+        checkpoints: the folder for checkpoints; None: the one in the run.
     """
     checkpoints = checkpoints or run.checkpoints(job.folder(run))
     checkpoints.mkdir(parents=True, exist_ok=True)
     try:
         with one_thread(), name_failure(job.experiment, job.describe()):
             _train(job, plan, run, report, teach, checkpoints)
-    except InputError:  # the next start must not go on from what diverged
+    except InputError:  # the next start must not continue a diverged fit
         remove(checkpoints)
         raise
     remove(checkpoints)
@@ -193,10 +191,10 @@ def _record(
 
 
 def predict_part(ranker: Ranker, job: Job, plan: Plan, part: str) -> pl.DataFrame:
-    """The predictions of a part for every collection of the job.
+    """Return the predictions of a part (out_of_fold or test) for all collections of the job.
 
-    Raises InputError where a score is NaN or infinite: before the model is kept, so that the next
-    start trains it again.
+    Raises InputError if a score is NaN or infinite. This happens before the model is stored, so the
+    next start trains it again.
     """
     frames = [predictions.SCHEMA.to_frame()]
     for collection in job.collections:
@@ -211,23 +209,24 @@ def predict_part(ranker: Ranker, job: Job, plan: Plan, part: str) -> pl.DataFram
 
 
 def _name_graphs(rows: pl.DataFrame) -> list[str]:
-    """COLLECTION:GRAPH of each row."""
+    """Return COLLECTION:GRAPH for each row."""
     return rows.select(pl.concat_str("collection", "graph", separator=":")).to_series().to_list()
 
 
 def split_training(
     plan: Plan, collections: Sequence[str], fold: int, seed: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows to fit on and those to stop early on: never of the fold itself."""
+    """Return the rows to fit on and the rows to stop early on; neither is from the held-out
+    fold."""
     training = pl.concat(plan.training(name, fold) for name in collections)
     mask = split_inner(training["group"].to_list(), INNER_SHARE, seed=1000 * seed + fold)
     return training.filter(~mask), training.filter(mask)
 
 
 def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) -> list[pl.DataFrame]:
-    """The scores of at most `limit` chosen configurations of each graph.
+    """Return the scores of at most `limit` chosen configurations of each graph; None: of all.
 
-    The ranker is shown no others, for a score may depend on the list, and never their runtimes.
+    The ranker sees only these, because a score may depend on the list, and it sees no runtimes.
     """
     frames = []
     for graph in graphs:

@@ -1,7 +1,7 @@
-"""Score settings on held-out folds, without writing anything.
+"""Score settings on held-out folds without writing anything.
 
-The folds, the inner splits and the configurations are those of `fastslow run`, so the scores are
-the same where `collections` are those that an experiment learns from.
+Folds, inner splits and configurations are those of `fastslow run`. So the scores are equal to a
+run's if `collections` are the collections that the experiment learns from.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,11 +19,12 @@ from solution.system.report import Report, silent
 from solution.training.fit import split_training
 from solution.training.plan import Plan
 
-Measure = Callable[[np.ndarray, np.ndarray], float]  # of scores and runtimes
+# a function of scores (configs,) and runtimes (configs,)
+Measure = Callable[[np.ndarray, np.ndarray], float]
 
 
 class DivergedError(InputError):
-    """Scores are NaN or infinite: what was fitted is no model."""
+    """The fitted model is unusable, because its scores are NaN or infinite."""
 
 
 def fit_without(
@@ -34,7 +35,7 @@ def fit_without(
     seed: int,
     report: Report = silent,
 ) -> Ranker:
-    """A ranker that has learned from all folds of the collections but one."""
+    """Return a ranker fitted on all folds of the collections except `fold`."""
     fit_on, validate_on = split_training(plan, collections, fold, seed)
     return settings.build(seed).fit(
         plan.load(fit_on, settings), plan.load(validate_on, settings), report
@@ -44,20 +45,20 @@ def fit_without(
 def held_out(
     plan: Plan, collection: str, fold: int, settings: RankerSettings | None = None
 ) -> LazyGraphs:
-    """The labelled graphs of the fold, as a ranker of the settings needs them."""
+    """Return the labelled graphs of the fold, prepared for a ranker of these settings."""
     return plan.load(plan.held_out(collection, fold), settings)
 
 
 def score_graphs(
     ranker: Ranker, graphs: Sequence[Graph], measures: Iterable[Measure] = ()
 ) -> np.ndarray:
-    """The collection's score of each labelled graph, then every other measure.
+    """Return for each labelled graph its collection's score, then every other measure.
 
     Returns:
         (graphs, 1 + measures)
 
     Raises:
-        DivergedError: a score is NaN or infinite, and would be ranked by its place in the list.
+        DivergedError: a score is NaN or infinite, so that its rank would be arbitrary.
     """
     rows, more = [], tuple(measures)
     for graph in graphs:

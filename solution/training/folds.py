@@ -1,11 +1,12 @@
 """Divide the labelled graphs into folds, once.
 
-Two schemes. `architecture` keeps graphs with the same structure together, so a fold measures how a
-model does on programs it has never seen. `graph` only keeps copies of one graph together: the
-competition's own situation, where most test graphs share their structure with a training graph.
+There are two schemes. `architecture` keeps graphs with the same structure together, so a fold
+measures how a model does on programs it has never seen. `graph` only keeps copies of one graph
+together. This is the competition's situation: most test graphs share their structure with a
+training graph.
 
-The graphs of one source (xla, nlp, tile) are divided together, so that a program that stands in
-both layout searches has the same fold in both, and a model may train on both without leaking.
+The graphs of one source (xla, nlp, tile) are divided together. So a program that is in both layout
+collections of a source has the same fold in both, and a model can train on both without leaking.
 """
 
 from collections import defaultdict
@@ -16,22 +17,22 @@ import polars as pl
 
 from solution.domain.collection import COLLECTIONS
 from solution.domain.dividing import divide_groups, draw_place
-from solution.runs.job import NO_FOLD as NO_FOLD  # also of graphs that are not labelled
+from solution.runs.job import NO_FOLD as NO_FOLD  # also the fold of unlabelled graphs
 
 Scheme = Literal["architecture", "graph"]
 SOURCES = {collection.name: collection.source for collection in COLLECTIONS}
 
 
 def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int) -> pl.DataFrame:
-    """Add the columns `group` and `fold`.
+    """Return the graphs with the columns `group` and `fold` added.
 
-    Groups are divided as solution.domain.dividing says.
+    Groups are divided by solution.domain.dividing.
 
     Args:
-        graphs: collection, graph, architecture, labelled; in any order, which does not matter.
+        graphs: the columns collection, graph, architecture and labelled; their order is irrelevant.
 
     Returns:
-        `graphs` with `group`, and `fold`: 0 ... num_folds - 1, or NO_FOLD where not labelled.
+        `graphs` with `group`, and `fold`: 0 ... num_folds - 1, or NO_FOLD for unlabelled graphs.
     """
     column = "architecture" if scheme == "architecture" else "graph"
     grouped = graphs.with_columns(
@@ -49,9 +50,10 @@ def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int
 
 
 def split_inner(groups: list[str], share: float, seed: int) -> np.ndarray:
-    """Choose whole groups for an inner validation split: a mask over `groups` (graphs,).
+    """Choose whole groups for an inner validation split; return a mask over `groups` (graphs,).
 
-    About `share` of the graphs, at least one group; nothing where there are fewer than three.
+    The mask covers about `share` of the graphs, and never more than half if there are several. It
+    is empty if there are fewer than three groups.
     """
     distinct = sorted(set(groups), key=lambda group: draw_place(group, seed))
     mask = np.zeros(len(groups), bool)
@@ -61,6 +63,6 @@ def split_inner(groups: list[str], share: float, seed: int) -> np.ndarray:
         if mask.sum() >= share * len(groups):
             break
         candidate = mask | (np.array(groups) == group)
-        if candidate.sum() <= max(1, len(groups) // 2):  # never most of the graphs
+        if candidate.sum() <= max(1, len(groups) // 2):  # never more than half of the graphs
             mask = candidate
     return mask

@@ -1,12 +1,12 @@
-"""How long a run will take, before it starts, and what it gives up to end in so many hours.
+"""Estimate how long a run will take before it starts, and reduce it to fit into a number of hours.
 
-One fit of each experiment and group of collections is watched for some seconds, as many at once as
-the run will train, because fits slow each other down. The rest of its steps is taken to be as long
-as those that were seen; a fit that stops early ends sooner.
+One fit of each experiment and group of collections is observed for some seconds. As many fits run
+at once as in the run, because they slow each other down. The remaining steps are assumed to take as
+long as the observed ones; a fit that stops early ends sooner.
 
-To end in time a run gives up seeds first, because they move a score least; then folds, with which a
-model learns from fewer graphs; then epochs. A run keeps to what it began with: what it gave up is
-found again in its record.
+To save time a run first drops seeds, because they change a score least; then folds, so that a model
+learns from fewer graphs; then epochs. A run that is resumed is reduced in the same way as before,
+which its record shows.
 """
 
 import json
@@ -39,36 +39,40 @@ from solution.training.plan import IS_TEST, Plan
 from solution.training.sites import Here, JobAddress
 from solution.training.watch import ProgressBars
 
-PATIENCE = 20.0  # seconds in which a fit is watched; one step at least
-WORKERS_SECONDS, MERGING_SECONDS = 6.0, 5.0  # until workers are there; of merging a small run
-MERGED_EACH_SECOND = 500_000  # predictions, of large runs
-BYTES_OF_A_PREDICTION = 6  # in a run's folder: of its job, and gathered
-FEW, TRIED = 8, 2000  # graphs that a model learns from to be tried; configurations it predicts
-WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # what a prediction costs, about
-FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)  # the least folds; shares of epochs
+PATIENCE = 20.0  # seconds for which a fit is observed, but at least one step
+# seconds until workers have started; seconds to merge the predictions of a small run
+WORKERS_SECONDS, MERGING_SECONDS = 6.0, 5.0
+MERGED_EACH_SECOND = 500_000  # predictions merged per second in large runs
+BYTES_OF_A_PREDICTION = 6  # stored twice in a run's folder: in the job and in the experiment
+# graphs to fit a test model on; most configurations per graph that it predicts
+FEW, TRIED = 8, 2000
+# roughly the cost of predicting a graph
+WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")
+# the smallest number of folds; the shares of epochs to try
+FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the models of an experiment take that learn from one group of collections."""
+    """The estimated cost of an experiment's models for one group of collections."""
 
     experiment: str
     models: int
-    seconds: float  # of one model
-    predictions: int = 0  # of all of them
+    seconds: float  # per model
+    predictions: int = 0  # of all models together
 
 
 def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[Forecast]:
-    """Begin to fit models of each group of collections, and predict a few graphs with one.
+    """Return an estimate for each experiment and group, by observing a fit and some predictions.
 
     Args:
-        slots: how many are fitted at once.
+        slots: number of fits at once.
     """
     groups: dict[tuple[str, tuple[str, ...]], list[Job]] = {}
     for job in (job for experiment in experiments for job in list_jobs(experiment, plan)):
         groups.setdefault((job.experiment.name, job.group), []).append(job)
     answers: dict[int, float] = {}
-    # An experiment that was made in this process is found in no other by its name.
+    # Workers cannot load an experiment that was made in this process, so they get the job itself.
     first = [jobs[0] for jobs in groups.values()]
     given = [JobAddress.of(job) if job.experiment.origin else job for job in first]
     tasks = [Task(job.describe(), (one,)) for job, one in zip(first, given, strict=True)]
@@ -84,41 +88,44 @@ def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[
 
 @dataclass(frozen=True)
 class Watcher:
-    """The work of a forecast, in any process of this machine."""
+    """The function that workers of this machine call to estimate a job."""
 
     site: Here
 
     def __call__(self, given: Job | JobAddress, report: Report) -> float:
-        """Return the seconds that a job would take: its fit and its predictions."""
+        """Return the estimated seconds of a job: its fit and its predictions."""
         job = given.find(self.site) if isinstance(given, JobAddress) else given
         with one_thread():
             return foretell_fit(job, self.site.plan) + foretell_predictions(job, self.site.plan)
 
 
 class SeenEnoughError(Exception):
-    """Ends a fit that was watched for long enough."""
+    """Ends a fit that was observed for long enough."""
 
 
 class Stopwatch:
-    """A Report that ends the fit when its time is over, and says how long all of it would take."""
+    """A Report that stops the fit after PATIENCE seconds and estimates the time of the whole
+    fit."""
 
     def __init__(self) -> None:
-        self._begin = self._model = time.monotonic()  # of the fit, and of the model it is at
-        self._seen: list[tuple[float, float]] = []  # when how many steps of it were done
+        # when the fit began, and when its current model did
+        self._begin = self._model = time.monotonic()
+        self._seen: list[tuple[float, float]] = []  # (time, steps done) at each report
         self._total = 0
 
     def __call__(self, done: float, total: int, *_: object, **__: object) -> None:
-        if self._seen and done <= self._seen[-1][1]:  # the ranker fits another model
+        if self._seen and done <= self._seen[-1][1]:  # the ranker has begun another model
             self._model, self._seen = self._seen[-1][0], []
         self._seen.append((time.monotonic(), done))
         self._total = total
-        # A part of a step says nothing alone: before it stands what is done once.
+        # A single report of part of a step is not enough, because it includes the time of the
+        # setup.
         is_enough = done >= 1 or len(self._seen) > 1
         if is_enough and self._seen[-1][0] - self._begin > PATIENCE and done < total:
             raise SeenEnoughError
 
     def extrapolate(self) -> float:
-        """Return the seconds of the whole fit, if no other model comes after the present one."""
+        """Return the seconds of the whole fit, assuming that the current model is the last one."""
         (first, begun), (last, done) = self._seen[0], self._seen[-1]
         if done == begun:
             first, begun = self._model, 0
@@ -126,7 +133,8 @@ class Stopwatch:
 
 
 def foretell_fit(job: Job, plan: Plan) -> float:
-    """Return the seconds that a fit would take, watched for PATIENCE of them and not kept."""
+    """Return the estimated seconds of a fit, which is observed for PATIENCE seconds and
+    discarded."""
     settings, stopwatch = job.experiment.ranker, Stopwatch()
     fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
     begin = time.monotonic()
@@ -138,10 +146,10 @@ def foretell_fit(job: Job, plan: Plan) -> float:
 
 
 def foretell_predictions(job: Job, plan: Plan) -> float:
-    """Return the seconds of its predictions, out of fold and of the test graphs.
+    """Return the estimated seconds of a job's predictions, out of fold and of the test graphs.
 
-    A model that learned for a moment predicts the graph of median work and the one of most, which
-    takes most of all time; 0 where there is nothing to predict.
+    A briefly trained model predicts the graphs of median and of largest cost, and the time is
+    scaled to all graphs. 0 if there is nothing to predict.
     """
     asked = _find_predicted(job, plan).sort(WORK)
     if asked.is_empty():
@@ -172,26 +180,26 @@ def _count(job: Job, plan: Plan) -> int:
 
 
 def _find_predicted(job: Job, plan: Plan) -> pl.DataFrame:
-    """Rows of the graphs that it predicts, with as many configurations as it predicts of each."""
+    """Return the rows of the graphs that the job predicts, with the number of predicted configs."""
     tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
     own = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
     return pl.concat([tests, own.with_columns(pl.col("configs").clip(0, MAX_CONFIGS))])
 
 
 def foretell_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) -> float:
-    """Return the seconds of a run with so many workers.
+    """Return the estimated seconds of a run with this number of workers.
 
     Args:
-        beside: seconds before and after, without what merging takes.
+        beside: seconds before and after the training, without merging.
     """
     merging = MERGING_SECONDS + sum(line.predictions for line in found) / MERGED_EACH_SECOND
     work = sum(line.models * line.seconds for line in found) / workers
-    longest = max(line.seconds for line in found)  # one model is trained by one worker
+    longest = max(line.seconds for line in found)  # a model is trained by a single worker
     return beside + merging + max(work, longest) + (WORKERS_SECONDS if workers > 1 else 0.0)
 
 
 def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: float = 0.0) -> Table:
-    """Make the table of a forecast, with what the disk has.
+    """Return the table of an estimate, with the disk space that is needed and free.
 
     Args:
         startup: seconds that a run takes until it begins to train.
@@ -218,18 +226,18 @@ def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: fl
 
 @dataclass(frozen=True)
 class Budget:
-    """What is trained of some experiments."""
+    """How much of a run is trained."""
 
-    seeds: int  # of each experiment, at most
+    seeds: int  # at most, per experiment
     folds: int
-    share: float = 1.0  # of the epochs of nets
+    share: float = 1.0  # share of the epochs of nets
 
     def apply(self, experiments: Sequence[Experiment]) -> list[Experiment]:
-        """Return the experiments as they are trained."""
+        """Return the experiments reduced to this budget."""
         return [item.cut(self.seeds, self.share) for item in experiments]
 
     def describe(self, whole: "Budget") -> str:
-        """Say what is given up of the whole; empty where nothing is."""
+        """Return in words how this budget is smaller than the `whole`; empty if it is not."""
         return ", ".join(
             words
             for mine, of_all, words in (
@@ -242,7 +250,7 @@ class Budget:
 
 
 def list_budgets(experiments: Sequence[Experiment], folds: int) -> list[Budget]:
-    """List all that may be trained, from the whole to the least."""
+    """Return all budgets to try, from the whole run to the smallest."""
     seeds, fewest = max(len(item.seeds) for item in experiments), min(folds, FEWEST_FOLDS)
     fewer_seeds = [Budget(number, folds) for number in range(seeds, 0, -1)]
     fewer_folds = [Budget(1, number) for number in range(folds - 1, fewest - 1, -1)]
@@ -257,9 +265,9 @@ def choose_budget(
     workers: int,
     beside: float = 0.0,
 ) -> Budget:
-    """Return the first budget that fits into the hours, of a forecast of all seeds and folds.
+    """Return the first budget that fits into the hours, from an estimate of the whole run.
 
-    Raises InputError where not even the least does.
+    Raises InputError if even the smallest one does not fit.
     """
     budgets = list_budgets(experiments, folds)
     named = {item.name: item for item in experiments}
@@ -282,13 +290,14 @@ def _scale(line: Forecast, item: Experiment, budget: Budget, folds: int) -> Fore
 
 
 def describe_as_recorded(experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """Return by name what a run's record says of each, which went through JSON."""
+    """Return the description of each experiment, by name, as JSON in a run's record restores it."""
     described = {experiment.name: experiment.describe() for experiment in experiments}
     return dict(json.loads(json.dumps(described)))
 
 
 def recall_budget(folder: Path, experiments: Sequence[Experiment], folds: int) -> Budget | None:
-    """Return what the run in the folder began with; None where there is none, or another one."""
+    """Return the budget of the run in the folder; None if there is no run, or none of these
+    budgets fits."""
     settings = read_record(folder)["settings"] if (folder / RECORD).is_file() else {}
     known = settings.get(EXPERIMENTS, {})
     for budget in list_budgets(experiments, folds):

@@ -1,8 +1,8 @@
-"""Jobs: the models that an experiment consists of.
+"""List the jobs (models) of an experiment.
 
-A job is one trained model: of an experiment, on a group of collections that it learns from jointly
-(mostly a group of one), without one fold, with one seed. It ranks every collection of its group.
-Jobs do not depend on each other, so they may be done in any order and anywhere.
+A job trains one model of an experiment, on a group of collections that it learns from jointly
+(mostly a group of one), without one fold, with one seed. The model ranks collections of its group.
+Jobs do not depend on each other, so they can run in any order and on any machine.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ class Job:
 
     experiment: Experiment
     group: tuple[str, ...]  # the collections that it learns from
-    collections: tuple[str, ...]  # those of them that it ranks
-    fold: int  # NO_FOLD: no labelled graph is held out; it only predicts the test graphs
+    collections: tuple[str, ...]  # the collections of the group that it ranks
+    fold: int  # held-out fold; NO_FOLD: none, so it predicts only the test graphs
     seed: int
 
     def folder(self, run: Run) -> Path:
@@ -36,11 +36,11 @@ class Job:
 
     @property
     def kind(self) -> str:
-        """What it trains, whatever the fold and the seed."""
+        """Experiment and collections, which are the same for all folds and seeds."""
         return f"{self.experiment.name} {' + '.join(self.collections)}"
 
     def describe(self) -> str:
-        """What people call it."""
+        """Return the job's name for people."""
         fold = "all graphs" if self.fold == NO_FOLD else f"fold {self.fold}"
         seed = f" seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
         return f"{self.kind} {fold}{seed}"
@@ -48,13 +48,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which jobs of a plan are meant: those that rank one of the collections, of these folds."""
+    """A filter of jobs: those that rank one of the collections, of one of the folds."""
 
     collections: tuple[str, ...] = ()  # empty: all
     folds: tuple[int, ...] = ()  # empty: all
 
     def includes(self, job: Job) -> bool:
-        """Whether the job is meant; one that has no fold to leave out is of all folds."""
+        """Return whether the filter selects the job; jobs without a held-out fold match every
+        fold."""
         ranks = not self.collections or bool(set(self.collections) & set(job.collections))
         return ranks and (not self.folds or job.fold in (NO_FOLD, *self.folds))
 
@@ -63,10 +64,10 @@ EVERYTHING = Choice()
 
 
 def list_jobs(experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING) -> list[Job]:
-    """The jobs of an experiment: one for each group of collections, fold and seed.
+    """Return the jobs of an experiment: one for each group of collections, fold and seed.
 
-    A collection whose graphs cannot be divided gets one whose model predicts only the test graphs;
-    one without labelled graphs gets it only where the ranker learns nothing anyway.
+    A collection that cannot be divided gets a job without a held-out fold, whose model predicts
+    only the test graphs. A collection without labels gets a job only if the ranker does not learn.
     """
     ranked: dict[tuple[tuple[str, ...], int], list[str]] = {}
     needed = IS_LABELLED if experiment.ranker.learns else pl.lit(value=True)
@@ -86,13 +87,13 @@ def list_jobs(experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING) -
 def list_missing(
     experiments: Sequence[Experiment], plan: Plan, run: Run, choice: Choice = EVERYTHING
 ) -> list[Job]:
-    """The jobs of the plan that the run does not have, or not as they were written."""
+    """Return the jobs that the run lacks, or whose files are damaged."""
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
     return [job for job in jobs if find_defect(job, run) is not None]
 
 
 def find_defect(job: Job, run: Run) -> str | None:
-    """Why the run does not have the job, in words; None where it has, as it was written."""
+    """Return in words why the run lacks the job; None if the job is there and undamaged."""
     folder = job.folder(run)
     if not folder.exists():
         return "not trained yet"
@@ -108,7 +109,10 @@ def find_defect(job: Job, run: Run) -> str | None:
 
 
 def remove_damaged(jobs: Sequence[Job], run: Run) -> list[Job]:
-    """The jobs that are still to be done; what is there of them and is not whole is deleted."""
+    """Return the jobs that are still to be done, after deleting damaged ones with a warning.
+
+    Checkpoints of finished jobs are deleted too.
+    """
     missing = []
     for job in jobs:
         defect, folder = find_defect(job, run), job.folder(run)

@@ -1,4 +1,4 @@
-"""A run is opened: its store, which may have to be made, its folds, what cannot be scored."""
+"""Open a run: prepare or find its store, check its data, draw its folds."""
 
 import dataclasses
 import shutil
@@ -42,13 +42,13 @@ def open_experiments(
     collections: Sequence[str] = (),
     mixes: bool = False,
 ) -> Iterator[tuple[Plan, Run]]:
-    """Begin or go on with the run in `folder`, in which the experiments can then be trained.
+    """Begin or resume the run in `folder`; yield its plan and the run, ready for training.
 
     Args:
-        collections: only these; empty: all.
-        mixes: labels of several sources may be learned from together.
+        collections: use only these; empty: all.
+        mixes: allow labels of several sources in one training.
 
-    Raises InputError as open_run does, and where no graph has labels.
+    Raises InputError as open_run and check_mixture do, and if no graph has labels.
     """
     plan = make_plan(store, scheme, folds, limit=limit, collections=collections)
     check_labels(plan)
@@ -71,12 +71,12 @@ def open_planned(
     replace: bool = False,
     collections: Sequence[str] = (),
 ) -> Iterator[Run]:
-    """Begin or go on with the run of a plan in `folder`, as open_experiments does.
+    """Begin or resume the run of a plan in `folder`, as open_experiments does.
 
     Args:
-        settings: by describe_run.
-        quick: it is a quick look.
-        collections: that were asked for; empty: all.
+        settings: from describe_run.
+        quick: record a new run as a quick look.
+        collections: the collections that the user named; empty: all.
     """
     with open_run(folder, settings, replace=replace, quick=quick) as run:
         warn_about_gaps(plan, collections or NAMES, experiments)
@@ -95,19 +95,19 @@ def open_store(
     named: bool = False,
     workers: int | None = None,
 ) -> Iterator[Store]:
-    """The store that `data` is, or the one that is made of it in `place`; nobody changes it inside.
+    """Yield the store `data`, or one prepared from it in `place`; it is locked against changes.
 
-    A store is bound to how it was prepared: where experiments need more of the graphs than the one
-    in `place` has, another is made beside it.
+    A store has a fixed preparation. If the experiments need more of the graphs than the store in
+    `place` keeps, another store is prepared beside it.
 
     Args:
-        collections: of which it must have graphs; said before anything is prepared.
-        limit: a quick look: only a few graphs of other data are prepared.
-        named: `place` was named by the user, and is the only one that may be used.
-        workers: processes that prepare; by default one per core.
+        collections: the store must have graphs of these; checked before anything is prepared.
+        limit: for a quick look: prepare only a few graphs.
+        named: the user named `place`, so no other folder may be used.
+        workers: processes that prepare; None: one per core.
 
     Raises:
-        InputError: the store does not serve the experiments or is damaged, or the data cannot be
+        InputError: the store does not fit the experiments or is damaged, or the data cannot be
             prepared.
     """
     hops = find_needed_hops(experiments)
@@ -125,19 +125,21 @@ def open_store(
         store = Store.open(folder)
         _check_collections(data, store.graphs["collection"].to_list(), collections)
         check_preparation(store.preparation, hops, folder)
-        if folder == data and (defects := store.find_defects()):  # the other was just compared
+        # a store that was just prepared is checked already
+        if folder == data and (defects := store.find_defects()):
             raise InputError(join_defects(defects))
         yield dataclasses.replace(store, is_checked=True)
 
 
 def find_needed_hops(experiments: Sequence[Experiment]) -> int | None:
-    """How much of the graphs serves all experiments; None: everything."""
+    """Return the hops around configurable nodes that all experiments need; None: the whole
+    graphs."""
     needed = {experiment.ranker.needed_hops for experiment in experiments}
     return None if None in needed else max(number for number in needed if number is not None)
 
 
 def choose_place(place: Path, hops: int | None) -> Path:
-    """Where data is prepared with so many hops: in `place` itself, if what is there serves."""
+    """Return the folder for a store with these hops: `place`, unless it keeps fewer."""
     usual = hops == Preparation().hops
     if _serves(place, hops) or (usual and not is_store(place)):
         return place
@@ -152,10 +154,9 @@ def _serves(folder: Path, hops: int | None) -> bool:
 
 
 def _check_collections(data: Path, there: Sequence[str], asked: Sequence[str]) -> None:
-    """Raise InputError where data with graphs of these collections has none of one that is asked
-    for."""
+    """Raise InputError if a collection in `asked` is not among the data's collections `there`."""
     for name in asked:
-        collection(name)  # a slip is told from what is not there
+        collection(name)  # raises if the name is misspelt
         if name not in there:
             known = ", ".join(dict.fromkeys(there))
             raise InputError(f"{data}: has no graph of {name}, but of {known}.")
@@ -185,14 +186,14 @@ def _prepare(
         Preparation(kept),
         find_sample_submission(data),
         workers=workers,
-        rebuild=not named,  # one of another version of this program is made again
+        rebuild=not named,  # a store of another version is made again
     )
 
 
 def describe_run(
     experiments: Sequence[Experiment], plan: Plan, scheme: Scheme, folds: int
 ) -> dict[str, Any]:
-    """The settings of a run, as its record has them."""
+    """Return the settings of a run for its record."""
     described = {item.name: item.describe() for item in experiments}
     return {EXPERIMENTS: described, "scheme": scheme, "folds": folds, **plan.settings()}
 
@@ -204,13 +205,13 @@ def save_split(plan: Plan, run: Run) -> None:
             shutil.copyfile(plan.sample_submission, temporary)
     try:
         check_split(run)
-    except InputError:  # not there yet, or not as it was written: it is drawn anew, and the same
+    except InputError:  # missing or damaged: write them again, with the same contents
         predictions.write(plan.graphs, run.graphs)
         predictions.write(plan.labels(), run.labels)
 
 
 def check_labels(plan: Plan) -> None:
-    """Raise InputError where no graph has runtimes, or none is of what was asked for."""
+    """Raise InputError if no graph has labels, or there are no graphs of the chosen collections."""
     if plan.graphs.is_empty():
         there = ", ".join(plan.store.graphs["collection"].unique(maintain_order=True))
         raise InputError(
@@ -226,12 +227,13 @@ def check_labels(plan: Plan) -> None:
 
 
 def check_mixture(plan: Plan, *, mixes: bool) -> None:
-    """Raise InputError where labels of several sources would be learned from together.
+    """Raise InputError if a model would learn from labels of several sources together.
 
-    A clock's and a compiler's are of different machines, and err in different ways.
+    Runtimes of a clock and estimates of a compiler are of different machines and have different
+    errors.
 
     Args:
-        mixes: the user asked for that.
+        mixes: the user allows it.
     """
     labelled = plan.graphs.filter(IS_LABELLED)
     sources = labelled.group_by("label_source").len().sort("label_source")
@@ -245,7 +247,7 @@ def check_mixture(plan: Plan, *, mixes: bool) -> None:
 
 
 def check_experiments(experiments: Sequence[Experiment], plan: Plan) -> None:
-    """Raise InputError where none of the experiments has anything to rank in this data."""
+    """Raise InputError if none of the experiments has a job in this data."""
     if not any(list_jobs(experiment, plan) for experiment in experiments):
         labelled = plan.graphs.filter(IS_LABELLED)["collection"]
         there = ", ".join(labelled.unique(maintain_order=True))
@@ -259,10 +261,10 @@ def check_experiments(experiments: Sequence[Experiment], plan: Plan) -> None:
 def warn_about_gaps(
     plan: Plan, collections: Sequence[str] = NAMES, experiments: Sequence[Experiment] = ()
 ) -> None:
-    """Say which collections cannot be trained on, or not be held out, and who ranks none of them.
+    """Warn about collections that cannot be trained on or held out, and experiments with no work.
 
     Args:
-        collections: those that were asked for.
+        collections: the collections that the user named.
     """
     for item in experiments:
         if not any(name in collections for name in item.collections):

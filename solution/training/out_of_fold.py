@@ -1,7 +1,7 @@
-"""The fold loop: fit on all folds but one, predict the one that was left out and the test graphs.
+"""Train every fold's models, and gather their out-of-fold and test predictions.
 
-The folder of a job (solution.training.jobs) appears when it is complete and is never trained again,
-so a run that was killed goes on after its last job and ends with the same predictions.
+The folder of a job (solution.training.jobs) appears when it is complete and is never trained again.
+So a run that was killed continues after its last job and ends with the same predictions.
 """
 
 from collections import Counter
@@ -40,7 +40,8 @@ def run_experiments(
     executor: Executor = HERE,
     choice: Choice = EVERYTHING,
 ) -> None:
-    """Train every chosen job that is not there yet; then gather what is complete."""
+    """Train every chosen job that is missing; then gather the predictions of complete
+    collections."""
     for experiment in experiments:
         rehearse(experiment, plan)
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
@@ -55,11 +56,11 @@ def run_experiments(
 def train_jobs(
     jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch, executor: Executor = HERE
 ) -> None:
-    """Train every job that is not there yet.
+    """Train every job that is missing.
 
     Args:
-        executor: where; by default in processes of this machine, one a core or two. An experiment
-            that was made in this process, rather than found by its name or file, is trained here.
+        executor: where they are trained; by default in processes of this machine. An experiment
+            that was made in this process, not loaded by its name or file, is trained here.
     """
     missing = skip_trained(jobs, run, watch)
     here = [job for job in missing if not job.experiment.origin]
@@ -77,12 +78,12 @@ def train_jobs(
 
 
 def count_missing(jobs: Sequence[Job], run: Run) -> Counter[str]:
-    """How many of each kind are not there yet; damaged ones are found when they are listed."""
+    """Count the jobs without a folder, by kind; damaged jobs are found later."""
     return Counter(job.kind for job in jobs if not job.folder(run).exists())
 
 
 def skip_trained(jobs: Sequence[Job], run: Run, watch: Watch) -> list[Job]:
-    """Those that are not trained yet; the others are shown as done."""
+    """Return the jobs that are not trained yet; show the others as done."""
     missing = remove_damaged(jobs, run)
     for _ in range(len(jobs) - len(missing)):
         watch.advance()
@@ -92,7 +93,7 @@ def skip_trained(jobs: Sequence[Job], run: Run, watch: Watch) -> list[Job]:
 def _train_elsewhere(
     jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch, executor: Executor
 ) -> None:
-    """In other processes; what comes back as bytes is written here."""
+    """Train in other processes; models that come back as archives are written to the run here."""
     mirror = Mirror.find(run.folder)
 
     def keep(number: int, parcel: bytes | None) -> None:
@@ -115,19 +116,19 @@ def _train_elsewhere(
 
 @dataclass(frozen=True)
 class Trainer:
-    """The work of a run: trains a job by its address, in any process that sees the folders."""
+    """The function that workers call to train a job; they must see the folder of the run."""
 
     site: Site
     run: Run
 
     def __call__(self, address: JobAddress, report: Report) -> None:
-        """Train the job; InputError where its experiment was changed meanwhile."""
+        """Train the job; raise InputError if its experiment's file has changed meanwhile."""
         job = address.find(self.site)
         train_job(job, self.site.plan, self.run, report)
 
 
 def gather(experiment: Experiment, plan: Plan, run: Run) -> tuple[str, ...]:
-    """Check and join the predictions of the collections whose jobs are all there; these."""
+    """Check and join the predictions of the collections whose jobs are all done; return these."""
     jobs = list_jobs(experiment, plan)
     lacking = {name for job in jobs if find_defect(job, run) for name in job.collections}
     complete = {name for job in jobs for name in job.collections} - lacking
@@ -163,7 +164,7 @@ def _part(job: Job, run: Run, part: str) -> Path:
 
 
 def _requested(job: Job, plan: Plan, labels: pl.DataFrame, part: str) -> pl.DataFrame:
-    """collection, graph, config of what the job must have predicted."""
+    """Return collection, graph and config of every prediction that the job must have made."""
     if part == "test":
         return pl.concat([plan.test_questions(name) for name in job.collections])
     held_out = pl.concat([plan.held_out(name, job.fold) for name in job.collections])

@@ -1,4 +1,4 @@
-"""Experiments in files of one's own: what belongs to them, and what could never be trained."""
+"""Load experiments from users' files, and reject files that could never be trained."""
 
 import os
 import traceback
@@ -14,14 +14,14 @@ from solution.system.errors import InputError
 
 
 def is_own(experiment: Experiment) -> bool:
-    """Whether it is of a file of the user's."""
+    """Return whether the experiment comes from a user's file."""
     return Path(experiment.origin).suffix == ".py"
 
 
 def load_experiment(name: str) -> Experiment:
-    """As find_experiment, of a name that somebody typed.
+    """Return the experiment with this name or file, as find_experiment does.
 
-    Raises InputError for more of what a file of one's own may have that could never be trained.
+    Raises InputError also for mistakes in a user's file that would only show in training.
     """
     if Path(name).suffix != ".py":
         return find_experiment(name)
@@ -36,13 +36,13 @@ def load_experiment(name: str) -> Experiment:
 
 @contextmanager
 def refuse_other_folder(source: str) -> Iterator[None]:
-    """Raise InputError where the working folder is another one afterwards."""
+    """Raise InputError if the block changes the working folder."""
     before = Path.cwd()
     try:
         yield
     finally:
         now = Path.cwd()
-        if now != before:  # relative paths, of the data and the run, would lead elsewhere
+        if now != before:  # relative paths of the data and the run would be wrong
             os.chdir(before)
             raise InputError(
                 f"{source}: changes the working folder to {now}, expected that it stays "
@@ -51,15 +51,16 @@ def refuse_other_folder(source: str) -> Iterator[None]:
 
 
 def find_own_frames(trace: TracebackType | None, path: Path) -> list[traceback.FrameSummary]:
-    """What of a trace is in the file, or in what it imports from beside it."""
+    """Return the traceback frames in the file and in the files that it imports from its folder."""
     path = path.absolute()
     files = {str(path.parent / name) for name in read_sources(path)}
     return [frame for frame in traceback.extract_tb(trace) if frame.filename in files]
 
 
 def _find_place(error: BaseException | None, path: Path) -> str:
-    """Where importing the file failed: in itself, or in what it imports from beside it."""
-    if error is None or isinstance(error, (InputError, SyntaxError)):  # they say it themselves
+    """Return file and line at which the import failed, in the file or in files from its folder."""
+    # their messages have the position
+    if error is None or isinstance(error, (InputError, SyntaxError)):
         return ""
     own = find_own_frames(error.__traceback__, path)
     return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""

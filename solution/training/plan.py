@@ -1,6 +1,6 @@
 """Decide what a run trains on and predicts, before anything is trained.
 
-The graphs come from a prepared store. The folds are drawn here, once; they are saved with the run
+The graphs come from a prepared store. The folds are drawn here once; they are saved with the run
 and never drawn again.
 """
 
@@ -25,14 +25,14 @@ from solution.training.folds import NO_FOLD, Scheme, assign_folds
 
 IS_LABELLED = pl.col("fold") != NO_FOLD
 IS_TEST = pl.col("split") == "test"
-QUICK_LABELLED, QUICK_TEST = 8, 3  # graphs of a collection in a quick look
+QUICK_LABELLED, QUICK_TEST = 8, 3  # graphs per collection in a quick look
 
 
 @dataclass(frozen=True)
 class Plan:
     """The graphs of a run and their folds."""
 
-    graphs: pl.DataFrame  # the columns of the store, and group, fold; a row a graph
+    graphs: pl.DataFrame  # a row per graph: the columns of the store, group and fold
     store: Store
     cache: GraphCache = field(default_factory=GraphCache)
 
@@ -41,23 +41,24 @@ class Plan:
         return self.store.sample_submission
 
     def rows(self, collection: str, *conditions: pl.Expr) -> pl.DataFrame:
-        """The rows of the collection where the conditions hold."""
+        """Return the rows of the collection that satisfy the conditions."""
         return self.graphs.filter(pl.col("collection") == collection, *conditions)
 
     def held_out(self, collection: str, fold: int) -> pl.DataFrame:
-        """The rows of the labelled graphs of the fold."""
+        """Return the rows of the labelled graphs in the fold."""
         return self.rows(collection, IS_LABELLED, pl.col("fold") == fold)
 
     def training(self, collection: str, fold: int) -> pl.DataFrame:
-        """The rows of the labelled graphs of all other folds."""
+        """Return the rows of the labelled graphs in all other folds."""
         return self.rows(collection, IS_LABELLED, pl.col("fold") != fold)
 
     def load(self, rows: pl.DataFrame, ranker: RankerSettings | None = None) -> LazyGraphs:
-        """The graphs of `rows`, in the same order: as the `ranker` needs them, or as they are."""
+        """Return the graphs of `rows`, in this order, prepared for the `ranker`; None: as
+        stored."""
         return self.store.load(rows, self.cache, self._prune(ranker))
 
     def _prune(self, ranker: RankerSettings | None) -> Preparation:
-        """What a store that keeps more than the ranker needs has to be pruned by."""
+        """Return the preparation that turns stored graphs into those that the ranker needs."""
         if ranker is None:
             return Preparation(None)
         if ranker.needed_hops == self.store.preparation.get("hops"):
@@ -65,12 +66,13 @@ class Plan:
         return ranker.preparation
 
     def folds(self, collection: str) -> list[int]:
-        """The folds that can be held out: none where all labelled graphs share one group."""
+        """Return the folds that can be held out; none if all labelled graphs are in one fold."""
         found = sorted(self.rows(collection, IS_LABELLED)["fold"].unique().to_list())
         return found if len(found) > 1 else []
 
     def labels(self) -> pl.DataFrame:
-        """collection, graph, config, runtime of what is predicted out of fold."""
+        """Return collection, graph, config and runtime of all configurations predicted out of
+        fold."""
         frames = []
         for name in self.graphs["collection"].unique(maintain_order=True):
             if self.folds(name):
@@ -81,18 +83,21 @@ class Plan:
         return pl.concat(frames) if frames else _keyed(("", ""), np.empty(0), np.empty(0))
 
     def test_questions(self, collection: str) -> pl.DataFrame:
-        """collection, graph, config: every configuration of every test graph."""
+        """Return collection, graph and config for every configuration of every test graph."""
         test = self.rows(collection, IS_TEST)
         return test.select(
             "collection", "graph", pl.int_ranges(0, "configs", dtype=pl.Int32()).alias("config")
         ).explode("config")
 
     def settings(self) -> dict[str, Any]:
-        """What identifies the data: not how much of it the store keeps, which no ranker notices."""
-        # Nor how they are divided: the scheme and the number of folds are settings by themselves.
+        """Return the settings that identify the data; how many nodes the store keeps does not
+        matter."""
+        # The division is left out as well: the scheme and the number of folds are separate
+        # settings.
         drawn = ["checksum", "group", "fold"]
         if not list_estimates(self.graphs["label_source"]):
-            drawn.append("label_source")  # data that clocks measured are named as ever
+            # keeps the hash of measured data as it was before label sources
+            drawn.append("label_source")
         content = self.graphs.drop(drawn).write_csv()
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]
         version = self.store.preparation.get("version")
@@ -107,11 +112,11 @@ def make_plan(
     limit: bool = False,
     collections: Sequence[str] = (),
 ) -> Plan:
-    """Draw the folds.
+    """Draw the folds, and return the plan.
 
     Args:
-        limit: a quick look: a few graphs of each collection.
-        collections: only their graphs; empty: all. InputError for one that is none.
+        limit: for a quick look: use only a few graphs of each collection.
+        collections: use only these; empty: all. Raises InputError for an unknown name.
     """
     graphs = store.graphs
     if collections:
@@ -124,7 +129,7 @@ def make_plan(
 
 
 def choose_few(collections: Sequence[str], splits: Sequence[str]) -> list[int]:
-    """Positions of a few graphs of each collection, spread evenly over them."""
+    """Return the indices of a few graphs of each collection, evenly spread."""
     chosen: list[int] = []
     kinds = [(name, split == "test") for name, split in zip(collections, splits, strict=True)]
     for name in dict.fromkeys(collections):

@@ -1,6 +1,7 @@
-"""Train what is shipped: a run's rankers without leaving out a fold, or students of its ensemble.
+"""Train the models that are packed: a run's rankers on all folds, or students of its ensemble.
 
-Both are jobs of the run, beside those of its folds: stopped, the same command goes on.
+Both are jobs of the run, beside those of its folds. If they are stopped, the same command continues
+them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,11 +36,11 @@ from solution.training.watch import ProgressBars, watch_jobs
 
 
 def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> None:
-    """Train each ranker of the recipe once more with each seed, without leaving out a fold.
+    """Train each ranker of the recipe again with each seed, without a held-out fold.
 
-    A ranker that stops early keeps 15% of the labelled graphs to decide when; it fits on 85%.
+    A ranker that stops early uses 15% of the labelled graphs to decide when, and fits on 85%.
 
-    Raises InputError where the run was made of another store, or by other code.
+    Raises InputError if the run was made from another store or by other code.
     """
     names = [name for name in run.experiments() if name in {*recipe.names(), recipe.fallback}]
     ours = list_experiments()
@@ -56,7 +57,7 @@ def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> 
 
 
 def train_refits(jobs: Sequence[Job], plan: Plan, run: Run, executor: Executor = HERE) -> None:
-    """Train those of the models that learn from all graphs that are not there yet."""
+    """Train the missing models that learn from all graphs."""
     with bars() as progress:
         watch = ProgressBars(progress, len(jobs), "Training on all graphs")
         train_jobs(jobs, plan, run, watch, executor)
@@ -69,9 +70,9 @@ def distill(
     students: Sequence[Experiment] = STUDENTS,
     executor: Executor = HERE,
 ) -> None:
-    """Train the students of the ensemble: one a fold, for their score, and one that is shipped.
+    """Train the students of the ensemble: one per fold, for their score, and one that is packed.
 
-    Raises InputError where the run was made of another store, or by other code.
+    Raises InputError if the run was made from another store or by other code.
     """
     with _open_again(run, students, store) as plan:
         taught = find_taught(run, recipe)
@@ -91,22 +92,23 @@ def distill(
 
 @dataclass(frozen=True)
 class Tutor:
-    """The work of distilling: trains a student, in any process of this machine."""
+    """The function that workers of this machine call to train a student."""
 
     site: Here
     run: Run
     recipe: Recipe
 
     def __call__(self, job: Job, report: Report) -> None:
-        """Train it by those of the ensemble's models that have not seen its fold."""
+        """Train a student on the ensemble's models that have not seen its fold."""
         teacher = Teacher(self.run, self.recipe, job.fold)
         train_job(job, self.site.plan, self.run, report, teacher.teach)
 
 
 def recall_experiments(run: Run, names: Sequence[str]) -> list[Experiment]:
-    """Experiments of the package as the run has them: cut to its hours, or for a quick look.
+    """Return the experiments as the run trained them: full, within a budget, or as a quick look.
 
-    As they are where the run has them in neither way; to go on with it is refused then.
+    If the run's record matches none of these, the full experiments are returned; continuing the run
+    is then rejected.
     """
     settings = run.record()["settings"]
     full = [find_named_experiment(name) for name in names]
@@ -120,7 +122,7 @@ def recall_experiments(run: Run, names: Sequence[str]) -> list[Experiment]:
 
 @contextmanager
 def _open_again(run: Run, experiments: Sequence[Experiment], store: Store) -> Iterator[Plan]:
-    """The plan of a run that is there, with its own folds; others are kept out meanwhile."""
+    """Yield the plan of an existing run, with its folds; lock the run meanwhile."""
     settings = run.record()["settings"]
     ours = list_experiments()
     known = recall_experiments(run, [name for name in run.experiments() if name in ours])

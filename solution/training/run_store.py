@@ -1,4 +1,4 @@
-"""The store that a run was made with, found again and compared with what the run has of it."""
+"""Find the store of a run again, and check that it contains the run's graphs."""
 
 from pathlib import Path
 
@@ -8,17 +8,17 @@ from solution.runs.origin import list_stores, recall_origin
 from solution.store.store import Store, is_store
 from solution.system.errors import InputError
 
-# Of what a graph was prepared: where it belongs, and a checksum of what is in its npz file.
+# Columns that identify a graph and the contents of its npz file (a hash).
 SAME = ("collection", "split", "graph", "source")
 
 
 def open_run_store(run: Run, given: Path | None = None) -> Store:
-    """The store with the run's graphs: where it was when the run was made, or ours of that name.
+    """Return the store with the run's graphs, from its recorded path or this machine's stores.
 
     Args:
-        given: where a user says that it is; only there.
+        given: a path from the user; if given, only that path is tried.
 
-    Raises InputError where neither is there, and where what is there is another one or damaged.
+    Raises InputError if no store is found, or the stores found have other graphs or are damaged.
     """
     places = list_stores(run) if given is None else [given]
     there = [place for place in places if given or _is_there(place)]
@@ -40,7 +40,7 @@ def open_run_store(run: Run, given: Path | None = None) -> Store:
 
 
 def find_other_graphs(run: Run, store: Store) -> str | None:
-    """Why the store is not that of the run, in words; None where it has all the run's graphs."""
+    """Return in words why the store is not the run's; None if it has all graphs of the run."""
     graphs = predictions.read(run.graphs, SAME)
     lacking = graphs.join(store.graphs, on=SAME, how="anti")
     if lacking.is_empty():
@@ -54,7 +54,8 @@ def find_other_graphs(run: Run, store: Store) -> str | None:
 
 
 def _is_there(place: Path) -> bool:
-    """Whether a store is; not where a recorded name is none here, or may not be looked at."""
+    """Return whether a store exists there; False if the recorded path is invalid or
+    inaccessible."""
     try:
         return is_store(place)
     except (OSError, ValueError):

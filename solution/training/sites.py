@@ -1,7 +1,7 @@
-"""Where work finds the graphs and the experiments: on this machine, or on another one.
+"""Tell workers how to find the graphs and the experiments, on this machine or another one.
 
-Another machine reads the prepared graphs from a folder that all machines share, or from its mirror
-of a bucket, which is fetched once a node; either way they are mapped, not sent with each task.
+Another machine reads the prepared graphs from a shared folder, or from its mirror of a bucket,
+which is downloaded once per node. In both cases graphs are memory-mapped, not sent with each task.
 """
 
 import hashlib
@@ -28,22 +28,22 @@ from solution.training.plan import Plan
 
 @dataclass(frozen=True)
 class Address:
-    """An experiment as another process can find it."""
+    """An experiment, described so that another process can load it."""
 
-    origin: str  # the name or the file that it was found by
+    origin: str  # the name or file from which it was loaded
     source: str  # the hash of its file
     is_quick: bool = False
-    share: float = 1.0  # of the epochs of nets
+    share: float = 1.0  # share of the epochs of nets
 
     @classmethod
     def of(cls, experiment: Experiment) -> "Address":
         return cls(experiment.origin, experiment.source, experiment.is_quick, experiment.share)
 
     def find(self, path: str = "") -> Experiment:
-        """The experiment; InputError where it is not as it was when the work began.
+        """Load the experiment; raise InputError if its file has changed since the work began.
 
         Args:
-            path: of a copy of its file.
+            path: of a copy of its file; empty: the original.
         """
         found = find_experiment(path or self.origin)
         if found.source != self.source:
@@ -57,7 +57,7 @@ class Address:
 
 @dataclass(frozen=True)
 class JobAddress:
-    """A job as another process can find it."""
+    """A job, described so that another process can load it."""
 
     experiment: Address
     group: tuple[str, ...]
@@ -71,34 +71,34 @@ class JobAddress:
         return cls(own, job.group, job.collections, job.fold, job.seed)
 
     def find(self, site: "Site") -> Job:
-        """The job; InputError where its experiment was changed meanwhile."""
+        """Load the job; raise InputError if its experiment's file has changed."""
         found = site.find(self.experiment)
         return Job(found, self.group, self.collections, self.fold, self.seed)
 
 
 class Site(Protocol):
-    """What work has to go by, in any process; it can be pickled."""
+    """What a worker needs to find data and experiments; it can be pickled."""
 
     @property
     def plan(self) -> Plan:
-        """The graphs and their folds, the same object in all of a process."""
+        """The graphs and their folds; the same object throughout a process."""
         ...
 
     def find(self, address: Address) -> Experiment:
-        """The experiment."""
+        """Load the experiment."""
         ...
 
 
 @dataclass(frozen=True)
 class Here:
-    """Processes of this machine."""
+    """The site of workers on this machine."""
 
     graphs: pl.DataFrame
     store: Store
 
     @cached_property
     def plan(self) -> Plan:
-        """Made where the work is done, so that its graphs are read there."""
+        """The plan, made in each worker, which reads the graphs itself."""
         return Plan(self.graphs, self.store)
 
     def find(self, address: Address) -> Experiment:
@@ -107,16 +107,16 @@ class Here:
 
 @dataclass(frozen=True)
 class Shared:
-    """A folder as other machines may find it: at the same path, or as their mirror of a bucket."""
+    """A folder, described so that other machines can find it: by its path, or in a bucket."""
 
     folder: Path
-    proof: str  # a file in it that is the same wherever it is the same folder
-    seal: str  # the file's checksum
+    proof: str  # a file that identifies the folder
+    seal: str  # the checksum of that file
     url: str = ""
 
     @classmethod
     def of(cls, folder: Path, proof: str) -> "Shared":
-        """What others must know of a folder of this machine; what is new in a mirror is sent."""
+        """Describe a folder of this machine; if it is a mirror, upload its changes first."""
         mirror = Mirror.find(folder)
         if mirror is not None:
             mirror.push()
@@ -124,19 +124,20 @@ class Shared:
         return cls(path, proof, checksum(path / proof), mirror.url if mirror else "")
 
     def is_here(self) -> bool:
-        """Whether this machine sees it at the same path."""
+        """Return whether this machine sees the folder at the same path."""
         path = self.folder / self.proof
         return path.is_file() and checksum(path) == self.seal
 
     def find(self) -> Path | None:
-        """The folder, or this machine's mirror of it, brought up to date; None: neither is."""
+        """Return the folder, or this machine's updated mirror of its bucket; None if there is
+        neither."""
         if self.is_here():
             return self.folder
         if not self.url:
             return None
         mirror = Mirror.of(self.url)
         mirror.folder.mkdir(parents=True, exist_ok=True)
-        with locked_until_free(mirror.folder):  # one process a node fetches, the others wait
+        with locked_until_free(mirror.folder):  # one process per node downloads, the others wait
             known = mirror.folder / self.proof
             if not known.is_file() or checksum(known) != self.seal:
                 mirror.pull()
@@ -145,16 +146,18 @@ class Shared:
 
 @dataclass(frozen=True)
 class There:
-    """Other machines, which have the same program and may see the store."""
+    """The site of workers on other machines, which need the same program and access to the
+    store."""
 
     graphs: pl.DataFrame
     store: Shared
-    # Of each of the user's own experiments, by origin: its file and those beside it, by name.
+    # For each user's experiment, by origin: the contents of its file and of those it imports, by
+    # name.
     files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
 
     @cached_property
     def plan(self) -> Plan:
-        """Made once a process, so that its graphs are mapped once."""
+        """The plan, made once per process, so that graphs are mapped once."""
         folder = self.store.find()
         if folder is None:
             raise InputError(
@@ -164,18 +167,21 @@ class There:
         return Plan(self.graphs, Store.open(folder))
 
     def find(self, address: Address) -> Experiment:
-        """The experiment; the files of one of the user's own are written here first."""
+        """Load the experiment; the files of a user's experiment are first written to this
+        machine."""
         if address.origin not in self.files:
             return address.find()
         own = self.files[address.origin]
         return address.find(str(_write_once(own) / Path(address.origin).name))
 
 
-_written: dict[str, "tempfile.TemporaryDirectory[str]"] = {}  # of this process, until it ends
+# by hash of the files; removed when the process ends
+_written: dict[str, "tempfile.TemporaryDirectory[str]"] = {}
 
 
 def _write_once(files: Mapping[str, bytes]) -> Path:
-    """A folder with these files, the same for equal ones: what was imported stays as it is."""
+    """Return a folder with these files; equal files share a folder, so imported modules stay
+    valid."""
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
     if digest not in _written:
         _written[digest] = tempfile.TemporaryDirectory(prefix="fastslow-")
@@ -187,7 +193,7 @@ def _write_once(files: Mapping[str, bytes]) -> Path:
 
 
 def choose_site(executor: Executor, plan: Plan, experiments: Sequence[Experiment]) -> Site:
-    """How the executor's processes find the graphs of the plan, and these experiments."""
+    """Return how the executor's workers find the graphs of the plan and these experiments."""
     if not executor.is_away:
         return Here(plan.graphs, plan.store)
     own = sorted({item.origin for item in experiments if item.origin.endswith(".py")})

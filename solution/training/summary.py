@@ -1,7 +1,7 @@
-"""Train one experiment and see how its fits go: `fastslow train`.
+"""Train one experiment and show its progress in a table: `fastslow train`.
 
-The models are those of `fastslow run` and lie where it looks for them, so either goes on with what
-the other began.
+The models are the same as those of `fastslow run` and stored in the same folders, so either command
+continues the work of the other.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ from solution.training.watch import watch_jobs
 
 
 def check_collections(experiment: Experiment, asked: Sequence[str]) -> tuple[str, ...]:
-    """Those of `asked` in the experiment's order; all where none is asked for.
+    """Return the names in `asked` in the experiment's order; all of its collections if empty.
 
-    Raises InputError where the experiment does not have one.
+    Raises InputError if the experiment does not rank one of them.
     """
     unknown = [name for name in asked if name not in experiment.collections]
     if unknown:
@@ -47,7 +47,7 @@ def train_experiment(
     run: Run,
     executor: Executor = HERE,
 ) -> Table:
-    """Train the experiment's models on `collections`; the out-of-fold scores of what is there."""
+    """Train the experiment on `collections`, and return a table of its out-of-fold scores."""
     jobs = list_jobs(experiment, plan, Choice(tuple(collections)))
     if not jobs:
         raise InputError(

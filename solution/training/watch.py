@@ -1,4 +1,4 @@
-"""Ways to watch fits go on: bars for many experiments, a table for one, plain lines in a log."""
+"""Show the progress of fits: bars for many experiments, a table for one, plain lines in a log."""
 
 import math
 import threading
@@ -22,12 +22,12 @@ from solution.system.wording import spell
 
 @dataclass
 class Line:
-    """What is known of one fit."""
+    """The progress of one fit, a row of the display."""
 
     name: str
     started: float = field(default_factory=lambda: time.monotonic())
     seconds: float = 0.0
-    first: float = 0  # epochs that were done before, by a fit that was stopped
+    first: float = 0  # epochs that an earlier, stopped fit has done
     done: float = 0
     total: int = 0
     loss: float | None = None
@@ -49,21 +49,21 @@ class Line:
         measures: Mapping[str, float] | None = None,
         is_recalled: bool = False,
     ) -> None:
-        """The Report of the fit."""
+        """Receive the fit's progress, as a Report."""
         if is_recalled:
             self.first = done
-        elif not self.is_begun:  # where nothing is validated, nothing is recalled
+        elif not self.is_begun:  # without validation, recalled epochs are not reported as such
             self.first, self.is_begun = max(0, math.ceil(done) - 1), True
         self.done, self.total = done, total
         self.seconds = time.monotonic() - self.started
-        if loss is not None:  # known at the end of an epoch
+        if loss is not None:  # known only at the end of an epoch
             self.loss, self.rate = loss, rate
         if score is not None:
             self.score = score
             self.best = score if self.best is None else max(self.best, score)
 
     def cells(self) -> tuple[str, ...]:
-        """In the order of COLUMNS."""
+        """Return the texts of the row, in the order of COLUMNS."""
         here = self.done - self.first
         left = (self.total - self.done) * self.seconds / here if here > 0 else None
         return (
@@ -79,10 +79,10 @@ class Line:
 
 
 class TimeLeft:
-    """Foretells when all models are trained, by those of the same kind.
+    """Estimate when all models are trained, from finished models of the same kind.
 
     Args:
-        kinds: models to train, of each kind.
+        kinds: the number of models to train, by kind.
     """
 
     def __init__(self, kinds: Mapping[str, int]) -> None:
@@ -90,7 +90,7 @@ class TimeLeft:
         self._seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
 
     def finish(self, name: str, seconds: float, line: Line | None = None) -> None:
-        """A model is trained, in so many seconds; a fit that was gone on with took more before."""
+        """Record the seconds of a finished model; a resumed fit is scaled to its full length."""
         if line is not None and line.done > line.first:
             seconds *= line.done / (line.done - line.first)
         kind = self._kind(name)
@@ -98,15 +98,15 @@ class TimeLeft:
         self._seconds.setdefault(kind, []).append(seconds)
 
     def describe(self, running: Sequence[Line], at_once: int) -> str:
-        """In words that end a sentence; none where nothing is left, or nothing is known.
+        """Return the remaining time, to end a sentence; empty if too little is known.
 
         Args:
-            running: the fits that are going on.
-            at_once: how many of them there are as a rule.
+            running: the fits in progress.
+            at_once: the usual number of fits in progress.
         """
         known = {kind: list(seconds) for kind, seconds in self._seconds.items()}
         models: dict[str, float] = dict(self._left)
-        for line in running:  # of a kind that has ended none, what is seen of it
+        for line in running:  # if no model of this kind is finished, extrapolate from this one
             seen, kind = time.monotonic() - line.started, self._kind(line.name)
             models[kind] = models.get(kind, 0) - (line.done / line.total if line.total else 0)
             if line.done > line.first and not known.setdefault(kind, []):
@@ -114,7 +114,7 @@ class TimeLeft:
         left = {kind: number for kind, number in models.items() if number > 0}
         means = {kind: sum(known[kind]) / len(known[kind]) for kind in left if known.get(kind)}
         if 2 * sum(left[kind] for kind in means) < sum(left.values()) or not means:
-            return ""  # of the most nothing is known
+            return ""  # more than half of the models are of unknown duration
         least = "at least" if len(means) < len(left) else "about"
         seconds = sum(mean * left[kind] for kind, mean in means.items()) / max(1, at_once)
         return f", {least} {spell(seconds)} left"
@@ -124,7 +124,7 @@ class TimeLeft:
 
 
 def spell_steps(steps: float) -> str:
-    """Parts of a step in tenths."""
+    """Return a number of steps with at most one decimal, rounded down."""
     return f"{math.floor(10 * steps) / 10:g}"
 
 
@@ -137,24 +137,24 @@ def _clock(seconds: float | None) -> str:
 
 
 COLUMNS = ("Model", "Epoch", "Loss", "Score", "Best", "Per s", "Time", "Left")
-OTHER_LINES = 5  # of the screen: title, header, rule, prompt
-QUIET_SECONDS = 30.0  # of a log, about
+OTHER_LINES = 5  # lines of the terminal besides the rows: title, header, rule, prompt
+QUIET_SECONDS = 30.0  # about the longest time without a line in a log
 
 
 class Watch(Protocol):
-    """Shows how the jobs go on."""
+    """A progress display of jobs."""
 
     def job(self, name: str) -> AbstractContextManager[Report]:
-        """Around a fit; what it reports is shown meanwhile."""
+        """Show a fit during the block; yield the function to which it reports."""
         ...
 
     def advance(self) -> None:
-        """Another job is done."""
+        """Count one more finished job."""
         ...
 
 
 class ProgressBars:
-    """A bar for all of some fits, and one below it for the fit that goes on."""
+    """A bar for all fits together, and one below it for each fit in progress."""
 
     def __init__(self, progress: Progress, total: int, description: str) -> None:
         self._progress = progress
@@ -174,29 +174,29 @@ class ProgressBars:
             self._progress.remove_task(task)
 
     def advance(self, count: int = 1) -> None:
-        """Another fit, or so many, are complete."""
+        """Count finished fits."""
         self._progress.advance(self._overall, count)
 
     def note(self, words: str) -> None:
-        """Say something of all of them."""
+        """Show a note beside the bar of all fits."""
         self._progress.update(self._overall, note=words)
 
 
 def print_line(line: str) -> None:
-    """On the screen, as it is."""
+    """Print a line to the terminal unchanged."""
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class LogLines:
-    """A Watch for where bars cannot move, as in a file: a line a model, and two a minute at least.
+    """Plain lines for logs and terminals without bars: one per model, and at least two per minute.
 
     13:21:07  17 of 125  tile_gnn_001 tile:xla fold 2: inner score 0.974 in 6 s, about 3 min left
 
     Args:
-        total: models.
-        kinds: of those that are not trained yet, how many there are of each; the name of a model
-            begins with its kind. By default all are of one kind, and all are to be trained.
-        writers: each takes each line.
+        total: number of models.
+        kinds: number of untrained models by kind; the name of a model begins with its kind. By
+            default all models are of one kind and untrained.
+        writers: functions that receive every line.
     """
 
     def __init__(
@@ -220,7 +220,8 @@ class LogLines:
 
     @contextmanager
     def job(self, name: str) -> Iterator[Report]:
-        """Say when the fit called `name` is over, and meanwhile how far it is."""
+        """Write a line when the fit called `name` ends; its progress is included in heartbeat
+        lines."""
         line = self._running[name] = Line(name)
         try:
             yield line.take
@@ -233,11 +234,11 @@ class LogLines:
         self._say(f"{name}{_inner(line)} in {spell(seconds)}{left}", self._done + 1)
 
     def advance(self) -> None:
-        """Another job is done."""
+        """Count one more finished job."""
         self._done += 1
 
     def _speak_up(self) -> None:
-        """Where nothing was said for a while, say what is at work: nobody shall ask if it is."""
+        """Heartbeat: write a line about the running fits after QUIET_SECONDS without any."""
         while not self._over.wait(QUIET_SECONDS / 4):
             if self._running and time.monotonic() - self._said > QUIET_SECONDS:
                 running = list(self._running.values())
@@ -253,7 +254,7 @@ class LogLines:
 
 
 class LogFile:
-    """Appends lines to a file, each at once; where that fails it says so once, and no more."""
+    """Append each line to a file at once; after a failure say so once, and stop writing."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._is_lost = path, False
@@ -271,14 +272,14 @@ class LogFile:
 
 
 class Both:
-    """A Watch that shows everything in two ways."""
+    """Two progress displays used as one."""
 
     def __init__(self, first: Watch, second: Watch) -> None:
         self._watches = (first, second)
 
     @contextmanager
     def job(self, name: str) -> Iterator[Report]:
-        """Around a fit; what it reports is shown in both."""
+        """Show a fit in both displays during the block."""
         with ExitStack() as stack:
             reports = [stack.enter_context(watch.job(name)) for watch in self._watches]
 
@@ -289,7 +290,7 @@ class Both:
             yield report
 
     def advance(self) -> None:
-        """Another job is done."""
+        """Count one more finished job."""
         for watch in self._watches:
             watch.advance()
 
@@ -298,11 +299,11 @@ class Both:
 def watch_jobs(
     total: int, kinds: Mapping[str, int], log: Path, title: str | None = None
 ) -> Iterator[Watch]:
-    """Bars on a terminal, else plain lines; for the first arguments see LogLines.
+    """Yield bars on a terminal, otherwise plain lines; the first arguments are those of LogLines.
 
     Args:
-        log: a file in which the plain lines stand as well.
-        title: of a table with a line a fit, in the place of bars.
+        log: a file that receives the plain lines in any case.
+        title: on a terminal, show a table with this title and a row per fit instead of bars.
     """
     file = LogFile(log)
     if not console.is_terminal:
@@ -319,12 +320,12 @@ def watch_jobs(
 
 
 class LiveTable:
-    """A Watch with a line a fit; on the screen while it is entered."""
+    """A table with a row per fit, updated on the terminal while the context is open."""
 
     def __init__(self, title: str, total: int) -> None:
         self._title, self._total, self._advanced = title, total, 0
         self._lines: list[Line] = []
-        self._shown = 0  # lines; 0: all
+        self._shown = 0  # rows on the terminal; 0: all
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=4)
 
     def __enter__(self) -> Self:
@@ -335,11 +336,11 @@ class LiveTable:
     def __exit__(self, *_: object) -> None:
         self._shown = 0
         self._live.stop()
-        console.line()  # so that a message begins on a line of its own
+        console.line()  # so that a message begins on a new line
 
     @contextmanager
     def job(self, name: str) -> Iterator[Report]:
-        """Show a line for the fit called `name`; it stays when the fit is over."""
+        """Show a row for the fit called `name`; it stays after the fit."""
         line = Line(name.removeprefix(f"{self._title} "))
         self._lines.append(line)
         try:
@@ -348,11 +349,12 @@ class LiveTable:
             line.seconds, line.is_over = time.monotonic() - line.started, True
 
     def advance(self) -> None:
-        """Another job is done."""
+        """Count one more finished job."""
         self._advanced += 1
 
     def render(self) -> Table:
-        """The table as it is now; on the screen the last lines, among which is what goes on."""
+        """Return the current table; on the terminal only its last rows, which include running
+        fits."""
         table = make_table(f"{self._title}: {self._advanced} of {self._total} models are there")
         for name in COLUMNS:
             table.add_column(name, justify="left" if name == "Model" else "right", no_wrap=True)
@@ -362,10 +364,11 @@ class LiveTable:
 
 
 def _describe(line: Line) -> str:
-    """How far a fit is."""
+    """Return a fit's name and step."""
     return line.name + (f": step {spell_steps(line.done)} of {line.total}" if line.total else "")
 
 
 def _inner(line: Line) -> str:
-    """The best score on the graphs that a fit stops early on."""
+    """Return the best score on the graphs used for early stopping, in words; empty if there is
+    none."""
     return "" if line.best is None else f": inner score {line.best:.3f}"

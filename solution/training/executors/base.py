@@ -1,8 +1,8 @@
-"""The one interface for doing independent pieces of work, wherever they are done.
+"""The common interface of executors, which run independent tasks locally or on a cluster.
 
-Whoever has work to do says what it is; an executor says where: in other processes of this machine
-(`local`), or on the nodes of a cluster (`cluster`). What comes back of a piece of work is handed to
-the process that asked, one piece at a time, so that one process writes.
+A caller describes its tasks, and an executor runs them: in other processes of this machine
+(`local`), or on the nodes of a cluster (`cluster`). Results are passed to the calling process one
+at a time, so that a single process writes files.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,63 +12,66 @@ from typing import Any, Protocol
 
 from solution.training.watch import Watch
 
-# Called as work(*task.arguments, report), at most once at a time in a process. It is pickled once
-# for each process and lives as long, so what it reads may be kept in it.
+# A function that is called as work(*task.arguments, report), one call at a time in each process. It
+# is pickled once for each process and lives as long, so it may cache the data that it reads.
 Work = Callable[..., Any]
-Keep = Callable[[int, Any], None]  # the task's number, and what the work returned
+Keep = Callable[[int, Any], None]  # called with the task's number and its result
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a piece of work takes of the machine that does it."""
+    """The resources that a task needs on the machine that runs it."""
 
     cores: int = 1
-    gpus: float = 0.0  # a share of one, where several fit beside each other
+    gpus: float = 0.0  # below 1: several tasks share a GPU
     bytes: int = 0  # of memory
 
 
 @dataclass(frozen=True)
 class Task:
-    """A piece of work."""
+    """A task for an executor."""
 
-    name: str  # to watch it by
-    arguments: tuple[Any, ...]  # that can be pickled
+    name: str  # shown by the progress display
+    arguments: tuple[Any, ...]  # must be picklable
     needs: Needs = Needs()
 
 
 class Executor(Protocol):
-    """Does tasks, in any order."""
+    """Runs tasks, in any order."""
 
     @property
     def is_away(self) -> bool:
-        """Whether the work may be done where this machine's folders are not."""
+        """Whether tasks may run on machines that do not see the folders of this machine."""
         ...
 
     @property
     def gpu_share(self) -> float:
-        """How much of a GPU is asked for each net; 0: it takes what is there."""
+        """The share of a GPU requested for each net; 0: none is requested, and visible GPUs are
+        used."""
         ...
 
     @property
     def slots(self) -> int:
-        """How many tasks of one core are done at once; known while it is open."""
+        """The number of one-core tasks that run at once; known while the executor is open."""
         ...
 
     def open(self) -> AbstractContextManager[object]:
-        """Around several calls of `run`, so that what they need is started once."""
+        """Keep what several calls of `run` need, such as a cluster, started during the block."""
         ...
 
     def run(self, work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep = ...) -> None:
-        """Do all tasks.
+        """Run all tasks.
 
         Args:
-            keep: called here with what each piece of work returned.
+            work: the function that runs a task.
+            watch: the progress display.
+            keep: called in this process with each result.
 
         Raises:
-            InputError: a process was killed; or whatever the work raises, the others ended.
+            InputError: a process was killed. A task's error is raised when the others are stopped.
         """
         ...
 
 
 def forget(number: int, result: Any) -> None:
-    """A Keep for work whose results are files already."""
+    """Ignore a result; for tasks that write files themselves."""

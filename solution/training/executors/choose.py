@@ -1,4 +1,4 @@
-"""Which executor is meant: `local`, processes of this machine, or `ray`, the nodes of a cluster."""
+"""Choose the executor: `local`, processes of this machine, or `ray`, the nodes of a cluster."""
 
 from solution.system.errors import InputError
 from solution.training.executors.base import Executor
@@ -15,10 +15,10 @@ def choose_executor(
     workers: int | None = None,
     gpu_share: float = 1.0,
 ) -> Executor:
-    """Where work is done.
+    """Return the executor that the user names.
 
-    Raises InputError where there is no such executor, no such cluster, or an address or a share of
-    a GPU is given and no cluster is meant.
+    Raises InputError if the executor or the cluster does not exist, or if an address or a share of
+    a GPU is given without a cluster.
     """
     if kind not in (LOCAL, RAY):
         raise InputError(f"{kind!r}: expected the executor {LOCAL} or {RAY}.")

@@ -1,8 +1,9 @@
-"""Tasks on the nodes of a Ray cluster, or on this machine by a Ray that ends with them.
+"""Run tasks on the nodes of a Ray cluster, or on this machine with a Ray that is stopped after.
 
-Only Ray's tasks are used, and one actor that hands on reports. What a task returns is kept here, by
-one process, so a node that dies loses only what it was at, and a driver that dies loses nothing
-that was kept. A task whose process dies is done again elsewhere, three times; one that raises, not.
+Only Ray's tasks are used, and one actor that forwards progress reports. Results are stored by one
+process on this machine. So a node that dies loses only its running tasks, and a driver that dies
+loses no stored result. A task whose process dies is run again, up to three times; a task that
+raises an exception is not.
 
 Source: Moritz et al., "Ray: a distributed framework for emerging AI applications", OSDI 2018.
 """
@@ -37,44 +38,44 @@ from solution.training.executors.screen import Screen, Throttled
 from solution.training.watch import Watch
 
 Message = tuple[int, tuple[Any, ...], dict[str, Any]]
-_works: dict[str, Work] = {}  # of this process
+_works: dict[str, Work] = {}  # the function of the current run, cached in each process
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """What every task of a run comes with."""
+    """What every task of a run receives."""
 
-    code: dict[str, str]  # of the driver
-    work: Any  # a reference to the pickled work
-    board: Any  # where reports go
+    code: dict[str, str]  # versions of the driver's code and libraries
+    work: Any  # a Ray reference to the pickled function
+    board: Any  # the actor (Board) that receives progress reports
 
 
 class Board:
-    """Keeps the reports of all tasks until they are taken."""
+    """A queue of the progress reports of all tasks."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
 
     def note(self, number: int, facts: tuple[Any, ...], more: dict[str, Any]) -> None:
-        """Take note of what a task reports."""
+        """Add a report of a task."""
         self._messages.append((number, facts, more))
 
     def take(self) -> list[Message]:
-        """All that were not taken yet."""
+        """Return the reports since the last call."""
         taken, self._messages = self._messages, []
         return taken
 
 
 @cache
 def identify_code() -> dict[str, str]:
-    """What decides predictions: the code and the libraries."""
+    """Return the versions that decide predictions: a hash of the code, and the libraries."""
     return {"code": fingerprint_code(), **list_versions()}
 
 
 def do(box: list[Parcel], number: int, arguments: tuple[Any, ...]) -> Any:
-    """Do a task; what the work returns.
+    """Run a task on a node, and return its result.
 
-    Raises InputError where this node has other code or other libraries than who asks.
+    Raises InputError if this node has other code or other libraries than the driver.
     """
     (parcel,) = box
     _compare_code(parcel.code)
@@ -99,35 +100,37 @@ def _compare_code(wanted: dict[str, str]) -> None:
 
 
 def _open(parcel: Parcel) -> Work:
-    """The work, unpacked once a process."""
+    """Return the function of the run; it is unpickled once per process."""
     key = parcel.work.hex()
     if key not in _works:
         import ray
 
-        _works.clear()  # of an earlier run
+        _works.clear()  # drop the function of an earlier run
         _works[key] = pickle.loads(ray.get(parcel.work))  # noqa: S301 - made by the driver's own process
     return _works[key]
 
 
-RETRIES = 3  # of a task whose process died
+RETRIES = 3  # runs after the first one, if the task's process died
 POLL_SECONDS = 0.1
-AT_ONCE = 64  # results that are taken at a time
-STORE_BYTES = 256 << 20  # of shared memory: results are small, graphs are mapped from files
-SHORT, OWN = Path("/tmp"), "fastslow-ray-"  # sockets below it have names of 107 bytes at most
-SETTINGS = {  # where the environment has no others
-    "RAY_task_oom_retries": str(RETRIES),  # else a fit too large for memory is tried without end
+AT_ONCE = 64  # most results fetched per round
+STORE_BYTES = 256 << 20  # shared memory for results, which are small; graphs are mapped from files
+# a short folder, because the path of a socket has at most 107 bytes
+SHORT, OWN = Path("/tmp"), "fastslow-ray-"
+SETTINGS = {  # defaults for environment variables
+    # otherwise a fit that needs too much memory is tried forever
+    "RAY_task_oom_retries": str(RETRIES),
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
 
 @dataclass(frozen=True)
 class RayExecutor:
-    """The nodes of a cluster.
+    """The nodes of a Ray cluster.
 
     Args:
-        address: of the cluster, auto or HOST:PORT; None: one is started here, and ended.
-        workers: cores of the one that is started; None: all.
-        gpu_share: of a GPU, for each net; 1 where several would be in each other's way.
+        address: of the cluster, auto or HOST:PORT; None: start one here, and stop it afterwards.
+        workers: cores of a cluster that is started here; None: all.
+        gpu_share: share of a GPU per net; 1 if nets that share a GPU would slow each other down.
     """
 
     address: str | None = None
@@ -144,18 +147,19 @@ class RayExecutor:
             return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def open(self) -> AbstractContextManager[Any]:
-        """Stay connected; where no address is given, to a cluster that is started for it."""
+        """Stay connected to the cluster during the block; without an address, to one started for
+        it."""
         return join_cluster(self.address, self.workers)
 
     def run(self, work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep = forget) -> None:
-        """Do all tasks; see Executor."""
+        """Run all tasks; see Executor."""
         if tasks:
             with self.open() as ray:
                 _Running(ray, work, tasks, keep).run(watch)
 
 
 class _Running:
-    """Tasks that were given to a cluster."""
+    """The submitted tasks of one call of `run`."""
 
     def __init__(self, ray: Any, work: Work, tasks: Sequence[Task], keep: Keep) -> None:
         self._ray, self._tasks, self._keep = ray, tasks, keep
@@ -165,10 +169,11 @@ class _Running:
         board = ray.remote(Board).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
         self._board = board.remote()
         parcel = Parcel(identify_code(), ray.put(pickle.dumps(work)), self._board)
-        # Inside a list, so that who does the task fetches the work, once, and not Ray each time.
+        # In a list Ray does not fetch the function for each task; each process fetches it once.
         box, remote = ray.put([parcel]), ray.remote(do)
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        asked = [describe_needs(fit_needs(task, nodes)) for task in tasks]  # or none is begun
+        # check all tasks before the first one is submitted
+        asked = [describe_needs(fit_needs(task, nodes)) for task in tasks]
         how = {"max_retries": RETRIES, "retry_exceptions": False}
         self._numbers = {
             remote.options(**asked[number], **how).remote(box, number, task.arguments): number
@@ -176,7 +181,7 @@ class _Running:
         }
 
     def run(self, watch: Watch) -> None:
-        """Wait for all, and show how they go on."""
+        """Wait for all tasks, store their results, and show their progress."""
         screen = Screen(watch, [task.name for task in self._tasks])
         try:
             with screen:
@@ -189,7 +194,8 @@ class _Running:
                         del self._numbers[reference]
                         screen.finish(number)
         finally:
-            for reference in self._numbers:  # something went wrong: what they are at may take hours
+            # after an error, stop the other tasks, which may take hours
+            for reference in self._numbers:
                 self._ray.cancel(reference, force=True)
             self._ray.kill(self._board)
 
@@ -200,7 +206,7 @@ class _Running:
         return list(done)
 
     def _show_reports(self, screen: Screen) -> None:
-        with suppress(self._ray.exceptions.RayError):  # its node may just have died
+        with suppress(self._ray.exceptions.RayError):  # the actor's node may just have died
             for message in self._ray.get(self._board.take.remote(), timeout=5):
                 screen.show(*message)
 
@@ -224,14 +230,14 @@ class _Running:
 
 
 def fit_needs(task: Task, nodes: Sequence[dict[str, float]]) -> Needs:
-    """What the task asks for, cut to what one node has, for else it would wait forever.
+    """Return the task's needs, limited to what one node has; otherwise it would wait forever.
 
-    Where no node that works is there yet, as in a cluster that grows, it is not cut.
+    If no node with CPUs exists yet, as in a growing cluster, cores and memory are not limited.
 
-    Raises InputError where nodes have GPUs, but none so many.
+    Raises InputError if the nodes' GPUs are too few for the task.
     """
     needs = task.needs
-    if not any(node.get("GPU") for node in nodes):  # nets are trained without
+    if not any(node.get("GPU") for node in nodes):  # without any GPU nets are trained on the CPU
         needs = replace(needs, gpus=0.0)
     working = [node for node in nodes if node.get("CPU")]
     if not working:
@@ -249,26 +255,26 @@ def fit_needs(task: Task, nodes: Sequence[dict[str, float]]) -> Needs:
 
 
 def describe_needs(needs: Needs) -> dict[str, Any]:
-    """In the words of Ray."""
+    """Return the needs as options of a Ray task."""
     return {"num_cpus": needs.cores, "num_gpus": needs.gpus, "memory": needs.bytes or None}
 
 
 @contextmanager
 def join_cluster(address: str | None, workers: int | None = None) -> Iterator[Any]:
-    """Ray, connected to the cluster or to one of this machine's own; inside itself, the same.
+    """Yield Ray, connected to the cluster, or to one started here; inside the block, join it again.
 
-    Raises InputError where Ray is not installed, or no cluster answers.
+    Raises InputError if Ray is not installed, or no cluster answers.
     """
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         yield sys.modules["ray"]
         return
     before, on_end = dict(os.environ), signal.getsignal(signal.SIGTERM)
     os.environ.update({**SETTINGS, **os.environ})
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing is told to anybody
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # send no usage statistics
     if address is None:
         os.environ.update(_make_private())
         os.environ.pop("RAY_ADDRESS", None)
-    else:  # else a token that is refused is tried twenty times, with a line each
+    else:  # otherwise Ray tries a rejected token twenty times and prints a line each time
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")
     ray = import_ray()
     with nullcontext() if address is not None else _own_folder() as folder:
@@ -279,16 +285,16 @@ def join_cluster(address: str | None, workers: int | None = None) -> Iterator[An
             with _deaf():
                 ray.shutdown()
             if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, on_end)  # Ray has one of its own
+                signal.signal(signal.SIGTERM, on_end)  # Ray has replaced the handler
             os.environ.clear()
             os.environ.update(before)
 
 
 @contextmanager
 def _own_folder() -> Iterator[Path]:
-    """What the Ray that is started here writes to, until its end.
+    """Yield a temporary folder for a Ray that is started here, and remove it afterwards.
 
-    Who uses one holds it, so one that can be had was left by a command that was killed, and goes.
+    A folder in use is locked. Folders without a lock were left by killed commands, and are removed.
     """
     for left in filter(Path.is_dir, SHORT.glob(f"{OWN}*")):
         with suppress(OSError), holding(left) as is_left:
@@ -304,10 +310,10 @@ def _own_folder() -> Iterator[Path]:
 
 @cache
 def _make_private() -> dict[str, str]:
-    """What keeps others out of a cluster of this machine: a token, kept in no file.
+    """Return settings that keep others out of a local cluster: a random token, in no file.
 
-    Ray reads it once a process, so it stays the same; and not at all where somebody else has
-    imported Ray before, whose settings then hold.
+    Ray reads them once per process, so the token stays the same. If Ray was imported before, its
+    settings cannot change any more, and none are returned.
     """
     if "ray" in sys.modules:
         return {}
@@ -315,7 +321,7 @@ def _make_private() -> dict[str, str]:
 
 
 def import_ray() -> Any:
-    """The library; InputError where it is not installed."""
+    """Return the module `ray`; raise InputError if it is not installed."""
     try:
         import ray
         import ray.util.scheduling_strategies
@@ -352,7 +358,7 @@ def _connect(ray: Any, address: str | None, workers: int | None, folder: Path | 
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Ending is not interrupted: an impatient second Ctrl-C would leave processes behind."""
+    """Ignore Ctrl-C during the shutdown; a second one would leave processes behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Whether a Ray cluster answers at an address: asked before Ray is, which would try for minutes."""
+"""Probe whether a Ray cluster answers at an address, because Ray itself would try for minutes."""
 
 import os
 import re
@@ -9,17 +9,18 @@ from typing import Any
 from solution.system.errors import InputError
 from solution.system.wording import how_to_install
 
-AUTO = "auto"  # the cluster that this machine belongs to
+AUTO = "auto"  # the cluster that this machine is part of
 PORT = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^][:/@\s]+):([0-9]{1,5})$")
 SECONDS = 5.0
 ADVICE = "Begin one with `ray start --head`."
-# Every server that Ray speaks to answers these first words of HTTP/2 with a frame of settings.
+# The opening of HTTP/2, with empty settings. A server that Ray can use answers with its settings.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS, FRAME = 4, 9
 
 
 def check_cluster(address: str | None) -> None:
-    """Raise InputError where Ray is not installed, or the address is of no cluster that answers."""
+    """Raise InputError unless Ray is installed and a cluster answers at the address (if there is
+    one)."""
     if find_spec("ray") is None:
         raise InputError(f"A cluster needs Ray. {how_to_install('cluster')}.")
     if address is not None:
@@ -29,7 +30,7 @@ def check_cluster(address: str | None) -> None:
 
 
 def check_address(address: str) -> None:
-    """Raise InputError where it is not auto or HOST:PORT."""
+    """Raise InputError unless the address is auto or HOST:PORT."""
     if "@" in address:
         raise InputError(
             "The address of a cluster holds a name or a password. Give HOST:PORT, and the token in "
@@ -44,12 +45,12 @@ def check_address(address: str) -> None:
 
 
 def knock(address: str) -> None:
-    """Raise InputError where nobody listens at HOST:PORT, or something that is no Ray."""
+    """Raise InputError if nobody listens at HOST:PORT, or something other than Ray."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), SECONDS) as line:
             if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
-                return  # it would wait for other words
+                return  # a server with TLS needs another opening
             line.settimeout(SECONDS)
             line.sendall(GREETING)
             said = line.recv(FRAME)
@@ -63,9 +64,9 @@ def knock(address: str) -> None:
 
 
 def find_head(address: str) -> str:
-    """Where Ray will look for it: auto and names of this machine are others there.
+    """Return the address that Ray uses for `auto` and for names of this machine.
 
-    Raises OSError or ValueError where Ray knows of none.
+    Raises OSError or ValueError if Ray finds no cluster.
     """
     from ray._private.services import canonicalize_bootstrap_address
 
@@ -73,10 +74,10 @@ def find_head(address: str) -> str:
 
 
 def explain(ray: Any, address: str, error: Exception) -> InputError:
-    """What to say where Ray could not join: whether the token is refused, it has only in its log.
+    """Return the error to show if Ray could not connect; name a rejected token, as Ray does not.
 
     Args:
-        error: what Ray raised.
+        error: the exception of Ray.
     """
     if not isinstance(error, ray.exceptions.RayError):
         error = _ask(ray, address) or error
@@ -93,7 +94,8 @@ def _name_silence(address: str, error: Exception) -> InputError:
 
 
 def _ask(ray: Any, address: str) -> Exception | None:
-    """The error of its head's service, if it is one that answers."""
+    """Return the error that the cluster's head service raises on a connection; None if it raises
+    none."""
     try:
         ray._raylet.GcsClient(address=find_head(address))
     except (ray.exceptions.RayError, OSError, ValueError) as error:

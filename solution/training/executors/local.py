@@ -1,4 +1,4 @@
-"""Tasks in several processes of this machine at once, which share its cores and GPUs."""
+"""Run tasks in several processes of this machine, which share its cores and GPUs."""
 
 import os
 import sys
@@ -26,17 +26,17 @@ from solution.training.executors.base import Keep, Task, Work, forget
 from solution.training.executors.screen import Screen, Throttled
 from solution.training.watch import Watch
 
-BYTES_OF_A_WORKER = 5 << 30  # tables of the whole tile collection take most of it
-BYTES_ON_A_GPU = 4 << 30  # of a fit: what it learns from, and what CUDA takes itself
+BYTES_OF_A_WORKER = 5 << 30  # memory; the tables of the whole tile collection take most of it
+BYTES_ON_A_GPU = 4 << 30  # GPU memory of a fit: its data, and what CUDA needs
 POLL_SECONDS = 0.1
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def count_slots() -> int:
-    """How many models can be fitted at once: one on each core that has enough memory.
+    """Return how many models can be fitted at once: one per core that has enough memory.
 
-    With GPUs one on two cores, for the steps of a net that is on a GPU are planned on the CPU
-    meanwhile; as many as each GPU has memory for, and one on each at least.
+    With GPUs it is one per two cores, because the CPU prepares the steps of a net on a GPU; at most
+    as many as fit into the GPUs' memory, and at least one per GPU.
     """
     gpus, cores, memory = count_gpus(), count_cores(), available_memory()
     if gpus:
@@ -46,9 +46,9 @@ def count_slots() -> int:
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """Processes of this machine, or this very process where one is enough."""
+    """Runs tasks in processes of this machine, or in this process if one is enough."""
 
-    workers: int | None = None  # at once; None: as count_slots says
+    workers: int | None = None  # processes at once; None: as count_slots returns
 
     @property
     def is_away(self) -> bool:
@@ -56,18 +56,18 @@ class LocalExecutor:
 
     @property
     def gpu_share(self) -> float:
-        return 0.0  # each process sees one
+        return 0.0  # each process sees one GPU
 
     @property
     def slots(self) -> int:
         return self.workers or count_slots()
 
     def open(self) -> AbstractContextManager[object]:
-        """Nothing is kept between two calls of `run`."""
+        """Do nothing: no state is kept between two calls of `run`."""
         return nullcontext()
 
     def run(self, work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep = forget) -> None:
-        """Do all tasks; see Executor."""
+        """Run all tasks; see Executor."""
         count = min(self.slots, len(tasks))
         if count > 1:
             _run_apart(work, tasks, watch, keep, count)
@@ -103,7 +103,7 @@ def _run_apart(work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep, coun
                 screen.finish(number)
 
 
-_messages: "Queue[tuple[int, tuple[Any, ...], dict[str, Any]]]"  # of a worker process
+_messages: "Queue[tuple[int, tuple[Any, ...], dict[str, Any]]]"  # set in each worker process
 _task_work: Work
 
 
@@ -116,19 +116,19 @@ def _begin(
 ) -> None:
     global _messages, _task_work
     _messages, _task_work = messages, work
-    # Nobody reads once the last result is there: a worker must not wait for that to end.
+    # The parent stops reading after the last result, so a worker must not wait for its messages.
     _messages.cancel_join_thread()
     with slots.get_lock():
         slot, slots.value = slots.value, slots.value + 1
     threads = max(1, count_cores() // count)
-    os.environ["OMP_NUM_THREADS"] = str(threads)  # for libraries that are loaded from now on
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # for libraries that are imported later
     limit_threads(threads)
     if gpus:
         os.environ[VISIBLE] = choose_gpu(slot, gpus, os.environ.get(VISIBLE))
 
 
 def limit_threads(threads: int) -> None:
-    """For libraries that are loaded already, as in a process that was forked with them."""
+    """Limit the threads of libraries that are imported already, such as in a forked process."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(threads)
@@ -136,7 +136,7 @@ def limit_threads(threads: int) -> None:
 
 
 def choose_gpu(slot: int, gpus: int, visible: str | None) -> str:
-    """Return the name or number of the GPU of the worker `slot`, of those that may be used."""
+    """Return the name or number of the visible GPU that the worker `slot` uses."""
     names = visible.split(",") if visible else [str(number) for number in range(gpus)]
     return names[slot % gpus]
 

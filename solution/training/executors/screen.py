@@ -1,4 +1,4 @@
-"""How the reports of tasks that are done elsewhere reach who watches."""
+"""Forward the progress reports of tasks in other processes to the progress display."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,11 +8,12 @@ from typing import Any
 from solution.system.report import Report
 from solution.training.watch import Watch
 
-REPORT_SECONDS = 0.1  # of a task: who watches cannot read faster, and a queue takes only so much
+# at least this long between two reports of a task: people read no faster, and a queue is finite
+REPORT_SECONDS = 0.1
 
 
 class Screen(ExitStack):
-    """The tasks that are being watched."""
+    """The progress displays of all running tasks."""
 
     def __init__(self, watch: Watch, names: Sequence[str]) -> None:
         super().__init__()
@@ -21,8 +22,8 @@ class Screen(ExitStack):
         self._finished: set[int] = set()
 
     def show(self, number: int, facts: tuple[Any, ...], more: dict[str, Any]) -> None:
-        """Take note of what a task reported; nothing: that it was begun."""
-        if number in self._finished:  # a message may arrive after the result
+        """Show a task's report; a report without facts means that the task has begun."""
+        if number in self._finished:  # a report may arrive after the result
             return
         if number not in self._open:
             stack = self.enter_context(ExitStack())
@@ -31,7 +32,7 @@ class Screen(ExitStack):
             self._open[number][1](*facts, **more)
 
     def finish(self, number: int) -> None:
-        """The task is done."""
+        """Remove a finished task from the display."""
         self.show(number, (), {})
         self._open.pop(number)[0].close()
         self._finished.add(number)
@@ -39,7 +40,7 @@ class Screen(ExitStack):
 
 
 class Throttled:
-    """A Report that passes on ten reports a second, and every best score."""
+    """A Report that forwards at most ten reports per second, but every new best score."""
 
     def __init__(self, send: Callable[..., None]) -> None:
         self._send = send
@@ -47,7 +48,7 @@ class Throttled:
         self._best: float | None = None
 
     def begin(self) -> None:
-        """The task is begun."""
+        """Report that the task has begun."""
         self._send()
 
     def __call__(
@@ -58,7 +59,7 @@ class Throttled:
         score: float | None = None,
         **facts: Any,
     ) -> None:
-        """Pass it on, or not."""
+        """Forward the report, unless the last one was too recent."""
         is_best = score is not None and (self._best is None or score > self._best)
         now = time.monotonic()
         if is_best or now >= self._next:
