@@ -1,13 +1,13 @@
-"""What the documents claim of a technique, each as a pair: with it and without.
+"""Compare pairs of experiments, with and without a technique, to test the documents' claims.
 
     make ablations      .venv/bin/python -m benchmarks.ablations DATA --seconds 6
 
 Both of a pair get the same programs, folds, seeds and seconds of training on one thread; trees,
-linear models and nets that never stop early take what they take. Differences are paired by program
-(or by fit, of what is measured once a fit), their intervals drawn over programs. A claim holds
-where the whole interval is on its side, does not hold where it is on the other, and cannot be told
-else. The pairs are in benchmarks.claims. What is done lies in build/ablations and is not done
-again.
+linear models and nets without early stopping train as long as they need. Differences are paired by
+program (or by fit, for measures of a fit), their intervals drawn over programs. A claim holds if
+the whole interval is on its side, does not hold if it is on the other side, and is undecided
+otherwise. The pairs are in benchmarks.claims. Finished fits are kept in build/ablations and not
+repeated.
 """
 
 import math
@@ -46,7 +46,7 @@ from solution.system.wording import count
 
 Curves = Mapping[str, list[float]]  # curve_scores and curve_seconds of a fit
 
-# Which way is better, and how a difference is written.
+# For each measure: whether higher is better, and the format of a difference.
 MEASURES = {
     "score": (1, "{:+.3f}"), "OPA": (1, "{:+.3f}"), "slowdown": (-1, "{:+.1%}"),
     "volatility": (-1, "{:+.3f}"), "epoch": (-1, "{:+.2f}"), "reach": (-1, "{:+.1f}"),
@@ -59,11 +59,11 @@ BATCHES = {
     "layout_residual_attention_batch_50_001": ("all graphs a step", 50),
 }
 OF_A_FIT = ("volatility", "loss_volatility", "epoch", "reach", "megabytes")
-FEWEST = 6  # fits: were there fewer, all of them on one side could be chance, at 5%
+FEWEST = 6  # fits: with fewer, equal signs of all differences may be chance at the 5% level
 
 
 def list_fits(claims: Sequence[Claim], seconds: float, seeds: int, folds: int = FOLDS) -> list[Fit]:
-    """Every fit that a claim needs, once; a fold after the other."""
+    """Return every fit that a claim needs, without repetition, fold by fold."""
     asked = {(name, c): None for claim in claims for name in (claim.better, claim.worse)
              for c in claim.collections}  # fmt: skip
     return [
@@ -74,14 +74,15 @@ def list_fits(claims: Sequence[Claim], seconds: float, seeds: int, folds: int = 
 
 
 def restrict(claims: Sequence[Claim], places: Sequence[str]) -> list[Claim]:
-    """The claims, of these collections alone; one that is of none of them stays as it is."""
+    """Restrict the claims to these collections; a claim about none of them is unchanged."""
     kept = [tuple(place for place in claim.collections if place in places) for claim in claims]
     return [replace(claim, collections=own or claim.collections)
             for claim, own in zip(claims, kept, strict=True)]  # fmt: skip
 
 
 def judge(claim: Claim, scores: pl.DataFrame) -> tuple[float, float, Mean] | None:
-    """The means of both and the mean difference, positive where the claim holds; None: not done."""
+    """Return both means and the mean difference, positive if the claim holds; None: not
+    measured."""
     key = ["collection", "fold", "seed"]
     if claim.measure not in OF_A_FIT:
         key = ["collection", "graph"]
@@ -101,7 +102,7 @@ def judge(claim: Claim, scores: pl.DataFrame) -> tuple[float, float, Mean] | Non
 
 
 def find_done(claim: Claim, scores: pl.DataFrame) -> tuple[str, ...]:
-    """The collections of the claim in which both experiments were fitted."""
+    """Return the collections of the claim in which both experiments were fitted."""
     if scores.is_empty():
         return ()
     done = [set(scores.filter(system=name)["collection"]) for name in (claim.better, claim.worse)]
@@ -109,7 +110,7 @@ def find_done(claim: Claim, scores: pl.DataFrame) -> tuple[str, ...]:
 
 
 def pair_up(claim: Claim, scores: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """The key, and the `value` of the first and the `other` of the second, where both are done."""
+    """Join both experiments by the key: `value` of the first, `other` of the second."""
     parts = []
     for name in (claim.better, claim.worse):
         own = scores.filter(pl.col("system") == name, pl.col("collection").is_in(claim.collections))
@@ -130,7 +131,7 @@ def pair_up(claim: Claim, scores: pl.DataFrame, key: list[str]) -> pl.DataFrame:
 
 
 def reach_together(first: Curves, second: Curves) -> tuple[float, float]:
-    """When each first has a validation score that both reach: the lower one of their best."""
+    """Return when each curve reaches the lower one of both best validation scores."""
     level = min(max(curve["curve_scores"]) for curve in (first, second))
     found = []
     for curve in (first, second):
@@ -140,7 +141,7 @@ def reach_together(first: Curves, second: Curves) -> tuple[float, float]:
 
 
 def tabulate(claims: Sequence[Claim], scores: pl.DataFrame) -> list[list[str]]:
-    """Header and a row a claim that was measured, of the collections where both of it are done."""
+    """Return a header and a row per measured claim, over the collections with both experiments."""
     rows = [["Claim", "Measure", "Reported", "Here", "Gain (95%)", "Verdict"]]
     numbers = read_published().numbers
     for whole in claims:
@@ -162,7 +163,8 @@ def tabulate(claims: Sequence[Claim], scores: pl.DataFrame) -> list[list[str]]:
 
 
 def tabulate_opa(scores: pl.DataFrame) -> list[list[str]]:
-    """Header and a row for each batch of the residual net: OPA by collection, and as reported."""
+    """Return a header and a row per batch size of the residual net: OPA by collection, and as
+    reported."""
     rows = [["Residual net with attention, OPA", *LAYOUT]]
     numbers = read_published().numbers
     for name, (words, graphs) in BATCHES.items():
@@ -178,7 +180,7 @@ def tabulate_opa(scores: pl.DataFrame) -> list[list[str]]:
 
 
 def say_where(claim: Claim) -> list[str]:
-    """The collections of a claim that is of some layouts only."""
+    """Return the collections of a claim about some layout collections only."""
     shown = [place.removeprefix("layout:") for place in claim.collections]
     return [] if claim.collections in (LAYOUT, TILE) else shown
 
@@ -196,7 +198,7 @@ def main(
     out: Annotated[Path, typer.Option()] = Path("build/ablations"),
     report: Annotated[Path | None, typer.Option(help="The folder of the log to write to.")] = None,
 ) -> None:
-    """Measure what is missing, print every claim, and write the table."""
+    """Measure missing fits, print every claim, and write the table."""
     every = restrict(CLAIMS, collections)
     claims = [claim for claim in every if not only or any(word in claim.text for word in only)]
     fits = list_fits(claims, seconds, seeds, folds)

@@ -1,13 +1,13 @@
-"""What programs that were collected add: out of fold, with and without them.
+"""Measure how much collected programs improve rankers: out of fold, with and without them.
 
     python -m benchmarks.added_programs CPUGRAPHS COLLECTED --out build/added
     python -m benchmarks.added_programs solution/data/sample MINE --scored new
 
-Scored are the old programs, or the new ones: what somebody gains for programs of a kind who
-collects others of it. The folds are those of the scored programs alone. A program of an
-architecture that is held out is left out with it; all others are learned from and never scored. The
-difference is paired by program; its interval draws programs, which stand in both searches, not
-graphs.
+Either the old programs are scored, or the new ones, to see what collecting programs of a kind
+gains for others of that kind. The folds divide the scored programs only. A program whose
+architecture is held out is left out with it; all others are training programs and never scored. The
+difference is paired by program; its interval is drawn over programs (which stand in both searches),
+not over graphs.
 """
 
 import shutil
@@ -39,14 +39,14 @@ from solution.training.plan import IS_LABELLED, Plan, make_plan
 from solution.training.sites import Here
 from solution.training.watch import ProgressBars
 
-ADDED = "added_"  # begins the name of a collected program
+ADDED = "added_"  # prefix of a collected program's name
 NEVER_HELD_OUT = 99
 OLD, NEW = "old", "new"
 WITH, WITHOUT = "with", "without"
 
 
 def merge(old: Path, more: Path, folder: Path) -> Path:
-    """Both folders' labelled layout graphs in one, the collected ones under names of their own."""
+    """Merge both folders' labelled layout graphs into one; collected ones get new names."""
     for source, prefix in ((old, ""), (more, ADDED)):
         for file in find_files(source):
             if file.collection.name in LAYOUT and file.split != "test":
@@ -57,7 +57,8 @@ def merge(old: Path, more: Path, folder: Path) -> Path:
 
 
 def divide(store_folder: Path, data: Path, scored: str, folds: int) -> Plan:
-    """The folds of the scored programs alone; others of the same architecture with them."""
+    """Return folds of the scored programs; other programs of a held-out architecture go with
+    them."""
     store = prepare_store(find_files(data), store_folder, Preparation(None))
     every = make_plan(store, "architecture", folds).graphs
     own = every.filter(_is_scored(scored)).drop("group", "fold")
@@ -75,9 +76,9 @@ def score(
     site: Here, settings: RankerSettings, fold: int, seed: int, group: tuple[str, ...],
     with_added: bool, scored: str, report: Report,
 ) -> list[tuple[str, str, float]]:  # fmt: skip
-    """Collection, graph and score of the scored programs of the fold."""
+    """Return collection, graph and score of the scored programs of the fold."""
     plan, own = site.plan, _is_scored(scored)
-    if not with_added:  # what is scored stays, for it is not learned from
+    if not with_added:  # the scored graphs stay, because they are not trained on
         old = ~pl.col("graph").str.starts_with(ADDED)
         plan = Plan(plan.graphs.filter(old | (own & (pl.col("fold") == fold))), plan.store)
     ranker = fit_without(settings, plan, group, fold, seed, report)
@@ -93,7 +94,7 @@ def score(
 def run_cases(
     work: Callable[..., Any], name: str, plan: Plan, cases: Sequence[tuple], workers: int
 ) -> list[tuple[tuple, Any]]:
-    """Each case, and what `work` finds of it, as they end.
+    """Yield each case and the result of `work`, in the order in which they finish.
 
     Args:
         work: called with the plan's site, the experiment's settings, a case and a report.
@@ -140,13 +141,14 @@ def main(
 
 
 def list_scores(found: list[tuple[tuple, Any]]) -> pl.DataFrame:
-    """collection, graph, score, seed, added; of cases (fold, seed, collections, added, ...)."""
+    """Return collection, graph, score, seed, added; from cases (fold, seed, collections, added,
+    ...)."""
     rows = [(*row, case[1], case[3]) for case, own in found for row in own]
     return pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"], orient="row")
 
 
 def show(name: str, plan: Plan, scores: pl.DataFrame) -> None:
-    """Means, and the paired difference with its interval over programs' structures."""
+    """Print means, and the paired difference with its interval over programs' structures."""
     groups = plan.graphs.filter(IS_LABELLED).select("collection", "graph", "group")
     scores = scores.join(groups, on=["collection", "graph"])
     member = pl.when("added").then(pl.lit(WITH)).otherwise(pl.lit(WITHOUT)).alias("member")

@@ -1,4 +1,4 @@
-"""How sure the mean of a benchmark is."""
+"""Bootstrap intervals of a benchmark's mean."""
 
 import warnings
 
@@ -9,16 +9,16 @@ from solution.domain.metrics import Mean
 
 
 def bootstrap_mean(values: np.ndarray, resamples: int = 9999) -> Mean:
-    """The mean of per-graph scores (graphs,) with a percentile bootstrap interval over graphs.
+    """Return the mean of scores (graphs,) with a percentile bootstrap interval over graphs.
 
-    The interval is NaN where there are fewer than two graphs. It is too narrow where many graphs
-    are sizes of one program, as of tiles: ensembles.statistics draws these together.
+    The interval is NaN if there are fewer than two graphs. It is too narrow if many graphs are
+    sizes of one program, as for tiles: ensembles.statistics draws these together.
     Source: Efron, "Bootstrap methods: another look at the jackknife", 1979.
     """
     value = float(np.mean(values)) if len(values) else float("nan")
     if len(values) < 2:
         return Mean(value, float("nan"), float("nan"), len(values))
-    with warnings.catch_warnings():  # constant scores are a fair case here: the interval is a point
+    with warnings.catch_warnings():  # constant scores are valid: the interval is a point
         warnings.simplefilter("ignore")
         result = stats.bootstrap(
             (values,), np.mean, n_resamples=resamples, method="percentile", rng=0, batch=1000

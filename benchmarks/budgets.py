@@ -1,13 +1,13 @@
-"""What more time buys: the score of a net and of the ensemble, by what two cores are given.
+"""Measure scores by training time: of a net and of the ensemble, in minutes of two cores.
 
     python -m benchmarks.budgets CPUGRAPHS --plot solution/experiments/budgets.png
 
-Out of fold on layout programs, in the folds by architecture of `fastslow run`. Less time than a
-whole training: one seed, fewer epochs, the learning rate through its whole course. More: the mean
-of several seeds; groups of as many do not overlap, and their lowest and highest score are beside
-the mean. The ensemble is the recipe `best` and takes the time of both its members. Minutes are
-those of two cores, in processor time. Each training of all folds leaves a file below build/budgets,
-so this can be stopped and goes on.
+Out of fold on layout programs, in the folds by architecture of `fastslow run`. Less than a full
+training means one seed and fewer epochs, with the complete learning-rate schedule. More means the
+average of several seeds: groups of seeds do not overlap, and the lowest and highest score of a
+group stand beside the mean. The ensemble is the recipe `best` and takes the time of both its
+members. Minutes are processor time of two cores. Each training of all folds leaves a file below
+build/budgets, so an interrupted benchmark resumes.
 """
 
 import time
@@ -44,7 +44,7 @@ from solution.training.fold_scores import fit_without, held_out
 from solution.training.plan import Plan, make_plan
 from solution.training.sites import Here
 
-EPOCHS = 12  # of a whole training
+EPOCHS = 12  # of a full training
 FEWER = (1, 3, 6)
 CORES = 2
 FOLDS = 5
@@ -54,13 +54,13 @@ BEST = {"our net": 1, "net of costs": 2}  # weights in the ensemble
 
 @dataclass(frozen=True)
 class Point:
-    """What a system reaches in a time."""
+    """Scores of a system at one time budget."""
 
     system: str
     seeds: int
     epochs: int
     minutes: float
-    scores: list[float]  # of groups of as many seeds, none in two of them
+    scores: list[float]  # of disjoint groups of seeds
 
     @property
     def score(self) -> float:
@@ -71,7 +71,7 @@ def fit(
     site: Here, settings: RankerSettings, fold: int, seed: int, group: tuple[str, ...],
     epochs: int, report: Report,
 ) -> pl.DataFrame:  # fmt: skip
-    """Scores of the fold's programs, a row each, and the fit's seconds of a core."""
+    """Return scores of the fold's programs, one row each, and the fit's core seconds."""
     started = time.process_time()
     shortened = with_epochs(settings, epochs)
     ranker = fit_without(shortened, site.plan, group, fold, seed, report)
@@ -88,7 +88,7 @@ def fit(
 def train(
     name: str, plan: Plan, seed: int, epochs: int, folder: Path, workers: int
 ) -> pl.DataFrame:
-    """All folds of an experiment with a seed, from its file where that is there."""
+    """Train all folds of an experiment with a seed, or read their file if it exists."""
     path = folder / f"{name}.{epochs}.{seed}.parquet"
     if not path.exists():
         cases = list(product(range(FOLDS), [seed], (XLA, NLP), [epochs]))
@@ -99,7 +99,7 @@ def train(
 
 
 def list_points(trained: dict[tuple[str, int, int], pl.DataFrame], seeds: int) -> list[Point]:
-    """Every system at every budget.
+    """Return every system at every budget.
 
     Args:
         trained: by system, epochs and seed.
@@ -123,7 +123,7 @@ def score(
     epochs: int,
     seeds: range,
 ) -> tuple[float, float]:
-    """The mean tau over the four collections of a merge of z-scores, and its minutes."""
+    """Return the mean tau over the four collections of a merge of z-scores, and its minutes."""
     seconds, votes = 0.0, defaultdict[tuple[str, str], list[np.ndarray]](list)
     runtimes = {}
     for system, weight in weights.items():
@@ -139,7 +139,7 @@ def score(
 
 
 def tabulate(points: list[Point]) -> Table:
-    """A row a point."""
+    """Return a table with a row per point."""
     table = make_table("Kendall's tau, mean of four collections, by what two cores are given")
     for name in ("System", "Seeds", "Epochs", "Minutes", "Tau", "lowest to highest"):
         table.add_column(name, justify="left" if name == "System" else "right")
@@ -152,7 +152,7 @@ def tabulate(points: list[Point]) -> Table:
 
 
 def draw(points: list[Point]) -> Figure:
-    """Tau against minutes, a line a system."""
+    """Draw tau against minutes, a line per system."""
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     for system in dict.fromkeys(point.system for point in points):

@@ -1,12 +1,12 @@
-"""How soon each search finds fast configurations, by look-up in tables of known runtimes.
+"""Compare how fast searches find good configurations, replayed on tables of known runtimes.
 
     python -m benchmarks.choosing RUN DATA OUT [--tpu FOLDER] [--products FOLDER]
 
-RUN is a run on DATA: every program's prior are the scores of models that have not seen it. With
---tpu also real TPU kernels, with --products tiles of `fastslow collect tile`; each is scored by
-the default recipe's models, which learned from all others of its folder. These scores, and every
-proposer, every seed and every collection, are files below OUT, and what is there is not done
-again. At the end: the mean regret by measurements, with intervals over programs, and a picture.
+RUN is a run on DATA: a program's prior scores come from models that have not seen it. With --tpu
+also real TPU kernels, with --products tiles of `fastslow collect tile`; each is scored by the
+default recipe's models, trained on all other kernels of its folder. These scores, and the results
+of every optimizer, seed and collection, are files below OUT; existing files are not computed again.
+At the end: the mean regret by measurements, with intervals over programs, and a picture.
 """
 
 import argparse
@@ -43,25 +43,26 @@ from solution.system.terminal import make_table as make_console_table
 SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
 WITH_INTERVAL = (4, 8, 16)
 MOST, SEEDS = 128, 20
-REACHES = (0.01, 0.03)  # of the best: after how many measurements 90% of searches are so close
-COLUMNS, LEAST_DRAWN = 3, 1e-2  # panels beside each other; regret in %
-SINGLE = 16  # of so few programs each is also shown alone
+# relative to the best: after how many measurements 90% of searches are this close
+REACHES = (0.01, 0.03)
+COLUMNS, LEAST_DRAWN = 3, 1e-2  # panels per row; least regret drawn, in %
+SINGLE = 16  # with at most this many programs, each is also shown alone
 TILES = "tile:xla"
-FOLDS = 5  # of products
-FULL_PRODUCT = 60  # tiles of a product whose collection was not cut short
+FOLDS = 5  # folds of the products
+FULL_PRODUCT = 60  # tiles of a product whose collection was complete
 console = Console(width=170)
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """A table and its prior."""
+    """A table of runtimes with prior scores."""
 
     table: Table
     scores: np.ndarray  # (members,)
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Do what is not done, and show all of it."""
+    """Compute what is missing, and print all results."""
     readers = {"cpugraphs": functools.partial(read_run, arguments.run, arguments.data)}
     if arguments.tpu:
         readers["tpu"] = functools.partial(read_tpu, arguments.tpu, arguments.out / "tpu")
@@ -85,7 +86,7 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 def read_run(folder: Path, data: Path) -> list[Scored]:
-    """The labelled programs of a run, with the ranking that its recipe gives them out of fold."""
+    """Return the labelled programs of a run, with the out-of-fold ranking by its recipe."""
     run = Run.existing(folder)
     ranking = pl.read_parquet(run.ranking(choose_recipe(run, None).name, "out_of_fold"))
     found = ranking.partition_by("collection", "graph", as_dict=True)
@@ -101,26 +102,27 @@ def read_run(folder: Path, data: Path) -> list[Scored]:
 
 
 def read_tpu(folder: Path, place: Path) -> list[Scored]:
-    """Real kernels whose tiles differ, each scored by models that learned from the others."""
+    """Return real kernels with different tiles, each scored by models trained on the others."""
     graphs = [graph for graph in read_tiles(folder) if len(graph.distinct.first) > 1]
     return hold_out(graphs, len(graphs), place)
 
 
 def read_products(folder: Path, place: Path) -> list[Scored]:
-    """Collected products, each scored by models that learned from those of other folds."""
+    """Return collected products, each scored by models trained on the other folds."""
     graphs = [graph for graph in read_tiles(folder) if graph.num_configs >= FULL_PRODUCT]
     return hold_out(graphs, FOLDS, place)
 
 
 def read_tiles(folder: Path) -> list[Graph]:
-    """The labelled kernels below a folder."""
+    """Return the labelled kernels below a folder."""
     files = [file for file in find_files(folder) if file.collection.kind == "tile"]
     graphs = [repair_padding(read_graph(file.path, file.collection)) for file in files]
     return [graph for graph in graphs if graph.runtimes is not None]
 
 
 def hold_out(graphs: Sequence[Graph], folds: int, place: Path) -> list[Scored]:
-    """The default recipe's scores of each fold by models of the others, kept below `place`."""
+    """Return the default recipe's scores of each fold by models of the others, kept below
+    `place`."""
     paths = [place / "scores" / f"{graph.name}.npy" for graph in graphs]
     with track(list(range(folds)), "models of the other folds") as todo:
         for fold in todo:
@@ -141,9 +143,9 @@ def hold_out(graphs: Sequence[Graph], folds: int, place: Path) -> list[Scored]:
 
 
 def score_by(others: Sequence[Graph], held: Sequence[Graph]) -> list[np.ndarray]:
-    """Scores (configs,) of tiles of each by the default recipe, whose models learn from `others`.
+    """Return the default recipe's scores (configs,) of each held-out graph, trained on `others`.
 
-    Without early stopping: there are too few kernels to stop on.
+    There is no early stopping, because there are too few kernels for a validation set.
     """
     recipe = find_recipe(DEFAULT_RECIPE)
     weights = recipe.weights(TILES)
@@ -158,7 +160,7 @@ def score_by(others: Sequence[Graph], held: Sequence[Graph]) -> list[np.ndarray]
 
 
 def group(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
-    """By collection."""
+    """Group the tables by collection."""
     names = dict.fromkeys(one.table.collection for one in scored)
     return {name: [one for one in scored if one.table.collection == name] for name in names}
 
@@ -166,14 +168,15 @@ def group(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
 def run_method(
     place: Path, method: str, scored: Sequence[Scored], arguments: argparse.Namespace
 ) -> None:
-    """Replay one proposer on all tables of a collection, a file a seed: (tables, MOST) regrets."""
+    """Replay one optimizer on all tables of a collection; a file per seed has (tables, MOST)
+    regrets."""
     build = list_compared()[method]
     folder = _folder(place, method)
     for seed in range(arguments.seeds):
         path = folder / f"seed-{seed}.npy"
         if path.exists():
             continue
-        # Matrices of tens of rows: threads would wait for each other, many times as long.
+        # One thread: for matrices of tens of rows, threads would mostly wait for each other.
         with one_thread(), track(list(scored), f"{method}, seed {seed}") as todo:
             curves = [replay_seeds(one.table, one.scores, build, [seed], MOST)[0] for one in todo]
         with replace_file(path) as temporary, temporary.open("wb") as stream:
@@ -181,7 +184,7 @@ def run_method(
 
 
 def show(title: str, place: Path, programs: int) -> None:
-    """A row for each proposer: mean regret in %."""
+    """Print a row per optimizer: mean regret in %."""
     table = make_console_table(
         f"{title}, {programs} programs: mean regret in % after measurements",
         "In brackets: 95% interval over programs. Within: measurements after which 90% of searches "
@@ -200,7 +203,7 @@ def show(title: str, place: Path, programs: int) -> None:
 
 
 def draw_all(out: Path) -> None:
-    """A picture of everything that was replayed: mean regret by measurements."""
+    """Draw the mean regret by measurements of all replayed optimizers."""
     places = [place for place in sorted(out.glob("*/*")) if any(place.glob("*/seed-*.npy"))]
     rows = -(-len(places) // COLUMNS)
     figure = Figure(figsize=(12, 3.2 * rows), layout="constrained")
@@ -228,7 +231,7 @@ def _draw(axes: Axes, place: Path) -> None:
 
 
 def read_curves(folder: Path) -> np.ndarray | None:
-    """(seeds, tables, MOST), or None where nothing is done."""
+    """Return curves (seeds, tables, MOST), or None if there are none."""
     paths = sorted(folder.glob("seed-*.npy"))
     return np.stack([np.load(path, allow_pickle=False) for path in paths]) if paths else None
 
@@ -246,7 +249,7 @@ def _reach(curves: np.ndarray, share: float) -> str:
 
 
 def show_programs(place: Path, scored: Sequence[Scored]) -> None:
-    """After how many measurements 90% of the seeds are within 1% of the best, by program."""
+    """Print, by program, after how many measurements 90% of the seeds are within 1% of the best."""
     table = make_console_table("Measurements until 90% of seeds are within 1% of the best")
     found = {name: read_curves(_folder(place, name)) for name in list_compared()}
     done = {name: curves for name, curves in found.items() if curves is not None}

@@ -1,13 +1,13 @@
-"""Choosing for real: ten programs compiled and timed here, ours beside random draws and many more.
+"""Measure real searches: ten programs compiled and timed here, ours, random and a thorough search.
 
     python -m benchmarks.choosing_real build/choosing-real
 
-Programs of all families that are collected, drawn by other seeds than those that were learned from;
-layouts and compile options; at most 24 measurements. Each answer is what `fastslow choose` gives:
-the winner timed again beside the compiler's default in fresh rounds. Beside it, verified alike: as
-many random draws, and a thorough search: every combination of the five options that matter most,
-then of the others with the best of these, then random layouts. Then each program as it is, compiled
-once more, beside itself: there is no gain to claim. A search that was stopped goes on.
+Programs of all collected families, drawn with other seeds than the training programs; layouts and
+compile options; at most 24 measurements. Each result is that of `fastslow choose`: the winner is
+timed again in an A/B test against the compiler's default. Two others are verified in the same way:
+as many random draws, and a thorough search: every combination of the five most important options,
+then of the other options with the best of these, then random layouts. Then each program is compiled
+twice and compared with itself: there is no gain to claim. An interrupted search resumes.
 """
 
 import argparse
@@ -39,18 +39,19 @@ from solution.system.terminal import make_table
 
 FAMILIES = ("gnn", "transformer", "convnet", "mlp", "mixer", "recurrent") * 2
 PROGRAMS, MEASUREMENTS = 10, 24
-SEED = 8000  # of the first program: others are learned from
+SEED = 8000  # of the first program; training programs have others
 MOST = ("library_fusions", "products", "vector_width", "unrolling", "effort")
-LAYOUTS_TRIED = 24  # of the thorough search, with the best options
+LAYOUTS_TRIED = 24  # layouts that the thorough search tries with the best options
 SLOWER = 0.99  # one percent slower than the default
 BAR, SHARE = 1.10, 0.75
 OURS, RANDOM, THOROUGH, NULL = "ours", "random", "thorough", "null"
-NULL_RUNS = 4  # of each program
+NULL_RUNS = 4  # runs per program
 
 
 class Thorough(Proposer):
-    """Combinations of options, all of MOST and with the fastest all of the others; then random
-    layouts with the fastest of all."""
+    """Search combinations: all of the options MOST, then all of the other options with the fastest;
+    then random layouts with the fastest options.
+    """
 
     def __init__(self, chosen: ProgramSpace) -> None:
         super().__init__(chosen.space, 1)
@@ -64,7 +65,7 @@ class Thorough(Proposer):
     def _propose(self, count: int) -> np.ndarray:
         done = 0
         for sites, size in zip(self._turns, self._sizes, strict=True):
-            done += size - (done > 0)  # the fastest itself is known
+            done += size - (done > 0)  # without the fastest itself, which is known
             if len(self.times) < done:
                 return self._combine(sites)
         drawn = draw_new(self.space, self.generator, 4 * count, self.known)
@@ -72,7 +73,8 @@ class Thorough(Proposer):
         return drawn
 
     def _combine(self, sites: list[int]) -> np.ndarray:
-        """The fastest so far with every combination of choices at these sites."""
+        """Return the fastest configuration so far with every combination of values at these
+        parameters."""
         combined = list(product(*(range(self.space.sizes[site]) for site in sites)))
         rows = np.tile(self.best(1), (len(combined), 1))
         rows[:, sites] = combined
@@ -80,7 +82,7 @@ class Thorough(Proposer):
 
 
 def write_programs(folder: Path, seed: int = SEED) -> list[Path]:
-    """The files of the programs; the first has this seed, the others those that follow."""
+    """Write the programs' files; the first has this seed, the others the following ones."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for number, family in enumerate(FAMILIES[:PROGRAMS]):
@@ -92,13 +94,13 @@ def write_programs(folder: Path, seed: int = SEED) -> list[Path]:
 
 
 def find_ours(path: Path, folder: Path) -> Verdict | None:
-    """What `fastslow choose` finds."""
+    """Return the result of `fastslow choose`."""
     settings = Settings(MEASUREMENTS, kinds=(LAYOUTS, OPTIONS), limits=Limits(60, 4096))
     return choose_program(path, load_bundle(), folder, settings, _say_nothing).verdict
 
 
 def find_by(path: Path, folder: Path, way: str) -> Verdict | None:
-    """What another search finds, measured and verified alike."""
+    """Return the result of another search, measured and verified in the same way."""
     with open_machine(path, folder, way) as (machine, chosen, journal):
         thorough = Thorough(chosen)
         proposer = thorough if way == THOROUGH else RandomSearch(chosen.space, 0)
@@ -109,7 +111,7 @@ def find_by(path: Path, folder: Path, way: str) -> Verdict | None:
 
 
 def count_null_claims(path: Path, folder: Path) -> int:
-    """How often the program as it is, compiled once more, is said to be faster than itself."""
+    """Count how often a second compilation of the same program is called faster than the first."""
     claims = 0
     with open_machine(path, folder, NULL) as (machine, chosen, _):
         for number in range(NULL_RUNS):
@@ -123,7 +125,7 @@ def count_null_claims(path: Path, folder: Path) -> int:
 def open_machine(
     path: Path, folder: Path, way: str
 ) -> Iterator[tuple[Machine, ProgramSpace, Journal]]:
-    """The program, open to be measured, and what was measured of it before."""
+    """Open a program for measuring, with its earlier measurements."""
     core, limits = choose_core(), Limits(60, 4096)
     with Child(limits, core) as compiling, Child(limits, core) as timing:
         program = read_program(path, compiling)
@@ -141,7 +143,7 @@ def _say_nothing(note: str) -> None: ...
 
 
 def show(folder: Path, paths: list[Path]) -> None:
-    """A row a program, and the bars."""
+    """Print a row per program, and the bars."""
     table = make_table(
         f"How many times as fast as the compiler's default, {MEASUREMENTS} measurements",
         f"In brackets: the interval over fresh rounds. Thorough: all combinations of {len(MOST)} "
@@ -183,7 +185,7 @@ def show(folder: Path, paths: list[Path]) -> None:
 
 
 def answer_by(way: str, path: Path, folder: Path) -> dict[str, float] | int | None:
-    """What is kept of a program: a verdict, or how many gains were claimed of none."""
+    """Return the result stored for a program: a verdict, or a count of false gains."""
     if way == NULL:
         return count_null_claims(path, folder)
     verdict = find_ours(path, folder) if way == OURS else find_by(path, folder, way)

@@ -1,11 +1,11 @@
-"""Tiles chosen for XLA's loops beside TVM's MetaSchedule: same products, same core, same minutes.
+"""Compare tiles chosen for XLA's loops with TVM's MetaSchedule: same products, core and minutes.
 
     python -m benchmarks.choosing_tvm build/choosing-tvm --tvm PYTHON --minutes 3
 
-PYTHON is an interpreter that has TVM, in an environment of its own: pip install
+PYTHON is an interpreter with TVM in a separate environment: pip install
 apache-tvm==0.25.0.post1 apache-tvm-ffi==0.1.12 cloudpickle psutil scipy xgboost. Both search, one
-after the other, on one core; the fastest of each is timed again. What is done is not done again.
-They differ in what they search: ours sets three sizes in the loops that XLA writes, MetaSchedule
+after the other, on one core; the fastest of each is timed again. Finished searches are not
+repeated. The search spaces differ: ours sets three sizes in the loops that XLA writes, MetaSchedule
 writes the loops. Times of XLA include its call of a program, some microseconds; TVM's do not.
 """
 
@@ -46,7 +46,7 @@ arguments = tuple(random.standard_normal(s).astype(np.float32) for s in {sizes})
 
 
 def choose_ours(shape: Shape, folder: Path, seconds: float) -> dict[str, float]:
-    """Nanoseconds of the compiler's default and of the tile that is chosen, timed again."""
+    """Return nanoseconds of the compiler's default and of the chosen tile, timed again."""
     rows, sums, columns = shape
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "product.py"
@@ -59,7 +59,7 @@ def choose_ours(shape: Shape, folder: Path, seconds: float) -> dict[str, float]:
 
 
 def choose_theirs(shape: Shape, folder: Path, seconds: float, python: str) -> dict[str, float]:
-    """Nanoseconds of what MetaSchedule finds, timed again."""
+    """Return nanoseconds of MetaSchedule's result, timed again."""
     folder.mkdir(parents=True, exist_ok=True)
     command = [python, str(SCRIPT)]
     given = [*map(str, shape), str(folder)]
@@ -74,7 +74,7 @@ def choose_theirs(shape: Shape, folder: Path, seconds: float, python: str) -> di
         except subprocess.TimeoutExpired:
             pass
         finally:
-            os.killpg(tuning.pid, signal.SIGKILL)  # its builder and runner, too
+            os.killpg(tuning.pid, signal.SIGKILL)  # with its builder and runner
             tuning.wait()
     done = subprocess.run(
         [*command, "best", *given], env=alone, capture_output=True, text=True, check=False
@@ -86,7 +86,7 @@ def choose_theirs(shape: Shape, folder: Path, seconds: float, python: str) -> di
 
 
 def show(results: dict[str, Any], minutes: float) -> None:
-    """A row for each product."""
+    """Print a row per product."""
     table = make_table(
         f"Products in float32, {minutes:g} minutes each, one core; microseconds of the fastest, "
         "timed again",
@@ -108,7 +108,7 @@ def _say_nothing(note: str) -> None: ...
 
 
 def main(arguments: argparse.Namespace) -> None:
-    """Do what is not done, and show all of it."""
+    """Run missing searches, and print all results."""
     core = choose_core()
     if core is not None:
         psutil.Process().cpu_affinity([core])

@@ -1,10 +1,10 @@
-"""What the documents claim, as pairs of experiments, and what is smaller here.
+"""The documents' claims, as pairs of experiments, and the sizes that are reduced here.
 
-Nets with attention among all nodes (`layout_violation_*`) cost the square of a graph's nodes to
-predict with: on the nlp programs 16 configurations of each are scored, the same ones by both of a
-pair. But for what a claim says of their learning curve they run 10 epochs without validation. The
-layer's place, its heads, the width, the graphs a step and the convolution, of which the report says
-that they have no effect, are compared on the smaller programs alone.
+Nets with attention among all nodes (`layout_violation_*`) need time quadratic in a graph's nodes to
+predict. For the nlp programs, only 16 configurations of each are scored, the same ones for both of
+a pair. They train 10 epochs without validation, except for claims about their learning curve. The
+report says that the attention's position and heads, the width, the graphs per step and the
+convolution have no effect; these are compared on the smaller programs only.
 """
 
 from dataclasses import dataclass, replace
@@ -19,30 +19,30 @@ from solution.models.base import RankerSettings
 from solution.papers.nodes import NodeSettings
 
 DEFAULT = ("layout:xla:default",)
-SMALL = LAYOUT[:2]  # the programs of the xla collections have a fourth of the others' nodes
+SMALL = LAYOUT[:2]  # programs of the xla collections have a fourth of the others' nodes
 ATTENTIVE = "layout_violation_"
-FEW_NODES = 40  # that a step keeps here, where the documents keep 1,000
-FEW_CONFIGS = 16  # of each nlp program that nets with attention among all nodes predict
-EPOCHS = 10  # of those nets, without validation: after so many the report compares them
-CURVES = {"epochs": 12, "patience": 12}  # of those with it
-VALIDATED = 40  # configurations of a graph, of about 90 that it has
+FEW_NODES = 40  # nodes per step, where the documents use 1,000
+FEW_CONFIGS = 16  # of each nlp program, predicted by nets with attention among all nodes
+EPOCHS = 10  # of those nets without validation: the report compares them after so many
+CURVES = {"epochs": 12, "patience": 12}  # of those nets with validation
+VALIDATED = 40  # configurations per graph, out of about 90
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The first experiment is better than the second, by the measure."""
+    """The claim that the first experiment is better than the second, by the measure."""
 
     text: str
     better: str
     worse: str
     collections: tuple[str, ...]
     measure: str = "score"
-    reported: tuple[str, ...] = ()  # names in published.toml: of the first, then of the second
+    reported: tuple[str, ...] = ()  # names in published.toml, for the first, then the second
 
 
 CLAIMS = (
-    # 000: residual graph net with attention. 50 graphs are all that there are of a collection here,
-    # so 100 of them would be the same step.
+    # 000: residual graph net with attention. A collection has only 50 graphs here, so a step of 100
+    # graphs would be the same.
     Claim("attention in front of the convolutions, 10 graphs a step",
           "layout_residual_attention_001", "layout_residual_001", LAYOUT, "OPA",
           ("residual_attention_opa_10", "residual_opa_10")),
@@ -174,7 +174,7 @@ CLAIMS = (
 )  # fmt: skip
 
 SEGMENTS = {"hops": None, "max_nodes": 60, "head_epochs": 1}
-# As in the table of the published systems, and of those that only stand here.
+# As in the table of the published systems, and claims that are only tested here.
 SMALLER: dict[str, dict[str, Any]] = {
     **{system.experiment: system.smaller
        for system in (*LAYOUT_SYSTEMS.values(), *TILE_SYSTEMS.values())},
@@ -196,11 +196,11 @@ SMALLER: dict[str, dict[str, Any]] = {
 OWN_EPOCHS = tuple(f"layout_residual_attention_{batch}{name}_001"
                    for batch in ("", "batch_50_") for name in ("epoch", "patience_2"))  # fmt: skip
 OF_CURVES = tuple(f"{ATTENTIVE}{nodes}_001" for nodes in (500, 10000))
-ALONE = ("layout_segments_001", "layout_segments_full_001")  # whose memory is compared
+ALONE = ("layout_segments_001", "layout_segments_full_001")  # experiments whose memory is compared
 
 
 def settings_of(name: str) -> RankerSettings:
-    """The settings of an experiment, as they are made smaller here."""
+    """Return the settings of an experiment, with the sizes reduced here."""
     settings = System(name, smaller=SMALLER.get(name, {})).settings()
     if not hasattr(unwrap(settings), "training"):
         return settings
@@ -211,11 +211,12 @@ def settings_of(name: str) -> RankerSettings:
 
 
 def seconds_of(name: str, place: str, seconds: float) -> float:
-    """How long a fit may take; 0: its own epochs. Kernels are many, so tile nets get more."""
+    """Return the maximum seconds of a fit; 0: its own epochs. Tile nets get more for many
+    kernels."""
     own = name in OWN_EPOCHS or name in OF_CURVES
     return 0.0 if own else seconds * (4 if place in TILE else 1)
 
 
 def configs_of(name: str, place: str) -> int:
-    """How many configurations of a program are predicted, at most."""
+    """Return the maximum number of configurations predicted per program."""
     return FEW_CONFIGS if name.startswith(ATTENTIVE) and ":nlp:" in place else MAX_CONFIGS

@@ -1,11 +1,11 @@
-"""What a cluster costs and gains: overhead, speed-up, many small units, kills at random moments.
+"""Measure a cluster: overhead, speed-up, many small units, kills at random moments.
 
 python -m benchmarks.cluster overhead     # the sample's run, by either executor
-python -m benchmarks.cluster speed        # 8 equal fits on one core, and on two nodes of one
-python -m benchmarks.cluster units        # 5,000 units of nothing
-python -m benchmarks.cluster kills        # ten runs, a node of each killed at some moment
+python -m benchmarks.cluster speed        # 8 equal fits on one core, and on two nodes of one core
+python -m benchmarks.cluster units        # 5,000 empty units
+python -m benchmarks.cluster kills        # ten runs, a node of each is killed at some moment
 
-A real Ray with several nodes on this machine; every figure is of one session, compared in it.
+It is a real Ray cluster with several nodes on this machine; compare only figures of one session.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ app = typer.Typer(help=__doc__)
 
 
 def run(folder: Path, *options: str) -> float:
-    """`fastslow` with these words and this run folder; its seconds."""
+    """Run `fastslow` with these arguments and this run folder; return its seconds."""
     start = time.perf_counter()
     command = [Path(sys.executable).parent / "fastslow", *options, "--run", folder]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -43,7 +43,7 @@ def run(folder: Path, *options: str) -> float:
 
 
 def digest(folder: Path) -> str:
-    """Of all predictions and the submission."""
+    """Return a hash of all predictions and the submission."""
     found = hashlib.sha256()
     for path in sorted([*folder.rglob("*.parquet"), *folder.glob("submission.csv")]):
         found.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
@@ -52,7 +52,7 @@ def digest(folder: Path) -> str:
 
 @app.command()
 def overhead(workers: int = 2) -> None:
-    """The sample's default run: processes of this machine, and two nodes of a core each."""
+    """Run the sample's default run with local processes, and with two nodes of one core."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         store = ["--store", str(folder / "store")]
@@ -69,7 +69,7 @@ def overhead(workers: int = 2) -> None:
 
 @app.command()
 def speed(rounds: int = 1) -> None:
-    """8 equal fits: one node of a core, and two."""
+    """Run 8 equal fits on one node of one core, and on two."""
     seconds = {}
     with tempfile.TemporaryDirectory() as scratch:
         mine = Path(scratch) / "equal.py"
@@ -102,11 +102,11 @@ EXPERIMENT = Experiment(
 
 @app.command()
 def units(count: int = 5000, nodes: int = 2) -> None:
-    """Units that do nothing: seconds, and the memory of the head's processes and the driver."""
+    """Run empty units; print seconds, and memory of the head's processes and the driver."""
     with open_cluster(nodes) as cluster:
         executor, peak = RayExecutor(cluster.address), Peak(_of_the_head)
         with executor.open(), peak:
-            executor.run(square, [Task("first", (1,))] * nodes, Watched())  # workers are there
+            executor.run(square, [Task("first", (1,))] * nodes, Watched())  # starts the workers
             before, start = peak.megabytes, time.perf_counter()
             executor.run(square, [Task(f"unit {n}", (n,)) for n in range(count)], Watched())
             seconds = time.perf_counter() - start
@@ -117,7 +117,7 @@ def units(count: int = 5000, nodes: int = 2) -> None:
 
 
 def _of_the_head() -> list[psutil.Process]:
-    """The driver, and what of Ray keeps the cluster together: all but nodes' workers."""
+    """Return the driver and Ray's head processes, without the nodes' workers."""
     own = psutil.Process()
     names = ("gcs_server", "monitor.py", "log_monitor.py")
     return [own, *(p for p in own.children(recursive=True) if any(n in _line(p) for n in names))]
@@ -132,7 +132,7 @@ def _line(process: psutil.Process) -> str:
 
 @app.command()
 def kills(times: int = 10, seed: int = 0) -> None:
-    """A quick run; each time one of two nodes is killed at a random moment, another one joins."""
+    """Make quick runs; in each, kill one of two nodes at a random moment and add another one."""
     generator = random.Random(seed)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)

@@ -1,10 +1,10 @@
-"""What collecting costs, how well it repeats, and which compile options matter.
+"""Measure collecting: its cost, its repeatability, and the effect of compile options.
 
-python -m benchmarks.collecting noise FOLDER     # our passes beside the naive loop
+python -m benchmarks.collecting noise FOLDER     # our passes against a naive loop
 python -m benchmarks.collecting tiles FOLDER --count 40
-python -m benchmarks.collecting options FOLDER   # each choice alone, on drawn programs
-python -m benchmarks.collecting costs FOLDER     # of what was collected there
-python -m benchmarks.collecting twice FOLDER     # now; again an hour later; how they agree
+python -m benchmarks.collecting options FOLDER   # each value alone, on drawn programs
+python -m benchmarks.collecting costs FOLDER     # of the data collected there
+python -m benchmarks.collecting twice FOLDER     # now, and again an hour later; their agreement
 """
 
 import argparse
@@ -42,12 +42,12 @@ from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
 from solution.system.terminal import output, say
 
 LIMITS = Limits(seconds=120)
-RUNS = 16  # of the naive loop
+RUNS = 16  # runs of the naive loop
 APART = 3600.0  # seconds between two collections of the same programs
 
 
 def read_drafts(collection: str, count: int, folder: Path, child: Child) -> list[Program]:
-    """The first programs of the training sample."""
+    """Return the first programs of the training sample."""
     programs = []
     for draft, _ in zip(draw_drafts(collection), range(count), strict=False):
         path = folder / f"{draft.name}.py"
@@ -58,7 +58,7 @@ def read_drafts(collection: str, count: int, folder: Path, child: Child) -> list
 
 
 def measure_noise(folder: Path, count: int) -> pl.DataFrame:
-    """The repeat tau of the same executables, by our passes and one after another unpinned."""
+    """Measure the repeat tau of the same executables: by our passes, and by an unpinned loop."""
     rows, core = [], choose_core()
     with Child(LIMITS, core) as compiling, Child(LIMITS, core) as timing, Child(LIMITS) as naive:
         for program in read_drafts("layout:xla:random", count, folder, compiling):
@@ -74,7 +74,7 @@ def measure_noise(folder: Path, count: int) -> pl.DataFrame:
 
 
 def build_some(program: Program, child: Child, count: int) -> dict[str, bytes]:
-    """Sound executables of random layouts, by a name."""
+    """Return correct executables of random layouts, by name."""
     builder, space = Builder(child, program), LayoutSpace(program, "random")
     drawn = draw_untried(space, np.random.default_rng(0), count, set(), [])
     built = [builder.build(Compile(*space.prepare(values))) for values in drawn]
@@ -82,7 +82,7 @@ def build_some(program: Program, child: Child, count: int) -> dict[str, bytes]:
 
 
 def time_naively(child: Child, program: Program, executables: dict[str, bytes]) -> float:
-    """Kendall's tau between two loops over the programs, one after another, by the clock."""
+    """Return Kendall's tau between two timings by a loop over the programs."""
     child.ask(Open(b"", program.arguments))
     for name, executable in executables.items():
         child.ask(Load(name, executable))
@@ -91,7 +91,7 @@ def time_naively(child: Child, program: Program, executables: dict[str, bytes]) 
 
 
 def measure_tiles(folder: Path, count: int) -> pl.DataFrame:
-    """Spread, repeat tau and failures of products in 72 tiles each."""
+    """Measure spread, repeat tau and failures of products in 72 tiles each."""
     rows, core = [], choose_core()
     with Child(LIMITS, core) as compiling, Child(LIMITS, core) as timing:
         workers = Workers(compiling, timing)
@@ -109,7 +109,7 @@ def measure_tiles(folder: Path, count: int) -> pl.DataFrame:
 
 
 def measure_options(folder: Path, count: int) -> pl.DataFrame:
-    """The time of each choice alone over the compiler's own, and of an identical build."""
+    """Measure each value's time relative to the compiler's default, and an identical build's."""
     core, table = choose_core(), []
     with Child(LIMITS, core) as compiling, Child(LIMITS, core) as timing:
         for program in read_drafts("layout:xla:random", count, folder, compiling):
@@ -132,7 +132,7 @@ def measure_options(folder: Path, count: int) -> pl.DataFrame:
 
 
 def measure_twice(folder: Path, count: int) -> pl.DataFrame:
-    """Kendall's tau between two collections of the same configurations, an hour apart."""
+    """Measure Kendall's tau between two collections of the same configurations, an hour apart."""
     first, second = folder / "first", folder / "second"
     _collect_layouts(first, count)
     age = time.time() - max(path.stat().st_mtime for path in first.glob(f"log/**/{REPEAT_FILE}"))
@@ -165,7 +165,7 @@ def _collect_layouts(folder: Path, count: int) -> None:
 
 
 def measure_costs(folder: Path, count: int) -> pl.DataFrame:
-    """Seconds of what was collected beside those of nothing but compiling and running."""
+    """Compare the seconds of a collection with those of compiling and running alone."""
     rows = []
     for log in sorted(path.parent for path in folder.glob(f"log/**/{STATE}")):
         state = read_state(log)
@@ -180,7 +180,8 @@ def measure_costs(folder: Path, count: int) -> pl.DataFrame:
 
 
 def choices_alone() -> list[tuple[str, np.ndarray]]:
-    """Each choice that is not the compiler's own, with all others left to it."""
+    """Return each value other than the compiler's default, with all other parameters at the
+    default."""
     return [
         (f"{option}={choices[choice]}", np.eye(len(OPTION_NAMES), dtype=np.int8)[place] * choice)
         for place, (option, choices) in enumerate(OPTION_CHOICES.items())

@@ -1,8 +1,8 @@
-"""Describe what the compiler does with each configuration as columns: copies and layouts.
+"""Describe the compiler's treatment of each configuration as columns: copies and layouts.
 
-Copies are counted by how they move memory, by size, and by what reads the copy. Each column is the
-difference to the program without requests, so that rows of different programs compare. The graph
-must be whole, because a request reaches as far as it propagates.
+Copies are counted by how they move memory, by size, and by their readers. Each column is the
+difference from the program without requests, so that rows of different programs are comparable.
+The graph must be whole, because a request's effect can propagate through all of it.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ from solution.features.propagation.propagation import Assigned, Propagation
 from solution.features.propagation.state_table import WAYS
 from solution.features.work import num_bytes
 
-BLOCK_ENTRIES = 1 << 22  # (configuration, copy) entries that are described in one block
+BLOCK_ENTRIES = 1 << 22  # (configuration, copy) entries per block
 SIZES = {"small": (0, 1 << 15), "medium": (1 << 15, 1 << 20), "large": (1 << 20, np.inf)}  # bytes
 READERS = {
     "product": "dots and convolutions",

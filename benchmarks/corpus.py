@@ -1,10 +1,11 @@
-"""Write an imitation of a whole collection, of any size, to soak the pipeline in.
+"""Write a synthetic collection, of any size, for stress tests of the pipeline.
 
     .venv/bin/python -m benchmarks.corpus FOLDER layout:xla:random               full size
     .venv/bin/python -m benchmarks.corpus FOLDER tile:xla --graphs 0.01 --configs 0.1
 
-Counts of graphs, nodes and configurations are drawn from what is known of the real collections
-(competition notebooks; medians, minima and maxima; where a number is not known, its sister's).
+Counts of graphs, nodes and configurations are drawn from published statistics of the real
+collections (competition notebooks; medians, minima and maxima; unknown ones are taken from the
+sister collection).
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Spread:
     high: int
 
     def draw(self, generator: np.random.Generator, scale: float = 1.0) -> int:
-        """A log-normal count with this median, cut to the bounds, times `scale`."""
+        """Draw a log-normal count with this median, cut to the bounds, times `scale`."""
         sigma = np.log(self.high / self.median) / 2
         value = np.clip(generator.lognormal(np.log(self.median), sigma), self.low, self.high)
         return max(2, round(scale * value))
@@ -45,15 +46,15 @@ class Spread:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a collection."""
+    """Known statistics of a collection."""
 
     graphs: tuple[int, int, int]  # train, valid, test
     nodes: Spread
     configs: Spread
     configurable: Spread
-    distinct: float = 1.0  # share of the configurations
-    edges: float = 1.7  # a node
-    changed: float = RANDOM  # share of the layouts that a configuration draws
+    distinct: float = 1.0  # distinct configurations, as a share of all
+    edges: float = 1.7  # per node
+    changed: float = RANDOM  # share of the layouts that a configuration sets at random
 
 
 FACTS = {
@@ -76,15 +77,15 @@ FACTS = {
         (5_709, 676, 844), Spread(2, 39, 500), Spread(2, 1_200, 15_000), Spread(1, 1, 1), edges=1.1
     ),
 }  # fmt: skip
-TEST_CONFIGS = (1_000, 1_001)  # of a layout graph; few have the latter
-SISTERS = 3  # graphs that share their structure
+TEST_CONFIGS = (1_000, 1_001)  # configurations of a layout graph; few graphs have the latter
+SISTERS = 3  # number of graphs with one structure
 
 
 def count_graphs(name: str, share: float, least: int = 1) -> dict[str, int]:
-    """How many graphs of each split are a share of the collection.
+    """Return the number of graphs of each split for a share of the collection.
 
     Args:
-        least: of the split that is trained on; of the others there is one at least.
+        least: of the training split; the other splits have at least one graph.
     """
     counts = zip(SPLITS, FACTS[name].graphs, strict=True)
     return {

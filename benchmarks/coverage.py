@@ -1,8 +1,8 @@
-"""Whether the number to measure is enough as often as it says: k on folds not calibrated on.
+"""Measure how often the suggested measurement budget suffices, on folds not calibrated on.
 
-`python -m benchmarks.coverage RUN...` takes finished runs. Every program is asked about with
-what the programs of the other folds say, then with what those of other families say, which its
-models have seen all the same.
+`python -m benchmarks.coverage RUN...` takes finished runs. The budget of every program is
+calibrated first on the programs of the other folds, then on those of other families; its models
+have seen those of its family in other folds in both cases.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from solution.serving.calibration import (
 from solution.serving.packing import Ranked, list_programs, list_steps, read_ranked
 from solution.serving.record import Program
 
-DRAWS = 20  # random orders of each program
+DRAWS = 20  # random orders per program
 COLUMNS = ("Collection", "Programs", "Covered", "Abstained", "Mean k", "Random", "Configs")
 
 
@@ -44,7 +44,7 @@ class Asked:
 
 
 def read_programs(run: Run, recipe: str) -> dict[str, list[Asked]]:
-    """The programs of a run by collection."""
+    """Return the programs of a run by collection."""
     chosen = find_recipe(recipe)
     ranked = read_ranked(run, chosen, {*chosen.names(), chosen.fallback or ""})
     folds = predictions.read(run.graphs).select("collection", "graph", "fold")
@@ -74,7 +74,8 @@ def _shuffle(ranked: Ranked, seed: int) -> Ranked:
 
 
 def ask(asked: Sequence[Asked], *, families: bool) -> pl.DataFrame:
-    """k of every program (null: abstained), what it needed, and the same of random orders."""
+    """Return each program's budget (null: abstained) and its required number; the same for
+    random orders."""
     rows = []
     known: dict[tuple[int, str], tuple[Learned, list[Learned]]] = {}
     for one in asked:
@@ -107,14 +108,14 @@ def ask(asked: Sequence[Asked], *, families: bool) -> pl.DataFrame:
 
 
 def show(name: str, tables: dict[str, pl.DataFrame]) -> Table:
-    """A row a collection."""
+    """Print a row per collection."""
     title = f"{name}: within {REGRET:.0%} of the best, promised for {CONFIDENCE:.0%} of programs"
     table = Table(title=title, title_justify="left")
     for column in COLUMNS:
         table.add_column(column, justify="left" if column == "Collection" else "right")
     for collection, asked in tables.items():
         answered = asked.filter(pl.col("k").is_not_null())
-        # Graphs of one program share its weight.
+        # Graphs of one program share one weight.
         covered = answered.with_columns(covered=pl.col("needed") <= pl.col("k"))
         means = covered.group_by("group").agg(pl.col("covered", "k", "random", "configs").mean())
         groups = asked["group"].n_unique()

@@ -1,13 +1,13 @@
-"""What training and predicting with our nets take on the devices of this machine, side by side.
+"""Measure training and prediction of our nets on this machine's devices.
 
-    make bench-gpu        the GPU beside one core of the CPU, ten minutes; without one that core
+    make bench-gpu        the GPU and one core of the CPU, ten minutes; without a GPU that core
 
-Programs are made up, of the competition's real size (benchmarks/corpus.py). Every row is a
-process of its own: the same steps, drawn alike, on a device, in a precision, and on batches as the
-experiment has them or four times as large. *Planned*: what the CPU counts and sorts for a step,
-beside the whole step; on a GPU the next two are planned meanwhile. *Waits*: how often a step waits
-for the GPU. *Agrees*: Kendall's tau between the scores that the net then gives the configurations
-of a program and those of the first row of that net.
+Programs are synthetic, of the competition's size (benchmarks/corpus.py). Every row is a
+separate process: the same steps, drawn alike, on a device, in a precision, and with the
+experiment's batch or one four times as large. *Planned*: CPU time to prepare a step, beside the
+whole step; with a GPU the next two steps are prepared meanwhile. *Waits*: number of GPU
+synchronisations per step. *Agrees*: Kendall's tau between the trained net's scores of a program and
+those of that net's first row.
 """
 
 import dataclasses
@@ -53,11 +53,11 @@ from solution.system.progress import track
 from solution.system.terminal import make_table
 
 NETS = ("layout_gnn_001", "layout_cost_net_001", "tile_gnn_001")
-LARGER = 4  # times the batch
-CONFIGS = 1_000  # of each program, as many as the test split has
+LARGER = 4  # factor of the larger batch
+CONFIGS = 1_000  # per program, as in the test split
 LAYOUT_PROGRAMS, KERNELS = 2, 64
 FEWEST_STEPS = 10
-EPOCHS = 5  # whose median is taken: an epoch of few kernels is over in some 50 ms
+EPOCHS = 5  # the median is reported: an epoch of few kernels takes only some 50 ms
 
 
 def main(
@@ -74,11 +74,11 @@ def main(
     for name in net or NETS:
         with track(list_rows(name), f"Measuring {name}") as rows:
             found = [(row, measure_apart(row, nodes)) for row in rows]
-        console.print(tabulate(found))  # before the next one, which may be cut off
+        console.print(tabulate(found))  # before the next row, which may be interrupted
 
 
 def list_rows(name: str) -> list[dict[str, Any]]:
-    """Settings of `measure` for a net: the CPU first, then the GPU in every way."""
+    """Return the arguments of `measure` for a net: the CPU first, then all variants on the GPU."""
     ways: list[dict[str, Any]] = [{"device": "cpu", "precision": "32-true", "larger": 1}]
     if torch.cuda.is_available():
         precisions = dict.fromkeys(["32-true", pick_precision()])
@@ -91,7 +91,7 @@ def list_rows(name: str) -> list[dict[str, Any]]:
 
 
 def measure_apart(row: dict[str, Any], nodes: int) -> dict[str, Any]:
-    """`measure` in a process that has the row's device alone."""
+    """Run `measure` in a process that sees only the row's device."""
     command = [sys.executable, "-m", "benchmarks.devices", "--nodes", str(nodes)]
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if row["device"] == "cpu" else {}
     done = subprocess.run(
@@ -106,7 +106,7 @@ def measure_apart(row: dict[str, Any], nodes: int) -> dict[str, Any]:
 
 
 def measure(name: str, device: str, precision: Any, larger: int, nodes: int) -> dict[str, Any]:
-    """Train for some steps and predict; seconds, megabytes, counts and scores."""
+    """Train for some steps and predict; return seconds, megabytes, counts and scores."""
     torch.set_num_threads(1)
     ranker, examples = prepare(name, device, larger, nodes)
     settings = ranker.settings.training
@@ -116,7 +116,7 @@ def measure(name: str, device: str, precision: Any, larger: int, nodes: int) -> 
     wrapped, optimizer = fabric.setup(net, make_optimizer(net, settings))
     steps = Steps(fabric, wrapped, optimizer, settings, net)
     state = FitState(net, optimizer, 0, "")
-    steps.run_epoch(examples, state, lambda _: None)  # the first one compiles and allocates
+    steps.run_epoch(examples, state, lambda _: None)  # the first epoch compiles and allocates
     epochs = [
         clock(lambda: steps.run_epoch(examples, state, lambda _: None)) for _ in range(EPOCHS)
     ]
@@ -142,7 +142,7 @@ def measure(name: str, device: str, precision: Any, larger: int, nodes: int) -> 
 def prepare(
     name: str, device: str, larger: int, nodes: int
 ) -> tuple[NetRanker[Any, Any], list[Any]]:
-    """A net's ranker with batches so many times as large, and what it learns from."""
+    """Return a net's ranker with its batch size times `larger`, and its training examples."""
     settings: Any = find_experiment(name).ranker
     training = settings.training
     is_tile = name.startswith("tile")
@@ -170,7 +170,7 @@ def prepare(
 
 
 def write_programs(folder: Path, nodes: int) -> list[Path]:
-    """Layout programs whose configurations set each layout by chance with 0.3."""
+    """Write layout programs whose configurations set each layout with probability 0.3."""
     facts, paths = FACTS["layout:xla:random"], []
     configurable = min(facts.configurable.median, nodes // 3)
     for seed in range(LAYOUT_PROGRAMS):
@@ -183,7 +183,7 @@ def write_programs(folder: Path, nodes: int) -> list[Path]:
 
 
 def write_kernels(folder: Path) -> list[Path]:
-    """Kernels of the middle size."""
+    """Write kernels of median size."""
     paths = [folder / f"{seed}.npz" for seed in range(KERNELS)]
     for seed, path in enumerate(paths):
         write_tile_file(path, seed, FACTS["tile:xla"].nodes.median, CONFIGS, labelled=True)
@@ -191,13 +191,13 @@ def write_kernels(folder: Path) -> list[Path]:
 
 
 def find_memory(device: str) -> float:
-    """Megabytes at most: of the GPU, or of the process."""
+    """Return the peak megabytes of the GPU or of the process."""
     is_gpu = device == "cuda"
     return torch.cuda.max_memory_allocated() / 2**20 if is_gpu else float(memory("VmHWM"))
 
 
 def clock(act: Callable[[], Any]) -> float:
-    """Seconds until the device is done."""
+    """Return seconds until the device has finished."""
     wait()
     started = time.perf_counter()
     act()
@@ -211,14 +211,14 @@ def wait() -> None:
 
 
 def time_planning(steps: Steps, examples: list[Any]) -> float:
-    """Seconds that the CPU plans for a step, on average; 0 where a net needs no plan."""
+    """Return the mean seconds of preparing a step on the CPU; 0 if a net needs no preparation."""
     size = steps.settings.graphs_per_step
     plans = [draw(steps, examples[n : n + size]) for n in range(0, len(examples), size)]
     return clock(lambda: [planned() for plan in plans for *_, planned in plan]) / len(plans)
 
 
 def find_waits(steps: Steps, examples: list[Any]) -> int | None:
-    """How often a step waits for the GPU; None without one."""
+    """Return the number of GPU synchronisations per step; None without a GPU."""
     if steps.fabric.device.type != "cuda":
         return None
     plan = draw(steps, examples[: steps.settings.graphs_per_step])
@@ -231,21 +231,21 @@ def find_waits(steps: Steps, examples: list[Any]) -> int | None:
 
 
 def draw(steps: Steps, graphs: list[Any]) -> Any:
-    """A step on configurations drawn by chance."""
+    """Draw a step with random configurations."""
     count, generator = steps.settings.configs_per_graph, np.random.default_rng(0)
     rows = [sample(len(graph.runtimes), count, generator) for graph in graphs]
     return steps.plan(graphs, np.stack(rows))
 
 
 def say_devices() -> str:
-    """A sentence of what was measured on."""
+    """Describe the devices in a sentence."""
     if torch.cuda.is_available():
         return f"{torch.cuda.get_device_name()} beside one core of the CPU."
     return "One core of the CPU: no GPU was found, so nothing here says what one would take."
 
 
 def tabulate(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
-    """A table of the rows of one net."""
+    """Return a table of the rows of one net."""
     names = ("Step, ms", "Planned", "Learned/s", "Scored/s", "MB", "Waits", "Agrees")
     table = make_table(str(rows[0][0]["name"]))
     for name in ("Device, batch", *names):
@@ -258,7 +258,7 @@ def tabulate(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
 
 
 def show(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """What the table says of a row, but for its last column."""
+    """Return a row's cells, except the last column."""
     device, bits = "GPU" if row["device"] == "cuda" else "CPU", row["precision"].split("-")[0]
     return [
         f"{device} {bits.replace('32', 'fp32')}, x {row['larger']}",

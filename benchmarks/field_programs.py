@@ -1,9 +1,9 @@
-"""How many dumps of real models are read, and how long that and configurations for them take.
+"""Count how many dumps of real models can be read, and time reading and drawing configurations.
 
     python -m benchmarks.field_programs FOLDER
 
 FOLDER has text dumps of XLA, at any depth, such as perf_tools/hlo_eval_tools of the repository
-ROCm/xla. Each is read as `fastslow rank` reads it, and gets configurations; nothing is compiled.
+ROCm/xla. Each is read as by `fastslow rank`, and configurations are drawn; nothing is compiled.
 Files are counted that have left-out constants, tensors of more than six dimensions, or several
 devices.
 """
@@ -29,14 +29,14 @@ SUFFIXES = (".txt", ".hlo", ".mlir", ".pb")
 
 @dataclass
 class Group:
-    """What is known of the dumps of one folder."""
+    """Statistics of the dumps of one folder."""
 
     files: int = 0
     read: int = 0
     nodes: int = 0
     largest: int = 0
     longer: int = 0  # files with a tensor of more than six dimensions
-    left_out: int = 0  # files with constants that were left out
+    left_out: int = 0  # files with left-out constants
     divided: int = 0  # files for several devices
     seconds: float = 0.0
     slowest: float = 0.0
@@ -80,7 +80,7 @@ def main(
 
 
 def show(groups: dict[str, Group]) -> None:
-    """Print a row for each group, and how many files of all were read."""
+    """Print a row per group, and the share of all files that were read."""
     table = make_table("Dumps that are read", "Rank > 6, left out, divided: files with such.")
     for name in ("Folder", "Read", "Nodes", "Largest", "Rank > 6", "Left out", "Divided",
                  "Seconds", "Slowest"):  # fmt: skip

@@ -1,9 +1,9 @@
-"""The competition's full scale on this machine: our way beside the obvious one, in one table.
+"""Compare our implementation with the obvious one at the competition's full scale, in one table.
 
     make bench-scale          10 to 15 minutes on two cores, 4 GB of disk in build/full-scale
 
-Each way runs in a process of its own. Preparing and inflating run in turn, and the median of their
-ratios is shown, which holds on a noisy machine. benchmarks/stress.py makes the files up.
+Each variant runs in a separate process. Preparing and inflating run alternately, and the median of
+their ratios is printed, which is robust on a noisy machine. benchmarks/stress.py writes the files.
 """
 
 import hashlib
@@ -31,14 +31,14 @@ from solution.system.parquet import write_batches
 from solution.system.progress import track
 
 ROUNDS = 3
-PART = 0.2  # of the rows, for the way that holds them all in memory
+PART = 0.2  # share of the rows for the variant that holds them all in memory
 ROWS = 31_000_000
 KILLS = 10
 FASTSLOW = Path(sys.executable).parent / "fastslow"
 
 
 def measure(folder: Path, *names: str, rounds: int = ROUNDS) -> list[dict[str, dict[str, float]]]:
-    """What each way found, round by round; in a round they run in turn."""
+    """Return each variant's results, by round; the variants of a round run alternately."""
 
     def run(name: str) -> dict[str, float]:
         command = [sys.executable, "-m", "benchmarks.ways", str(folder), name]
@@ -50,7 +50,7 @@ def measure(folder: Path, *names: str, rounds: int = ROUNDS) -> list[dict[str, d
 
 
 def bench_preparing(folder: Path, table: Table) -> None:
-    """Preparing 100,040 configurations of 344 nodes."""
+    """Measure preparing 100,040 configurations of 344 nodes."""
     rounds = measure(folder, "inflate", "load", "prepare")
 
     def middle(name: str, key: str) -> float:
@@ -96,7 +96,7 @@ def bench_preparing(folder: Path, table: Table) -> None:
 
 
 def bench_training(folder: Path, table: Table) -> None:
-    """Reading what a training step needs."""
+    """Measure reading the data of a training step."""
     (found,) = measure(folder, "train_step", "load_step", rounds=1)
     ours, theirs = found["train_step"], found["load_step"]
     row(
@@ -111,7 +111,7 @@ def bench_training(folder: Path, table: Table) -> None:
 
 
 def bench_predicting(folder: Path, table: Table) -> None:
-    """Predicting the largest test graph."""
+    """Measure predicting the largest test graph."""
     (found,) = measure(folder, "predict", "predict_whole", rounds=1)
     ours, theirs = found["predict"], found["predict_whole"]
     whole = theirs["predicting"] * ours["configs"] / theirs["configs"]
@@ -134,7 +134,7 @@ def bench_predicting(folder: Path, table: Table) -> None:
 
 
 def bench_merging(folder: Path, table: Table) -> None:
-    """Rank-averaging the whole training set."""
+    """Measure rank-averaging the whole training set."""
     write_predictions(folder, ROWS)
     write_predictions(folder / "part", round(PART * ROWS))
     ours = measure(folder, "merge", rounds=1)[0]["merge"]
@@ -159,7 +159,7 @@ def bench_merging(folder: Path, table: Table) -> None:
 
 
 def bench_killing(folder: Path, table: Table) -> None:
-    """A preparation that is killed again and again ends with the same bytes."""
+    """Check that a preparation that is killed repeatedly ends with the same bytes."""
     data, whole, killed = folder / "corpus", folder / "store-whole", folder / "store-killed"
     if not data.is_dir():
         write_corpus(data, "layout:nlp:random", graphs=0.1, configs=0.05)
@@ -188,7 +188,7 @@ def bench_killing(folder: Path, table: Table) -> None:
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """The hash of every file by its name."""
+    """Return the hash of every file by name."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -197,7 +197,7 @@ def fingerprint(folder: Path) -> dict[str, str]:
 
 
 def write_predictions(folder: Path, rows: int) -> None:
-    """Random predictions of EXPERIMENTS experiments for graphs as many and as large as the real."""
+    """Write random predictions of EXPERIMENTS experiments for real numbers and sizes of graphs."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(0)
     graphs = [
@@ -230,14 +230,14 @@ def write_predictions(folder: Path, rows: int) -> None:
 
 
 def track_members(folder: Path) -> Any:
-    """The members' files that are not there yet, under a bar."""
+    """Return the members' missing files, with a progress bar."""
     paths = [folder / f"member_{number}.parquet" for number in range(EXPERIMENTS)]
     with track([path for path in paths if not path.is_file()], "Writing predictions") as tracked:
         yield from tracked
 
 
 def row(table: Table, what: str, ours: str, theirs: str, bar: str, holds: bool | None) -> None:
-    """A line of the table; `holds`: whether the bar is kept."""
+    """Add a row to the table; `holds`: whether the bar is met."""
     mark = {True: "[green]yes", False: "[red]NO", None: ""}[holds]
     table.add_row(what, ours, theirs, bar, mark)
 

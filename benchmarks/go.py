@@ -1,11 +1,11 @@
-"""GO's protocols and every baseline with equal evaluations in one simulator, by seed: the tables.
+"""Compare GO's methods and all baselines with equal numbers of evaluations in one simulator.
 
     python -m benchmarks.go build/go --evaluations 2000 --seeds 6
 
-A cell (workload, machine, tasks, method, seed) is a file once it is measured, so a run that was
-stopped goes on. All gains are baseline / GO - 1, their mean that of logarithms, with the 95%
-interval from drawing workloads and seeds anew. CP-SAT has a minute for each workload, and is left
-out where ortools is not installed.
+A cell (workload, machine, tasks, method, seed) is a file once it is measured, so an interrupted
+run resumes. All gains are baseline / GO - 1, averaged as logarithms, with the 95%
+interval from resampling workloads and seeds. CP-SAT has a minute for each workload, and is left
+out if ortools is not installed.
 """
 
 import importlib.util
@@ -49,7 +49,8 @@ TRAINING = TrainingSettings(learning_rate=1e-3, epochs=2)  # from scratch, few u
 
 @dataclass
 class TimedEvaluator(Evaluator):
-    """Notes each decision that is better than all before: its number, its seconds, the clock."""
+    """Records each decision better than all before: its number, its seconds, the wall-clock
+    time."""
 
     steps: list[tuple[int, float, float]] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
@@ -64,7 +65,7 @@ class TimedEvaluator(Evaluator):
 
 @dataclass(frozen=True)
 class Bench:
-    """Where cells lie, and what each is given."""
+    """The folder of the cells, and the methods' settings."""
 
     folder: Path
     budget: int
@@ -73,7 +74,7 @@ class Bench:
     def measure(
         self, workload: Workload, tasks: tuple[str, ...], method: str, seed: int = 0
     ) -> Cell:
-        """One cell, or what its file says of it."""
+        """Measure one cell, or read its file."""
         words = (workload.name, workload.devices, "+".join(tasks), method, self.budget, seed)
         name = "-".join(map(str, words)).replace(" ", "_")
         path = self.folder / "cells" / f"{name}.json"
@@ -97,7 +98,7 @@ class Bench:
     def measure_all(
         self, workloads: list[Workload], tasks: tuple[str, ...], methods: list[str], seeds: int
     ) -> Iterator[Cell]:
-        """Seed after seed, so that what a stopped run has is whole."""
+        """Measure seed by seed, so that an interrupted run has complete seeds."""
         for seed in range(seeds):
             for workload in workloads:
                 for method in methods:
@@ -106,7 +107,7 @@ class Bench:
 
 
 def choose_methods(asked: str) -> list[str]:
-    """Those of the second table: the asked ones, or all that are installed."""
+    """Return the methods of the second table: the requested ones, or all that are installed."""
     every = Protocols(SMALL[0], load_policy(), Scratch(NETWORK, TRAINING)).methods()
     methods = asked.split(",") if asked else [name for name in every if name not in TOGETHER]
     if unknown := [name for name in methods if name not in every]:
@@ -128,10 +129,10 @@ def main(
     methods: Annotated[str, typer.Option(help="Joined by commas. Default: all.")] = "",
     policy: Annotated[Path, typer.Option()] = SHIPPED,
 ) -> None:
-    """Measure every cell that is not measured yet; print the tables."""
+    """Measure missing cells and print the tables."""
     if small and held_out:
         raise typer.BadParameter("--small and --held-out are other programs: give one of them.")
-    torch.set_num_threads(1)  # steps are small: two threads would wait for each other
+    torch.set_num_threads(1)  # for small steps, two threads would mostly wait for each other
     workloads = list(HELD_OUT if held_out else SMALL if small else DOCUMENT)
     chosen = choose_methods(methods)
     bench = Bench(folder, evaluations, policy)

@@ -1,19 +1,19 @@
-"""What each part of GO is worth: the ablations that the document is criticised for lacking.
+"""Measure what each part of GO is worth: the ablations that the document lacks.
 
     python -m benchmarks.go_ablations build/go-ablations
 
-Three tables, each row beside the whole (ratios of seconds, 95% intervals from drawing programs and
-seeds anew):
+Three tables, each row relative to the complete system (ratios of seconds, 95% intervals from
+resampling programs and seeds):
 
-* *Network*: each variant imitates the same decisions of nine small programs on two and four
-  devices, in as many steps; then its likeliest decisions, of these and of nine programs it has not
-  seen, over the best that searches found.
+* *Network*: each variant imitates the same decisions for nine small programs on two and four
+  devices, in equally many steps; then its likeliest decisions, for these and for nine unseen
+  programs, relative to the best that searches found.
 * *Learning*: PPO from scratch on each third of the small programs alone, the best of its decisions.
-  Where memory matters, each device has MEMORY_SHARE of what the program needs on one.
-* *Transfer*: the shipped policy on each third of the programs it has not seen, and a network from
-  scratch, after so many updates.
+  If memory matters, each device has MEMORY_SHARE of the program's need on one device.
+* *Transfer*: the shipped policy on each third of the unseen programs, and a network from
+  scratch, by number of updates.
 
-What is measured lies in FOLDER and is not measured again.
+Results are kept in FOLDER and not measured again.
 """
 
 import json
@@ -46,10 +46,10 @@ from solution.system.terminal import make_table, output
 WHOLE = PolicySettings(width=64, attention_layers=2, heads=4, inner=128, rounds=1)
 LEARNING = TrainingSettings(learning_rate=1e-3, epochs=2)
 LEARNING_RATE = 1e-3  # of imitation
-SEARCH = 600  # decisions of the search that is imitated
+SEARCH = 600  # evaluations of the search that is imitated
 MEMORY_SHARE = 0.6
 UPDATES = (0, 5, 20)
-EACH = 3  # of the questions that PPO is asked one, for it takes most of the time
+EACH = 3  # PPO runs on each third instance only, because it takes most of the time
 NETWORKS = {
     "the whole": {},
     "no GraphSAGE": {"topology": "none"},
@@ -79,7 +79,7 @@ PENALTIES = {
 
 
 class Kept:
-    """Values by name, each measured once."""
+    """Results by name, each measured once and kept in a file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,7 +92,7 @@ class Kept:
 
 
 def teach(settings: PolicySettings, lessons: Sequence[Lesson], steps: int, seed: int) -> Policy:
-    """A network that has learned these, and decides."""
+    """Return a network that has imitated these instances, in evaluation mode."""
     torch.manual_seed(seed)
     policy = make_policy(settings, [lesson.evaluator for lesson in lessons])
     Imitation(policy, steps, LEARNING_RATE, seed).learn(lessons)
@@ -100,7 +100,7 @@ def teach(settings: PolicySettings, lessons: Sequence[Lesson], steps: int, seed:
 
 
 def decide_all(policy: Policy, evaluators: Sequence[Evaluator]) -> list[float]:
-    """Seconds of the likeliest decisions."""
+    """Return the seconds of the likeliest decisions."""
     return [find_seconds_at_once(one, policy) for one in evaluators]
 
 
@@ -108,11 +108,11 @@ def imitate(
     settings: PolicySettings, steps: int, seed: int, learned: Best, others: Best,
     lessons: tuple[list[Lesson], list[Lesson]],
 ) -> dict:  # fmt: skip
-    """Train one network, and let it decide."""
+    """Train one network, and return the seconds of its decisions."""
     began = time.perf_counter()
     policy = teach(settings, lessons[0], steps, seed)
     clock = time.perf_counter() - began
-    policy.train()  # neighbours agree otherwise where it decides
+    policy.train()  # mean-field iterations differ between training and inference
     with torch.no_grad():
         losses = [[float(find_loss(policy, lesson)) for lesson in part] for part in lessons]
     policy.eval()
@@ -127,7 +127,7 @@ def imitate(
 
 
 def compare_networks(keep: Kept, steps: int, seeds: int) -> None:
-    """The first table."""
+    """Measure the first table."""
     learned, others = (Best(make_evaluators(part)) for part in (SMALL, HELD_OUT))
     for best in (learned, others):
         best.search(None, SEARCH, 0)
@@ -144,7 +144,7 @@ def compare_networks(keep: Kept, steps: int, seeds: int) -> None:
 
 
 def show_networks(found: dict[str, list[dict]], learned: Best, others: Best, what: str) -> None:
-    """A row a network."""
+    """Print a row per network."""
     table = make_table(f"Networks that imitated {what}")
     for header in ("Network", "Parameters", "Seconds", "Loss, learned / others",
                    "Learned from / best", "beside the whole", "Others / best",
@@ -167,14 +167,14 @@ def learn_alone(
     evaluator: Evaluator, training: TrainingSettings, network: PolicySettings, budget: int,
     seed: int,
 ) -> float:  # fmt: skip
-    """Seconds of the best decision of PPO from scratch; for none what an invalid one counts as."""
+    """Return the seconds of PPO's best decision from scratch, or the value of an invalid one."""
     asked = evaluator.start_again()
     Scratch(network, training).learn(asked, budget, seed)
     return asked.counted_seconds
 
 
 def compare_learnings(keep: Kept, budget: int, seeds: int) -> None:
-    """The second table, where all fits and where it does not."""
+    """Measure the second table, with enough memory and with too little."""
     roomy = make_evaluators(SMALL)[::EACH]
     tight = [one for evaluator in roomy if (one := tighten(evaluator)) is not None]
     for title, variants, questions in (
@@ -201,7 +201,7 @@ def compare_learnings(keep: Kept, budget: int, seeds: int) -> None:
 
 
 def tighten(evaluator: Evaluator) -> Evaluator | None:
-    """The same question with less memory than one device needs; None where nothing fits then."""
+    """Return the instance with less memory than one device needs; None if then nothing fits."""
     machine, graph = evaluator.machine, evaluator.graph
     peak = float(evaluator.environment.runtime(evaluator.base).peak_bytes.max())
     devices = [replace(device, memory_bytes=MEMORY_SHARE * peak) for device in machine.devices]
@@ -211,7 +211,8 @@ def tighten(evaluator: Evaluator) -> Evaluator | None:
 
 
 def compare_transfer(keep: Kept, seeds: int) -> None:
-    """The third table: likeliest decisions after so many updates, over the best of a search."""
+    """Measure the third table: likeliest decisions by number of updates, relative to a search's
+    best."""
     others = Best(make_evaluators(HELD_OUT)[::EACH])
     others.search(None, SEARCH, 0)
     table = make_table("Programs that were not learned from: likeliest decision / best of a search")
@@ -233,7 +234,8 @@ def compare_transfer(keep: Kept, seeds: int) -> None:
 
 
 def tune(evaluator: Evaluator, is_shipped: bool, updates: int, seed: int) -> float:
-    """Seconds of the likeliest decision after so many updates on this program alone."""
+    """Return the seconds of the likeliest decision after `updates` updates on this program
+    alone."""
     asked = evaluator.start_again()
     torch.manual_seed(seed)
     policy = load_policy().train() if is_shipped else make_policy(WHOLE, [asked])
@@ -250,7 +252,7 @@ def main(
     evaluations: Annotated[int, typer.Option(help="Of PPO from scratch.")] = 160,
     seeds: Annotated[int, typer.Option()] = 2,
 ) -> None:
-    """Measure what is not measured yet; print the tables."""
+    """Measure what is missing; print the tables."""
     torch.set_num_threads(1)
     keep = Kept(folder)
     compare_networks(keep, steps, seeds)

@@ -1,4 +1,4 @@
-"""What the document prints in its two tables, as it stands there.
+"""The numbers that the document prints in its two tables.
 
 Zhou et al., "Transferable Graph Optimizers for ML Compilers" (NeurIPS 2020). Its column of gains
 mixes 1 - GO / baseline with baseline / GO - 1, so its seconds are compared instead.
@@ -18,8 +18,8 @@ PRINTED = {
     name: dict(zip(("go-one", "human", "metis", "hdp"), row, strict=True))
     for name, row in _ROWS.items()
 }
-# TensorFlow's default, simulated annealing, GO-one; percent over no fusion. On 2, 4, 8 devices the
-# document has models of as many layers.
+# TensorFlow's default, simulated annealing, GO-one; percent over no fusion. For 2, 4, 8 devices the
+# document has models with as many layers.
 _FUSION = {
     "gnmt-2": (2.82, 3, 3.19), "gnmt-4": (-0.89, 5.34, 12.03), "gnmt-8": (10.47, 10.47, 12.65),
     "rnnlm-4": (1.04, 1.06, 1.23), "rnnlm-8": (-2.39, -2.38, -2.27),

@@ -1,11 +1,11 @@
-"""Programs of a family that was not learned from: held-out families, one after the other.
+"""Hold out each family of programs from the policy's training, one after the other.
 
     python -m benchmarks.go_families build/go-families
 
-A small network imitates what a search found for the lessons of five families, then it decides at
-once for the sixth, and after 50 updates of PPO on one program of it alone. Beside it stands the
-same network that has learned from all six. All are ratios of seconds to one device's; below 1 is
-faster. What is measured lies in FOLDER and is not measured again.
+A small network imitates the decisions that a search found for the programs of five families. Then
+it decides directly for the sixth, and after 50 updates of PPO on one program of it. For comparison,
+the same network is trained on all six. All results are ratios of seconds to one device's; below 1
+is faster. Results are kept in FOLDER and not measured again.
 """
 
 from dataclasses import replace
@@ -34,7 +34,8 @@ COLUMNS = ("fused on one device", "held out", "learned from, too", "a search", "
 
 
 def tune(policy: Policy, workload: Workload, evaluator: Evaluator, seed: int) -> float:
-    """Seconds of the best of: its likeliest decision, 50 updates, its likeliest decision then."""
+    """Return the least seconds of: the likeliest decision, 50 updates, the likeliest decision
+    then."""
     asked = evaluator.start_again()
     budget = 2 * TRIES + FINE_TUNING * SAMPLES
     Protocols(workload, policy, Scratch(NETWORK, LEARNING)).fine_tune(asked, budget, seed)
@@ -42,13 +43,14 @@ def tune(policy: Policy, workload: Workload, evaluator: Evaluator, seed: int) ->
 
 
 def fuse_all(evaluator: Evaluator) -> float:
-    """Seconds of all that may be fused, on one device: what whoever has learned little decides."""
+    """Return the seconds with all legal fusions on one device, as an untrained policy decides."""
     every = np.ones(evaluator.graph.num_nodes, np.int64)
     return evaluator.environment.runtime(replace(evaluator.base, fusion=every)).seconds
 
 
 def hold_out(family: str, lessons: list[Lesson], steps: int, seed: int) -> dict:
-    """Seconds of its programs by a network that has seen none of them, and of one after updates."""
+    """Return the seconds of a family's programs by a network trained without it, before and
+    after updates."""
     own = [place for place in range(len(lessons)) if family_of(place) == family]
     asked = [lessons[place].evaluator for place in own]
     others = [lesson for place, lesson in enumerate(lessons) if place not in own]
@@ -58,12 +60,12 @@ def hold_out(family: str, lessons: list[Lesson], steps: int, seed: int) -> dict:
 
 
 def family_of(place: int) -> str:
-    """Each lesson is asked on two machines, one after the other."""
+    """Return an instance's family; each program has two machines, one after the other."""
     return LESSONS[place // 2].family
 
 
 def show(found: dict[str, dict[str, np.ndarray]]) -> None:
-    """A row a family, and below it the gains over all programs."""
+    """Print a row per family, and below it the gains over all programs."""
     table = make_table("Seconds / one device's: families that were not learned from")
     table.add_column("Held out")
     for header in ("Programs", *COLUMNS):
@@ -82,7 +84,7 @@ def main(
     steps: Annotated[int, typer.Option(help="Of imitation.")] = 1500,
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
-    """Measure what is not measured yet; print the table."""
+    """Measure what is missing; print the table."""
     torch.set_num_threads(1)
     keep, best = Kept(folder), Best(make_evaluators(LESSONS))
     best.search(None, SEARCH, 0)

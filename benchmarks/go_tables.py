@@ -1,4 +1,4 @@
-"""The tables and the figure of GO's protocols, from what benchmarks.go has measured."""
+"""Print the tables and draw the figure of GO's methods, from the cells of benchmarks.go."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,28 +19,31 @@ DRAWS = 2000
 
 @dataclass(frozen=True)
 class Cell:
-    """What one method did with one workload."""
+    """The result of one method on one workload."""
 
     workload: str
     tasks: list[str]
     method: str
     seed: int
-    seconds: float | None  # of a step; None where no decision fits
+    seconds: float | None  # of the program; None if no decision fits
     clock: float
     evaluations: int
     bound: float
     reference: float
-    steps: list[list[float]]  # of each decision better than before: number, seconds, clock
+    # of each decision better than before: number, seconds, wall-clock time
+    steps: list[list[float]]
 
     def reach(self, seconds: float) -> tuple[float, float]:
-        """The number of the first decision that is as good, and the clock; NaN where none is."""
+        """Return number and wall-clock time of the first decision that is as good; NaN if there
+        is none."""
         for number, found, clock in self.steps:
             if found <= seconds:
                 return number, clock
         return np.nan, np.nan
 
     def unroll(self) -> np.ndarray:
-        """The best seconds after each evaluation, over the reference's; NaN before the first."""
+        """Return the best seconds after each evaluation, relative to the reference; NaN before
+        the first."""
         best = np.full(self.evaluations, np.nan)
         for number, found, _ in self.steps:
             best[int(number) - 1 :] = found / self.reference
@@ -48,10 +51,10 @@ class Cell:
 
 
 def find_gain(baseline: np.ndarray, ours: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
-    """baseline / ours - 1 by the mean of logarithms, and its 95% interval.
+    """Return baseline / ours - 1 by the mean of logarithms, and its 95% interval.
 
     Args:
-        baseline, ours: (workloads, seeds) seconds; NaN where a method is out of memory.
+        baseline, ours: (workloads, seeds) seconds; NaN if a method is out of memory.
     """
     logs = np.log(baseline / ours)
     logs = logs[np.isfinite(logs).all(axis=1)]
@@ -68,7 +71,7 @@ def find_gain(baseline: np.ndarray, ours: np.ndarray, seed: int = 0) -> tuple[fl
 
 
 class Cells:
-    """Looked up by workload, method and seed; of what draws nothing, the seed is always 0."""
+    """Cells by workload, method and seed; a deterministic method has seed 0 only."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self._known = {(cell.workload, cell.method, cell.seed): cell for cell in cells}
@@ -76,11 +79,11 @@ class Cells:
         self.seeds = 1 + max((cell.seed for cell in cells), default=0)
 
     def find(self, workload: str, method: str, seed: int) -> Cell | None:
-        """None where it was not measured."""
+        """Return a cell; None if it was not measured."""
         return self._known.get((workload, method, 0 if method in DETERMINISTIC else seed))
 
     def seconds(self, method: str) -> np.ndarray:
-        """(workloads, seeds); NaN where no decision fits, and where nothing was measured."""
+        """Return (workloads, seeds) seconds; NaN if no decision fits, or nothing was measured."""
         return np.array([
             [np.nan if (cell := self.find(name, method, seed)) is None or cell.seconds is None
              else cell.seconds for seed in range(self.seeds)] for name in self.workloads
@@ -88,7 +91,7 @@ class Cells:
 
 
 def tabulate(cells: Sequence[Cell], methods: list[str]) -> None:
-    """The document's second table with ours, and gains over each method below it."""
+    """Print the document's second table with our results, and gains over each method below it."""
     known = Cells(cells)
     seconds = {method: known.seconds(method) for method in methods}
     table = make_table(f"Seconds a step, means of {known.seeds} seeds; in brackets as printed")
@@ -111,21 +114,21 @@ def tabulate(cells: Sequence[Cell], methods: list[str]) -> None:
 
 
 def say_gain(name: str, baseline: np.ndarray, ours: np.ndarray) -> None:
-    """A line with the interval."""
+    """Print a gain with its interval."""
     say(f"{name}: {describe_gain(baseline, ours)}")
 
 
 def describe_gain(baseline: np.ndarray, ours: np.ndarray) -> str:
-    """What `find_gain` says, in words."""
+    """Return the result of `find_gain` in words."""
     gain, low, high = find_gain(baseline, ours)
     return f"{gain:+.1%} ({low:+.1%} to {high:+.1%})"
 
 
 def tabulate_reach(cells: Sequence[Cell]) -> None:
-    """How soon GO has what HDP has in the end: the document says 15 times as fast.
+    """Print how soon GO reaches HDP's final result: the document says 15 times as fast.
 
-    Both in decisions and in seconds of the clock; the time in which the policy that ships was
-    trained is in neither.
+    Both in evaluations and in wall-clock seconds, without the time in which the shipped policy was
+    trained.
     """
     known, methods = Cells(cells), {cell.method for cell in cells}
     for ours in OURS:
@@ -148,7 +151,7 @@ def tabulate_reach(cells: Sequence[Cell]) -> None:
 
 
 def _compare_reach(known: Cells, name: str, ours: str, seed: int) -> tuple[float, ...]:
-    """Decisions of HDP and of ours, then seconds of the clock; NaN where one has none that fits."""
+    """Return evaluations, then wall-clock seconds, of HDP and of ours; NaN if no decision fits."""
     theirs, own = known.find(name, "hdp", seed), known.find(name, ours, seed)
     if theirs is None or own is None or theirs.seconds is None:
         return (np.nan,) * 4
@@ -157,7 +160,7 @@ def _compare_reach(known: Cells, name: str, ours: str, seed: int) -> tuple[float
 
 
 def tabulate_fusion(cells: Sequence[Cell]) -> None:
-    """The document's third table: speed-up of fusion alone over none, in percent."""
+    """Print the document's third table: speed-up of fusion alone over none, in percent."""
     if not cells:
         return
     table = make_table("Fusion alone: no fusion / fused - 1 in percent; in brackets as printed")
@@ -174,7 +177,8 @@ def tabulate_fusion(cells: Sequence[Cell]) -> None:
 
 
 def tabulate_together(cells: Sequence[Cell]) -> None:
-    """All three tasks from scratch: in one network, in one for each, in one after the other."""
+    """Print all three tasks from scratch: by one network, by one per task, by one after the
+    other."""
     known = Cells(cells)
     seconds = {method: known.seconds(method) for method in TOGETHER}
     table = make_table("Fusion, placement and schedule by PPO alone: seconds a step")
@@ -190,7 +194,8 @@ def tabulate_together(cells: Sequence[Cell]) -> None:
 
 
 def draw_curves(cells: Sequence[Cell], methods: list[str], path: Path) -> None:
-    """Best seconds over the reference's by evaluations: the geometric mean over all cells."""
+    """Draw the best seconds over the reference's by evaluations: the geometric mean over all
+    cells."""
     from matplotlib.figure import Figure
 
     axes = (figure := Figure(figsize=(7, 4), layout="constrained")).subplots()

@@ -1,8 +1,8 @@
-"""How long a graph convolution takes with nodes first and with configurations first.
+"""Time a graph convolution with nodes first and with configurations first.
 
 Run: .venv/bin/python -m benchmarks.graph_block
 Prints the median and spread of both in milliseconds, forward and backward, and their ratio; the two
-are timed in turn, so the ratio holds on a noisy machine.
+run alternately, so the ratio is robust on a noisy machine.
 """
 
 import time
@@ -17,7 +17,7 @@ NODES, EDGES, CONFIGS, WIDTH, ROUNDS = 800, 1000, 48, 64, 15
 
 
 def configs_first_block() -> BothWaysBlock:
-    """The same block for x (configs, nodes, width)."""
+    """Return the same block for x (configs, nodes, width)."""
     block = BothWaysBlock(WIDTH)
     block.from_operands = SAGEConv(WIDTH, WIDTH, aggr="mean")
     block.from_consumers = SAGEConv(WIDTH, WIDTH, aggr="mean", root_weight=False)
@@ -25,14 +25,14 @@ def configs_first_block() -> BothWaysBlock:
 
 
 def seconds(block: BothWaysBlock, x: torch.Tensor, edges: torch.Tensor) -> float:
-    """Wall time of one forward and backward pass."""
+    """Return the wall time of one forward and backward pass."""
     start = time.perf_counter()
     block(x, edges).sum().backward()
     return time.perf_counter() - start
 
 
 def main() -> None:
-    """Time both in turn and print the table."""
+    """Time both alternately and print the table."""
     torch.manual_seed(0)
     edges = torch.randint(0, NODES, (2, EDGES))
     x = torch.randn(NODES, CONFIGS, WIDTH)

@@ -1,12 +1,12 @@
-"""Programs of families that nothing was learned from, beside bytes that are copied.
+"""Score rankers on families of programs that were held out, and simple rules without learning.
 
     python -m benchmarks.held_out_families CPUGRAPHS COLLECTED --workers 2
 
-Both folders are learned from together. The folds keep all programs of a family together, those of
-both folders: its name is the first word of theirs (`resnet`, `bert`, `mixer`). So every program is
-ranked by what has seen none of its kind, but programs of its machine. *Copied bytes* to *arguments
-free* learn nothing (benchmarks.unlike_programs). Kendall's tau, means with 95%
-intervals over programs, a table for each folder.
+Rankers are trained on both folders together. The folds keep all programs of a family together, in
+both folders; a family is the first word of a name (`resnet`, `bert`, `mixer`). So every program is
+ranked by models that have seen no program of its family, but others timed on its machine. The rows
+*copied bytes* to *arguments free* learn nothing (benchmarks.unlike_programs). Kendall's tau, means
+with 95% intervals over programs, a table for each folder.
 """
 
 import shutil
@@ -39,7 +39,7 @@ Predicted = list[tuple[tuple[str, str], np.ndarray]]  # collection and graph, sc
 
 
 def divide(store_folder: Path, data: Path, folds: int) -> Plan:
-    """Folds by family."""
+    """Return folds by family."""
     plan = make_plan(prepare_store(find_files(data), store_folder, Preparation(None)), "graph", 2)
     family = pl.col("graph").str.strip_prefix(ADDED).str.split("_").list.first()
     rows = plan.graphs.drop("group", "fold").with_columns(family.alias("architecture"))
@@ -50,7 +50,7 @@ def predict(
     site: Here, settings: RankerSettings, fold: int, seed: int, group: tuple[str, ...],
     report: Report,
 ) -> Predicted:  # fmt: skip
-    """Scores of the fold's programs by what has learned from the others."""
+    """Return scores of the fold's programs by a ranker trained on the other folds."""
     plan = site.plan
     ranker = fit_without(settings, plan, group, fold, seed, report)
     graphs = [graph for name in group for graph in plan.load(plan.held_out(name, fold), settings)]
@@ -58,7 +58,7 @@ def predict(
 
 
 def rank(name: str, plan: Plan, folds: int, seeds: int, workers: int) -> Scores:
-    """Out of fold, the mean over seeds."""
+    """Return out-of-fold scores, averaged over seeds."""
     cases = list(product(range(folds), range(seeds), (XLA, NLP)))
     found: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
     for _, predicted in run_cases(predict, name, plan, cases, workers):

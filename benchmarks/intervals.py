@@ -1,12 +1,12 @@
-"""How often intervals hold the truth, and how often equal rankers are called different.
+"""Measure how often intervals contain the truth, and how often equal rankers are called different.
 
-Simulated with the code that every table and verdict comes from: programs are drawn from a world
+Simulated with the code that makes every table and verdict: programs are drawn from a world
 whose true mean is known, each a group of one to four graphs that score alike, and scored.
 
     python -m benchmarks.intervals [--draws 10000] [--run runs/sample]
 
-Worlds: normal; skewed (a lognormal tail below a common best score, as of tiles); and, with --run,
-the programs of that run themselves, drawn again, so that their scores are taken for all there are.
+Worlds: normal; skewed (a lognormal tail below a common best score, as for tiles); and, with --run,
+the programs of that run, resampled, so that their scores count as the whole population.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,22 +24,22 @@ from solution.runs.folder import Run
 from solution.system.terminal import make_table, output
 
 GROUPS = (5, 8, 11, 12, 20, 40)
-MOST_GRAPHS = 4  # of a group: the sizes of a program
-ALIKE = 0.9  # the share of the variance of a score that the graphs of a group have in common
-AT_ONCE = 500  # worlds of the same group sizes, each a member
+MOST_GRAPHS = 4  # maximum of a group: the sizes of a program
+ALIKE = 0.9  # share of a score's variance that the graphs of a group have in common
+AT_ONCE = 500  # worlds with the same group sizes, each as a member of one table
 
 World = Callable[[np.random.Generator, np.ndarray, int], np.ndarray]
 
 
 def draw_normal(generator: np.random.Generator, sizes: np.ndarray, worlds: int) -> np.ndarray:
-    """Scores (graphs, worlds) around 0; sizes (groups,) are graphs a group."""
+    """Draw scores (graphs, worlds) around 0; sizes (groups,) are graphs per group."""
     shared = generator.normal(size=(len(sizes), worlds)).repeat(sizes, axis=0)
     alone = generator.normal(size=shared.shape)
     return np.sqrt(ALIKE) * shared + np.sqrt(1 - ALIKE) * alone
 
 
 def draw_skewed(generator: np.random.Generator, sizes: np.ndarray, worlds: int) -> np.ndarray:
-    """The same with a lognormal tail downwards, of deviation 0.5 in logarithms; the mean is 0."""
+    """Draw scores with a lognormal lower tail (deviation 0.5 of logarithms) and mean 0."""
     scores = np.exp(0.5 * draw_normal(generator, sizes, worlds))
     return np.exp(0.125) - scores
 
@@ -47,7 +47,7 @@ def draw_skewed(generator: np.random.Generator, sizes: np.ndarray, worlds: int) 
 def draw_worlds(
     world: World, groups: int, draws: int, generator: np.random.Generator
 ) -> Iterator[CollectionScores]:
-    """Tables of scores with a world a member; every table has group sizes of its own."""
+    """Yield tables of scores with a world per member; every table has new group sizes."""
     for _ in range(-(-draws // AT_ONCE)):
         sizes = generator.integers(1, MOST_GRAPHS + 1, groups)
         names = [f"{group:04}" for group in np.arange(groups).repeat(sizes)]
@@ -57,14 +57,14 @@ def draw_worlds(
 
 
 def measure_coverage(world: World, groups: int, draws: int, seed: int = 0) -> float:
-    """The share of intervals that hold the true mean, 0."""
+    """Return the share of intervals that contain the true mean, 0."""
     generator = np.random.default_rng(seed)
     found = [estimate_mean([own]) for own in draw_worlds(world, groups, draws, generator)]
     return float(np.mean([(one.low <= 0) & (one.high >= 0) for one in found]))
 
 
 def measure_false_verdicts(world: World, groups: int, draws: int, seed: int = 1) -> float:
-    """The share of pairs of equal rankers of which one is called better."""
+    """Return the share of pairs of equal rankers of which one is called better."""
     generator = np.random.default_rng(seed)
 
     def differ(generator: np.random.Generator, sizes: np.ndarray, worlds: int) -> np.ndarray:
@@ -75,9 +75,9 @@ def measure_false_verdicts(world: World, groups: int, draws: int, seed: int = 1)
 
 
 def measure_run(part: CollectionScores, member: str, draws: int, seed: int = 2) -> float:
-    """The coverage where the groups of a run are drawn again, as many as there are.
+    """Return the coverage if the groups of a run are resampled.
 
-    The truth is the mean over graphs of all of them.
+    The truth is the mean over all its graphs.
     """
     generator = np.random.default_rng(seed)
     scores = part.scores[:, part.members.index(member)]
@@ -95,7 +95,7 @@ def measure_run(part: CollectionScores, member: str, draws: int, seed: int = 2) 
 
 
 def tabulate(draws: int) -> Table:
-    """Coverage and false verdicts by the number of groups."""
+    """Return coverage and false verdicts by the number of groups."""
     table = make_table(
         f"Nominal 95% intervals, {draws:,} draws, groups of 1 to {MOST_GRAPHS} graphs"
     )
@@ -115,7 +115,8 @@ def main(
     draws: Annotated[int, typer.Option(min=100)] = 10_000,
     run: Annotated[Path | None, typer.Option(help="A run folder.")] = None,
 ) -> None:
-    """Print how often intervals hold, and how often equal rankers are called different."""
+    """Print how often intervals contain the truth, and how often equal rankers are called
+    different."""
     output.print(tabulate(draws))
     if run is not None:
         opened = Run.existing(run)

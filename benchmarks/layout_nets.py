@@ -1,11 +1,11 @@
-"""Our layout net against TGraph, the winners' net: as good, as fast, as large.
+"""Compare our layout net with TGraph, the winners' net: accuracy, speed, memory.
 
     make bench-layout SHARED=folder      the measured CPU graphs, and TPU files beside them
     .venv/bin/python -m benchmarks.layout_nets DATA --seconds 10 --seeds 3
 
 In every fold both nets are fitted one after the other in the same process with one thread, for the
-same time: an epoch shows how long it takes, and as many are run as fill the time, but no more than
-the net's settings say. Ours is done before TGraph then.
+same time: one epoch is timed, then as many are run as fill the time, but at most the number in the
+net's settings; ours then finishes earlier than TGraph.
 """
 
 import time
@@ -46,11 +46,11 @@ from solution.training.fold_scores import fit_without
 from solution.training.plan import Plan, make_plan
 
 FOLDS = 5
-# Tau between two timings of the same configurations, as the data's README has it for training
-# graphs: about what a perfect model could reach.
+# Tau between two timings of the same configurations, from the data's README, for training graphs:
+# about the score of a perfect model.
 CEILINGS = dict(zip(LAYOUT, (0.66, 0.84, 0.64, 0.90), strict=True))
-STEPS_OF_ONE = 16  # how often an epoch shows the only graph there is
-TPU = {"alexnet_train_batch_32": 5000, "unet3d": 600}  # configurations learned from
+STEPS_OF_ONE = 16  # steps per epoch on a single graph
+TPU = {"alexnet_train_batch_32": 5000, "unet3d": 600}  # training configurations
 LARGEST = {
     "100,040 configurations of 344 nodes": "train_many_configs",
     "43,615 nodes, 2,244 x 1,001 configurations": "train_many_nodes",
@@ -75,7 +75,8 @@ class Job:
 
 
 def predict(net: str, ranker: Ranker, graph: Graph) -> np.ndarray:
-    """TGraph's scores depend on the list: averaged over several, as long as in training."""
+    """Predict; TGraph's scores depend on the list, so they are averaged over lists of training
+    length."""
     averaged = SublistAverage(ranker, 64, times=4, seed=0) if net == "TGraph" else ranker
     return averaged.predict(graph)
 
@@ -105,7 +106,7 @@ def _plan(store: Path) -> Plan:
 
 
 def bench_accuracy(store: Path, seeds: int, seconds: float, processes: int) -> pl.DataFrame:
-    """net, collection, graph, seed, group, tau, seconds, epochs; a row a graph."""
+    """Return net, collection, graph, seed, group, tau, seconds, epochs; a row per graph."""
     jobs = [
         Job(store, collection, fold, seed, seconds)
         for seed in range(seeds)
@@ -119,7 +120,7 @@ def bench_accuracy(store: Path, seeds: int, seconds: float, processes: int) -> p
 
 
 def show_accuracy(scores: pl.DataFrame) -> Table:
-    """Each collection's taus, and the paired difference with its interval over programs."""
+    """Print each collection's taus, and the paired difference with its interval over programs."""
     table = _table("Out-of-fold Kendall's tau at equal time, mean over seeds")
     for name in ("Collection", "Graphs", "TGraph", "Ours", "Repeated", "Difference (95%)",
                  "Epochs"):  # fmt: skip
@@ -151,7 +152,7 @@ def _subtract(graphs: pl.DataFrame) -> pl.DataFrame:
 
 
 def bench_transfer(store: Path, data: Path, seeds: int) -> Table:
-    """Learn from the CPU's programs alone, rank the configurations of real TPU programs."""
+    """Train on the CPU's programs only, and rank the configurations of real TPU programs."""
     table = _table("Real TPU v3 programs: tau of our net that learned from CPU programs alone")
     for name in ("Program", "Configurations", "Tau"):
         table.add_column(name, justify="left" if name == "Program" else "right", no_wrap=True)
@@ -166,7 +167,7 @@ def bench_transfer(store: Path, data: Path, seeds: int) -> Table:
 
 
 def bench_tpu(data: Path, seeds: int, seconds: float) -> Table:
-    """Learn from some configurations of a real TPU program, rank the others."""
+    """Train on some configurations of a real TPU program, and rank the others."""
     table = _table(
         f"Real TPU v3 programs: tau on the configurations not learned from, {seconds:.0f} s"
     )
@@ -193,7 +194,7 @@ def bench_tpu(data: Path, seeds: int, seconds: float) -> Table:
 def _rank_others(
     name: str, net: RankerSettings, graph: Graph, count: int, seconds: float, seed: int
 ) -> float:
-    """Tau on the configurations that were not among the `count` learned from."""
+    """Return tau on the configurations outside the `count` training ones."""
     prepared = net.preparation(graph)
     order = np.random.default_rng(seed).permutation(graph.num_configs)
     learned, others = prepared.select(order[:count]), prepared.select(order[count:])
@@ -202,7 +203,7 @@ def _rank_others(
 
 
 def bench_memory(folder: Path) -> Table:
-    """Train on the largest files that there may be, each in a process of its own."""
+    """Train on the largest possible files, each in a separate process."""
     table = _table("An epoch on a file of the full scale: peak memory (bar: 6,000 MB)")
     for name in ("File", "Memory", "Seconds"):
         table.add_column(name, justify="left" if name == "File" else "right", no_wrap=True)

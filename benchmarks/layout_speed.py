@@ -1,4 +1,4 @@
-"""How many configurations a second our layout net and TGraph learn from and score."""
+"""Measure how many configurations per second our layout net and TGraph train on and score."""
 
 import dataclasses
 import time
@@ -28,14 +28,14 @@ from solution.training.plan import IS_LABELLED, Plan
 
 WIDTH = 256
 TIMED_GRAPHS, TIMED_ROUNDS = 12, 3
-FEWEST_CONFIGS = 64  # of a graph that is timed
+FEWEST_CONFIGS = 64  # of a timed graph
 Settings = LayoutGnnSettings | TGraphSettings
 
 
 def bench_speed(
     ours: LayoutGnnSettings, theirs: TGraphSettings, groups: Mapping[str, Sequence[Graph]]
 ) -> Table:
-    """Configurations per second at the same width on the same graphs, in turn."""
+    """Time both alternately, at the same width on the same graphs; configurations per second."""
     torch.set_num_threads(1)
     rounds = " and ".join(map(str, ours.rounds))
     table = make_table(
@@ -63,7 +63,8 @@ def bench_speed(
 
 
 def choose_timed(plan: Plan, tpu: Path | None) -> dict[str, list[Graph]]:
-    """Measured CPU graphs of every collection, and real TPU graphs of the official 1,000."""
+    """Return measured CPU graphs of every collection, and real TPU graphs with the official
+    1,000."""
     graphs: dict[str, list[Graph]] = {}
     for name in LAYOUT:
         graphs[f"CPU {name}"] = list(plan.load(plan.rows(name, IS_LABELLED)))[:TIMED_GRAPHS]
@@ -78,12 +79,12 @@ def choose_timed(plan: Plan, tpu: Path | None) -> dict[str, list[Graph]]:
 
 
 def _made_up(graph: Graph) -> np.ndarray:
-    """Test graphs have no labels; training takes as long with any."""
+    """Return the graph with synthetic labels: test graphs have none, and any take the same time."""
     return 1 + np.random.default_rng(0).random(graph.num_configs)
 
 
 def time_net(ranker: NetRanker[Any, Any], graphs: Sequence[Graph]) -> tuple[float, float]:
-    """Configurations per second of an epoch of training, and of predicting."""
+    """Return configurations per second of a training epoch, and of predicting."""
     assert ranker.net_ is not None
     examples = [ranker._scaled(ranker._example(graph, None)) for graph in graphs]
     settings = dataclasses.replace(ranker.settings.training, visits=1)

@@ -1,10 +1,10 @@
-"""Estimates of lifted graphs beside their measured runtimes on a TPU v3; nothing is learned.
+"""Compare estimates of lifted graphs with their measured runtimes on a TPU v3, without learning.
 
     python -m benchmarks.lifted_tpu ../shared/data/tpu/npz/layout/xla/random/train/NAME.npz
 
-A graph is written back as a program. Configurations that ask the compiler for the same are one
-module, modules that compile to the same are one program, and each program has one estimate. What
-was compiled is kept in the cache of estimates, so that a run that is ended goes on.
+A graph is written back as a program. Configurations with the same requests to the compiler are one
+module, modules that compile to the same result are one program, and each program has one estimate.
+Compiled results are kept in the cache of estimates, so that an interrupted run resumes.
 """
 
 from collections import Counter
@@ -34,21 +34,21 @@ TENSORS = 3
 
 @dataclass(frozen=True)
 class Asked:
-    """The modules that the configurations of a graph are asked for in."""
+    """The distinct modules of a graph's configurations."""
 
     modules: list[bytes]
     of_config: np.ndarray  # (configs,) int64: the module of each
 
 
 def ask_all(graph: Graph) -> Asked:
-    """Write the graph as a program, and ask for each of its configurations.
+    """Write the graph as a program, with a module for each distinct set of requests.
 
-    Configurations that set the same layouts on the tensors that are asked for are asked for once.
+    Configurations that set the same layouts on the requested tensors share a module.
     """
     module, book = lift(graph).module, graph.layouts
     ranks = find_asked_ranks(module, graph.configurable)
     layouts = book.layouts.reshape(-1, TENSORS, MAX_RANK)
-    # A number for what each pair of node and layout asks for; a configuration is a row of them.
+    # Number the requests of each (node, layout) pair; a configuration is a row of these numbers.
     known: dict[tuple[int, tuple[tuple[int, ...], ...]], int] = {}
     asked = np.array(
         [
@@ -68,7 +68,7 @@ def ask_all(graph: Graph) -> Asked:
 
 
 def complete(layouts: np.ndarray, ranks: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Return the whole layouts (3, 6) of the tensors that are asked for; of others none."""
+    """Return the complete layouts (3, 6) of the requested tensors; other tensors have none."""
     given = [own[own >= 0].tolist()[:rank] for own, rank in zip(layouts, ranks, strict=True)]
     return tuple(
         tuple(complete_layout(own, rank)) if own and rank else ()
@@ -77,7 +77,7 @@ def complete(layouts: np.ndarray, ranks: np.ndarray) -> tuple[tuple[int, ...], .
 
 
 def measure(program: CompiledProgram | None) -> dict[str, float]:
-    """Return the parts of an estimate in milliseconds of cycles, and what has none."""
+    """Return the parts of an estimate in milliseconds of cycles, and the operations without one."""
     if program is None:
         return {}
     cycles: Counter[str] = Counter()
@@ -96,7 +96,7 @@ def measure(program: CompiledProgram | None) -> dict[str, float]:
 
 
 def tabulate(graph: Graph, asked: Asked, answers: list[Answer]) -> pl.DataFrame:
-    """A row for each program: its configurations, their mean runtime, its estimate and parts."""
+    """Return a row per program: its configurations, their mean runtime, its estimate and parts."""
     times = None if graph.runtimes is None else graph.runtimes / 1e6
     programs = np.array([answer.program or answer.refused for answer in answers])[asked.of_config]
     rows = []
@@ -116,7 +116,7 @@ def tabulate(graph: Graph, asked: Asked, answers: list[Answer]) -> pl.DataFrame:
 
 
 def score(graph: Graph, asked: Asked, answers: list[Answer]) -> dict[str, float]:
-    """Over all configurations that have an estimate: Kendall's tau, r of logarithms, the ceiling.
+    """Return Kendall's tau, r of logarithms and the ceiling, over configurations with an estimate.
 
     The ceiling is the tau of each program's mean runtime: configurations of one program differ by
     noise alone.
@@ -142,7 +142,7 @@ def main(
     seconds: Annotated[float, typer.Option(help="Of one compilation.")] = 5400.0,
     out: Annotated[Path | None, typer.Option(help="A folder for tables, as CSV.")] = None,
 ) -> None:
-    """Estimate all configurations of graphs; where they have runtimes, compare."""
+    """Estimate all configurations of graphs; compare with their runtimes, if they have any."""
     limits = Limits(seconds=seconds, megabytes=12_288)
     with Estimator(parse_target("tpu:v3"), limits) as estimator:
         for file in files:

@@ -1,8 +1,8 @@
-"""Whether graphs that are written back as programs have the same features, and compile.
+"""Check that graphs that are written back as programs have the same features, and compile.
 
     python -m benchmarks.lifting features FOLDER ...        all layout graphs below
-    python -m benchmarks.lifting compile FOLDER ...         for a TPU v3, as they are and at random
-    python -m benchmarks.lifting originals --programs 4     programs beside what is lifted of them
+    python -m benchmarks.lifting compile FOLDER ...         for a TPU v3, default and random layouts
+    python -m benchmarks.lifting originals --programs 4     programs and their lifted graphs
 
 Files whose publisher lost columns are excepted by name (LOST).
 """
@@ -37,14 +37,14 @@ from solution.system.progress import track
 from solution.system.terminal import output, say
 from tests.made.lifted import find_lost
 
-# Products of nothing, 1 in every node, which the publisher of the file dropped as constant.
+# Empty products, 1 in every node; the file's publisher dropped the column as constant.
 LOST = {"alexnet_train_batch_32": {84, 112, 116, 120, 124, 128, 132}}
 NO_KERNELS = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while"}
 app = typer.Typer()
 
 
 def read_distinct(folders: list[Path]) -> list[Graph]:
-    """The layout graphs below the folders, each program once."""
+    """Return the layout graphs below the folders, each program once."""
     found: dict[tuple[bytes, bytes, bytes], Graph] = {}
     files = [file for folder in folders for file in find_files(folder)]
     with track([file for file in files if file.collection.kind == "layout"], "Reading") as tracked:
@@ -57,7 +57,7 @@ def read_distinct(folders: list[Path]) -> list[Graph]:
 
 @app.command()
 def features(folders: list[Path]) -> None:
-    """Lift all layout graphs, and say which do not come back."""
+    """Lift all layout graphs, and print those whose features differ."""
     graphs, same = read_distinct(folders), 0
     guesses: Counter[str] = Counter()
     longest = 0.0
@@ -113,10 +113,10 @@ def is_refused(reason: str) -> bool:
 
 
 def draw_layouts(module: Any, graph: Graph, generator: np.random.Generator) -> np.ndarray:
-    """Draw layouts (configurable, 3, 6) as TpuGraphs does for what is asked for.
+    """Draw layouts (configurable, 3, 6) for the requested tensors, as TpuGraphs does.
 
-    Of a convolution or dot the two most minor dimensions are a pair of the first and the last in
-    any order; of a reshape all dimensions are permuted.
+    The two most minor dimensions of a convolution or dot are one of the first and one of the last,
+    in any order; of a reshape all dimensions are permuted.
     """
     ranks = find_asked_ranks(module, graph.configurable)
     nodes = list(instructions(module))
@@ -134,7 +134,7 @@ def draw_layouts(module: Any, graph: Graph, generator: np.random.Generator) -> n
 def originals(
     programs: Annotated[int, typer.Option(help="Of each family, and as many steps.")] = 2,
 ) -> None:
-    """Compile programs and what is lifted of their graphs for the CPU, and count kernels."""
+    """Compile programs and their lifted graphs for the CPU, and compare numbers of kernels."""
     totals: Counter[str] = Counter()
     drawn = [
         (family, is_step, number)

@@ -1,11 +1,11 @@
-"""How good LightGBM is on layouts, and what tables and trees of a million rows cost.
+"""Measure LightGBM on layouts, and the cost of tables and trees with a million rows.
 
     python -m benchmarks.lightgbm_models ../shared/data build/benchmarks [scores | million]
 
-Out of fold on the measured CPU graphs (folds by architecture, three seeds), against the same trees
-on plainly aggregated features: node features averaged over the graph, which are the same for all
-its configurations, and these with the configuration's numbers averaged over the nodes; and against
-the LightGBM study's own features and protocol, with which it reports a tau of 0.004.
+Out of fold on the measured CPU graphs (folds by architecture, three seeds), compared with the same
+trees on simply aggregated features: node features averaged over the graph, which are the same for
+all its configurations, and these with the configuration's numbers averaged over the nodes; and with
+the LightGBM study's features and protocol, for which it reports a tau of 0.004.
 """
 
 import json
@@ -45,8 +45,9 @@ KINDS = (
     "layout_pointwise_001",
     "linear_ridge_001",
 )
-ROWS, CONFIGS = 1_000_000, 1842  # a tile graph of the competition has 1,842 tiles on average
-NODES, CONFIGURABLE, LAYOUTS = 10_000, 347, 40_000  # of a layout graph; 347 is the mean there
+ROWS, CONFIGS = 1_000_000, 1842  # on average, a tile graph of the competition has 1,842 tiles
+# of a layout graph; 347 is the competition's mean
+NODES, CONFIGURABLE, LAYOUTS = 10_000, 347, 40_000
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class AggregatedSettings(LightGBMSettings):
 
 
 class AggregatedRanker(LightGBMRanker):
-    """Sum, mean and maximum of node features; the mean of the configuration's 18 numbers."""
+    """Return sum, mean and maximum of node features; the mean of the configuration's 18 numbers."""
 
     def rows_of(self, graph: Graph) -> np.ndarray:
         nodes = numeric_features(graph)
@@ -76,7 +77,7 @@ class AggregatedRanker(LightGBMRanker):
 
 
 def main(shared: Path, place: Path, part: str | None) -> None:
-    """Print both parts, or the one that is named."""
+    """Print both parts, or the named one."""
     if part in (None, "scores"):
         measure_scores(shared / "cpugraphs", place)
     if part in (None, "million"):
@@ -84,7 +85,7 @@ def main(shared: Path, place: Path, part: str | None) -> None:
 
 
 def measure_scores(data: Path, place: Path) -> None:
-    """Kendall's tau out of fold, with 95% bootstrap intervals over graphs."""
+    """Measure Kendall's tau out of fold, with 95% bootstrap intervals over graphs."""
     plan = open_plan(data, place / "cpugraphs")
     rankers: dict[str, RankerSettings] = {
         "node features, aggregated": AggregatedSettings(with_configurations=False),
@@ -103,7 +104,7 @@ def measure_scores(data: Path, place: Path) -> None:
 
 
 def measure_million(data: Path, place: Path) -> None:
-    """Each kind in a process of its own, whose memory is measured."""
+    """Measure each kind in a separate process, for its memory."""
     for kind in CHILDREN:
         command = [sys.executable, "-m", __spec__.name, str(data), str(place), kind]
         result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
@@ -111,7 +112,7 @@ def measure_million(data: Path, place: Path) -> None:
 
 
 def show_steps(kind: str, result: dict) -> None:
-    """A table of what each step of a process cost."""
+    """Print a table of the cost of each step of a process."""
     table = make_table(f"{kind}: {result['rows']:,} rows of {result['columns']} columns")
     for header in ("step", "seconds", "processor seconds", "peak memory so far (MB)"):
         table.add_column(header, justify="right")
@@ -122,11 +123,11 @@ def show_steps(kind: str, result: dict) -> None:
 
 
 def run_layout(data: Path, place: Path) -> None:
-    """Build the table of made-up programs as large as real ones; print a JSON object."""
+    """Build the table of synthetic programs of real size; print a JSON object."""
     graphs = -(-ROWS // LAYOUTS)
     table = np.empty((graphs * LAYOUTS, len(layout_table.FEATURES)), np.float32)
     steps = [_measure("before", (0.0, 0.0))]
-    spent = np.zeros(2)  # without making up the programs
+    spent = np.zeros(2)  # without the time to make the programs
     with track(range(graphs), "Tables") as numbers:
         for number in numbers:
             graph = make_up(number)
@@ -140,7 +141,7 @@ def run_layout(data: Path, place: Path) -> None:
 
 
 def make_up(seed: int) -> Graph:
-    """A program with LAYOUTS configurations of CONFIGURABLE nodes."""
+    """Return a synthetic program with LAYOUTS configurations of CONFIGURABLE nodes."""
     program = make_program(seed, NODES, 2 * NODES, CONFIGURABLE)
     candidates = draw_candidates(seed, program)
     starts = np.cumsum([0, *(len(choices) for choices in candidates.layouts)])
@@ -188,7 +189,8 @@ def run_tile(data: Path, place: Path) -> None:
 
 
 def enlarge(graph: Graph, seed: int) -> Graph:
-    """The kernel with CONFIGS configurations: its own, scaled at random, with runtimes made up."""
+    """Return the kernel with CONFIGS synthetic configurations: scaled at random, with made-up
+    runtimes."""
     generator = np.random.default_rng(seed)
     chosen = generator.integers(0, graph.num_configs, CONFIGS)
     tiles = graph.tiles[chosen].copy()
@@ -212,7 +214,7 @@ def enlarge(graph: Graph, seed: int) -> Graph:
 
 
 def _now() -> np.ndarray:
-    """Seconds of the clock and of the processors."""
+    """Return wall-clock seconds and processor seconds."""
     return np.array([perf_counter(), process_time()])
 
 

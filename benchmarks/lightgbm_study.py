@@ -1,16 +1,16 @@
-"""The protocol of the LightGBM study: random splits over kernels and over programs.
+"""Reproduce the protocol of the LightGBM study: random splits over kernels and over programs.
 
     python -m benchmarks.lightgbm_study ../shared/data build/benchmarks [SPLITS [PART]]
 
 PART is tile, layout, tpu or components; by default all. The last measures what the study's figures
-show: how much of the variance of its columns three principal components have, and how well a plane
-in them parts the faster half of the tiles from the slower, in each kernel and over all of them.
+show: the share of variance of its columns in three principal components, and how well a plane
+in them separates the faster half of the tiles from the slower, in each kernel and over all of them.
 
 Tiles: least squares, lasso, ridge and LightGBM, each on mean node features to predict the scaled
 runtime, as published, and on our tile table to predict the rank; slowdown of the best of k tiles.
-80/20 and 90/10 over kernels, and 80/20 over architectures: at random, a kernel is tested whose
-sisters at other sizes were learned from. On real TPU kernels, of which there are 13, each is ranked
-by models of the others.
+Splits are 80/20 and 90/10 over kernels, and 80/20 over architectures: in a random split, other
+sizes of a test kernel are in the training set. Each of the 13 real TPU kernels is ranked
+by models trained on the others.
 
 Layouts: the same four on padding, layout values and counts, 90/10 over programs and, as in all
 other tables, by architecture; Kendall's tau of each collection.
@@ -68,13 +68,13 @@ OF_LAYOUTS = (
     "linear_ridge_001",
     "layout_pointwise_001",
 )
-INNER = 0.1  # of the learned kernels, to stop trees early by
+INNER = 0.1  # share of the training kernels for early stopping of trees
 TOPS = (1, 5, 10)
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How the kernels are divided, again and again."""
+    """How the kernels are repeatedly split."""
 
     name: str
     test_share: float
@@ -95,7 +95,7 @@ LAYOUT_PROTOCOLS = (
 
 
 def main(shared: Path, place: Path, splits: int, part: str | None) -> None:
-    """Print a table a protocol, then that of the TPU kernels."""
+    """Print a table per protocol, then that of the TPU kernels."""
     if part in (None, "tile"):
         plan = open_plan(shared / "cpugraphs", place / "cpugraphs")
         kernels = list(plan.load(plan.rows(TILE[0], IS_LABELLED)))
@@ -114,7 +114,7 @@ def main(shared: Path, place: Path, splits: int, part: str | None) -> None:
 
 
 def show_components(kernels: Sequence[Graph]) -> None:
-    """Shares of variance and separability in three components of the study's columns."""
+    """Print shares of variance and separability in three components of the study's columns."""
     tables, places, inside = [], [], []
     for kernel in kernels:
         runtimes = kernel.distinct.mean(np.asarray(kernel.runtimes))
@@ -136,7 +136,7 @@ def show_components(kernels: Sequence[Graph]) -> None:
 
 
 def measure_layouts(protocol: Protocol, plan: Plan, splits: int) -> None:
-    """Tau over all splits: a program's mean over those that test it, then over programs."""
+    """Return tau: averaged over the splits that test a program, then over programs."""
     title = f"{protocol.name}, {splits} splits: Kendall's tau (95% interval over programs)"
     table = make_table(title)
     for header in ("ranker", *LAYOUT):
@@ -160,7 +160,7 @@ def _tau(protocol: Protocol, plan: Plan, name: str, collection: str, splits: int
 
 
 def measure(protocol: Protocol, kernels: Sequence[Graph], splits: int) -> None:
-    """Slowdowns over all splits: a kernel's mean over those that test it, then over kernels."""
+    """Return slowdowns: averaged over the splits that test a kernel, then over kernels."""
     parts = [divide(protocol, kernels, seed) for seed in range(splits)]
     values: dict[str, list[np.ndarray]] = {name: [] for name in RANKERS}
     with track([(seed, name) for seed in range(splits) for name in RANKERS], protocol.name) as todo:
@@ -184,7 +184,7 @@ def measure(protocol: Protocol, kernels: Sequence[Graph], splits: int) -> None:
 
 
 def average(kernels: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The mean (distinct kernels, columns) of the rows of each kernel, which may have several."""
+    """Return the mean (distinct kernels, columns) of the rows of each kernel."""
     _, places, counts = np.unique(kernels, return_inverse=True, return_counts=True)
     total = np.zeros((len(counts), rows.shape[1]))
     np.add.at(total, places, rows)
@@ -194,7 +194,7 @@ def average(kernels: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def divide(
     protocol: Protocol, kernels: Sequence[Graph], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The positions of the kernels that are learned from, and of those that are tested."""
+    """Return the positions of the training kernels and of the test kernels."""
     groups = [k.architecture if protocol.by_architecture else k.name for k in kernels]
     splitter = GroupShuffleSplit(n_splits=1, test_size=protocol.test_share, random_state=seed)
     return next(splitter.split(groups, groups=groups))
@@ -203,7 +203,7 @@ def divide(
 def score(
     settings: RankerSettings, train: Sequence[Graph], test: Sequence[Graph], seed: int
 ) -> np.ndarray:
-    """Slowdowns of TOPS and ordered pair accuracy (kernels, 4) of a model of `train`."""
+    """Fit on `train`; return slowdowns of TOPS and ordered pair accuracy (kernels, 4) on `test`."""
     order = np.random.default_rng(seed).permutation(len(train))
     held = round(INNER * len(train))
     inner, rest = [train[k] for k in order[:held]], [train[k] for k in order[held:]]

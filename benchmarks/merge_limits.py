@@ -1,14 +1,14 @@
-"""How much a merge of a run's members could give, whoever weighs them: beside the best member.
+"""Bound the gain of merging a run's members over the best member, for any way to weigh them.
 
     python -m benchmarks.merge_limits RUN --parts 6
 
-The layout collections. All ways to divide the weights of a run's members into so many parts are
-tried, and chosen are those that rank best: on programs of other groups (nested: what anybody can
-do); on the very programs that are scored, once for all collections, or once for each (in hindsight:
-no rule that weighs collections can do better); and for each program by half of its own labels,
-scored on the other half, both ways round (who does so knows something of the very program). The
-one by the labels that score is no rule at all: each program's own best weights, which flatter by
-what is noise in them. Means over collections of Kendall's tau, with 95% intervals over groups.
+The layout collections. All weights that are multiples of 1 / parts are tried, and the best are
+chosen: on programs of other groups (nested: realistic); on the scored programs themselves, once for
+all collections, or once for each (in hindsight: an upper bound for fixed weights); and for each
+program by half of its labels, scored on the other half, both ways round (this uses labels of the
+scored program). The last row chooses each program's weights by the same labels that score them,
+which is no rule: it is optimistic by their noise. Means over collections of Kendall's tau, with 95%
+intervals over groups.
 """
 
 from collections.abc import Sequence
@@ -32,18 +32,18 @@ METHOD = "z_score"
 
 
 def list_weights(members: int, parts: int) -> np.ndarray:
-    """All weights (weights, members) that are multiples of 1 / parts and sum to 1."""
+    """Return all weights (weights, members) that are multiples of 1 / parts and sum to 1."""
     chosen = combinations_with_replacement(range(members), parts)
     return np.array([np.bincount(each, minlength=members) for each in chosen]) / parts
 
 
 def score_all(ballots: Sequence[Ballot], weights: np.ndarray) -> np.ndarray:
-    """Scores (weights, ballots)."""
+    """Return scores (weights, ballots)."""
     return np.array([[ballot.score(own, METHOD) for ballot in ballots] for own in weights])
 
 
 def halve(ballot: Ballot, first: int) -> Ballot:
-    """Every other configuration; scaled by the whole list, which takes no labels."""
+    """Return every other configuration, scaled by the whole list (which needs no labels)."""
     votes = {method: vote[:, first::2] for method, vote in ballot.votes.items()}
     targets = {method: target[first::2] for method, target in ballot.targets.items()}
     runtimes = ballot.runtimes[first::2]
@@ -51,7 +51,7 @@ def halve(ballot: Ballot, first: int) -> Ballot:
 
 
 def weigh_collections(ballots: Sequence[Ballot]) -> np.ndarray:
-    """What each ballot (ballots,) counts in a mean over collections."""
+    """Return each ballot's weight (ballots,) in a mean over collections."""
     names = [ballot.collection for ballot in ballots]
     return np.array([1 / names.count(name) for name in names]) / len(set(names))
 
@@ -59,7 +59,8 @@ def weigh_collections(ballots: Sequence[Ballot]) -> np.ndarray:
 def choose(
     scores: np.ndarray, counts: np.ndarray, parts: np.ndarray, *, nested: bool = False
 ) -> np.ndarray:
-    """Scores (ballots,) by the weights that are best on their part, or on all others."""
+    """Return scores (ballots,) by the weights that are best on their part, or (nested) on all
+    others."""
     found = np.empty(scores.shape[1])
     for part in np.unique(parts):
         own = parts == part
@@ -69,7 +70,8 @@ def choose(
 
 
 def choose_by_halves(ballots: Sequence[Ballot], weights: np.ndarray) -> tuple[np.ndarray, ...]:
-    """By a program's own half, scores (ballots,) of the other; and (weights, ballots) of all."""
+    """Choose by one half of each program, score the other (ballots,); and scores (weights,
+    ballots) of all."""
     even, odd = (
         score_all([halve(ballot, first) for ballot in ballots], weights) for first in (0, 1)
     )
@@ -81,7 +83,7 @@ def choose_by_halves(ballots: Sequence[Ballot], weights: np.ndarray) -> tuple[np
 def compare(
     ballots: Sequence[Ballot], weights: np.ndarray
 ) -> tuple[int, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """The best member's place; by choice, its scores (ballots,) and that member's."""
+    """Return the best member's index; by choice, its scores (ballots,) and that member's."""
     scores, counts = score_all(ballots, weights), weigh_collections(ballots)
     names = np.array([ballot.collection for ballot in ballots])
     once = np.zeros(len(ballots))
@@ -104,7 +106,7 @@ def main(
     member: Annotated[list[str], typer.Option(help="Merged; all layout members otherwise.")] = [],  # noqa: B006
     parts: Annotated[int, typer.Option(help="Weights are multiples of one part.")] = 6,
 ) -> None:
-    """Print what each choice of weights gives over the best member."""
+    """Print the gain of each choice of weights over the best member."""
     members = sorted(member or [path.name for path in run.glob("layout_*") if path.is_dir()])
     names, ballots = read_ballots(Run.existing(run), members, [METHOD])
     ballots = [ballot for ballot in ballots if ballot.collection in LAYOUT]

@@ -1,6 +1,6 @@
-"""TVM's MetaSchedule on one matrix product, for benchmarks.choosing_tvm: needs only TVM.
+"""Run TVM's MetaSchedule on one matrix product, for benchmarks.choosing_tvm: needs only TVM.
 
-    python metaschedule.py tune ROWS SUMS COLUMNS FOLDER    until it is ended from outside
+    python metaschedule.py tune ROWS SUMS COLUMNS FOLDER    until it is killed
     python metaschedule.py best ROWS SUMS COLUMNS FOLDER    prints seconds of the best, timed again
 
 Source: Shao et al., "Tensor program optimization with probabilistic programs", NeurIPS 2022.
@@ -14,13 +14,13 @@ import tvm
 from tvm import te
 from tvm.s_tir import meta_schedule
 
-AT_ONCE = 16  # candidates that are built and timed before the next are drawn
+AT_ONCE = 16  # candidates built and timed per batch
 ENDLESS = 1 << 20
 TIMED = {"number": 20, "repeat": 6, "min_repeat_ms": 20}
 
 
 def make_module(rows: int, sums: int, columns: int) -> tvm.IRModule:
-    """The product (rows, sums) x (sums, columns) in float32."""
+    """Return the product (rows, sums) x (sums, columns) in float32."""
     left = te.placeholder((rows, sums), name="left")
     right = te.placeholder((sums, columns), name="right")
     inner = te.reduce_axis((0, sums), name="inner")
@@ -34,13 +34,13 @@ def make_module(rows: int, sums: int, columns: int) -> tvm.IRModule:
 
 
 def find_target() -> tvm.target.Target:
-    """One core of this machine."""
+    """Return one core of this machine as target."""
     cpu = tvm.get_global_func("target.llvm_get_system_cpu")()
     return tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": 1})
 
 
 def tune(module: tvm.IRModule, folder: str) -> None:
-    """Search on and on; what was timed is in a database in the folder."""
+    """Search without end; timed candidates go into a database in the folder."""
     meta_schedule.tune_tir(
         module, find_target(), folder, max_trials_global=ENDLESS, num_trials_per_iter=AT_ONCE,
         num_tuning_cores=1,
@@ -48,7 +48,8 @@ def tune(module: tvm.IRModule, folder: str) -> None:
 
 
 def time_best(module: tvm.IRModule, folder: str, shape: tuple[int, ...]) -> dict[str, float]:
-    """How many were timed, and seconds of the fastest, timed again; infinite where none was."""
+    """Return the number of timed candidates, and seconds of the fastest, timed again; infinite
+    if none."""
     database = meta_schedule.database.JSONDatabase(work_dir=folder)
     timed = len(database.get_all_tuning_records())
     if not timed:

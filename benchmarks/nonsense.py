@@ -1,12 +1,13 @@
-"""Whether a tile that computes nonsense is ever called sound, over many programs.
+"""Check that no tile with wrong results is ever called correct, over many programs.
 
     python -m benchmarks.nonsense build/nonsense --programs 200
 
-Each program is a product with what people put before and behind it: roots, logarithms, softmax,
-normalisations whose variance is a parameter, reductions, narrow types. Its columns are ragged, so
-some of the tiles N:M:4 (and N:M:3) compute nonsense. Which ones do is found out on the bare product
-of the same sizes, with results that can differ. Then the program's are asked for: none of those may
-be sound. A line per program lies in the folder as soon as it is known, so a stopped run goes on.
+Each program is a product with common operations before and after it: roots, logarithms, softmax,
+normalisations whose variance is a parameter, reductions, narrow types. Its number of columns is not
+a multiple of the tile, so some of the tiles N:M:4 (and N:M:3) compute wrong results. Which ones do
+is determined on the bare product of the same sizes, whose results can differ. Then the program's
+tiles are checked: none of those may be called correct. Each program's result is written at once, so
+an interrupted run resumes.
 """
 
 import argparse
@@ -29,15 +30,15 @@ from solution.system.errors import InputError
 from solution.system.files import write_json
 
 LIMITS = Limits(120)
-# Of products: rows, what is summed, columns. Wide tiles compute nonsense of these, and do not end
-# the compiler, as they do of others.
+# Sizes of products: rows, sums, columns. For these, wide tiles compute wrong results; for others
+# they crash the compiler.
 SIZES = ((64, 48, 70), (64, 64, 232), (33, 100, 40), (64, 16, 47), (8, 64, 90), (33, 48, 232))
-TILES = ((1, 4, 4), (4, 2, 4), (4, 4, 1))  # the last one is right everywhere
+TILES = ((1, 4, 4), (4, 2, 4), (4, 4, 1))  # the last one is always right
 Function = Callable[..., Any]
 
 
 def list_before() -> dict[str, Function]:
-    """What may be done to the left factor."""
+    """Return operations on the left factor."""
     import jax.numpy as jnp
 
     return {
@@ -52,7 +53,7 @@ def list_before() -> dict[str, Function]:
 
 
 def list_behind() -> dict[str, Function]:
-    """What may be done to the product; called with it and with four vectors of its columns."""
+    """Return operations on the product; called with it and with four vectors of its columns."""
     import jax
     import jax.numpy as jnp
 
@@ -91,7 +92,8 @@ TYPES = (
 
 
 def draw_program(number: int) -> tuple[str, str, str]:
-    """Return a program's words, its HLO text, and the text of the bare product of its sizes."""
+    """Return a program's description, its HLO text, and the text of the bare product of its
+    sizes."""
     import jax
     import jax.numpy as jnp
 
@@ -121,7 +123,7 @@ def draw_program(number: int) -> tuple[str, str, str]:
 
 
 def examine(number: int, folder: Path, child: Child) -> dict[str, Any]:
-    """Return what became of a program's tiles."""
+    """Return the status of a program's tiles."""
     words, text, bare = draw_program(number)
     known = _find_known(bare, folder, child)
     try:
@@ -132,7 +134,7 @@ def examine(number: int, folder: Path, child: Child) -> dict[str, Any]:
 
 
 def _find_known(text: str, folder: Path, child: Child) -> dict[str, str]:
-    """Return the status of each tile of a bare product, found out once for each of its sizes."""
+    """Return the status of each tile of a bare product, determined once for each size."""
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.known"
     if not path.exists():
         write_json(dict(_build(_read(text, "bare", folder, child), child)), path)
@@ -158,7 +160,7 @@ def _build(program: Program, child: Child) -> Iterator[tuple[str, str]]:
 
 
 def count(rows: list[dict[str, Any]]) -> Counter[str]:
-    """Return how often what happened, over all tiles and programs."""
+    """Return the number of each outcome, over all tiles and programs."""
     counts: Counter[str] = Counter(programs=len(rows))
     for row in rows:
         counts["programs of which nothing is claimed"] += "refused" in row
@@ -175,7 +177,7 @@ def count(rows: list[dict[str, Any]]) -> Counter[str]:
 
 
 def main() -> None:
-    """Examine the programs that were not yet, and print what came out."""
+    """Examine missing programs, and print the outcomes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--programs", type=int, default=200)

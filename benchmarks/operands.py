@@ -1,9 +1,10 @@
-"""How often features take an operand of a product for the other one, or sum what it does not.
+"""Count how often features confuse the operands of a product, or its summed dimensions.
 
     python -m benchmarks.operands --programs 6
 
-Programs of all families, half of them training steps, are made by jax; what their modules say of
-dots and convolutions is held against what features find without it, as of files that do not say it.
+Programs of all families, half of them training steps, are made by jax. Their modules say which
+dimensions dots and convolutions contract; the features infer it without that, as for files that do
+not say it.
 """
 
 import tempfile
@@ -27,7 +28,7 @@ from solution.system.terminal import output
 
 
 def count_wrong(program: Program) -> dict[str, int]:
-    """Of the products of a program: how many there are, and where features are wrong."""
+    """Return the number of a program's products, and how many have wrong features."""
     graph, places = make_graph(program, "layout:xla:random"), find_places(program.module)
     blind = repair_padding(replace(graph, summed=None))
     operands, summed = find_operands(blind), contractions(blind)
@@ -46,7 +47,7 @@ def count_wrong(program: Program) -> dict[str, int]:
 
 
 def main(programs: int = 6) -> None:
-    """Of each family so many programs, and as many training steps."""
+    """Test `programs` programs per family, and as many training steps."""
     rows = []
     drawn = [
         (family, train, number)

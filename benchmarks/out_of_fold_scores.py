@@ -1,4 +1,4 @@
-"""Out-of-fold scores of settings on one collection, for the benchmarks.
+"""Compute out-of-fold scores of settings on one collection, for the benchmarks.
 
 The folds and inner splits are those of `fastslow run`, so the numbers are the same; nothing is
 written.
@@ -30,25 +30,25 @@ SEEDS = (0, 1, 2)
 
 
 top_1_slowdown = partial(top_k_slowdown, k=1)
-MEASURES: dict[str, dict[str, Measure]] = {  # beside the collection's own score
+MEASURES: dict[str, dict[str, Measure]] = {  # in addition to the collection's own score
     "tile": {"top-1 slowdown": top_1_slowdown, "tau": kendall_tau},
     "layout": {},
 }
 
 
 def metrics(kind: str) -> list[str]:
-    """The names of the columns that are measured."""
+    """Return the names of the measured columns."""
     return ["top-5 score" if kind == "tile" else "tau", *MEASURES[kind]]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Every metric of every graph and seed."""
+    """Every metric for every graph and seed."""
 
-    values: dict[str, np.ndarray]  # (seeds, graphs) each
+    values: dict[str, np.ndarray]  # by metric, (seeds, graphs)
 
     def mean(self, metric: str) -> Mean:
-        """Over graphs, of the mean over seeds, with an interval over graphs."""
+        """Return the mean over graphs of the mean over seeds, with an interval over graphs."""
         return bootstrap_mean(self.values[metric].mean(axis=0))
 
     def by_seed(self, metric: str) -> np.ndarray:
@@ -56,14 +56,14 @@ class Scores:
 
 
 def open_plan(data: Path, store: Path) -> Plan:
-    """Prepare `data` into `store`, where that is not done, and divide it into five folds."""
+    """Prepare `data` into `store`, if necessary, and divide it into five folds."""
     return make_plan(prepare_store(find_files(data), store, Preparation()), "architecture", 5)
 
 
 def score_out_of_fold(
     settings: RankerSettings, plan: Plan, name: str, seeds: Sequence[int] = SEEDS
 ) -> Scores:
-    """Fit without each fold and score it, once for each seed; a fit a core."""
+    """Fit without each fold and score it, once for each seed; each fit runs on one core."""
     kind = collection(name).kind
     folds = plan.rows(name, IS_LABELLED)["fold"].to_numpy()
     values = np.zeros((len(seeds), len(folds), 1 + len(MEASURES[kind])))

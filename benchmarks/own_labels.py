@@ -1,11 +1,12 @@
-"""How much of a program can be learned at all: with half of its own labels, and without them.
+"""Estimate the learnable limit: rankers trained with and without half of a program's own labels.
 
     python -m benchmarks.own_labels CPUGRAPHS --workers 2
 
 The folds by architecture of `fastslow run`. Each program's configurations are divided in two; one
-half is ranked by a ranker that has learned from the programs of the other folds, and by one that
-has learned from the other half of this program (and of the fold's) as well. The second is no
-result, for nobody has these labels: it says what a ranker could reach on a program that it knows.
+half is ranked by a ranker trained on the programs of the other folds, and by one also trained
+on the other half of this program (and of the fold's other programs). The second is not a valid
+result, because these labels are not available in practice: it shows how well a known program could
+be ranked.
 """
 
 from itertools import product
@@ -36,7 +37,7 @@ def score(
     site: Here, settings: RankerSettings, fold: int, seed: int, group: tuple[str, ...],
     with_own: bool, report: Report,
 ) -> Found:  # fmt: skip
-    """The second half of each of the fold's programs."""
+    """Return the scores of the second half of each of the fold's programs."""
     plan = site.plan
     fit_on, validate_on = split_training(plan, group, fold, seed)
     asked = [graph for name in group for graph in plan.load(plan.held_out(name, fold), settings)]
@@ -48,7 +49,7 @@ def score(
 
 
 def _score(scores: np.ndarray, graph: Graph) -> float:
-    assert graph.runtimes is not None  # it stands in a fold
+    assert graph.runtimes is not None  # graphs of a fold have labels
     return kendall_tau(scores[1::2], graph.runtimes[1::2])
 
 
