@@ -1,14 +1,14 @@
-"""Every published system with what it needs: until its validation score rises no more.
+"""Train every published system as long as it needs: until its validation score stops rising.
 
     make papers-patient     .venv/bin/python -m benchmarks.paper_needs DATA --minutes 15
 
-`make papers` gives all the same seconds, and so a head start to what is cheap. Here a net is
-trained until its validation score has not risen for its own patience, at most so many minutes on
-one thread; one that never stops early, as ours for layouts, runs its own epochs; trees take what
-they take. One fold scheme, by architecture; nets with attention among all nodes are scored on fewer
-configurations (benchmarks.claims.configs_of). What is done lies in build/paper-needs and is
-not done again; with `--only` a part is measured. A fit at the cap is counted: it may have needed
-more.
+`make papers` gives all systems the same seconds, which favours cheap ones. Here a net is
+trained until its validation score has not risen for its own patience, for at most `--minutes`
+on one thread; nets without early stopping, like ours for layouts, run their own epochs; trees
+train to the end. There is one fold scheme, by architecture; nets with attention among all nodes
+are scored on fewer configurations (benchmarks.claims.configs_of). Finished fits are kept in
+build/paper-needs and not repeated; `--only` measures a part. Fits that reach the time limit are
+counted: they may have needed more.
 """
 
 from collections.abc import Sequence
@@ -36,13 +36,14 @@ from solution.domain.collection import LAYOUT, TILE
 from solution.system.pictures import save_figure
 
 PLOT = Path("solution/experiments/learning_curves.png")
-AT_CAP = 0.9  # of the seconds: then it was stopped by them
+AT_CAP = 0.9  # share of the time limit from which a fit counts as stopped by it
 
 
 def list_fits(
     minutes: float, seeds: int, folds: int = FOLDS, only: Sequence[str] = ()
 ) -> list[Fit]:
-    """Every system, collection, fold and seed; of systems whose names hold one of `only`."""
+    """Return every system, collection, fold and seed, for systems whose names contain one of
+    `only`."""
     return [
         Fit(
             name,
@@ -62,7 +63,7 @@ def list_fits(
 
 
 def count_late(kind: str, scores: pl.DataFrame, minutes: float) -> list[list[str]]:
-    """The table of a kind, and how many fits of each system were stopped by the cap."""
+    """Print a kind's table, and the number of each system's fits that the time limit stopped."""
     _, collections, systems = next(row for row in KINDS if row[0] == kind)
     header, *rows = tabulate(scores, collections, systems)
     counted = [[*header, "Fits at the cap"]]
@@ -75,7 +76,7 @@ def count_late(kind: str, scores: pl.DataFrame, minutes: float) -> list[list[str
 
 
 def draw_curves(scores: pl.DataFrame) -> Figure:
-    """The validation score against the seconds of each system, fold 0 and seed 0: best so far."""
+    """Draw each system's best validation score so far against seconds, for fold 0 and seed 0."""
     collections = [name for name in (*LAYOUT, *TILE) if name in set(scores["collection"])]
     figure = Figure(figsize=(15, 4.6 * -(-len(collections) // 2)), layout="constrained")
     panels = figure.subplots(-(-len(collections) // 2), 2, squeeze=False).ravel()

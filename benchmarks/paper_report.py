@@ -1,4 +1,5 @@
-"""What `make papers` found: tables on the screen, in docs/results.md and the log, and a plot."""
+"""Report the results of `make papers`: tables on the screen, in docs/results.md and the log; a
+plot."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,13 +24,14 @@ BEGIN, END = "<!-- written by {} -->", "<!-- end of what {} wrote -->"
 PLOT = Path("solution/experiments/papers.png")
 KINDS = (("layout", LAYOUT, LAYOUT_SYSTEMS), ("tile", TILE, TILE_SYSTEMS))
 OURS = ("our net", "our trees")
-MOST_NAMES = 20  # that have room beside a plot
+MOST_NAMES = 20  # names that fit beside a plot
 
 Points = dict[str, list[tuple[float, float]]]  # seconds and score, by system
 
 
 def of_graphs(scores: pl.DataFrame, column: str = "score") -> pl.DataFrame:
-    """system, collection, graph and the mean over seeds, of the largest budget of each system."""
+    """Return system, collection, graph and the mean over seeds, for each system's largest
+    budget."""
     most = pl.col("budget") == pl.col("budget").max().over("system", "collection")
     return (
         scores.filter(most)
@@ -40,10 +42,11 @@ def of_graphs(scores: pl.DataFrame, column: str = "score") -> pl.DataFrame:
 
 
 def mean_over(graphs: pl.DataFrame, collections: Sequence[str], column: str) -> Mean:
-    """The mean of the collections' means, with its interval over graphs; NaN where one lacks.
+    """Return the mean of the collections' means, with an interval over graphs.
 
-    Each graph is drawn by itself, for the parts do not say which are sizes of one program; so it is
-    too narrow where many are, as of tiles.
+    The mean is NaN if a system lacks scores of one of the collections.
+    Graphs are resampled one by one, because the parts do not say which are sizes of one program; so
+    the interval is too narrow if many are, as for tiles.
     """
     own = graphs.filter(pl.col("collection").is_in(collections))
     if own["collection"].n_unique() < len(collections):
@@ -56,7 +59,7 @@ def mean_over(graphs: pl.DataFrame, collections: Sequence[str], column: str) -> 
 def tabulate(
     scores: pl.DataFrame, collections: Sequence[str], systems: Iterable[str]
 ) -> list[list[str]]:
-    """Header and a row a system: each collection, the mean, the other measures, seconds, epochs."""
+    """Return a header and a row per system: collections, mean, other measures, seconds, epochs."""
     many = len(collections) > 1
     shown = list(collections) if many else []
     header = ["System", *(name.removeprefix("layout:") for name in shown)]
@@ -86,7 +89,7 @@ def tabulate(
 
 
 def show_scores(scores: pl.DataFrame) -> list[Table]:
-    """A table for layout and one for tile."""
+    """Print a table for layout and one for tile."""
     tables = []
     for kind, collections, systems in KINDS:
         rows = tabulate(scores, collections, systems)
@@ -95,7 +98,7 @@ def show_scores(scores: pl.DataFrame) -> list[Table]:
 
 
 def compare(scores: pl.DataFrame) -> list[list[str]]:
-    """Header and a row for each order that the documents report."""
+    """Return a header and a row for each order of two systems that the documents report."""
     rows = [["Expected at least as good", "as", "Difference (95%)", "Here"]]
     graphs = of_graphs(scores)
     for collections, better, worse in ORDERS:
@@ -113,19 +116,19 @@ def compare(scores: pl.DataFrame) -> list[list[str]]:
 
 
 def say_verdict(mean: Mean) -> str:
-    """Whether a claim holds whose gain is this."""
+    """Return whether a claim with this gain holds, in words."""
     if mean.low > 0:
         return "holds"
     return "does not hold" if mean.high < 0 else "cannot be told"
 
 
 def show_orders(scores: pl.DataFrame) -> Table:
-    """What the documents say of pairs of systems, and what is found."""
+    """Print the documents' claims about pairs of systems, with the results here."""
     return show("What the documents report, checked", compare(scores))
 
 
 def list_costs(costs: pl.DataFrame) -> list[list[str]]:
-    """Header and a row a system."""
+    """Return a header and a row per system."""
     rows = [["System", "Kind", "Parameters", "Scored per s", "Peak memory", "Published"]]
     for kind, _, systems in KINDS:
         for name, system in systems.items():
@@ -138,12 +141,12 @@ def list_costs(costs: pl.DataFrame) -> list[list[str]]:
 
 
 def show_costs(costs: pl.DataFrame) -> Table:
-    """What each system takes, and what its document reports."""
+    """Print the cost of each system, and its document's numbers."""
     return show("Costs, each alone: one epoch, or one fit of trees", list_costs(costs))
 
 
 def write_report(scores: pl.DataFrame, costs: pl.DataFrame, folder: Path) -> None:
-    """Put the tables between the marks in docs/results.md and the log, and draw the plot."""
+    """Write the tables between the marks in docs/results.md and the log, and draw the plot."""
     short, full = [], []
     for kind, collections, systems in KINDS:
         rows = tabulate(scores, collections, systems)
@@ -158,12 +161,12 @@ def write_report(scores: pl.DataFrame, costs: pl.DataFrame, folder: Path) -> Non
 
 
 def _shorten(cell: str, column: str) -> str:
-    """Without the interval of a single collection."""
+    """Remove the interval from a cell of a single collection."""
     return cell.partition(" (")[0] if ":" in column and ":" not in cell else cell
 
 
 def replace_between(path: Path, text: str, command: str = "make papers") -> None:
-    """Write `text` between the marks of the command; ValueError where there are none."""
+    """Write `text` between the marks of the command; raise ValueError if there are none."""
     marks = BEGIN.format(command), END.format(command)
     before, begin, rest = path.read_text(encoding="utf-8").partition(marks[0])
     _, end, after = rest.partition(marks[1])
@@ -174,7 +177,7 @@ def replace_between(path: Path, text: str, command: str = "make papers") -> None
 
 
 def as_markdown(rows: list[list[str]], corner: str) -> str:
-    """A table whose first cell is `corner`, if that says anything; our own systems are bold."""
+    """Return a Markdown table whose first cell is `corner`, unless empty; our systems are bold."""
     header, *body = rows
     lines = [[corner or header[0], *header[1:]], ["---"] * len(header)]
     lines += [[f"**{row[0]}**", *row[1:]] if row[0] in OURS else row for row in body]
@@ -182,7 +185,7 @@ def as_markdown(rows: list[list[str]], corner: str) -> str:
 
 
 def list_points(scores: pl.DataFrame) -> dict[str, Points]:
-    """Seconds of a fit and mean score of each system, for every budget that it had; by kind."""
+    """Return, by kind, each system's points: seconds of a fit and mean score, for each budget."""
     found: dict[str, Points] = {kind: {} for kind, _, _ in KINDS}
     for kind, collections, systems in KINDS:
         for name in systems:
@@ -195,7 +198,8 @@ def list_points(scores: pl.DataFrame) -> dict[str, Points]:
 
 
 def draw(points: Mapping[str, Points]) -> Figure:
-    """The mean score of each system against the seconds of a fit, a line where it had several."""
+    """Draw each system's mean score against the seconds of a fit; a line if it has several
+    budgets."""
     figure = Figure(figsize=(13, 5.2), layout="constrained")
     for axes, (kind, systems) in zip(figure.subplots(1, 2), points.items(), strict=True):
         for name, own in systems.items():
@@ -216,7 +220,8 @@ def draw(points: Mapping[str, Points]) -> Figure:
 
 
 def _name_points(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
-    """A name for each dot, beside the axes in the order of the scores, and a thin line to it."""
+    """Write a name for each dot beside the axes, in the order of the scores, joined by a thin
+    line."""
     low, high = axes.get_ylim()
     gap = (high - low) / MOST_NAMES
     names = sorted(ends, key=lambda name: -ends[name][1])
@@ -224,7 +229,7 @@ def _name_points(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
     for name in names:
         place = min(ends[name][1], place - gap)
         places.append(place)
-    for number in range(len(names)):  # those that were pushed out below
+    for number in range(len(names)):  # move up the names that were pushed below the axes
         places[-1 - number] = max(places[-1 - number], low + number * gap)
     line = {"arrowstyle": "-", "lw": 0.5, "color": "0.7", "relpos": (0, 0.5), "shrinkB": 4}
     for name, place in zip(names, places, strict=True):
@@ -241,7 +246,7 @@ def _colour(name: str) -> str:
 
 
 def show(title: str, rows: list[list[str]]) -> Table:
-    """A table of a header and rows."""
+    """Print a table of a header and rows."""
     table = make_table(title)
     for number, name in enumerate(rows[0]):
         table.add_column(name, justify="right" if number else "left", no_wrap=number == 0)

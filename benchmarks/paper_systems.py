@@ -1,8 +1,8 @@
 """The published systems that are compared, and ours.
 
-A system is an experiment of the package. `smaller` says what is changed because the programs here
-are small: 45 to 398 nodes in the xla collections and 257 to 1,340 in the nlp ones, where those of
-the competition have up to 43,615. A thousand random nodes would be nearly all of them.
+A system is an experiment of the package. `smaller` has the settings that are changed because the
+programs here are small: 45 to 398 nodes in the xla collections and 257 to 1,340 in the nlp ones,
+while those of the competition have up to 43,615. A thousand random nodes would be nearly all.
 """
 
 import dataclasses
@@ -16,29 +16,29 @@ from solution.models.base import RankerSettings
 from solution.papers.nodes import NodeSettings
 from solution.papers.published_numbers import tell
 
-FEW = NodeSettings(trained=40)  # a step keeps so few; a graph is predicted from all nodes
+FEW = NodeSettings(trained=40)  # nodes per training step; predictions use all nodes
 
 
 @dataclass(frozen=True)
 class System:
-    """One row of the table."""
+    """A row of the table."""
 
     experiment: str
-    reported: tuple[str, ...] = ()  # what its document reports: names in published.toml
+    reported: tuple[str, ...] = ()  # its document's numbers: names in published.toml
     smaller: dict[str, Any] = field(default_factory=dict)
 
     @property
     def published(self) -> str:
-        """What its document reports, on the competition's data."""
+        """Return its document's numbers, on the competition's data."""
         return tell(*self.reported)
 
     def settings(self) -> RankerSettings:
-        """What is fitted."""
+        """Return the settings to fit."""
         return _replace(find_experiment(self.experiment).ranker, self.smaller)
 
 
 def _replace(settings: Any, values: Mapping[str, Any]) -> Any:
-    """The settings with these values, or those of the ranker that they wrap."""
+    """Return the settings, or those of the wrapped ranker, with these values."""
     if set(values) <= {field.name for field in dataclasses.fields(settings)}:
         return dataclasses.replace(settings, **values)
     return dataclasses.replace(settings, ranker=_replace(settings.ranker, values))
@@ -103,7 +103,7 @@ TILE_SYSTEMS = {
     "our trees": System("tile_lightgbm_001"),
     "our net": System("tile_gnn_001"),
 }
-# What the documents say of two systems: the first at least as good as the second.
+# The documents' claims about two systems: the first is at least as good as the second.
 ORDERS = (
     (LAYOUT, "residual, attention", "residual"),
     (LAYOUT, "violation ratio", "violation ratio left out"),
@@ -111,7 +111,7 @@ ORDERS = (
     (LAYOUT, "TGraph", "TpuGraphs, segment"),
     (LAYOUT, "our net", "TGraph"),
     (TILE, "study, LightGBM", "study, least squares"),
-    (TILE, "study, LightGBM", "TpuGraphs, GraphSAGE late"),  # the study's headline
+    (TILE, "study, LightGBM", "TpuGraphs, GraphSAGE late"),  # the study's main result
     (TILE, "study, LightGBM, opcodes", "study, LightGBM"),
     (LAYOUT, "TpuGraphs, segment", "study, LightGBM"),
     (LAYOUT, "study, LightGBM, opcodes", "study, LightGBM"),

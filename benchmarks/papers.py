@@ -1,14 +1,14 @@
-"""Every published system on the same data, with the same time: one table, one plot.
+"""Compare every published system on the same data, with the same time: one table, one plot.
 
     make papers      .venv/bin/python -m benchmarks.papers DATA --seconds 6
 
-A net is fitted for so many seconds on one thread, once for each budget: short fits show how long an
-epoch takes, and what is done once, and as many epochs are run as fill the time, at least one; our
+A net is fitted for the given seconds on one thread, once for each budget. Short fits measure the
+time of an epoch and the fixed cost; then as many epochs are run as fill the time, at least one. Our
 layout net runs its own epochs, which take less. Tile nets, which learn from fifteen times as many
-graphs, get four times as long. Trees and linear models take what they take. Nets with attention
+graphs, get four times as long. Trees and linear models train to the end. Nets with attention
 among all nodes are scored on fewer configurations (benchmarks.claims.configs_of). Scores are
-out of fold, by architecture; nothing is stopped early but trees. What a fit costs is measured
-alone. What is done lies in build/papers and is not done again.
+out of fold, by architecture; only trees stop early. The cost of a fit is measured with nothing else
+running. Finished fits are kept in build/papers and not repeated.
 """
 
 import time
@@ -42,11 +42,12 @@ from solution.system.processes import one_thread, open_pool
 from solution.system.progress import track
 from solution.training.fold_scores import fit_without, held_out
 
-KINDS = ((LAYOUT_SYSTEMS, LAYOUT, 1), (TILE_SYSTEMS, TILE, 4))  # how many times as long
+# the last number multiplies the seconds
+KINDS = ((LAYOUT_SYSTEMS, LAYOUT, 1), (TILE_SYSTEMS, TILE, 4))
 
 
 def list_fits(budgets: Sequence[float], seeds: int, folds: int = FOLDS) -> list[Fit]:
-    """Every system, collection, fold and seed; what takes the time that it takes, once."""
+    """Return every system, collection, fold and seed; fits without a time limit only once."""
     return [
         Fit(
             name,
@@ -65,7 +66,7 @@ def list_fits(budgets: Sequence[float], seeds: int, folds: int = FOLDS) -> list[
 
 
 def cost(work: Fitting, name: str, collection: str) -> dict[str, Any]:
-    """An epoch of a net, or a whole fit, in a process that does nothing else."""
+    """Measure an epoch of a net, or a whole fit of another model, in a separate process."""
     settings = find_system(name, collection).settings()
     if hasattr(unwrap(settings), "training"):
         settings = with_epochs(settings, 1)
@@ -89,12 +90,13 @@ def cost(work: Fitting, name: str, collection: str) -> dict[str, Any]:
 
 
 def find_system(name: str, collection: str) -> System:
-    """The system of that name, of which there may be one for layouts and one for tiles."""
+    """Return the system of that name for the collection; layout and tile systems may share a
+    name."""
     return (TILE_SYSTEMS if collection in TILE else LAYOUT_SYSTEMS)[name]
 
 
 def measure_costs(stores: dict[bool, Path]) -> pl.DataFrame:
-    """system, kind, parameters, configs_per_second (predicting), megabytes."""
+    """Return system, kind, parameters, configs_per_second (predicting), megabytes."""
     rows = []
     asked = [(name, collections[-1]) for systems, collections, _ in KINDS for name in systems]
     with track(asked, "Costs") as tracked:

@@ -1,15 +1,15 @@
-"""Long tables in parts: every fit leaves a file, so a table can be stopped and goes on.
+"""Compute long tables fit by fit: every fit leaves a file, so an interrupted table resumes.
 
-A fit is one experiment, one collection, one fold, one seed. Its file is named by all that decides
-it, so a fit that is asked for otherwise is another file. Scores are out of fold. There are three
-ways (WAYS) to end a fit that stops early by its settings:
+A fit is one experiment, one collection, one fold, one seed. Its file's name contains everything
+that decides its result, so a fit with other settings has another file. Scores are out of fold.
+There are three ways (WAYS) to end a fit of a net with early stopping:
 
-    timed      so many seconds, then the weights that were best on graphs that were held back
+    timed      after the given seconds, with the weights that were best on held-back graphs
     patient    when that validation score has not risen for the net's own patience
-    last       so many seconds on all graphs, then the last weights
+    last       after the given seconds on all graphs, with the last weights
 
-Without seconds it runs the epochs of its settings. What never stops early stays as it is, and so do
-trees and linear models. Seconds are those of the processor (benchmarks.timed_fits).
+Without seconds it runs the epochs of its settings. Nets without early stopping, trees and linear
+models are unchanged. Seconds are processor time (benchmarks.timed_fits).
 """
 
 import dataclasses
@@ -50,12 +50,12 @@ WAYS = ("timed", "patient", "last")
 
 
 def top_5_slowdown(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """What the best of the five first costs, over the best of all."""
+    """Return how much slower the best of the first five is than the best of all."""
     return top_k_slowdown(scores, runtimes, 5)
 
 
 def standardised_list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """ListMLE of standardised scores, for those of different systems have different scales."""
+    """Return ListMLE of standardised scores, because the systems' scores have different scales."""
     return list_mle((scores - scores.mean()) / max(float(scores.std()), 1e-9), runtimes)
 
 
@@ -64,7 +64,7 @@ MEASURES = {
     "ListMLE": standardised_list_mle,
     "slowdown": top_5_slowdown,
 }
-NUMBERS = pl.List(pl.Float64())  # of a fit that reports none, polars would not know
+NUMBERS = pl.List(pl.Float64())  # explicit: polars cannot infer it for a fit that reports none
 TYPES = {
     "volatility": pl.Float64(),
     "loss_volatility": pl.Float64(),
@@ -75,28 +75,28 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Fit:
-    """One fit, and how long it may take."""
+    """A fit and its time limit."""
 
     name: str
     settings: RankerSettings
     collection: str
     fold: int
     seed: int
-    seconds: float  # of training, of nets that stop early; 0: the epochs of their settings
+    seconds: float  # training time of nets with early stopping; 0: the epochs of their settings
     way: str = "timed"  # a name in WAYS
-    configs: int = MAX_CONFIGS  # of a graph that are predicted, at most
-    alone: bool = False  # in a process of its own, so that the peak of its memory is its own
+    configs: int = MAX_CONFIGS  # maximum configurations predicted per graph
+    alone: bool = False  # in a separate process, to measure its peak memory
 
     @property
     def file(self) -> str:
-        """Named by everything that decides it."""
+        """Name of the result's file, from everything that decides it."""
         digest = hashlib.sha256(repr(self).encode()).hexdigest()[:12]
         place = self.collection.replace(":", "-")
         return f"{self.name}.{place}.{self.fold}.{self.seed}.{digest}.parquet"
 
 
 class Curve:
-    """A Report that notes when each validation score was reached, and the losses."""
+    """A Report that records the time of each validation score, and the losses."""
 
     def __init__(self) -> None:
         self.started = time.process_time()
@@ -115,43 +115,43 @@ class Curve:
 
     @property
     def volatility(self) -> float | None:
-        """How much the last ten scores move; None where there are fewer than two."""
+        """Return the volatility of the last ten scores; None if there are fewer than two."""
         return measure_volatility(self.scores)
 
 
-Stores = dict[bool, Path]  # of whole graphs, and of pruned ones
+Stores = dict[bool, Path]  # of whole and of pruned graphs
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """The work of a table, in any process that sees the stores: a fit, and its rows."""
+    """Computes a fit's rows, in any process that can read the stores."""
 
     stores: Stores
 
     @cached_property
     def plans(self) -> dict[bool, Plan]:
-        """Made once a process."""
+        """The plans, opened once per process."""
         return {
             whole: make_plan(Store.open(store), "architecture", FOLDS)
             for whole, store in self.stores.items()
         }
 
     def __call__(self, fit: Fit, report: Report = silent) -> pl.DataFrame:
-        """Do the fit."""
+        """Compute a fit's rows."""
         return run(fit, self.plan_of(fit.settings))
 
     def plan_of(self, settings: RankerSettings) -> Plan:
-        """The plan with the nodes that a ranker of the settings looks at."""
+        """Return the plan whose graphs have the nodes that the ranker needs."""
         return self.plans[settings.needed_hops is None]
 
 
 def begin() -> None:
-    """In a worker process of a fit that is alone: it has one thread."""
+    """Limit the worker process of a single fit to one thread."""
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def prepare(data: Path, out: Path) -> Stores:
-    """The stores of whole and of pruned graphs."""
+    """Prepare the stores of whole and of pruned graphs."""
     files = find_files(data)
     kinds = {True: Preparation(None), False: Preparation(1)}
     return {
@@ -161,7 +161,8 @@ def prepare(data: Path, out: Path) -> Stores:
 
 
 def run(fit: Fit, plan: Plan) -> pl.DataFrame:
-    """A row for each graph of the fold: scores, and of the fit its cost and learning curve."""
+    """Return a row for each graph of the fold, with its scores and the fit's cost and learning
+    curve."""
     with one_thread():
         settings = limit(fit, plan)
         curve = Curve()
@@ -193,17 +194,17 @@ def run(fit: Fit, plan: Plan) -> pl.DataFrame:
 
 
 def place_of(fit: Fit) -> tuple[str, int]:
-    """The collection and the fold."""
+    """Return the collection and the fold."""
     return fit.collection, fit.fold
 
 
 def thin_out(graph: Graph, configs: int) -> Graph:
-    """The graph with at most so many of its configurations, always the same ones."""
+    """Return the graph with at most `configs` of its configurations, always the same ones."""
     return graph.select(choose_configs(graph.key, graph.num_configs, configs))
 
 
 def limit(fit: Fit, plan: Plan) -> RankerSettings:
-    """The settings with as many epochs as the seconds, and the way, ask for."""
+    """Return the settings with the number of epochs that fits the seconds, and the way to stop."""
     if not fit.seconds or not stops_early(fit.settings):
         return fit.settings
     rows = plan.training(*place_of(fit))
@@ -214,13 +215,13 @@ def limit(fit: Fit, plan: Plan) -> RankerSettings:
 
 
 def stops_early(settings: RankerSettings) -> bool:
-    """Whether it is a net that is trained until a validation score rises no more."""
+    """Return whether it is a net with early stopping on a validation score."""
     training = getattr(unwrap(settings), "training", None)
     return training is not None and training.patience is not None
 
 
 def with_training(settings: Any, **values: Any) -> Any:
-    """The settings of a net, wrapped or not, with these values of its training."""
+    """Return the settings of a net, wrapped or not, with these values of its training."""
     if hasattr(settings, "ranker"):
         return dataclasses.replace(settings, ranker=with_training(settings.ranker, **values))
     return dataclasses.replace(settings, training=dataclasses.replace(settings.training, **values))
@@ -233,7 +234,7 @@ def compute(
     executor: Executor,
     title: str,
 ) -> pl.DataFrame:
-    """The rows of all fits; those whose file is there are not done again."""
+    """Return the rows of all fits; fits whose file exists are not repeated."""
     folder.mkdir(parents=True, exist_ok=True)
     missing = [fit for fit in fits if not (folder / fit.file).exists()]
     together = [fit for fit in missing if not fit.alone]
@@ -254,13 +255,13 @@ def compute(
 
 
 def keep(rows: pl.DataFrame, path: Path) -> None:
-    """Write the rows of a fit, all or nothing."""
+    """Write the rows of a fit, atomically."""
     with replace_file(path) as temporary:
         rows.write_parquet(temporary)
 
 
 def read_parts(fits: Sequence[Fit], folder: Path) -> pl.DataFrame:
-    """The rows of the fits whose files are there."""
+    """Return the rows of the fits whose files exist."""
     paths = [folder / fit.file for fit in fits if (folder / fit.file).exists()]
     frames = [pl.read_parquet(path) for path in paths]
     return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()

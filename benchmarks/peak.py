@@ -1,4 +1,4 @@
-"""How much memory several processes have together, at most, and what time they took."""
+"""Measure the peak memory of several processes together, and their processor time."""
 
 import threading
 from collections.abc import Callable
@@ -8,12 +8,12 @@ import psutil
 
 
 class Peak:
-    """What processes have together inside the block, looked at often.
+    """Sample the memory of processes while the block runs.
 
     Args:
-        find: which processes, at each look.
-        memory_of: bytes of one.
-        each: seconds between two looks.
+        find: returns the processes at each sample.
+        memory_of: returns the bytes of one process.
+        each: seconds between two samples.
     """
 
     def __init__(
@@ -24,12 +24,12 @@ class Peak:
     ) -> None:
         self._find, self._memory_of, self._each = find, memory_of, each
         self._over = threading.Event()
-        self._seconds: dict[int, float] = {}  # of each process, when it was last seen
-        self.megabytes = 0.0  # at most
+        self._seconds: dict[int, float] = {}  # of each process, at its last sample
+        self.megabytes = 0.0  # peak
 
     @property
     def core_seconds(self) -> float:
-        """Of all of them, until each was last seen."""
+        """Return the processor seconds of all processes, up to their last samples."""
         return sum(self._seconds.values())
 
     def __enter__(self) -> Self:

@@ -1,11 +1,11 @@
-"""How `fastslow optimize` stands beside HEFT, m-ETF, annealing and proven optima on small graphs.
+"""Compare `fastslow optimize` with HEFT, m-ETF, annealing, and proven optima on small graphs.
 
     python -m benchmarks.placement_bars
 
-takes a quarter of an hour of one core. Placement and schedule, no fusion, as the baselines decide
-these two; three seeds, of the smallest twenty. CP-SAT has SECONDS each, begins with HEFT's
-decision, and its optimum is that of graphs without fusion; where it is not proven, its bound stands
-in.
+takes a quarter of an hour on one core. It decides placement and schedule without fusion, like the
+baselines, with three seeds (more for the smallest graphs). CP-SAT has SECONDS for each graph and
+begins with HEFT's decision; its optimum ignores fusion. If it is not proven, its bound is used
+instead.
 """
 
 from collections.abc import Callable
@@ -30,15 +30,15 @@ from solution.system.terminal import make_table, output
 from tests.placement.made import make_graph
 
 BUDGET, SEEDS = 2000, 3
-TINY_SEEDS = 20  # of graphs that are searched in a tenth of a second
-SECONDS = 40.0  # of CP-SAT, a graph
-SMALLEST, TINY = 400, (20, 25, 30, 35, 40)  # nodes at most; nodes
-MADE = (120, 180, 240, 300, 360)  # nodes of random graphs
+TINY_SEEDS = 20  # seeds for graphs that are searched in a tenth of a second
+SECONDS = 40.0  # of CP-SAT, per graph
+SMALLEST, TINY = 400, (20, 25, 30, 35, 40)  # maximum nodes; numbers of nodes
+MADE = (120, 180, 240, 300, 360)  # numbers of nodes of random graphs
 
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds of one graph on one machine; of what draws, the geometric mean over seeds."""
+    """Seconds of one graph on one machine; for random methods, the geometric mean over seeds."""
 
     heft: float
     etf: float
@@ -48,7 +48,7 @@ class Row:
 
 
 def list_graphs() -> list[CostGraph]:
-    """Of the document's families and made at random, 100 to 400 nodes."""
+    """Return graphs of the document's families and random ones, of 100 to 400 nodes."""
     known = [workload.make() for workload in SMALL]
     return [
         *(graph for graph in known if 100 <= graph.num_nodes <= SMALLEST),
@@ -57,7 +57,7 @@ def list_graphs() -> list[CostGraph]:
 
 
 def compare(evaluator: Evaluator) -> Row:
-    """All of them on one question."""
+    """Run all methods on one instance."""
     environment, policy = evaluator.environment, load_policy()
     decided = list_decisions(environment.graph, environment.machine, fused=False)
     heft, etf = (_judge(evaluator, decided[name]) for name in ("heft", "m-etf"))
@@ -73,7 +73,7 @@ def compare(evaluator: Evaluator) -> Row:
 def _search(
     evaluator: Evaluator, search: Callable[[Evaluator, int], object], seeds: int = SEEDS
 ) -> np.ndarray:
-    """Seconds (seeds,) of the best that is found."""
+    """Return the best seconds (seeds,) of a search."""
     seconds = []
     for seed in range(seeds):
         asked = evaluator.start_again()
@@ -89,9 +89,10 @@ def _judge(evaluator: Evaluator, decision: Decision) -> float:
 
 
 def find_gap(graph: CostGraph, devices: int) -> tuple[float, float, bool]:
-    """Our seconds less 1 over CP-SAT's optimum, and over its decision in the simulator.
+    """Return our relative gap to CP-SAT's optimum, and to its decision in the simulator.
 
-    Means over seeds; and whether the optimum is proven, else it is a bound.
+    They are means over seeds. The last value says whether the optimum is proven; else it is a
+    bound.
     """
     environment = Environment(graph, make_machine(devices))
     evaluator = Evaluator(environment, TWO_TASKS)
@@ -104,7 +105,7 @@ def find_gap(graph: CostGraph, devices: int) -> tuple[float, float, bool]:
 
 
 def show_middling() -> None:
-    """A row a graph and machine, and what it comes to."""
+    """Print a row per graph and machine, and a summary."""
     table = make_table(f"100 to {SMALLEST} nodes, ms; {BUDGET} decisions, annealing also ten times")
     for header in ("Graph", "Nodes", "Devices", "HEFT", "m-ETF", "Ours", "Annealing", "Ten times"):
         table.add_column(header, justify="left" if header == "Graph" else "right")
@@ -127,7 +128,7 @@ def show_middling() -> None:
 
 
 def show_tiny() -> None:
-    """Against proven optima."""
+    """Print the gaps to proven optima."""
     found = [find_gap(make_graph(count, seed), 2) for seed, count in enumerate(TINY)]
     found += [find_gap(make_graph(count, 10 + seed), 3) for seed, count in enumerate(TINY)]
     for place, name in enumerate(("the proven optimum", "its decision, run in the simulator")):

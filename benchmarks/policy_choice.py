@@ -1,10 +1,10 @@
-"""By what a policy is chosen: its likeliest decisions for 36 programs that none learns from.
+"""Compare policies by their likeliest decisions for 36 programs that none was trained on.
 
     python -m benchmarks.policy_choice [POLICY.safetensors ...]
 
-takes two minutes of one core for the shipped policy and for each that is given. Seconds over one
-device's, less 1: each program on its own number of devices, 2, 3, 4 or 8, of which one fits in no
-decision of any and counts 100 times, and each on 5, 6 and 7.
+takes two minutes of one core for each policy, the shipped one and those given. It prints seconds
+relative to one device's, less 1: each program on its own number of devices (2, 3, 4 or 8), and each
+on 5, 6 and 7. One of the programs fits into memory with no policy's decision and counts 100 times.
 """
 
 import sys

@@ -1,12 +1,12 @@
-"""A policy network that learns while it is asked, as GO does, which places operations.
+"""A policy network as an optimizer: like GO, which places operations, it learns from evaluations.
 
     an embedding of each site ─▶ GraphSAGE over the program ─▶ scores with each choice's embedding
 
-The convolution and the objective are those of solution.placement.policy. GO's attention,
-its rounds and what it learned of other programs are not here: it decides among devices that every
-node may go to, and here each site has choices of its own, of one program, in a hundred
-measurements; so the bonus of its entropy does not fall with time, either. Memory and time grow with
-the sites times the most choices that one of them has.
+The convolution and the objective are those of solution.placement.policy. It has no attention, no
+rounds and no pretraining on other programs. GO decides among devices that every node may use; here
+each site has its own choices, and there is one program and about a hundred measurements. So the
+entropy bonus does not decay with time, either. Memory and time grow with
+the number of sites times the largest number of choices of a site.
 
 Sources: Zhou et al., "Transferable Graph Optimizers for ML Compilers" (2020), and as in
 solution.placement.policy.
@@ -26,22 +26,23 @@ from solution.placement.policy.ppo import find_gain
 from solution.placement.policy.settings import TrainingSettings
 
 WIDTH, ROUNDS = 32, 2
-DRAWN, TEMPERATURES = 4, (1.0, 2.0, 4.0)  # how many for each that is asked for, each time
-BATCH = 4  # measurements of an update
-FAILED = 0.1  # how far at least what failed is below the slowest, in logarithms of runtimes
+DRAWN, TEMPERATURES = 4, (1.0, 2.0, 4.0)  # samples per requested configuration
+BATCH = 4  # measurements per update
+FAILED = 0.1  # log runtime by which a failure counts as slower than the slowest, at least
 SAME = 1e-8
-# A policy of GO learns from thousands of decisions, this one from some tens.
+# GO learns from thousands of decisions, this policy from some tens.
 TRAINING = TrainingSettings(learning_rate=0.02)
 NAME = "policy"
 
 
 def list_compared() -> dict[str, Build]:
-    """Return every search of `choose` by name, then this one."""
+    """Return every search of `choose` by name, and this one."""
     return {**list_methods(), NAME: lambda table, prior, seed: PolicySearch(table.space, seed)}
 
 
 class SitePolicy(nn.Module):
-    """The chance of each choice at each site; the default begins with that in a random one."""
+    """The probability of each choice at each site; the default's is initially that in a random
+    draw."""
 
     def __init__(self, space: Space) -> None:
         super().__init__()
@@ -60,7 +61,7 @@ class SitePolicy(nn.Module):
         self.first = first.masked_fill(torch.arange(most) >= sizes[:, None], -math.inf)
 
     def forward(self) -> Tensor:
-        """Logarithms of chances (sites, most choices)."""
+        """Return log probabilities (sites, most choices)."""
         own = heard = self.sites.weight
         for convolution in self.convolutions:
             heard = convolution(heard, self.links)
@@ -69,7 +70,7 @@ class SitePolicy(nn.Module):
 
 
 class PolicySearch(Proposer):
-    """Draws what the policy thinks of, and teaches it by what that took."""
+    """An optimizer that samples the policy, and trains it on the measurements."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space, seed)
@@ -78,7 +79,7 @@ class PolicySearch(Proposer):
             self._policy = SitePolicy(space)
         self._optimizer = torch.optim.Adam(self._policy.parameters(), lr=TRAINING.learning_rate)
         self._free = torch.from_numpy(np.flatnonzero(space.sizes > 1))
-        self._learned = 0  # of those told
+        self._learned = 0  # number of measurements that the policy has learned from
         self._find_bounds()
 
     def tell(self, choices: np.ndarray, times: np.ndarray) -> None:
@@ -91,25 +92,27 @@ class PolicySearch(Proposer):
         if not self._learned:
             return self.space.draw(self.generator, count)
         drawn = self.generator.random((DRAWN * count, self.space.sites, 1))
-        # A policy that is sure of all sites draws what is known: then what is near to that.
+        # A policy that is sure of all sites samples known configurations: then use their
+        # neighbours.
         found = [(drawn > bounds).sum(axis=2) for bounds in self._bounds]
         return np.concatenate(found).astype(np.int32)
 
     def _find_bounds(self) -> None:
-        """Up to which number each choice (sites, most choices) is drawn, by temperatures."""
+        """Compute the cumulated probabilities of the choices (sites, most choices), by
+        temperature."""
         with torch.no_grad():
             known = self._policy().double()
         self._bounds = []
         for temperature in TEMPERATURES:
             bounds = torch.softmax(known / temperature, dim=1).numpy().cumsum(axis=1)
-            # Whatever is left by rounding is the last choice's that there is.
+            # The last valid choice gets what rounding leaves.
             last = np.arange(bounds.shape[1]) >= self.space.sizes[:, None] - 1
             self._bounds.append(np.where(last, 1.0, bounds))
 
     def _learn(self, choices: np.ndarray, times: np.ndarray) -> None:
-        """Update the policy by the last of configurations (k, sites) and what they took (k,).
+        """Update the policy by the last of configurations (k, sites) and their runtimes (k,).
 
-        Each is compared with all that was measured, for the last alone are too few for a mean.
+        Each is compared with all measurements, because the last ones are too few for a mean.
         """
         is_sound = np.isfinite(times)
         if not is_sound.any():
@@ -134,7 +137,7 @@ class PolicySearch(Proposer):
         self._find_bounds()
 
     def _weigh(self, taken: Tensor) -> tuple[Tensor, Tensor]:
-        """Logarithms of the chances (k, sites) of choices (sites, k), and the mean entropy."""
+        """Return log probabilities (k, sites) of choices (sites, k), and the mean entropy."""
         known = self._policy()[self._free]
         entropy = -(known.exp() * known.clamp(min=-1e4)).sum(dim=1).mean()
         return known.gather(1, taken[self._free]).T, entropy

@@ -1,9 +1,9 @@
-"""What the shipped policy is worth: alone, and to a search with as many decisions.
+"""Measure what the shipped policy gains: alone, and in a search with as many decisions.
 
     python -m benchmarks.policy_worth
 
-takes some minutes of one core. Programs that it learned from, and others of the same families in
-sizes between those and as large as the largest of them; each on two and four devices.
+takes some minutes of one core. The programs are those it was trained on, and others of the same
+families, with sizes between those and up to the largest of them; each on two and four devices.
 """
 
 from collections.abc import Sequence
@@ -27,17 +27,17 @@ COMPARED = (("without", "with_policy"), ("alone", "without"), ("one_device", "wi
 
 @dataclass(frozen=True)
 class Worth:
-    """Of one program on one machine: logarithms of seconds, means over seeds."""
+    """Results of one program on one machine: log seconds, averaged over seeds."""
 
     with_policy: float
     without: float
     alone: float
     one_device: float
-    leads: float  # the share of searches in which a decision of the policy is the best of the first
+    leads: float  # share of searches whose best first decision is the policy's
 
 
 def measure(evaluator: Evaluator, policy: Policy) -> Worth:
-    """Two searches a seed, and the policy's likeliest decision."""
+    """Run two searches per seed, and the policy's likeliest decision."""
     found, leads = [], []
     for seed in range(SEEDS):
         pair = []
@@ -54,7 +54,7 @@ def measure(evaluator: Evaluator, policy: Policy) -> Worth:
 
 
 def show(programs: dict[str, Sequence[Workload]], policy: Policy) -> None:
-    """A row a set of programs and of tasks."""
+    """Print a row per set of programs and of tasks."""
     table = make_table(f"Ratios of seconds less 1, with 95% intervals; {BUDGET} decisions a search")
     for header in ("Programs", "Tasks", "Without / with the policy", "Policy alone / search",
                    "One device / search", "Policy leads"):  # fmt: skip

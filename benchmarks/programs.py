@@ -1,8 +1,8 @@
-"""Make up programs of any size in the competition's format, to try its full scale without its data.
+"""Make synthetic programs of any size in the competition's format, for tests at its full scale.
 
 Opcodes, shapes and layouts are drawn so that files are about as large, as repetitive and as
 compressible as the real ones. The runtimes follow made-up rules with some noise, the same in all
-programs, so that they can be learned; nothing can be learned from them about a TPU.
+programs, so that they can be learned; they say nothing about a TPU.
 """
 
 import zipfile
@@ -30,15 +30,16 @@ BLOCK_ROWS = 2000
 CONFIGURABLE = {"reshape": 66_003, "dot": 98_954, "convolution": 20_900}  # counts in TpuGraphs
 OTHERS = ("parameter", "constant", "add", "multiply", "broadcast", "reduce", "transpose", "maximum")
 RANKS = {"reshape": 3, "dot": 3, "convolution": 4}
-# Real nodes have few layouts: two orders of a tensor, and the compiler's choice besides. Of twelve
+# Real nodes have few layouts: two orders of a tensor, and the compiler's choice. In twelve
 # real files convolutions have 4 or 8, dots 8 or 9, reshapes 2 or 3.
 LAYOUTS = {"reshape": 3, "dot": 9, "convolution": 8}
-ORDERS = 2  # of a tensor
-# A random configuration sets all of a program's layouts; those of a search leave half of them.
+ORDERS = 2  # number per tensor
+# A random configuration sets all of a program's layouts; those of a search leave half unset.
 RANDOM, NEAR = 1.0, 0.5
 TENSOR_COSTS = (1.0, 0.5, 0.25)  # of an output, an input, a kernel that is not row-major
-OWN_COSTS = 0.3  # of a choice, which no rule says, at most
-BEST_TILE, TILE_COSTS = 4, np.array([0.2, 0.1, 0.05, 0.02])  # log2 of each size; a step off it
+OWN_COSTS = 0.3  # maximum of a random cost per choice, which no rule explains
+# log2 of each size; cost of each step away from it
+BEST_TILE, TILE_COSTS = 4, np.array([0.2, 0.1, 0.05, 0.02])
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The layouts that each configurable node may take, the compiler's choice first."""
+    """The possible layouts of each configurable node, the compiler's choice first."""
 
     layouts: list[np.ndarray]  # (choices, 18) int8 each
     costs: list[np.ndarray]  # (choices,) each
@@ -62,7 +63,8 @@ class Candidates:
 def make_program(
     seed: int, nodes: int, edges: int, configurable: int, *, isolated: int = 0
 ) -> Program:
-    """A program of exactly so many nodes, edges, configurable and isolated nodes."""
+    """Return a program with exactly these numbers of nodes, edges, configurable and isolated
+    nodes."""
     generator = np.random.default_rng(seed)
     chosen = np.sort(generator.choice(nodes, configurable, replace=False))
     names = generator.choice(np.array(OTHERS, object), nodes)
@@ -80,7 +82,7 @@ def make_program(
 
 
 def _describe_nodes(sizes: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Features (nodes, 140) of row-major float32 tensors of these sizes (nodes, 4)."""
+    """Return features (nodes, 140) of row-major float32 tensors of these sizes (nodes, 4)."""
     features = np.zeros((len(sizes), NUM_NODE_FEATURES), np.float32)
     slots = np.arange(sizes.shape[1])
     used = slots < ranks[:, None]
@@ -93,7 +95,8 @@ def _describe_nodes(sizes: np.ndarray, ranks: np.ndarray) -> np.ndarray:
 
 
 def _draw_edges(generator: np.random.Generator, nodes: np.ndarray, count: int) -> np.ndarray:
-    """Mostly a chain, and short cuts back; a consumer has a higher number than its producer."""
+    """Draw edges: mostly a chain, with short skips; a consumer has a higher number than its
+    producer."""
     if len(nodes) < 2:
         return np.empty((0, 2), np.int64)
     chain = np.stack([nodes[1:], nodes[:-1]], axis=1)[:count]
@@ -105,7 +108,7 @@ def _draw_edges(generator: np.random.Generator, nodes: np.ndarray, count: int) -
 
 
 def draw_candidates(seed: int, program: Program) -> Candidates:
-    """The choices of every configurable node, whose costs grow with its tensor."""
+    """Draw the choices of every configurable node; their costs grow with its tensor."""
     generator = np.random.default_rng(seed)
     own = program.configurable
     work = np.sqrt(program.features[own, SHAPE_PRODUCT])
@@ -118,16 +121,17 @@ def draw_candidates(seed: int, program: Program) -> Candidates:
 
 
 def _weigh(generator: np.random.Generator, choices: np.ndarray, rank: int) -> np.ndarray:
-    """What layouts (choices, 18) cost: more where the last dimension is not contiguous."""
+    """Return the cost of layouts (choices, 18): higher if the last dimension is not contiguous."""
     minor = choices[:, [tensor * MAX_RANK for tensor in range(len(TENSOR_COSTS))]]
     ruled = ((minor >= 0) & (minor != rank - 1)) @ np.array(TENSOR_COSTS)
     return np.asarray(ruled + OWN_COSTS * generator.random(len(choices)))
 
 
 def _choices(generator: np.random.Generator, name: str) -> np.ndarray:
-    """A convolution gives the two minor dimensions of its tensors, a reshape whole orders.
+    """Draw an opcode's layouts (choices, 18): first none, then different ones.
 
-    (choices, 18): nothing, then different ones that take one of two orders for each tensor.
+    Each takes one of two orders for each tensor. For a convolution only the two minor dimensions
+    are set, for a reshape whole orders.
     """
     length = 2 if name == "convolution" else RANKS[name]
     orders = np.array(list(permutations(range(RANKS[name]), length)), np.int8)
@@ -149,11 +153,11 @@ def draw_configs(
     distinct: int | None = None,
     changed: float = RANDOM,
 ) -> np.ndarray:
-    """Which choice (configs, configurable) each configuration gives each node.
+    """Draw the choice (configs, configurable) of each configuration for each node.
 
     Args:
-        changed: the share of the nodes that each configuration gives any choice; the others have
-            the compiler's.
+        changed: the share of the nodes that each configuration sets at random; the others have
+            the compiler's choice.
     """
     generator = np.random.default_rng(seed)
     number = np.array([len(choices) for choices in candidates.layouts])
@@ -170,7 +174,7 @@ def write_layout_file(
     *,
     labelled: bool = True,
 ) -> None:
-    """Write the npz file as np.savez_compressed would, a block of configurations at a time."""
+    """Write the same npz file as np.savez_compressed, one block of configurations at a time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = _program_arrays(program) | {
         "node_config_ids": program.configurable,
@@ -218,7 +222,7 @@ def _program_arrays(program: Program) -> dict[str, np.ndarray]:
 
 
 def _runtimes(candidates: Candidates, chosen: np.ndarray) -> np.ndarray:
-    """Nanoseconds (configs,) int64, with noise and, by rounding, ties."""
+    """Return nanoseconds (configs,) int64, with noise and, by rounding, ties."""
     cost = np.zeros(len(chosen))
     for node, costs in enumerate(candidates.costs):
         cost += costs[chosen[:, node]]
@@ -227,7 +231,7 @@ def _runtimes(candidates: Candidates, chosen: np.ndarray) -> np.ndarray:
 
 
 def _expand(candidates: Candidates, chosen: np.ndarray) -> Iterator[np.ndarray]:
-    """The config tensor (configs, configurable, 18) float32 in blocks."""
+    """Yield the config tensor (configs, configurable, 18) float32 in blocks."""
     for first in range(0, len(chosen), BLOCK_ROWS):
         rows = chosen[first : first + BLOCK_ROWS]
         block = np.empty((*rows.shape, NUM_LAYOUT_FEATURES), np.float32)

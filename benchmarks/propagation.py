@@ -1,11 +1,11 @@
-"""Predicted layouts and copies against the compiler's own, on programs that are only compiled.
+"""Compare predicted layouts and copies with the compiler's, on programs that are only compiled.
 
     python -m benchmarks.propagation FOLDER --programs 32 --configs 30
 
-Each program of the training sample is compiled in random layouts, and what XLA writes down after
-its layout assignment is compared with what is propagated through the graph: the share of tensors
+Each program of the training sample is compiled in random layouts, and XLA's dump after
+its layout assignment is compared with the propagation through the graph: the share of tensors
 with the right layout, and the rank correlation of copied bytes over a program's configurations.
-Every compiled program leaves a file in the folder, so the benchmark can be stopped and goes on.
+Every compiled program leaves a file in the folder, so an interrupted benchmark resumes.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from solution.system.progress import track
 from solution.system.terminal import output, say
 
 METADATA, OP_NAME = 7, 2  # fields of HloInstructionProto and OpMetadata
-# As --xla_dump_to writes it: NAME = TYPE[SIZES]{LAYOUT} OPCODE(OPERANDS), ... op_name="TAG"
+# A line of --xla_dump_to: NAME = TYPE[SIZES]{LAYOUT} OPCODE(OPERANDS), ... op_name="TAG"
 LINE = re.compile(
     r"^\s*(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<type>\w+)\[(?P<sizes>[\d,]*)\]"
     r"(?:\{(?P<layout>[\d,]*)[^}]*\})? (?P<opcode>[\w\-]+)\("
@@ -46,15 +46,15 @@ LINE = re.compile(
 TAG = re.compile(r'op_name="[^"]*?node(\d+)end"')
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "f16": 2, "bf16": 2, "s64": 8, "u64": 8,
          "f64": 8, "c64": 8, "c128": 16}  # fmt: skip
-# The passes behind which the compiler's text is looked at: layouts, then copies.
+# The passes after which the dump is read: for layouts, then for copies.
 ASSIGNED, DECOMPOSED, FINAL = "layout-assignment", "reshape-decomposer", "final"
 
 
 @dataclass(frozen=True)
 class Written:
-    """An instruction as the compiler writes it."""
+    """An instruction in the compiler's dump."""
 
-    tag: int  # the node that it stems from; -1: unknown
+    tag: int  # its original node; -1: unknown
     opcode: str
     sizes: tuple[int, ...]
     layout: tuple[int, ...]  # minor to major
@@ -62,7 +62,7 @@ class Written:
 
 
 def tag_nodes(module: bytes, program: Program) -> bytes:
-    """The module with every instruction's metadata naming the node that it is."""
+    """Return the module with the node's number in every instruction's metadata."""
     message = MESSAGES["Module"].FromString(module)
     nodes = {
         instruction.id: place for place, instruction in enumerate(instructions(program.module))
@@ -76,7 +76,7 @@ def tag_nodes(module: bytes, program: Program) -> bytes:
 
 
 def read_written(path: Path) -> Iterator[Written]:
-    """The array-shaped instructions of a module's text."""
+    """Return the array-shaped instructions of a module's dump."""
     for line in path.read_text(encoding="utf-8").splitlines():
         found = LINE.match(line)
         if not found:
@@ -89,13 +89,13 @@ def read_written(path: Path) -> Iterator[Written]:
 
 
 def find_dump(folder: Path, mark: str) -> Path | None:
-    """The last file that was written behind the pass."""
+    """Return the last dump after the pass."""
     found = sorted(path for path in folder.glob("*.txt") if f"after_{mark}" in path.name)
     return found[-1] if found else None
 
 
 def compile_program(program: Program, folder: Path, count: int, child: Child, dump: Path) -> None:
-    """Keep what the compiler writes of a program in random layouts, and the program."""
+    """Store the program, and the compiler's dumps for random layouts."""
     if (folder / "configs.npy").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def compile_program(program: Program, folder: Path, count: int, child: Child, du
 def dump_one(
     child: Child, program: Program, module: bytes, flags: Flags, dump: Path
 ) -> dict[str, bytes]:
-    """What the compiler writes of one configuration; nothing where it refuses it."""
+    """Return the compiler's dumps for one configuration, by pass; empty if it is refused."""
     shutil.rmtree(dump, ignore_errors=True)
     try:
         reply = child.ask(Optimise(tag_nodes(module, program), flags))
@@ -129,7 +129,7 @@ def dump_one(
 
 
 def read_program(folder: Path) -> Graph:
-    """The graph of a program that was compiled, with its configurations."""
+    """Return the graph of a compiled program, with its configurations."""
     module = MESSAGES["Module"].FromString((folder / "module.pb").read_bytes())
     program = Program(folder.name, module, [])
     nodes, values = program.nodes, np.load(folder / "configs.npy")
@@ -143,18 +143,18 @@ def read_program(folder: Path) -> Graph:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far a program's propagated layouts and copies are the compiler's."""
+    """How well propagated layouts and copies agree with the compiler's."""
 
     program: str
-    tensors: float  # that could be found again, of a configuration
+    tensors: float  # mean number per configuration that could be matched
     right: float  # share of them whose layout is right
-    default: float  # share that have the program's own layout
+    default: float  # share that have the program's default layout
     copies: float  # rank correlation of copied bytes
     ratio: float  # propagated bytes over the compiler's
 
 
 def compare_program(folder: Path) -> Agreement:
-    """Hold a program's propagation against the compiler's text."""
+    """Compare a program's propagation with the compiler's dumps."""
     graph = read_program(folder)
     propagation = Propagation(graph)
     rows = graph.layouts.rows
@@ -188,14 +188,14 @@ def unpack(number: int, rank: int) -> tuple[int, ...]:
 
 
 def agrees(one: tuple[int, ...], other: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
-    """Whether two layouts are the same in memory."""
+    """Return whether two layouts are the same in memory."""
     return [k for k in one if sizes[k] > 1] == [k for k in other if sizes[k] > 1]
 
 
 def find_tensors(written: list[Written], graph: Graph) -> list[Written]:
-    """One instruction for each node of two dimensions and more that was found again as it was.
+    """Return one unchanged instruction for each node of two or more dimensions that can be matched.
 
-    That of the node's own opcode and shape; passes may have replaced others.
+    It has the node's opcode and shape; passes may have replaced others.
     """
     found: dict[int, Written] = {}
     shapes = graph.node_features[:, SHAPE_DIMENSIONS].astype(int)
@@ -230,14 +230,14 @@ def main() -> None:
 
 
 def bootstrap_median(values: np.ndarray) -> tuple[float, float]:
-    """Where the median of other programs would lie, in 95 of 100 draws."""
+    """Return the 95% bootstrap interval of the median over programs."""
     drawn = np.random.default_rng(0).choice(values, (10_000, len(values)))
     low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
     return float(low), float(high)
 
 
 def dump_passes(dump: Path) -> str:
-    """XLA's flags; only what passes do is looked at, so machine code is made as fast as can be."""
+    """Return XLA's flags: only passes matter, so machine code is generated as fast as possible."""
     return (
         f"--xla_dump_to={dump} --xla_dump_hlo_as_text --xla_backend_optimization_level=0 "
         f"--xla_dump_hlo_pass_re={ASSIGNED}|{DECOMPOSED}"

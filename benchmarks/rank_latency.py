@@ -1,9 +1,9 @@
-"""How long an answer takes: import, load, first answer, each further configuration; one table.
+"""Measure the latency of answers: import, load, first answer, each further configuration.
 
-`python -m benchmarks.rank_latency RUN --distilled BUNDLE --tpu FOLDER` asks the distilled
-bundle, the run's ensemble and each of its members, each in a process of its own with one thread;
-then, in the same run, the forward pass of TGraph, LightGBM's own predictor, and lleaves where that
-is installed. Times are of the processor: other processes take from them little.
+`python -m benchmarks.rank_latency RUN --distilled BUNDLE --tpu FOLDER` measures the distilled
+bundle, the run's ensemble and each of its members, each in a separate process with one thread;
+then TGraph's forward pass, LightGBM's predictor, and lleaves if it is installed. Times are
+processor time, so that other processes hardly affect them.
 """
 
 import argparse
@@ -26,22 +26,23 @@ from rich.table import Table
 from benchmarks.memory import memory
 
 LAYOUTS, TILES = 1000, 100
-LONG = 10_000  # milliseconds: what takes longer is done once
+LONG = 10_000  # slower calls are made only once
 NEIGHBOURS = 64
-TIMES = 3  # of which the fastest counts, where a thing can be done again
+TIMES = 3  # repetitions, of which the fastest counts
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-KERNEL = "npz/tile/xla/test/bmm_007.npz"  # of the sample
-SMALL = "npz/layout/xla/random/train/alexnet_train_batch_32.npz"  # of TpuGraphs: 73 nodes are kept
-LARGE = (21_918, 35_000, 720)  # nodes, edges, configurable: 2,854 are kept
+KERNEL = "npz/tile/xla/test/bmm_007.npz"  # in the sample
+# in TpuGraphs: 73 nodes after pruning
+SMALL = "npz/layout/xla/random/train/alexnet_train_batch_32.npz"
+LARGE = (21_918, 35_000, 720)  # nodes, edges, configurable: 2,854 after pruning
 
 
 def since(start: float) -> float:
-    """Milliseconds of the processor."""
+    """Return milliseconds of processor time."""
     return 1000 * (time.process_time() - start)
 
 
 def fastest(function: Callable[[], Any]) -> float:
-    """Milliseconds of the fastest call."""
+    """Return milliseconds of the fastest call."""
     times = []
     for _ in range(TIMES):
         start = time.process_time()
@@ -51,11 +52,11 @@ def fastest(function: Callable[[], Any]) -> float:
 
 
 def ask(bundle: str, programs: list[str]) -> dict[str, float]:
-    """What one process needs for a bundle; programs that it has no model for are left out."""
+    """Measure a bundle in this process; programs without a model are left out."""
     start = time.process_time()
     from solution import load_bundle, read_graph
 
-    load_bundle.__module__  # noqa: B018 - it is imported when it is looked at
+    load_bundle.__module__  # noqa: B018 - the attribute access imports it
     found = {"import": since(start)}
     start = time.process_time()
     opened = load_bundle(bundle)
@@ -72,7 +73,7 @@ def ask(bundle: str, programs: list[str]) -> dict[str, float]:
 
 
 def _ask_for(bundle: Any, graph: Any, place: str) -> dict[str, float]:
-    """The first answer, that of as many again, and each further configuration."""
+    """Measure the first answer, an answer of the same size, and each further configuration."""
     count = TILES if place == "kernel" else LAYOUTS
     few, many = (graph.select(_first(graph, number)) for number in (count // 10, count))
     start = time.process_time()
@@ -87,7 +88,7 @@ def _ask_for(bundle: Any, graph: Any, place: str) -> dict[str, float]:
 
 
 def _ask_for_neighbours(bundle: Any, graph: Any, place: str) -> dict[str, float]:
-    """A session's first answer, and the next ones: each has three other layouts than the first."""
+    """Measure a scorer's first answer and the next ones, each with three layouts changed."""
     import numpy as np
 
     layouts, generator = graph.layouts.expand(), np.random.default_rng(0)
@@ -104,7 +105,7 @@ def _ask_for_neighbours(bundle: Any, graph: Any, place: str) -> dict[str, float]
 
 
 def _rank_anew(bundle: Any, graph: Any) -> None:
-    """Nothing that is known of the graph is kept from the last time."""
+    """Rank without anything cached about the graph."""
     bundle.rank(dataclasses.replace(graph))
 
 
@@ -115,7 +116,7 @@ def _first(graph: Any, count: int) -> Any:
 
 
 def ask_tgraph(programs: list[str]) -> dict[str, float]:
-    """The forward pass of TGraph on the same layouts, features included."""
+    """Measure TGraph's forward pass on the same layouts, including features."""
     from solution import read_graph
     from solution.features.preparation import Preparation
     from solution.models.nets.training_settings import TrainingSettings
@@ -127,7 +128,7 @@ def ask_tgraph(programs: list[str]) -> dict[str, float]:
     found = {}
     for name in programs:
         place, _, file = name.partition("=")
-        if place == "small":  # the large one takes it minutes
+        if place == "small":  # it takes minutes for the large one
             graph = read_graph(file)
             asked = graph.select(_first(graph, LAYOUTS))
             start = time.process_time()
@@ -137,7 +138,7 @@ def ask_tgraph(programs: list[str]) -> dict[str, float]:
 
 
 def ask_trees(model: str) -> dict[str, float]:
-    """Microseconds a row of LightGBM's own predictor and of lleaves, features left out."""
+    """Return microseconds per row of LightGBM's predictor and of lleaves, without features."""
     import lightgbm
     import numpy as np
 
@@ -154,7 +155,7 @@ def ask_trees(model: str) -> dict[str, float]:
 
 
 def call(*arguments: str) -> dict[str, float]:
-    """The same in a process of its own, with one thread."""
+    """Run a measurement in a separate process with one thread."""
     done = subprocess.run(
         [sys.executable, "-m", __spec__.name, *arguments],
         env={**os.environ, **dict.fromkeys(THREADS, "1")},
@@ -166,7 +167,7 @@ def call(*arguments: str) -> dict[str, float]:
 
 
 def find_programs(tpu: Path | None, folder: Path) -> list[str]:
-    """place=FILE of a tile kernel, a small program of a TPU, a large made one."""
+    """Return place=FILE of a tile kernel, a small TPU program, a large synthetic one."""
     from benchmarks.programs import make_program
     from solution.data.folders import SAMPLE
     from solution.domain.codebook_encoder import encode
@@ -188,7 +189,7 @@ def find_programs(tpu: Path | None, folder: Path) -> list[str]:
 
 
 def show(rows: dict[str, dict[str, float]]) -> Table:
-    """A row a way; in brackets what times the distilled bundle's it is."""
+    """Print a row per variant; in brackets the ratio to the distilled bundle."""
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     table = Table(title="ms of the processor; each, neighbour: us a configuration; memory: MB")
     table.add_column("")
@@ -237,7 +238,7 @@ def main() -> None:
 
 
 def pack_all(folder: Path, out: Path) -> dict[str, Path]:
-    """The ensemble and each of its members as bundles."""
+    """Pack the ensemble and each of its members as bundles."""
     from ensembles import DEFAULT_RECIPE
     from ensembles.merge import alone
     from ensembles.recipe import find_recipe

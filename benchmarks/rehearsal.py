@@ -1,20 +1,20 @@
-"""A dress rehearsal of the whole competition: an imitation of it, every stage, measured.
+"""Rehearse the whole competition on synthetic data: run every stage and measure it.
 
     make rehearsal                     a fiftieth of the graphs
     make rehearsal SHARE=1 KILLS=0     all of them
     python -m benchmarks.rehearsal FOLDER --share 0.001 --configs 0.01    some minutes
     python -m benchmarks.rehearsal FOLDER --share 1 --stand-ins --ranked-by RUN
-                                       all of them but the training: members score by chance, and
-                                       those of a run of a smaller rehearsal rank all test graphs
+                                       everything except training: members score at random, and
+                                       the members of a smaller rehearsal's RUN rank all test graphs
 
-Graphs, nodes, configurations and files are of real number and size (benchmarks/corpus.py);
+Graphs, nodes, configurations and files have real numbers and sizes (benchmarks/corpus.py);
 runtimes are a rule of layouts and tiles with noise, so that scores mean something. Each stage is
-the command that a user gives, in processes of its own. Then everything is done once more, killed
-at random moments, and has to end in the same bytes. A rehearsal that was stopped goes on after its
-last stage; another share is another folder.
+a user's command, in separate processes. Then everything is repeated, killed at random moments, and
+must end in the same bytes. An interrupted rehearsal resumes after its last stage; another share is
+another folder.
 
 Core-seconds and memory are of all processes of a stage together; memory is proportional set size,
-so that a store that several map counts once.
+so that a store that several processes map counts once.
 """
 
 import argparse
@@ -52,10 +52,10 @@ from solution.training.plan import make_plan
 
 FASTSLOW = Path(sys.executable).parent / "fastslow"
 SHARE, FOLDS, KILLS = 0.02, 5, 10
-# Stages that are killed, and which share of the kills is theirs.
+# Stages that are killed, and their shares of the kills.
 KILLED = {"prepare": 0.3, "run": 0.4, "ensemble again": 0.2, "report": 0.1}
-LEAST = 6  # graphs of a collection to train on: of fewer architectures no folds can be made
-SAMPLED_EACH = 0.5  # seconds between two looks at memory
+LEAST = 6  # training graphs per collection; fewer architectures cannot be divided into folds
+SAMPLED_EACH = 0.5  # seconds between two samples of memory
 RESULTS = "results.json"
 NOTHING, STAND_INS = "nothing_001", ("stand_in_net.py", "stand_in_trees.py")
 SAME = ("submission.csv", "*/out_of_fold/*.parquet", "*/test/*.parquet")
@@ -63,23 +63,23 @@ SAME = ("submission.csv", "*/out_of_fold/*.parquet", "*/test/*.parquet")
 
 @dataclass(frozen=True)
 class Measured:
-    """What a stage took."""
+    """The cost of a stage."""
 
     seconds: float
     core_seconds: float
-    megabytes: float  # of memory, all processes together, at most
-    disk: float  # megabytes of what it wrote
+    megabytes: float  # peak memory of all processes together
+    disk: float  # megabytes of the files it wrote
 
 
 @dataclass(frozen=True)
 class Members:
-    """What ranks."""
+    """The rankers of the rehearsal."""
 
-    stand_ins: bool = False  # instead of the members of a default run
-    ranked_by: Path | None = None  # a run whose members rank the test graphs as well
+    stand_ins: bool = False  # random members instead of a default run's
+    ranked_by: Path | None = None  # a run whose members also rank the test graphs
 
     def list_experiments(self, folder: Path) -> list[Path]:
-        """Files of the stand-ins in the folder; none for a default run."""
+        """Return the stand-ins' files in the folder; none for a default run."""
         return [folder / name for name in STAND_INS if self.stand_ins]
 
     def write(self, folder: Path) -> None:
@@ -89,7 +89,7 @@ class Members:
 
 
 def list_stages(place: Path, members: Members) -> dict[str, tuple[list[str], Path]]:
-    """The commands in their order, and what each writes."""
+    """Return the commands in order, and the files that each writes."""
     data, store, run = (str(place / name) for name in ("data", "store", "run"))
     csv, ranked = str(place / "run" / "submission.csv"), place / "ranked.csv"
     files = members.list_experiments(place)
@@ -110,7 +110,7 @@ def list_stages(place: Path, members: Members) -> dict[str, tuple[list[str], Pat
 
 
 def measure(words: Sequence[str], written: Path, log: Path) -> Measured:
-    """Run a command to its end. Raises CalledProcessError with the end of what it said."""
+    """Run a command to its end. Raises CalledProcessError with the end of its output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.monotonic()
     with log.open("a") as said:
@@ -121,17 +121,18 @@ def measure(words: Sequence[str], written: Path, log: Path) -> Measured:
         raise subprocess.CalledProcessError(code, words, log.read_text()[-2000:])
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     waited_for = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    cores = max(waited_for, peak.core_seconds)  # workers of a server are waited for by nobody
+    # a server's workers are not in the time of waited-for children
+    cores = max(waited_for, peak.core_seconds)
     return Measured(time.monotonic() - start, cores, peak.megabytes, count_megabytes(written))
 
 
 def _share_memory(process: psutil.Process) -> int:
-    """Bytes of a process; what several have mapped is divided among them."""
+    """Return the bytes of a process; memory shared by several is divided among them."""
     return int(process.memory_full_info().pss)
 
 
 def _list_all(pid: int) -> list[psutil.Process]:
-    """A process and all that it began; none when it is over."""
+    """Return a process and all its descendants; none if it has ended."""
     with suppress(psutil.Error):
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -139,13 +140,13 @@ def _list_all(pid: int) -> list[psutil.Process]:
 
 
 def count_megabytes(path: Path) -> float:
-    """Of a file, or of all files in a folder; 0 where there is none."""
+    """Return megabytes of a file, or of all files in a folder; 0 if it does not exist."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file()) / 2**20
 
 
 def foretell(store: Path, files: Sequence[Path]) -> float:
-    """Seconds that `fastslow run --estimate` says of the stage that trains."""
+    """Return the estimate in seconds, by `fastslow run --estimate`, of the training stage."""
     names = [NOTHING, *map(str, files)] if files else DEFAULTS
     experiments = [find_experiment(name) for name in names]
     begin = time.monotonic()
@@ -158,7 +159,7 @@ def foretell(store: Path, files: Sequence[Path]) -> float:
 def rehearse_kills(
     place: Path, calm: Path, members: Members, seconds: dict[str, float], kills: int
 ) -> str:
-    """Everything once more, killed so many times; what is other than in `calm`, in words."""
+    """Repeat everything with `kills` kills; return the differences from `calm`, in words."""
     generator, log = random.Random(kills), place / "log.txt"
     stages = list_stages(place, members)
     for name, share in KILLED.items():
@@ -173,13 +174,13 @@ def rehearse_kills(
 
 
 def read_results(run: Path) -> dict[str, bytes]:
-    """What has to be the same in every run, by name."""
+    """Return by name the results that must be the same in every run."""
     files = [file for pattern in SAME for file in sorted(run.glob(pattern))]
     return {file.relative_to(run).as_posix(): file.read_bytes() for file in files}
 
 
 def _kill_after(words: Sequence[str], seconds: float, log: Path) -> None:
-    """Start a command, and kill it and all that it began; it may be over before."""
+    """Start a command, and kill it and its descendants after `seconds`, unless it has ended."""
     with log.open("a") as said:
         process = subprocess.Popen(
             [FASTSLOW, *words], stdout=said, stderr=said, start_new_session=True
@@ -192,7 +193,7 @@ def _kill_after(words: Sequence[str], seconds: float, log: Path) -> None:
 
 
 class Results:
-    """What is measured already, in a file."""
+    """The measured stages, kept in a file."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / RESULTS
@@ -205,7 +206,7 @@ class Results:
 
 
 def rehearse(folder: Path, share: float, configs: float, kills: int, members: Members) -> Results:
-    """Every stage that is not done yet."""
+    """Run every missing stage."""
     folder.mkdir(parents=True, exist_ok=True)
     members.write(folder)
     results, log = Results(folder), folder / "log.txt"
@@ -219,7 +220,7 @@ def rehearse(folder: Path, share: float, configs: float, kills: int, members: Me
             results.keep("estimate", foretell(folder / "store", files))
         if name not in results.known:
             print(f"{name}: fastslow {' '.join(words)}", flush=True)
-            remove(written)  # of a stage that was stopped
+            remove(written)  # of an interrupted stage
             results.keep(name, asdict(measure(words, written, log)))
     if kills and "kills" not in results.known:
         again = folder / "killed"
@@ -233,7 +234,7 @@ def rehearse(folder: Path, share: float, configs: float, kills: int, members: Me
 
 
 def find_factor(share: float) -> float:
-    """How many times as many layout graphs the competition has: they take most of all time."""
+    """Return the ratio of the competition's layout graphs to these; they dominate the time."""
     whole, here = (
         sum(sum(count_graphs(name, part, LEAST).values()) for name in LAYOUT)
         for part in (1.0, share)
@@ -242,7 +243,8 @@ def find_factor(share: float) -> float:
 
 
 def show(results: Results, folder: Path, share: float, configs: float, members: Members) -> Table:
-    """A row a stage; the last column is the whole competition, if all grows with its graphs."""
+    """Print a row per stage; the last column extrapolates to the whole competition by its
+    graphs."""
     files, factor = count_megabytes(folder / "data"), find_factor(share)
     table = Table(
         title=f"{share:g} of the competition's graphs, {configs:g} of their configurations",

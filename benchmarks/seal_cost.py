@@ -1,11 +1,11 @@
-"""What sealing costs: prepare and run the bundled sample with and without it, in turn.
+"""Measure the cost of checksums: prepare and run the bundled sample with and without, alternately.
 
 `python -m benchmarks.seal_cost` prints the ratio of both, and its spread. Without means: no
-file is hashed, none is read again to be compared, and no seal is written beside one. A pair is both
-ways one after the other, so that what else the machine does meets both. Processor time, which is
-all that sealing takes but for some syncs of small files; time on the clock stands beside it. On a
-busy machine the ratios lie far apart, so the share is shown as well: how much of its processor time
-one sealed pass spends in hashing, in comparing a store, and in writing seals.
+file is hashed, none is read again for a comparison, and no checksum file is written. A pair is one
+pass with and one without, so that the machine's load affects both. It reports processor time, which
+is nearly the whole cost except for some syncs of small files, and wall-clock time. On a
+busy machine the ratios vary much, so the share is shown as well: the processor time that one pass
+with checksums spends on hashing, on comparing a store, and on writing checksum files.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from solution.training.out_of_fold import run_experiments
 
 
 class NoHash:
-    """A hash of nothing, whatever it is given."""
+    """A hash that ignores its input."""
 
     def __init__(self, _content: bytes = b"", *_more: object) -> None:
         pass
@@ -48,13 +48,13 @@ class NoHash:
         return 64 * "0"
 
 
-SEALING = (files, graph_file, store, checkpoint)  # the modules that hash what they write and read
-WRITING = (predictions, parquet, opening)  # those that write a seal beside a file
+SEALING = (files, graph_file, store, checkpoint)  # modules that hash files that they write and read
+WRITING = (predictions, parquet, opening)  # modules that write a checksum beside a file
 
 
 @contextmanager
 def without_seals() -> Iterator[None]:
-    """Inside, nothing is hashed, read again or written for the sake of seals."""
+    """Inside the block, nothing is hashed, read again or written for checksums."""
     nothing = SimpleNamespace(sha256=NoHash, file_digest=NoHash)
     with ExitStack() as stack:
         for module in SEALING:
@@ -66,7 +66,7 @@ def without_seals() -> Iterator[None]:
 
 
 class Stopwatch:
-    """The processor time of calls, those inside each other counted once."""
+    """The processor time of calls; nested calls count once."""
 
     def __init__(self) -> None:
         self.seconds, self._depth = 0.0, 0
@@ -85,7 +85,7 @@ class Stopwatch:
 
 
 def measure_share(name: str, work: Callable[..., None], *arguments: Any) -> None:
-    """Print what sealing takes of one pass, over the rest."""
+    """Print the checksums' time in one pass, relative to the rest."""
     clock = Stopwatch()
     hashing = SimpleNamespace(
         sha256=clock.watch(hashlib.sha256), file_digest=clock.watch(hashlib.file_digest)
@@ -110,12 +110,12 @@ def measure_share(name: str, work: Callable[..., None], *arguments: Any) -> None
 
 
 def prepare(folder: Path) -> None:
-    """The whole sample, in this process."""
+    """Prepare the whole sample, in this process."""
     prepare_store(find_files(SAMPLE), folder / "store", Preparation(), workers=1)
 
 
 def run(folder: Path, names: list[str]) -> None:
-    """The experiments on a few graphs of each collection."""
+    """Run the experiments on a few graphs of each collection."""
     experiments = [find_experiment(name) for name in names]
     with (
         open_store(SAMPLE, folder / "store", experiments, workers=1) as opened,
@@ -127,7 +127,7 @@ def run(folder: Path, names: list[str]) -> None:
 
 
 def time_it(work: Callable[..., None], *arguments: Any, sealed: bool) -> tuple[float, float]:
-    """Processor seconds of all threads, and seconds on the clock."""
+    """Return processor seconds of all threads, and wall-clock seconds."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         if not sealed:
             stack.enter_context(without_seals())
@@ -137,7 +137,7 @@ def time_it(work: Callable[..., None], *arguments: Any, sealed: bool) -> tuple[f
 
 
 def compare(name: str, pairs: int, work: Callable[..., None], *arguments: Any) -> None:
-    """Print the times of every pair, and how their ratios lie."""
+    """Print the times of every pair, and the spread of their ratios."""
     ratios = []
     for number in range(pairs):
         order = (True, False) if number % 2 else (False, True)
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=7, help="of preparing; half as many runs")
     parser.add_argument("--experiment", action="append", help="by default, those of a run")
     options = parser.parse_args()
-    time_it(prepare, sealed=True)  # imports, and the files in memory
+    time_it(prepare, sealed=True)  # warm-up: imports, and the files' pages in memory
     names = options.experiment or list(DEFAULTS)
     for _ in range(3):
         measure_share("share of preparing", prepare)

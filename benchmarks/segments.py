@@ -1,10 +1,10 @@
-"""What a step of segment training costs as the graph grows, beside the same net on full graphs.
+"""Measure a step of segment training as the graph grows, compared with training on full graphs.
 
     make bench-segments         10 minutes on one core, 5 GB of memory, 20 MB of disk
 
-Every graph and way of training is measured in a process of its own, time and memory apart; they run
-in turn, so ratios hold on a noisy machine. The graphs are whole (not pruned), in segments of 1,000
-nodes, and a step is a graph with CONFIGS of its configurations.
+Every graph and variant is measured in a separate process, time and memory in different runs; they
+alternate, so ratios are robust on a noisy machine. The graphs are whole (not pruned), in segments
+of 1,000 nodes, and a step is a graph with CONFIGS of its configurations.
 """
 
 import dataclasses
@@ -34,19 +34,19 @@ CONFIGS = 8
 WAYS: dict[str, dict[str, int | None]] = {
     "full graph": {"max_nodes": None},
     "others anew": {"table_megabytes": None},
-    "table": {"table_megabytes": 16},  # of which a few steps fill little
+    "table": {"table_megabytes": 16},  # few steps fill little of it
 }
-STEPS = {"full graph": 1, "others anew": 2, "table": 10}  # that are timed, after one that is not
-# Every large tensor apart, and given back when it is freed: what counts is what is alive, not what
-# the allocator keeps. Time is measured without.
+STEPS = {"full graph": 1, "others anew": 2, "table": 10}  # timed steps, after one that is not timed
+# Allocate every large tensor separately and return it when it is freed, to measure live memory and
+# not the allocator's cache. Time is measured without this.
 EXACT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 20)}
-# nodes, edges, configurable nodes: in the largest graph's proportions
+# nodes, edges, configurable nodes: in the proportions of the largest graph
 GRAPHS = {5_000: (5_000, 8_470, 257), 43_615: (43_615, 73_881, 2_244)}
-BAR = 1.2  # times the peak memory of the smallest graph
+BAR = 1.2  # maximum ratio to the peak memory of the smallest graph
 
 
 def write_graph(folder: Path, nodes: int) -> Path:
-    """The file of a made-up program, if it is not there yet; the largest is the stress graph."""
+    """Write the file of a synthetic program, if it is missing; the largest is the stress graph."""
     from benchmarks.stress import XLA, layout
 
     path = folder / XLA / "train" / f"program_{nodes}.npz"
@@ -56,7 +56,7 @@ def write_graph(folder: Path, nodes: int) -> Path:
 
 
 def measure_way(path: Path, way: str) -> Found:
-    """Seconds of a training step, and megabytes before it and at most during it."""
+    """Return seconds of a training step, and megabytes before it and at its peak."""
     import torch
 
     from solution.data.npz import read_graph
@@ -76,7 +76,7 @@ def measure_way(path: Path, way: str) -> Found:
         settings.training, epochs=1, patience=None, configs_per_graph=CONFIGS
     )
     del graph
-    train(net, [example], [], training, 0, silent)  # makes what every later step has
+    train(net, [example], [], training, 0, silent)  # allocates the state of later steps
     before = reset_peak()
     start = time.perf_counter()
     train(net, [example], [], dataclasses.replace(training, epochs=STEPS[way]), 1, silent)
@@ -85,7 +85,7 @@ def measure_way(path: Path, way: str) -> Found:
 
 
 def reset_peak() -> float:
-    """Give back what is free and let the peak begin anew; returns what is in memory (Linux)."""
+    """Release free memory and reset the peak; return megabytes in use (Linux)."""
     gc.collect()
     trim()
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
@@ -93,7 +93,7 @@ def reset_peak() -> float:
 
 
 def run(path: Path, way: str, environment: Mapping[str, str]) -> Found:
-    """measure_way in a process of its own."""
+    """Run measure_way in a separate process."""
     command = [sys.executable, "-m", "benchmarks.segments", str(path), "--way", way]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, **environment}
@@ -103,7 +103,8 @@ def run(path: Path, way: str, environment: Mapping[str, str]) -> Found:
 
 
 def show(times: dict[tuple[int, str], list[Found]], exact: dict[tuple[int, str], Found]) -> Table:
-    """A line a graph and way: the median time, ratios of times with their range, and memory."""
+    """Print a row per graph and variant: the median time, time ratios with their range, and
+    memory."""
     smallest = min(GRAPHS)
     table = make_table(
         Text(f"A step of {CONFIGS} configurations; its peak memory, and the rise in it, over the "
@@ -131,7 +132,7 @@ def show(times: dict[tuple[int, str], list[Found]], exact: dict[tuple[int, str],
 
 
 def rise(found: Found) -> float:
-    """What a step takes beside what is there before it."""
+    """Return a step's peak memory minus the memory before it."""
     return found["peak"] - found["before"]
 
 
@@ -140,7 +141,7 @@ def main(
     rounds: int = 3,
     way: Annotated[str, typer.Option(help="Measure only this, on the file FOLDER.")] = "",
 ) -> None:
-    """Print every measurement when it is there, so that a run that is stopped has shown it."""
+    """Print every measurement at once, so that an interrupted run has shown it."""
     if way:
         print(json.dumps(measure_way(folder, way)))
         return

@@ -1,13 +1,12 @@
-"""What XLA's kernels take on a CPU by how many elements lie beside each other.
+"""Measure XLA's CPU kernels by the number of contiguous elements.
 
     python -m benchmarks.short_loops
 
-Tensors of about as many elements, whose contiguous dimension is short or long: what a reduction
-takes, a softmax (which is reductions and what lies around them), an attention as graph nets have
-it, which is row-major or asked for in another layout, and a pooling of small windows. A plain
-addition and a copy that turns the tensor around stand beside them. Nanoseconds an element, the
-smallest of many runs, less what it takes to call a program that does next to nothing. One core;
-jax from the extra `collect`.
+Tensors have about equally many elements and a short or a long contiguous dimension. Timed are a
+reduction, a softmax (reductions and element-wise operations), an attention as in graph nets, with
+row-major and with another requested layout, and a pooling of small windows; for comparison, an
+addition and a transposing copy. Nanoseconds per element, the minimum of many runs, less the time to
+call a nearly empty program. One core; jax from the extra `collect`.
 """
 
 import os
@@ -26,7 +25,7 @@ RUNS = 60
 
 
 def list_operations() -> dict[str, Callable[[Any], Any]]:
-    """What is timed, of a tensor of three dimensions."""
+    """Return the timed operations on a tensor of three dimensions."""
     import jax
     from jax import lax
     from jax import numpy as jnp
@@ -55,7 +54,7 @@ def list_operations() -> dict[str, Callable[[Any], Any]]:
 
 
 def time_program(function: Callable[[Any], Any], argument: Any) -> float:
-    """Seconds of a call, the smallest."""
+    """Return the minimum seconds of a call."""
     import jax
 
     compiled = jax.jit(function).lower(argument).compile()

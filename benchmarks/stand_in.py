@@ -1,4 +1,4 @@
-"""A member that learns nothing and costs no training: what is left is everything around it.
+"""A ranker that learns nothing and trains in no time, to measure everything around the training.
 
 It is copied under the names of two members, and has as many seeds as the nets of a default run.
 """
@@ -20,15 +20,15 @@ from solution.system.report import Report, silent
 
 @dataclass(frozen=True)
 class StandInSettings(RankerSettings):
-    """There is nothing to set."""
+    """Settings of StandIn, which has none."""
 
     def build(self, seed: int) -> "StandIn":
-        """Make the ranker."""
+        """Return the ranker."""
         return StandIn(seed)
 
 
 class StandIn(Ranker):
-    """Scores by chance, the same for the same graph and seed."""
+    """Scores at random, the same for the same graph and seed."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

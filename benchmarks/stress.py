@@ -1,9 +1,9 @@
-"""Write files at the bounds that are seen in the competition's data.
+"""Write files with the extreme sizes of the competition's data.
 
     .venv/bin/python -m benchmarks.stress FOLDER            all of them: minutes, 250 MB
     .venv/bin/python -m benchmarks.stress FOLDER --only tiny_tile
 
-They lie as in the competition's download, so FOLDER is something to check, prepare and run.
+FOLDER has the structure of the competition's download, so it can be checked, prepared and run.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def layout(
     isolated: int = 0,
     labelled: bool = True,
 ) -> Callable[[Path], None]:
-    """What writes a layout file of this size."""
+    """Return a function that writes a layout file of this size."""
 
     def write(path: Path) -> None:
         program = make_program(1, nodes, edges, configurable, isolated=isolated)
@@ -62,7 +62,7 @@ FILES: dict[str, Callable[[Path], None]] = {
 
 
 def write_stress_files(folder: Path, only: str | None = None) -> list[Path]:
-    """Write the files that are not there yet; `only` names one."""
+    """Write missing files; `only` names one."""
     wanted = {folder / name: write for name, write in FILES.items()}
     wanted = {path: write for path, write in wanted.items() if only in (None, path.stem)}
     if not wanted:
@@ -70,7 +70,7 @@ def write_stress_files(folder: Path, only: str | None = None) -> list[Path]:
     with track(list(wanted.items()), "Writing files") as tracked:
         for path, write in tracked:
             if not path.is_file():
-                temporary = path.with_name(f".{path.name}")  # hidden files are no data
+                temporary = path.with_name(f".{path.name}")  # hidden files are not read as data
                 write(temporary)
                 temporary.rename(path)
     return list(wanted)

@@ -1,9 +1,9 @@
-"""How good the tile models are on measured CPU kernels, and on real TPU kernels.
+"""Score the tile models on measured CPU kernels, and on real TPU kernels.
 
     python -m benchmarks.tile_models ../shared/data build/benchmarks [NAME ...]
 
 Out of fold on the CPU kernels (folds by architecture, three seeds); leave one kernel out on the TPU
-kernels, against a random order, the largest tile first, and the one tile that the compiler chose.
+kernels, compared with a random order, the largest tile first, and the compiler's single choice.
 On both, without a model: fewest cycles first (solution.features.tile.cycles), whose six numbers
 were chosen on the CPU kernels.
 NAME is an experiment; by default all of ours that rank tiles. `make papers` compares the published.
@@ -44,7 +44,7 @@ from solution.system.terminal import make_table
 from solution.training.plan import IS_LABELLED, Plan
 
 RANDOM_ORDERS = 200
-console = Console(width=160)  # a row of a table is a line, in a file too
+console = Console(width=160)  # a table row is one line, also in a file
 
 
 def main(shared: Path, place: Path, names: list[str]) -> None:
@@ -55,7 +55,7 @@ def main(shared: Path, place: Path, names: list[str]) -> None:
 
 
 def list_own() -> list[str]:
-    """The experiments for tile whose models are not somebody else's."""
+    """Return the tile experiments that are not published systems."""
     experiments = [find_experiment(name) for name in list_experiments()]
     return [
         experiment.name
@@ -66,7 +66,7 @@ def list_own() -> list[str]:
 
 
 def measure_cpu(data: Path, place: Path, names: list[str]) -> None:
-    """Out-of-fold scores with 95% bootstrap intervals over kernels."""
+    """Measure out-of-fold scores with 95% bootstrap intervals over kernels."""
     plan = open_plan(data, place / "cpugraphs")
     found = {}
     for name in names:
@@ -89,7 +89,7 @@ def measure_cpu(data: Path, place: Path, names: list[str]) -> None:
 
 
 def score_cycles(plan: Plan) -> Mean:
-    """The top-5 score of the fewest cycles first."""
+    """Return the top-5 score of the order by fewest cycles."""
     rows = plan.graphs.filter(IS_LABELLED, pl.col("collection") == TILE[0])
     scores = [
         top_k_score(fewest_cycles(graph), np.asarray(graph.runtimes), 5)
@@ -99,7 +99,7 @@ def score_cycles(plan: Plan) -> Mean:
 
 
 def measure_tpu(data: Path, names: list[str]) -> None:
-    """Leave one kernel out; kernels whose tiles cannot be told apart are left out."""
+    """Leave one kernel out; kernels whose tiles all look the same are dropped."""
     if not data.is_dir():
         console.print(f"{data}: there is no such folder, so no real TPU kernel is ranked.")
         return
@@ -108,7 +108,7 @@ def measure_tpu(data: Path, names: list[str]) -> None:
     table = make_table(f"{len(graphs)} TPU kernels, each ranked by models of the others")
     for header in ("ranking", "top-1 score", "top-5 score", "kernels with over 5 tiles"):
         table.add_column(header)
-    # One tile, which needs no ranking: runtimes are in units of the default's.
+    # The compiler's single tile: runtimes are relative to the default's.
     own = np.array([2 - 1 / np.min(graph.runtimes) for graph in graphs])
     default, default_of_large = (f"{bootstrap_mean(part):.3f}" for part in (own, own[large]))
     table.add_row("the compiler's default", default, default, default_of_large)
@@ -123,7 +123,7 @@ def measure_tpu(data: Path, names: list[str]) -> None:
         },
     }
     several = {name: found for name, found in rankings.items() if len(found[0]) == len(SEEDS)}
-    for name, found in several.items():  # as an experiment ranks
+    for name, found in several.items():  # average over seeds, as an experiment does
         rankings[f"{name}, seeds averaged"] = [[average(orders, "z_score")] for orders in found]
     for name, orders in rankings.items():
         top_1 = _mean(graphs, orders, 1)
@@ -134,7 +134,7 @@ def measure_tpu(data: Path, names: list[str]) -> None:
 
 
 def read_tpu(data: Path) -> list[Graph]:
-    """The labelled real kernels."""
+    """Return the labelled real kernels."""
     files = [f for f in find_files(data) if f.collection.name == TILE[0]]
     graphs = [repair_padding(read_graph(f.path, f.collection)) for f in files]
     return [graph for graph in graphs if graph.runtimes is not None]
@@ -146,19 +146,19 @@ def random_scores(graph: Graph) -> list[np.ndarray]:
 
 
 def tile_volume(graph: Graph) -> np.ndarray:
-    """Elements (configs,) of the tensor that is cut in each tile."""
+    """Return the elements (configs,) of each tile of the output."""
     return find_tiling(inline_fusions(graph)).tiles.prod(axis=1)
 
 
 def fewest_cycles(graph: Graph) -> np.ndarray:
-    """What each configuration (configs,) may take, without a model."""
+    """Return each configuration's estimated cycles (configs,), without a model."""
     return feature_table(graph)["cycles"].to_numpy()
 
 
 def leave_one_out(settings: RankerSettings, graphs: list[Graph]) -> list[list[np.ndarray]]:
-    """Scores of each graph by models of all others, one for each seed; a fit a core.
+    """Return each graph's scores by models of all others, one per seed; each fit runs on one core.
 
-    There are too few to stop early on some of them: nets then hardly begin to learn.
+    Without early stopping, because there are too few kernels for a validation set.
     """
     with open_pool(count_cores(), _begin, graphs) as pool:
         done = [

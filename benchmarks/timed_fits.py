@@ -1,7 +1,7 @@
-"""Fits that take a given time.
+"""Fit nets for a given time.
 
-Seconds are those of the processor, not of the clock: a fit has one thread, and on a machine that
-others use, too, it gets as many epochs as on one that it has for itself.
+Seconds are processor time, not wall-clock time: a fit has one thread, and so it runs as many epochs
+on a shared machine as on an idle one.
 """
 
 import dataclasses
@@ -14,9 +14,9 @@ from solution.domain.graph import Graph
 
 
 def fit_for(settings: Any, graphs: Sequence[Graph], seconds: float, seed: int) -> Any:
-    """Fit a net for about `seconds`, or for the epochs it asks for where these are done before.
+    """Fit a net for about `seconds`, or for the epochs of its settings if they take less.
 
-    The learning rate takes its whole course in either.
+    In both cases the learning-rate schedule is completed.
     """
     epochs = min(settings.training.epochs, time_fits(settings, graphs).epochs_in(seconds))
     return with_epochs(settings, epochs).build(seed).fit(graphs, [])
@@ -24,21 +24,21 @@ def fit_for(settings: Any, graphs: Sequence[Graph], seconds: float, seed: int) -
 
 @dataclass(frozen=True)
 class FitTimes:
-    """What a fit takes, in seconds."""
+    """The cost of a fit, in seconds."""
 
     epoch: float
-    beside: float  # what is done once, such as tuning a head in the end
+    beside: float  # fixed cost, such as fine-tuning a head at the end
 
     def epochs_in(self, seconds: float) -> int:
-        """The epochs of a fit of so many seconds; at least one."""
+        """Return the number of epochs that take `seconds`; at least one."""
         return max(1, round((seconds - self.beside) / self.epoch))
 
 
 def time_fits(settings: Any, graphs: Sequence[Graph]) -> FitTimes:
-    """Fit one epoch, and then three."""
+    """Time fits of one epoch and of three."""
     first = with_epochs(settings, 1).build(0)
     for graph in graphs:
-        unwrap(first).prepare(graph)  # is kept, so that only training is timed
+        unwrap(first).prepare(graph)  # cached, so that only training is timed
     taken = []
     for ranker in (first, with_epochs(settings, 3).build(0)):
         started = time.process_time()
@@ -49,7 +49,7 @@ def time_fits(settings: Any, graphs: Sequence[Graph]) -> FitTimes:
 
 
 def with_epochs(settings: Any, epochs: int) -> Any:
-    """The settings of a net with so many epochs and no early stopping."""
+    """Return the settings of a net with `epochs` epochs and no early stopping."""
     if hasattr(settings, "ranker"):
         return dataclasses.replace(settings, ranker=with_epochs(settings.ranker, epochs))
     training = dataclasses.replace(settings.training, epochs=epochs, patience=None)
@@ -57,11 +57,11 @@ def with_epochs(settings: Any, epochs: int) -> Any:
 
 
 def count_epochs(ranker: Any) -> int:
-    """The epochs of a net that was fitted; 0 of anything else."""
+    """Return the number of epochs of a fitted net; 0 for other rankers."""
     training = getattr(unwrap(ranker).settings, "training", None)
     return 0 if training is None else int(training.epochs)
 
 
 def unwrap(ranker: Any) -> Any:
-    """The ranker inside one that averages over lists, or itself; the same of settings."""
+    """Return the ranker inside one that averages over lists, or itself; the same for settings."""
     return getattr(ranker, "ranker", ranker)

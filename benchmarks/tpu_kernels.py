@@ -1,11 +1,10 @@
-"""How well the TPU's compiler estimates kernels that were timed on a TPU v3.
+"""Compare the TPU compiler's estimates with kernels that were timed on a TPU v3.
 
     python -m benchmarks.tpu_kernels ../shared/data/tpu
 
-Compiles each kernel of pb/op_tuning_data.pb alone, for v3, with the layouts that its module gives
-it, and sets the estimate beside the runtime with the record's default tile. The correction is
-fitted without the kernel: what starting a kernel takes, and one factor for reductions that leave
-the minor dimension as it is.
+Compiles each kernel of pb/op_tuning_data.pb alone, for v3, with its module's layouts, and compares
+the estimate with the runtime of the record's default tile. The correction is fitted without the
+kernel: a time for starting a kernel, and one factor for reductions that keep the minor dimension.
 """
 
 import argparse
@@ -29,12 +28,12 @@ from solution.data.hlo.messages import read_records
 
 TARGET = Target("tpu:v3")
 RECORDS = Path("pb") / "op_tuning_data.pb"
-STARTS = range(0, 1001, 20)  # nanoseconds that are tried
+STARTS = range(0, 1001, 20)  # nanoseconds to try
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A kernel of a record, its measured runtime, and what the compiler makes of it today."""
+    """A kernel of a record, its measured runtime, and its result from today's compiler."""
 
     name: str
     nanoseconds: int  # with the default tile

@@ -1,12 +1,11 @@
-"""Layouts on a TPU, estimated: does the compiler take programs and layouts, and how far apart are
-the estimates?
+"""Test layouts on a TPU by estimates: which programs and layouts compile, and how estimates differ.
 
     python -m benchmarks.tpu_layouts FOLDER                     # 10 programs of each family
     python -m benchmarks.tpu_layouts FOLDER --programs 2 --configs 9 --target tpu:v5e
-    python -m benchmarks.tpu_layouts FOLDER --only-show         # the tables of what is there
+    python -m benchmarks.tpu_layouts FOLDER --only-show         # the tables of existing results
 
-Programs are those of solution.collecting.families, and the modules given with --module. Stopped,
-the same command goes on. With the extra `tpu`.
+Programs are those of solution.collecting.families, and the modules given with --module. An
+interrupted run resumes with the same command. With the extra `tpu`.
 """
 
 import argparse
@@ -37,8 +36,8 @@ from solution.system.terminal import say
 
 COLLECTION = "layout:xla:random"
 MINUTES = 24 * 60.0
-FAILED = "failed.json"  # why programs were not compiled as they are, by name
-MEASURED = 10  # configurations of a program, after which seconds are looked at
+FAILED = "failed.json"  # by program, why it does not compile unchanged
+MEASURED = 10  # configurations of a program after which seconds are reported
 
 
 def main() -> None:
@@ -67,7 +66,7 @@ def main() -> None:
 
 
 def _collect(paths: Sequence[Path], place: Place, configs: int, target: str) -> None:
-    """Collect one program after the other; those that fail are written down."""
+    """Collect one program after the other; record those that fail."""
     machine = parse_target(target)
     settings = Settings(configs=configs, limits=Limits(600, 8192), keep_flat=True, target=machine)
     make_space = partial(make_layout_space, target=machine, search="random")
@@ -83,7 +82,7 @@ def _collect(paths: Sequence[Path], place: Place, configs: int, target: str) -> 
 
 
 def _show(families: dict[str, list[str]], place: Place) -> None:
-    """A row a family."""
+    """Print a row per family."""
     path = place.folder / FAILED
     failed = json.loads(path.read_text()) if path.is_file() else {}
     say(
@@ -105,7 +104,7 @@ def _show(families: dict[str, list[str]], place: Place) -> None:
 
 
 def _read(place: Place, name: str) -> dict[str, Any] | None:
-    """What is known of a program by now."""
+    """Return a program's results so far."""
     log = place.find("log", name)
     if not (log / CANDIDATE_FILE).is_file():
         return None
@@ -148,7 +147,7 @@ def _describe(found: Sequence[dict[str, Any]], lost: int) -> str:
 
 
 def _show_opcodes(paths: Sequence[Path], place: Place) -> None:
-    """By opcode: how many layouts were asked for, and how many the compiler did not take."""
+    """Print by opcode how many layouts were requested, and how many the compiler did not use."""
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     with Child(Limits()) as child:
         for path in paths:

@@ -1,11 +1,11 @@
-"""Which public compile options of a TPU change the estimate of a program, and by how much.
+"""Measure which public compile options of a TPU change a program's estimate, and by how much.
 
     python -m benchmarks.tpu_options --target tpu:v5e --programs 2
     python -m benchmarks.tpu_options --programs 0 --file one.py another.py
 
-Each choice is compiled alone for some programs of each family, and its estimate divided by the
+Each value is compiled alone for some programs of each family, and its estimate divided by the
 default's. The names are those that MaxText, axlearn, Saxml and torch_xla publish for a single chip;
-a name that this compiler does not know is said. With the extra `tpu`.
+names unknown to this compiler are reported. With the extra `tpu`.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from solution.collecting.tpu.options import NAMES, TpuOptionSpace, read_choice
 from solution.domain.vocabulary import TPU_OPTION_CHOICES
 from solution.system.terminal import say
 
-# By the compiler's name: the choices that are tried.
+# By the compiler's name: the values to try.
 OTHERS = {
     "xla_tpu_rwb_fusion": ("off",),
     "xla_tpu_dot_dot_fusion": ("on", "off"),
@@ -60,7 +60,7 @@ OTHERS = {
 
 
 def main() -> None:
-    """Estimate, and print a row a choice."""
+    """Estimate, and print a row per value."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="tpu:v5e")
     parser.add_argument("--programs", type=int, default=2, help="of each family")
@@ -104,7 +104,7 @@ def _show(
         if answer.nanoseconds is None:
             refused.append(" ".join(answer.refused.split())[:90])
             if "No such" in answer.refused or "nknown" in answer.refused:
-                break  # no program would be taken
+                break  # the compiler would reject it for every program
         else:
             ratios.append(answer.nanoseconds / base)
     changed = sum(abs(ratio - 1) > 1e-6 for ratio in ratios)

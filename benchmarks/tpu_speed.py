@@ -1,12 +1,12 @@
-"""What an estimate of the TPU's compiler costs, and whether quick estimates equal full ones.
+"""Measure the cost of TPU compiler estimates, and whether quick estimates equal full ones.
 
     python -m benchmarks.tpu_speed --programs 6 --configurations 30 --checked 12
 
-For each target: programs of the project's families, each in random layouts, asked for one after
-the other as a collection does. Of the answers that needed no full compilation some are checked by
-one. Prints a line for each program and the bars: processor seconds (all processes) a configuration
-after the first ten of a program, equal estimates, kernels with two costs, and the memory of the
-process that forks.
+For each target: programs of the project's families, each in random layouts, estimated one after the
+other as a collection does. Some of the estimates made without a full compilation are checked by
+one. Prints a line for each program and the bars: processor seconds (all processes) per
+configuration after the first ten of a program, equal estimates, kernels with two costs, and the
+memory of the process that forks.
 """
 
 import argparse
@@ -26,23 +26,23 @@ from solution.collecting.target import parse_target
 from solution.collecting.tpu.asking import ask
 from solution.collecting.tpu.estimator import Estimator
 
-FIRST = 10  # configurations of a program that may teach its kernels
+FIRST = 10  # first configurations of a program, which compile most of its kernels
 MOST_NODES = 400
 
 
 @dataclass
 class Found:
-    """What the programs of one target took."""
+    """The measurements of one target."""
 
     seconds: list[float] = field(default_factory=list)  # after the first ten
-    full: int = 0  # of those
+    full: int = 0  # full compilations among those
     refused: list[str] = field(default_factory=list)
     checked: int = 0
     equal: int = 0
 
 
 def read_family_programs(folder: Path, count: int) -> list[Program]:
-    """Return programs of all families in turn, none with too many nodes."""
+    """Return programs of all families in turn, except those with too many nodes."""
     families = [name for names in FAMILIES.values() for name in names]
     found: list[Program] = []
     with Child(Limits(seconds=240)) as child:

@@ -1,14 +1,14 @@
-"""Programs that are like none that was learned from: how rankers do, beside bytes that are copied.
+"""Score rankers on programs unlike all training programs, and simple rules without learning.
 
     python -m benchmarks.unlike_programs CPUGRAPHS COLLECTED --seeds 3
 
-Every ranker learns from all labelled layout programs of the one folder, and ranks those of the
-other; architectures that stand in both are left out. *Copied bytes* learn nothing: they are what
-our rules of layout assignment say that a configuration copies; *by stride*, each byte counts more
-where it is read far apart; *what is slow*, short loops, reductions in two steps and slow products
-count as well; *at once*, what a library makes at once with a reduction counts less, and with that
-the net of costs begins; *arguments free*, copies of arguments count nothing. Kendall's tau, means
-with 95% intervals over programs.
+Every ranker is trained on all labelled layout programs of one folder, and ranks those of the
+other; architectures in both are left out. The rules learn nothing. *Copied bytes* are the bytes
+that a configuration copies according to our rules of layout assignment. *By stride* weights each
+byte by the distance between reads. *What is slow* adds short loops, two-step reductions and slow
+products. *At once* gives less weight to operations that a library fuses with a reduction; it is the
+prior of the cost net. *Arguments free* ignores copies of arguments. Kendall's tau, means with 95%
+intervals over programs.
 """
 
 from collections import defaultdict
@@ -51,12 +51,12 @@ Scores = dict[tuple[str, str], np.ndarray]  # by collection and graph: (configs,
 
 
 def open_plan(data: Path, out: Path) -> Plan:
-    """All of the folder's graphs, whole."""
+    """Open all of the folder's graphs, not pruned."""
     return make_plan(prepare_store(find_files(data), out, Preparation(None)), "architecture", 5)
 
 
 def read_unlike(folder: Path, plan: Plan) -> list[Graph]:
-    """The labelled layout graphs of other architectures than those that are learned from."""
+    """Return the labelled layout graphs whose architectures are not in the training data."""
     known = set(plan.graphs.filter(pl.col("labelled"))["architecture"].to_list())
     files = [file for file in find_files(folder) if file.collection.kind == "layout"]
     graphs = [read_graph(f.path, f.collection) for f in files if f.split != "test"]
@@ -64,7 +64,7 @@ def read_unlike(folder: Path, plan: Plan) -> list[Graph]:
 
 
 def predict(name: str, plan: Plan, graphs: Sequence[Graph], seeds: int) -> Scores:
-    """Scores of graphs by an experiment's ranker, the mean over seeds."""
+    """Return an experiment's scores of graphs, averaged over seeds."""
     experiment = find_experiment(name)
     settings, found = experiment.ranker, defaultdict(list)
     groups = sorted({experiment.learns_from(name) for name in LAYOUT})
@@ -81,12 +81,12 @@ def predict(name: str, plan: Plan, graphs: Sequence[Graph], seeds: int) -> Score
 
 
 def count_copied(graph: Graph) -> np.ndarray:
-    """The bytes that each configuration copies, of what our rules say."""
+    """Return the bytes that each configuration copies, by our rules."""
     return propagated_rows(graph)[graph.layouts.rows, COPIED]
 
 
 def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
-    """What nothing is learned for: bytes copied, slow, done at once with a reduction."""
+    """Return the scores of the rules that need no training."""
     found: dict[str, Scores] = defaultdict(dict)
     for graph in graphs:
         known = weigh_states(graph, state_tables("cpu")(graph))
@@ -105,7 +105,7 @@ def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
 
 
 def tabulate(columns: Mapping[str, Scores], graphs: Sequence[Graph]) -> pl.DataFrame:
-    """The mean tau of each collection and of all, with an interval over programs."""
+    """Return the mean tau of each collection and of all, with an interval over programs."""
     taus = pl.DataFrame(
         [
             {"collection": graph.collection.name}

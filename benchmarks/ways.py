@@ -1,8 +1,8 @@
-"""One thing at full scale, done in a process of its own, so that its time and memory are its own.
+"""Run one variant at full scale in a separate process, to measure its time and memory.
 
     .venv/bin/python -m benchmarks.ways FOLDER NAME     prints seconds, megabytes and facts
 
-Every way of ours stands beside the obvious way to do the same.
+Every variant of ours has an obvious counterpart for comparison.
 """
 
 import dataclasses
@@ -23,13 +23,13 @@ BLOCK = 8 << 20
 MANY_CONFIGS = Path("stress/npz/layout/xla/random/train/many_configs.npz")
 MANY_NODES = Path("stress/npz/layout/xla/random/test/many_nodes.npz")
 STORED = Path("store-of-one/graphs/layout/xla/random/train/many_configs.safetensors")
-SAMPLED, STEPS = 64, 200  # configurations of a graph in a training step; steps that are timed
-CHOSEN = 50  # configurations that the obvious way predicts
+SAMPLED, STEPS = 64, 200  # configurations per training step; timed steps
+CHOSEN = 50  # configurations predicted by the obvious variant
 EXPERIMENTS = 5
 
 
 def inflate(folder: Path) -> dict[str, Any]:
-    """Only inflate the configurations, as zipfile does it for np.load."""
+    """Only inflate the configurations, with zipfile like np.load."""
     archive = zipfile.ZipFile(folder / MANY_CONFIGS)
     with archive, archive.open("node_config_feat.npy") as member:
         while member.read(BLOCK):
@@ -38,7 +38,7 @@ def inflate(folder: Path) -> dict[str, Any]:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """np.load the configurations."""
+    """Load the configurations with np.load."""
     with np.load(folder / MANY_CONFIGS) as arrays:
         configs = arrays["node_config_feat"]
     return {"bytes": configs.nbytes}
@@ -62,7 +62,7 @@ def train_step(folder: Path) -> dict[str, Any]:
     from solution.store.graph_file import read_prepared
 
     book = read_prepared(folder / STORED).layouts
-    book.codes.sum()  # the first touch
+    book.codes.sum()  # the first access reads the pages
     generator, seconds = np.random.default_rng(0), []
     for _ in range(STEPS):
         rows = generator.choice(len(book.codes), SAMPLED, replace=False)
@@ -73,7 +73,7 @@ def train_step(folder: Path) -> dict[str, Any]:
 
 
 def load_step(folder: Path) -> dict[str, Any]:
-    """Load the file and take a training step's configurations, as a data loader per graph does."""
+    """Load the file and take a training step's configurations, like a data loader per graph."""
     start = time.perf_counter()
     with np.load(folder / MANY_CONFIGS) as arrays:
         rows = np.random.default_rng(0).choice(100_040, SAMPLED, replace=False)
@@ -87,7 +87,7 @@ def predict(folder: Path) -> dict[str, Any]:
 
 
 def predict_whole(folder: Path) -> dict[str, Any]:
-    """Predict some of them on the whole graph, as without pruning."""
+    """Predict some of them on the whole graph, without pruning."""
     return _predict(folder, "nothing", CHOSEN)
 
 
@@ -149,7 +149,7 @@ def merge(folder: Path) -> dict[str, Any]:
 
 
 def merge_whole(folder: Path) -> dict[str, Any]:
-    """The same in one go: read everything, rank over the groups, average."""
+    """Rank-average in memory: read everything, rank over the groups, average."""
     import polars as pl
 
     key = ["collection", "graph"]
@@ -184,7 +184,8 @@ def main() -> None:
     folder, name = Path(sys.argv[1]), sys.argv[2]
     start, used = time.perf_counter(), time.process_time()
     facts = WAYS[name](folder)
-    facts = _elapsed(start, used) | facts  # a way may leave its imports out
+    # facts override the time: a variant may exclude its imports
+    facts = _elapsed(start, used) | facts
     print(json.dumps(facts | {"megabytes": memory("VmHWM")}))
 
 

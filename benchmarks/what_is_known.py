@@ -1,16 +1,15 @@
-"""Noise, what the compiler knows, and what we know: of each collected program, in one table.
+"""Tabulate for each collected program: noise, prediction from compiled code, and from our features.
 
     python -m benchmarks.what_is_known COLLECTED --out build/known             # compiles
     python -m benchmarks.what_is_known COLLECTED --out build/known --data CPUGRAPHS
 
-Every sound configuration of a layout program that was collected (drafts, logs, npz) is compiled
-again, and ridge regressions of log runtimes are cross-validated *inside* the program: on counts of
-the compiled program's instructions by opcode, shape and layout (what the compiler did), on our
-propagated layouts and copies (what we predict of it), on indicators of node and layout (what the
-configuration asks). Beside them stand Kendall's tau of the bytes of copies in the compiled program,
-and of those that we predict, of two halves of the timings (noise), and, with --data, of nets that
-learned from other programs. A program's compilations are kept, so the benchmark can be stopped and
-goes on.
+Every correct configuration of a collected layout program (drafts, logs, npz) is compiled
+again. Ridge regressions of log runtimes are cross-validated *inside* the program: on counts of
+the compiled program's instructions by opcode, shape and layout (the compiler's result), on our
+propagated layouts and copies (our prediction of it), and on indicators of node and layout (the
+request). Further columns are Kendall's tau of the bytes of copies in the compiled program, of the
+bytes that we predict, of two halves of the timings (noise), and, with --data, of nets trained on
+other programs. Compilations are kept, so an interrupted benchmark resumes.
 """
 
 import os
@@ -47,17 +46,17 @@ from solution.system.files import replace_file
 from solution.system.progress import track
 from solution.system.terminal import output, say
 
-FEWEST = 30  # sound configurations
+FEWEST = 30  # correct configurations
 ALPHAS = np.logspace(-1, 4, 11)
 NETS = ("layout_gnn_001", "layout_cost_net_001")
 LIMITS = Limits(seconds=180)
-# Only what passes do is looked at, so machine code is made as fast as can be.
+# Only passes matter, so machine code is generated as fast as possible.
 FAST = "--xla_backend_optimization_level=0"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A collected program: what was drawn, and what was timed."""
+    """A collected program: its drawn configurations and its timings."""
 
     collection: str
     name: str
@@ -67,7 +66,7 @@ class Measured:
 
 
 def list_measured(folder: Path) -> list[Measured]:
-    """The layout programs that became graphs, and whose logs are there."""
+    """Return the layout programs with a graph file and logs."""
     found = []
     for file in find_files(folder / "npz"):
         log = folder / "log" / file.collection.folder / file.split / file.path.stem
@@ -79,7 +78,7 @@ def list_measured(folder: Path) -> list[Measured]:
 
 
 def compile_again(one: Measured, child: Child, path: Path) -> None:
-    """Keep each sound configuration's time and the counts of what the compiler made of it."""
+    """Store each correct configuration's time and the counts of its compiled instructions."""
     (program,) = read_programs(one.draft, child)
     space = LayoutSpace(program, one.collection.rpartition(":")[2])
     sound = read_log(one.log / CANDIDATE_FILE, CANDIDATES).filter(pl.col("status") == SOUND)
@@ -106,7 +105,7 @@ def compile_again(one: Measured, child: Child, path: Path) -> None:
 def count_compiled(
     child: Child, program: Program, space: LayoutSpace, values: np.ndarray
 ) -> Counter[str] | None:
-    """Instructions of the compiled program by opcode, shape and layout; None: refused."""
+    """Count compiled instructions by opcode, shape and layout; None: the compiler refused."""
     try:
         reply = child.ask(Optimise(*space.prepare(values)))
     except ChildDiedError:
@@ -124,7 +123,7 @@ def describe(instruction: Any) -> str:
 
 
 def copied_bytes(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Of the copies (configs,), four bytes a value."""
+    """Return the bytes of copies (configs,), at four bytes per element."""
     sizes = []
     for column in columns:
         opcode, _, shape = str(column).partition(" ")
@@ -135,7 +134,8 @@ def copied_bytes(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def ask_indicators(values: np.ndarray) -> np.ndarray:
-    """Columns (configs, indicators): this tensor of this node is asked to have this layout."""
+    """Return columns (configs, indicators): this layout is requested for this tensor of this
+    node."""
     flat = values.reshape(len(values), -1, values.shape[-1])
     columns = []
     for place in range(flat.shape[1]):
@@ -145,7 +145,8 @@ def ask_indicators(values: np.ndarray) -> np.ndarray:
 
 
 def propagate(graph: Graph) -> np.ndarray:
-    """Columns (configs, columns): this tensor gets this layout, or is copied here, by our rules."""
+    """Return columns (configs, columns): this tensor has this layout, or is copied, by our
+    rules."""
     assigned = Propagation(repair_padding(graph)).assign()
     parts = []
     for table in (assigned.layouts, assigned.copies):
@@ -156,7 +157,8 @@ def propagate(graph: Graph) -> np.ndarray:
 
 
 def cross_validate(table: np.ndarray, runtimes: np.ndarray) -> float:
-    """Kendall's tau of a ridge regression's predictions inside the program, 10 folds, thrice."""
+    """Return Kendall's tau of a ridge regression inside the program: 10 folds, repeated three
+    times."""
     table = table[:, table.std(axis=0) > 0] if table.size else table
     if not table.size:
         return 0.0
@@ -171,10 +173,10 @@ def cross_validate(table: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def study(one: Measured, path: Path) -> dict[str, Any]:
-    """The row of a program."""
+    """Return the row of a program."""
     kept = np.load(path)
     runtimes = kept["runtimes"]
-    # The file has the sound configurations in the order of the journal.
+    # The file has the correct configurations in the order of the journal.
     graph = read_graph(one.npz, collection(one.collection)).select(kept["places"])
     np.testing.assert_array_equal(graph.runtimes, runtimes)
     copied = count_copied(repair_padding(graph))
@@ -192,7 +194,7 @@ def study(one: Measured, path: Path) -> dict[str, Any]:
 
 
 def score_nets(data: Path, out: Path, measured: list[Measured], seeds: int) -> pl.DataFrame:
-    """Tau of nets that learned from all other programs: collection, program, and each net's."""
+    """Return tau of nets trained on all other programs: collection, program, and each net's."""
     plan = open_plan(data, out / "store")
     graphs = read_unlike(measured[0].npz.parents[4], plan)
     scores = {name: predict(name, plan, graphs, seeds) for name in NETS}
@@ -209,7 +211,7 @@ def score_nets(data: Path, out: Path, measured: list[Measured], seeds: int) -> p
 
 
 def summarise_rows(table: pl.DataFrame) -> pl.DataFrame:
-    """The mean of each column by collection and over all, with an interval over programs."""
+    """Return the mean of each column by collection and over all, with an interval over programs."""
     rows = []
     numbers = [name for name in table.columns if name not in ("collection", "program", "configs")]
     groups = [*table.partition_by("collection", maintain_order=True), table]
@@ -229,7 +231,7 @@ def main(
     part: Annotated[str, typer.Option(help="Such as 0/2: every second program only.")] = "0/1",
     seeds: int = 3,
 ) -> None:
-    """Compile what is missing, then print the table of all that is there."""
+    """Compile what is missing, then print the table of all results."""
     os.environ["XLA_FLAGS"] = FAST
     out.mkdir(parents=True, exist_ok=True)
     measured = list_measured(folder)

@@ -1,9 +1,9 @@
-"""What it costs to start a worker that trains: CPU seconds of the server, and of each worker.
+"""Measure the cost of starting a training worker: CPU seconds of the server, and of each worker.
 
     python -m benchmarks.worker_start
 
-A worker is counted until it has everything that the default experiments need. Beside it: the same
-by spawning, as a process that imports everything by itself.
+A worker is measured until everything that the default experiments need is imported. For
+comparison, spawned processes, each of which imports everything itself.
 """
 
 import multiprocessing
@@ -19,7 +19,7 @@ WORKERS = 5
 
 
 def start(seconds: "multiprocessing.Queue[float]") -> None:
-    """Import what training needs; say what this process has cost until then."""
+    """Import what training needs; report this process's CPU seconds until then."""
     from solution.experiments.base import find_experiment
     from solution.training import out_of_fold
 
@@ -30,7 +30,7 @@ def start(seconds: "multiprocessing.Queue[float]") -> None:
 
 
 def measure(context: BaseContext) -> list[float]:
-    """CPU seconds of workers that are started one after the other."""
+    """Return CPU seconds of workers that are started one after the other."""
     found = []
     for _ in range(WORKERS):
         seconds = context.Queue()
@@ -42,7 +42,7 @@ def measure(context: BaseContext) -> list[float]:
 
 
 def main() -> None:
-    """Print both ways."""
+    """Print both variants."""
     forked = measure(fork_server(STACK))
     spawned = measure(multiprocessing.get_context("spawn"))
     stack = "import time\n" + "".join(f"import {name}\n" for name in (UNCOLLECTED, *STACK))
