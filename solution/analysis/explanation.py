@@ -117,7 +117,8 @@ def find_explained(name: str, run: Run) -> Experiment:
     """Return the experiment of this name or file; raise InputError if there is none."""
     if name in set(run.experiments()) - set(list_experiments()):
         raise InputError(
-            f"{name} is of {run.folder}, but its code is yours: give the path of its file."
+            f"{name}: an experiment of {run.folder} that is defined in your file. Give the path of "
+            "that file."
         )
     return find_experiment(name)
 

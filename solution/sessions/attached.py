@@ -62,8 +62,8 @@ def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
             return folder
     if contents:
         raise InputError(
-            f"{', '.join(map(str, contents))}: hold different data, of which one folder is used. "
-            "Name it in FASTSLOW_DATA, or put all into one folder."
+            f"{', '.join(map(str, contents))}: hold different data, but only one folder can be "
+            "used. Name it in FASTSLOW_DATA, or put all into one folder."
         )
     return None
 

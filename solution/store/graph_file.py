@@ -198,7 +198,9 @@ def _read_header(path: Path, file: BinaryIO, wanted: str | None = None) -> _Head
         end = max(place.last for place in places.values())
         sound = _sum((length + text).replace(_quoted(seal), _quoted(NO_SEAL), 1)) == seal
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise _broken(path, f"it has no such header ({type(error).__name__}: {error})") from error
+        raise _broken(
+            path, f"its header cannot be read ({type(error).__name__}: {error})"
+        ) from error
     if not sound:
         raise _broken(path, "its header is damaged")
     if end != size:

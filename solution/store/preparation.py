@@ -24,7 +24,7 @@ def check_preparation(preparation: Mapping[str, Any], needed: int | None, store:
     others = {name: value for name, value in preparation.items() if name not in ("version", "hops")}
     if others:
         raise InputError(
-            f"{store}: was prepared with {others!r}, which only a model may ask for. Prepare the "
+            f"{store}: was prepared with {others!r}, which a model applies by itself. Prepare the "
             "data again."
         )
     is_number = type(kept) is int and kept > 0

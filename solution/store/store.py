@@ -202,7 +202,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
     missing = {"format", "preparation"} - record.keys()
     if wrong or missing:
         names = ", ".join([*wrong, *sorted(missing)])
-        raise InputError(f"{path}: expected {expected}, but not with such {names}. {advice}")
+        raise InputError(f"{path}: expected {expected}, but it has no valid {names}. {advice}")
     return record
 
 
@@ -212,7 +212,10 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
         rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()
         # a few compressed bytes could unpack to any number of rows
         if rows * SEAL_BYTES > len(content):
-            raise InputError(f"{path}: expected the list of graphs, but {rows:,} rows. {AGAIN}")
+            raise InputError(
+                f"{path}: expected the list of graphs, but {rows:,} rows cannot fit into "
+                f"{len(content):,} bytes. {AGAIN}"
+            )
         # An index that was written before there were estimates has labels of clocks alone.
         graphs = pl.read_parquet(io.BytesIO(content)).match_to_schema(
             INDEX_SCHEMA, missing_columns={"label_source": pl.lit(TIMED)}
@@ -224,5 +227,8 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
     )
     complete = pl.all_horizontal(pl.exclude("spread", "noise").is_not_null())
     if not graphs.select((known & complete).all()).item():
-        raise InputError(f"{path}: expected the list of graphs, but it names others. {AGAIN}")
+        raise InputError(
+            f"{path}: expected the list of graphs, found an unknown collection, split or name of a "
+            f"graph, or a missing value. {AGAIN}"
+        )
     return graphs
