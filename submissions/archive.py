@@ -28,8 +28,7 @@ def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
 
     Raises:
         InputError: the archive is damaged or not safe; nothing outside `target` and no existing
-        file
-            is changed.
+            file is changed.
     """
     try:
         with open_untrusted(archive, target) as opened:

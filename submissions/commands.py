@@ -36,12 +36,12 @@ def submit(
     not_there: NotThere = False,
     allow_dirty: Dirty = False,
 ) -> None:
-    """Merge, check, upload once, confirm, wait for the score, write the ledger.
+    """Merge, check and upload a submission once, wait for its score, and write the ledger.
 
     After a failure, give the same command again: it first looks whether the submission arrived.
 
     Exit codes: 0 the submission is at Kaggle (the message says whether with a score); 2 nothing was
-    sent, the message says why; 3 nobody knows yet whether it arrived, give the command again; 4
+    sent, the message says why; 3 it is not known yet whether it arrived, give the command again; 4
     Kaggle has it and could not score it.
     """
     from ensembles.last_recipe import choose_recipe
@@ -76,9 +76,9 @@ def submit(
 
 @app.command()
 def scores() -> None:
-    """Fetch every submission into submissions/ledger.csv and show them.
+    """Add every submission at Kaggle to submissions/ledger.csv and show them.
 
-    Exit codes: 0, or 2 where Kaggle could not be asked; the ledger is shown all the same.
+    Exit codes: 0, or 2 if Kaggle could not be asked; the ledger is shown all the same.
     """
     from submissions import scores
     from submissions.failures import KaggleError
@@ -97,7 +97,7 @@ def scores() -> None:
         output.print(scores.tabulate_standing(ledger))
         say(scores.describe_correlation(ledger))
     elif failure is not None:
-        say("Of submissions nothing is known yet, for Kaggle could not be asked.")
+        say("No submissions are known yet, because Kaggle could not be asked.")
     else:
         say(
             "No submission yet. The first is made by `make submit`; `fastslow doctor` says whether "
@@ -112,7 +112,7 @@ def scores() -> None:
 def leaderboard() -> None:
     """Show the public leaderboard around our best submission.
 
-    Exit codes: 0, or 2 where Kaggle could not be asked.
+    Exit codes: 0, or 2 if Kaggle could not be asked.
     """
     from submissions.kaggle import Kaggle
     from submissions.leaderboard import best_public, tabulate_leaderboard
@@ -128,9 +128,9 @@ def leaderboard() -> None:
 
 @app.command()
 def doctor() -> None:
-    """Say what stands between you and a submission, and what to do about it.
+    """Check everything that a submission needs, and say what to do.
 
-    Exit codes: 0 where `fastslow submit` can work, 2 where something must be done first.
+    Exit codes: 0 if `fastslow submit` can work, 2 if something must be done first.
     """
     from submissions.doctor import examine, tabulate_findings
     from submissions.settings import read_settings

@@ -86,7 +86,7 @@ class Best:
             self.decisions[place], self.seconds[place] = decision, outcome.seconds
 
     def make_lessons(self) -> list[Lesson]:
-        """Return a training instance for each graph with a known decision."""
+        """Return each instance with a known decision, for training."""
         return [make_lesson(evaluator, decision) for evaluator, decision, _ in self._find_known()]
 
     def compare(self, policy: Policy) -> float:

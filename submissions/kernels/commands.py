@@ -18,9 +18,9 @@ Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Pack uncommitted cha
 def package(
     allow_dirty: Dirty = False,
 ) -> None:
-    """Pack this project and what Kaggle's image lacks into a dataset folder.
+    """Pack this project, and packages that Kaggle's image lacks, into a dataset folder.
 
-    FASTSLOW_WHEELS names another folder than build/kernel-wheels.
+    FASTSLOW_WHEELS sets the folder; the default is build/kernel-wheels.
     """
     from submissions.kernels.packaging import package as pack
     from submissions.provenance import read_tree
@@ -63,7 +63,7 @@ def push(
         typer.Option(help="Of notebook 4: a shared bundle to predict with; its name, OWNER/SLUG."),
     ] = "",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the output of its last session.")
+        bool, typer.Option("--resume", help="Resume from the output of its last session.")
     ] = False,
     allow_dirty: Dirty = False,
 ) -> None:
@@ -71,8 +71,8 @@ def push(
 
     After a failure, give the same command again: it first looks what arrived.
 
-    Exit codes: 0 it runs on Kaggle; 2 nothing was pushed, the message says why; 3 nobody knows yet
-    whether it arrived, give the command again.
+    Exit codes: 0 it runs on Kaggle; 2 nothing was pushed, the message says why; 3 it is not known
+    yet whether it arrived, give the command again.
     """
     from submissions.kernels.notebooks import find_notebook
     from submissions.kernels.pushing import Order
@@ -93,7 +93,7 @@ def push(
 
 @app.command()
 def status() -> None:
-    """Say how far the latest push of every notebook is."""
+    """Show the state of the latest push of every notebook."""
     from submissions.kernels.calls import Kernels
     from submissions.kernels.pulling import report_progress
     from submissions.settings import read_settings
@@ -108,15 +108,15 @@ def status() -> None:
 def pull(
     notebook: Name,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Also over what was made here.")
+        bool, typer.Option("--replace", help="Download again, also over local files.")
     ] = False,
 ) -> None:
-    """Bring the outputs of the latest push back into runs/NAME, whole or not at all.
+    """Download the outputs of the latest push into runs/NAME, all or nothing.
 
-    What is there already stays; a file that was made or changed there is not overwritten.
+    Complete outputs from an earlier pull are kept; local files are not overwritten.
 
-    Exit codes: 0, or 2 where they are not there yet, not of that push, not whole, or would
-    overwrite what was made here.
+    Exit codes: 0, or 2 if the outputs are not ready, not of that push, incomplete, or would
+    overwrite local files.
     """
     from solution.sessions.record import BUNDLE
     from submissions.kernels.notebooks import find_notebook

@@ -110,8 +110,7 @@ class Trainer:
 
         Args:
             folder: for checkpoints, one each `every` updates; an interrupted training resumes from
-            the
-                last one and makes the same decisions.
+                the last one and makes the same decisions.
         """
         if folder is not None:
             self.resume(folder)

@@ -46,8 +46,7 @@ class Environment:
 
         Args:
             groups: (nodes,) fusions to use instead of the decision's levels; each node has the
-            number of
-                its fusion.
+                number of its fusion.
         """
         check_decision(self.graph, self.machine, decision)
         placement = decision.placement[self.graph.leaders]
