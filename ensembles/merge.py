@@ -156,9 +156,9 @@ def check_finished(run: Run, recipe: Recipe) -> None:
     if missing or not _list_predicted(run, wanted):
         raise InputError(
             f"{run.folder}: is not finished: {count(run.count_models(), 'model')} so far, and no "
-            f"predictions of {' or '.join(missing or wanted)}. The `fastslow run` that began it "
-            "goes on with it, unless another process is at work in it; a recipe that merges only "
-            "the others does without."
+            f"predictions of {' or '.join(missing or wanted)}. Continue it with the "
+            "`fastslow run` that began it, unless another process is running it; or choose a "
+            "recipe that merges only the other experiments."
         )
 
 

@@ -183,7 +183,7 @@ def make_file_recipe(path: Path, fields: Mapping[str, Any]) -> Recipe:
     """Return a recipe named like its file; raise InputError if the name or a field is not valid."""
     if path.stem == EQUAL_WEIGHTS:
         raise InputError(
-            f"{path}: {EQUAL_WEIGHTS} is what a run merges by where no recipe is named. Give the "
+            f"{path}: {EQUAL_WEIGHTS} is the name of the built-in recipe without a file. Give the "
             "file another name."
         )
     return make_recipe(str(path), {"name": path.stem, **fields})

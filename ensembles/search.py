@@ -209,8 +209,8 @@ def _tabulate(ballots: Sequence[Ballot], scores: Mapping[str, np.ndarray]) -> pl
 def _compare_all(table: pl.DataFrame, naive: Mapping[str, float]) -> pl.DataFrame:
     if table.is_empty():
         raise InputError(
-            "every collection has graphs of one group only: nothing can be learned on some "
-            "graphs and scored on others. Use a recipe of equal weights."
+            "every collection has graphs of one group only: weights cannot be fitted on "
+            "some graphs and scored on others. Use a recipe of equal weights."
         )
     rows = []
     means = table.group_by("collection", "member").agg(pl.col("score").mean())

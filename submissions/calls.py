@@ -161,7 +161,7 @@ def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen
     except OSError as error:  # the program exists, but its #! interpreter may not
         raise InputError(
             f"{command[0]}: the kaggle CLI cannot be run ({error.strerror}). Install it again: "
-            "pip install --force-reinstall kaggle; after its environment was moved it must be."
+            "pip install --force-reinstall kaggle. That is needed after moving its environment."
         ) from error
 
 

@@ -46,7 +46,7 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
     rows = read_rows(path, name)
     _check_ids(name, [row[0] for row in rows], expected)
     if not rows:
-        raise InputError(f"{name}: has no rows, for {expected.source} asks for none.")
+        raise InputError(f"{name}: has no rows, because {expected.source} has none.")
     for line, (graph, configs) in enumerate(rows, start=2):
         defect = _find_defect(graph, configs, expected.num_configs[graph])
         if defect:

@@ -17,10 +17,10 @@ from solution.system.wording import count
 app = typer.Typer()
 
 SAMPLE_RUN = find_runs() / "sample"
-Force = Annotated[bool, typer.Option("--force", help="The same file again, or no slot left.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Everything but the upload.")]
+Force = Annotated[bool, typer.Option("--force", help="Send a file again, or without a slot left.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Do everything but the upload.")]
 NotThere = Annotated[
-    bool, typer.Option("--not-there", help="What is in doubt and not listed did not arrive.")
+    bool, typer.Option("--not-there", help="Unlisted submissions in doubt did not arrive.")
 ]
 Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Record uncommitted changes.")]
 

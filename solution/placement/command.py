@@ -22,25 +22,23 @@ def optimize(
     graph: Annotated[
         str, typer.Argument(metavar="GRAPH", help="npz, module of XLA (.pb), or a workload's name.")
     ],
-    tasks: Annotated[str, typer.Option(help="What is decided, joined by commas.")] = (
+    tasks: Annotated[str, typer.Option(help="Tasks to decide, joined by commas.")] = (
         "fusion,placement,schedule"
     ),
-    devices: Annotated[int, typer.Option(min=1, max=8, help="How many there are.")] = 2,
-    machine: Annotated[str, typer.Option(help="p100, v100 or cpu; unlike ones as v100+p100.")] = (
-        "p100"
-    ),
+    devices: Annotated[int, typer.Option(min=1, max=8, help="Number of devices.")] = 2,
+    machine: Annotated[str, typer.Option(help="p100, v100 or cpu; mixed: v100+p100.")] = ("p100"),
     evaluations: Annotated[
-        int, typer.Option(min=1, help="Decisions that are simulated; the first are heuristics'.")
+        int, typer.Option(min=1, help="Decisions to simulate; the first are heuristics'.")
     ] = 2000,
     seed: Seed = 0,
     policy: Annotated[
         Path | None, typer.Option(help="A policy of yours. Default: the shipped one.")
     ] = None,
     timeline: Annotated[
-        Path | None, typer.Option(help="Draw when everything runs: .png, .svg or .pdf.")
+        Path | None, typer.Option(help="Draw the timeline: .png, .svg or .pdf.")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Write it for chrome://tracing and Perfetto: .json.")
+        Path | None, typer.Option(help="Write a trace for chrome://tracing, Perfetto: .json.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write each node's device, priority and kernel as CSV.")

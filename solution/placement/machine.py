@@ -46,7 +46,7 @@ class Machine:
         rates = [self.bandwidth, *(d.operations_per_second for d in self.devices),
                  *(d.bytes_per_second for d in self.devices)]  # fmt: skip
         if not all(np.isfinite(rate) and rate > 0 for rate in rates):
-            raise InputError("A rate of a device or link is not positive. Give its real one.")
+            raise InputError("A rate of a device or link is not positive. Give a positive rate.")
 
     def __len__(self) -> int:
         return len(self.devices)
@@ -71,5 +71,7 @@ def make_machine(count: int, preset: str = "p100") -> Machine:
             f"There is no device {unknown[0]!r}. There are {', '.join(PRESETS)}; join with +."
         )
     if len(names) > count:
-        raise InputError(f"{preset}: names {len(names)} devices of {count}. Take as many.")
+        raise InputError(
+            f"{preset}: names {len(names)} devices, but there are {count}. Name fewer."
+        )
     return Machine(tuple(PRESETS[names[place % len(names)]] for place in range(count)))

@@ -213,7 +213,7 @@ def _solve(evaluator: Evaluator, *_: int) -> None:
     Raises InputError if ortools is not installed or if fusion is decided.
     """
     if _fuses(evaluator):
-        raise InputError("CP-SAT's model has no fusion: ask for placement and schedule alone.")
+        raise InputError("CP-SAT's model has no fusion. Choose the tasks placement and schedule.")
     environment = evaluator.environment
     heft = list_decisions(evaluator.graph, evaluator.machine, fused=False)["heft"]
     evaluator.evaluate(heft)

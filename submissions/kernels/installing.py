@@ -83,7 +83,7 @@ def _pip(wheels: str, *what: str) -> None:
     if done.returncode:
         raise InstallError(
             f"pip could not install {what[-1]} from the attached wheels alone. It said:\n"
-            f"{done.stderr.strip()}\nWhat it names is missing in Kaggle's image, or too old there."
+            f"{done.stderr.strip()}\nA package it names is missing in Kaggle's image or too old."
         )
 
 

@@ -54,7 +54,9 @@ def solve(
     solver.parameters.random_seed = 0
     status = solver.solve(model.model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        raise InputError(f"{environment.graph.name}: nothing was found in {seconds:g} seconds.")
+        raise InputError(
+            f"{environment.graph.name}: CP-SAT found no solution in {seconds:g} seconds."
+        )
     decision = model.read(solver)
     bound = solver.best_objective_bound * model.unit
     return Solution(decision, bound, status == cp_model.OPTIMAL)
