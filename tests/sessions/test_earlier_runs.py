@@ -145,7 +145,7 @@ def test_a_name_in_somebody_elses_record_is_never_executed(plan: Plan, tmp_path:
     evil = source.folder / "evil.py"
     evil.write_text(f"from pathlib import Path\nPath({str(witness)!r}).touch()\n")
     for name in (str(evil), "../theirs/evil.py", "os"):
-        with pytest.raises(InputError, match="theirs/run.json: .*expected a name"):
+        with pytest.raises(InputError, match="run.json: .*expected a name|is not an experiment"):
             join_runs([forge(source, {name: {}})], tmp_path / "joined").__enter__()
     assert not witness.exists()
     assert not (tmp_path / "joined").exists()
