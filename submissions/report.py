@@ -93,8 +93,8 @@ def tabulate(scores: Scores) -> Table:
     table = make_table(
         "Out-of-fold scores, higher is better",
         "Time: of all models of the ranker; of those that rank two collections, with the first. "
-        "MB: peak memory of the whole process meanwhile. Score: of all seeds averaged; of one: the "
-        f"mean of each for itself. {scores.flattered}".rstrip(),
+        "MB: peak memory of the whole process in training. Score: of the average over seeds; of "
+        f"one: the mean score of single seeds. {scores.flattered}".rstrip(),
         expendable=("MB", "Time", "of one"),
     )
     table.add_column("Collection and ranker", no_wrap=True)

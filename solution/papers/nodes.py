@@ -183,8 +183,8 @@ def _prepare(graph: Graph, pruning: str, hops: int) -> NodeInputs:
 class NodeRows(nn.Module):
     """Embed every node in every configuration: (nodes, configs, width).
 
-    A configuration adds 18 numbers to each configurable node: its layout's -1 ... 5, divided by 6
-    and shifted so that 0 means "not given". They are 0 at all other nodes.
+    A configuration adds 18 numbers to each configurable node: (v + 1) / 6 for each value v of its
+    layout, -1 ... 5, so that 0 means "not given". They are 0 at all other nodes.
 
     Args:
         columns: number of numeric features of a node, including the six of the program's layout.

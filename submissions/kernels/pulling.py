@@ -172,7 +172,7 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
         _check_target(latest, target)  # again, because a download may take hours
     # The target of a link is replaced; the lock of the records keeps other pulls out.
     with replace_folder(target.resolve(), alone=True) as temporary:
-        # Except Jupyter's files, Kaggle adds only the listed outputs and the log.
+        # Leave out Jupyter's files. The others are the listed outputs and the log.
         hidden = shutil.ignore_patterns(".*", "__*")
         shutil.copytree(folder, temporary, dirs_exist_ok=True, ignore=hidden)
     shutil.rmtree(folder)
