@@ -100,6 +100,7 @@ WRITTEN = {
     "submissions/kernels/pushing.py": (),  # for Kaggle
     "submissions/ledger.py": ("ledger",),
     "submissions/page/build.py": (),
+    "submissions/page/charts.py": (),  # pictures in memory
     "submissions/provenance.py": (),  # for people
     "submissions/report.py": (),  # scores.csv
     "submissions/writer.py": ("submission",),
