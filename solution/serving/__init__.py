@@ -1,1 +1,1 @@
-"""A trained ensemble as a thing: packed from a run, read anywhere, asked for a ranking."""
+"""Pack a trained ensemble from a run, load it anywhere, and rank configurations with it."""

@@ -1,7 +1,8 @@
-"""A bundle as one zip: members stored as they are, so that it can be mapped, and read with care.
+"""Store a bundle as one zip, and unpack such a zip safely.
 
-A zip may come from anywhere. Before a byte is unpacked, its list of members is compared with the
-bundle's own record: no other names, no other sizes, nothing compressed, no link.
+Members are stored uncompressed, so that the zip can be memory-mapped. A zip may come from anywhere:
+before a byte is unpacked, its list of members is compared with the bundle's record. Other names,
+other sizes, compressed members and links are rejected.
 """
 
 import shutil
@@ -22,7 +23,7 @@ ADVICE = "Make the zip with `fastslow pack`, or unpack it and give the folder."
 
 
 class KeptFolder:
-    """A folder that only its owner may read; it lives as long as this, or as the process."""
+    """A temporary folder that only its owner may read; deleted with this object or at exit."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="fastslow-"))
@@ -30,7 +31,7 @@ class KeptFolder:
 
 
 def write_archive(bundle: Path, path: Path) -> Path:
-    """Write the files of a bundle's folder, uncompressed, in the order of their names.
+    """Write the files of a bundle's folder into a zip, uncompressed, in the order of their names.
 
     Equal bundles give equal bytes.
     """
@@ -48,7 +49,7 @@ def write_archive(bundle: Path, path: Path) -> Path:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether it is a zip with a bundle's record in it."""
+    """Return True if the file is a zip with a bundle's record in it."""
     try:
         with zipfile.ZipFile(path) as archive:
             return RECORD in archive.namelist()
@@ -57,10 +58,10 @@ def is_archive(path: Path) -> bool:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Unpack a bundle's zip into an empty folder; its checksums are the reader's to compare.
+    """Unpack a bundle's zip into an empty folder; the caller compares the checksums.
 
-    Raises InputError where it is no zip, or holds anything but what its record says, or the disk of
-    the folder is full.
+    Raises InputError if it is no zip, if its members differ from its record, or if the disk of the
+    folder is full.
     """
     try:
         with open_untrusted(path, folder) as archive:
@@ -79,7 +80,7 @@ def unpack(path: Path, folder: Path) -> None:
 
 
 def _check_members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
-    """The members by name, each a stored file."""
+    """Return the members by name; raise InputError unless each is a stored file named once."""
     members: dict[str, zipfile.ZipInfo] = {}
     if len(archive.infolist()) > MAX_MEMBERS:
         raise InputError(f"{path}: holds more than {MAX_MEMBERS:,} files.")

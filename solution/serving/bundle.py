@@ -1,4 +1,4 @@
-"""Read a bundle and rank with it. Everything is compared with its checksum before it is loaded."""
+"""Load a bundle and rank with it. Every file is compared with its checksum before it is loaded."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -44,22 +44,22 @@ DEFAULT = Path(__file__).parent / "default.zip"  # made by `make default-bundle`
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bundle:
-    """A packed ensemble whose files are what was written; models are loaded when they are asked."""
+    """A packed ensemble with verified checksums; each model is loaded at its first use."""
 
     folder: Path
     record: BundleRecord
-    source: Path  # that messages name
+    source: Path  # the path that error messages name
     _models: dict[str, Model | LightModel] = field(default_factory=dict)
-    _kept: object = None  # the folder lives as long as the bundle
+    _kept: object = None  # keeps a temporary folder alive as long as the bundle
 
     @property
     def collections(self) -> list[str]:
-        """Those that it ranks."""
+        """Return the names of the collections that the bundle ranks."""
         return self.record.collections()
 
     @property
     def caveat(self) -> str:
-        """What to know before it is trusted; empty where this program's code trained it."""
+        """Return a warning if other code than this program's trained the bundle; otherwise ""."""
         from solution.runs.fingerprint import fingerprint_code
 
         if self.record.code == fingerprint_code():
@@ -71,15 +71,16 @@ class Bundle:
         return f"<Bundle {self.source}: {self.describe()}>"
 
     def __getstate__(self) -> dict[str, object]:
-        """A copy has its models with it where their folder goes with this bundle."""
+        """Load all models before pickling if the bundle's folder is temporary: copies outlive
+        it."""
         if self._kept is not None:
             self.load()
         state = {**self.__dict__, "_kept": None}
-        state.pop("_libraries", None)  # of this process; found again
+        state.pop("_libraries", None)  # belongs to this process; the copy finds its libraries again
         return state
 
     def describe(self) -> str:
-        """What it is and what it learned from."""
+        """Return in a few words which models the bundle holds and what they learned from."""
         graphs = ", ".join(f"{len(own)} of {name}" for name, own in self.record.programs.items())
         kind = "students of an ensemble" if self.record.is_light else "models"
         estimates = warn_of_estimates(self.record.label_sources)
@@ -96,13 +97,17 @@ class Bundle:
         """Rank the configurations of a graph, and say how many of them to measure.
 
         Args:
-            graph: whole, as a file has it, or as a store keeps it; or the path of its file.
-            facts: of the whole program, where the graph is pruned; a file of a store has them.
-            regret: how much slower than the best the best of those measured may be.
-            confidence: for which share of programs.
+            graph: an unpruned graph, as read from its file; a graph of a store; or the path of its
+            file.
+            facts: sizes of the whole program, needed if the graph is pruned; a store's file has
+            them.
+            regret: how much slower than the best configuration the best of the measured ones may
+            be.
+            confidence: the share of programs for which this shall hold.
 
         Raises:
-            InputError: it has no model of the graph's collection, or one cannot be used.
+            InputError: the bundle has no model for the graph's collection, or a model cannot be
+            used.
         """
         calibration.check_promise(regret, confidence)
         asked, known = _read(graph)
@@ -123,19 +128,21 @@ class Bundle:
         )
 
     def session(self, graph: Graph | str | Path, reference: int | None = None) -> "Session":
-        """Score configurations that are still to come, so that all their scores compare.
+        """Return a scorer with a fixed reference list: scores of all later batches are comparable.
 
         Args:
-            graph: a program that is whole; some of its configurations become the fixed list beside
-                which others are scored, made ones where it has just one.
-            reference: how many; by default solution.serving.session.REFERENCE.
+            graph: the unpruned program; some of its configurations become the reference list, or
+            generated
+                ones if it has just one.
+            reference: length of the list; by default solution.serving.session.REFERENCE.
         """
         from solution.serving.session import REFERENCE, open_session
 
         return open_session(self, _read(graph)[0], REFERENCE if reference is None else reference)
 
     def predict(self, graph: Graph) -> "dict[str, pl.DataFrame]":
-        """By experiment, what its models predict, as frames of solution.domain.predictions."""
+        """Return by experiment its models' predictions, as frames of
+        solution.domain.predictions."""
         import polars as pl
 
         from solution.domain.predictions import make_frame
@@ -149,9 +156,9 @@ class Bundle:
         }
 
     def vote(self, graph: Graph) -> dict[str, list[tuple[Member, np.ndarray]]]:
-        """By experiment, the scores (configs,) float32 of each of its models, by fold and seed.
+        """Return by experiment each model's scores (configs,) float32, sorted by fold and seed.
 
-        Those of the fallback only where it ranks.
+        The fallback's models vote only if no member of the recipe ranks the collection.
         """
         votes: dict[str, list[tuple[Member, np.ndarray]]] = {}
         for member, model, prepared in self.prepare(graph):
@@ -167,7 +174,7 @@ class Bundle:
     def _merge(
         self, collection: str, votes: dict[str, list[tuple[Member, np.ndarray]]]
     ) -> np.ndarray:
-        """The scores (configs,) float32 that the recipe makes of the votes."""
+        """Return the scores (configs,) float32 that the recipe merges from the models' scores."""
         recipe = self.record.recipe
         weights = recipe.weights(collection)
         own = {name: [scores for _, scores in found] for name, found in votes.items()}
@@ -178,7 +185,7 @@ class Bundle:
         return average(own[recipe.fallback or ""], recipe.method)
 
     def prepare(self, graph: Graph) -> Iterator[tuple[Member, Model | LightModel, Graph]]:
-        """The models that rank the graph (see `models`), each with the graph as it needs it."""
+        """Yield each model that ranks the graph (see `models`), with the graph prepared for it."""
         check_configured(graph)
         prepared: dict[Preparation, Graph] = {}
         for member, model in self.models(graph.collection.name):
@@ -187,16 +194,16 @@ class Bundle:
             yield member, model, prepared[model.preparation]
 
     def models(self, collection: str) -> Iterator[tuple[Member, Model | LightModel]]:
-        """The models that rank graphs of the collection.
+        """Yield the models that rank graphs of the collection.
 
-        Matrix products have one thread meanwhile.
+        Matrix products use one thread while the generator runs.
         """
         with one_thread(self._libraries):
             for member in self.choose(collection):
                 yield member, self._load(member)
 
     def choose(self, collection: str) -> list[Member]:
-        """The models of the recipe's members, or where there is none those of its fallback."""
+        """Return the models of the recipe's members, or of its fallback if no member ranks it."""
         recipe = self.record.recipe
         members = [member for member in self.record.members if collection in member.collections]
         weighed = [m for m in members if m.experiment in recipe.weights(collection)]
@@ -210,16 +217,18 @@ class Bundle:
 
     @cached_property
     def _libraries(self) -> ThreadpoolController | None:
-        """What students multiply with is there when they are: it need not be found each time."""
+        """Cache the controller of a light bundle's libraries: they are loaded already, search
+        once."""
         return ThreadpoolController() if self.record.is_light else None
 
     @cached_property
     def _learned(self) -> dict[str, Learned]:
-        """By collection, what k is calibrated on."""
+        """Return by collection the programs on which k is calibrated."""
         return {name: Learned(self.record.programs.get(name, ())) for name in self.collections}
 
     def load(self) -> None:
-        """Load all models, and find what they multiply with, before they are asked."""
+        """Load all models, the calibration and the libraries now instead of at the first
+        request."""
         for member in self.record.members:
             self._load(member)
         for learned in self._learned.values():
@@ -235,13 +244,14 @@ class Bundle:
 
 
 def load_bundle(path: str | Path = DEFAULT) -> Bundle:
-    """Open a bundle, a folder or a zip, and compare everything in it with its checksums.
+    """Open a bundle, a folder or a zip, and compare every file with its checksum.
 
     Args:
-        path: by default the bundle that comes with the package, which learned from its sample and
-            from collected programs.
+        path: by default the bundle that comes with the package. It learned from the package's
+        sample
+            and from collected programs.
 
-    Raises InputError where it is damaged, holds anything unknown, or is of other features.
+    Raises InputError if it is damaged, contains unknown files, or was made for other features.
     """
     source = Path(path)
     if source.name == RECORD and source.is_file():
@@ -252,16 +262,16 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
         bundle = _open(kept.path, source, kept)
     else:
         bundle = _open(source, source, None)
-    if bundle.record.is_light:  # small: who asks first need not wait for them
+    if bundle.record.is_light:  # small: load it now, so that the first request does not wait
         bundle.load()
     return bundle
 
 
 def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
-    """The models of a run, merged by a recipe, as a bundle that is packed for this process.
+    """Return the models of a run, merged by a recipe, as a bundle packed for this process only.
 
     Args:
-        recipe: its name or file; None: the one that the run was merged by last.
+        recipe: its name or file; None: the recipe by which the run was merged last.
     """
     from ensembles.last_recipe import choose_recipe
     from solution.runs.folder import Run
@@ -276,7 +286,7 @@ def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
 
 
 def _read(graph: Graph | str | Path) -> tuple[Graph, Facts | None]:
-    """The graph, and what its file knows of the whole program."""
+    """Return the graph, and the sizes of the whole program if its file has them."""
     if isinstance(graph, Graph):
         return graph, None
     from solution.serving.reading import read_question

@@ -1,9 +1,10 @@
-"""How many configurations to measure: k, calibrated on programs that the models had not seen.
+"""Say how many configurations to measure: k, calibrated on programs unseen by the models.
 
 For every program predicted out of fold, the needed k is the smallest with which the best of the
-first k of the order is within `regret` of the best. The k that is given covers a share `confidence`
-of programs: their quantile, with one more program that is as bad as can be. Graphs of one group (a
-program at several sizes) share the weight of one program, for only programs are exchangeable.
+first k configurations of the ranking is within `regret` of the best. The returned k covers a share
+`confidence` of programs: it is their quantile, with one more program added that is as bad as can
+be. Graphs of one group (a program at several sizes) share the weight of one program, because only
+programs are exchangeable.
 
 Sources: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, chapter 2; Lee,
 Barber and Willett, "Distribution-free inference with hierarchical data", 2023 (groups).
@@ -23,14 +24,16 @@ from solution.serving.record import Program
 from solution.system.errors import InputError
 
 REGRET, CONFIDENCE = 0.02, 0.9
-ROUNDING = 1e-12  # of sums of weights
-FEW = 512  # programs whose distances to all others are computed faster than a tree is imported
-MOST_TIMES = 16  # as many configurations as were seen; beyond nothing is promised
+ROUNDING = 1e-12  # tolerance for rounding in sums of weights
+# up to this many groups, all pairwise distances are computed: faster than importing a tree
+FEW = 512
+MOST_TIMES = 16  # no k for lists more than this many times longer than the calibrated ones
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is compared of a whole program; a store's graphs are pruned, its records are not."""
+    """Sizes of a whole program, by which it is compared with others; a store's graphs are
+    pruned."""
 
     architecture: str
     nodes: int
@@ -40,14 +43,14 @@ class Facts:
 
 @dataclass(frozen=True)
 class Measure:
-    """How many to measure, and why."""
+    """How many configurations to measure, and why."""
 
-    k: int | None  # None: abstained
+    k: int | None  # None: no number can be given
     reason: str
 
 
 def check_promise(regret: float, confidence: float) -> None:
-    """Raise InputError where nothing can be promised so, TypeError for what is no number."""
+    """Raise InputError if regret or confidence is out of range, TypeError if it is no number."""
     for name, given in (("regret", regret), ("confidence", confidence)):
         if not isinstance(given, Real):
             raise TypeError(f"{name} is {given!r}, expected a number: 0.02 for 2%, for example")
@@ -60,15 +63,15 @@ def check_promise(regret: float, confidence: float) -> None:
 
 
 def describe_graph(graph: Graph) -> Facts:
-    """The facts of a graph that is whole."""
+    """Return the facts of an unpruned graph."""
     return Facts(graph.architecture, graph.num_nodes, len(graph.edges), len(graph.configurable))
 
 
 def find_steps(order: np.ndarray, runtimes: np.ndarray) -> tuple[tuple[int, float], ...]:
-    """(k, slowdown of the best of the first k against the best) wherever it improves.
+    """Return (k, slowdown of the best of the first k against the best) for each k that improves.
 
     Args:
-        order: positions (configs,) as they are measured.
+        order: positions (configs,) in the order of measuring.
         runtimes: (configs,).
     """
     best = np.minimum.accumulate(runtimes[order])
@@ -77,12 +80,12 @@ def find_steps(order: np.ndarray, runtimes: np.ndarray) -> tuple[tuple[int, floa
 
 
 def needed(steps: Sequence[tuple[int, float]], regret: float) -> int:
-    """The smallest k whose slowdown is at most `regret`."""
+    """Return the smallest k whose slowdown is at most `regret`."""
     return next(k for k, slowdown in steps if slowdown <= regret)
 
 
 def quantile(programs: Sequence[Program], regret: float, confidence: float) -> int | None:
-    """The k that is enough for a share `confidence` of programs; None where they are too few."""
+    """Return the k that is enough for a share `confidence` of programs; None: too few programs."""
     sizes = Counter(program.group for program in programs)
     weights: dict[int, float] = {}
     for program in programs:
@@ -98,7 +101,7 @@ def quantile(programs: Sequence[Program], regret: float, confidence: float) -> i
 
 
 class Learned:
-    """The programs of a collection; what is asked of them again and again is kept."""
+    """The programs that a collection's models learned from, with cached quantiles and distances."""
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self.programs = programs
@@ -108,22 +111,23 @@ class Learned:
         self._quantiles: dict[tuple[float, float], int | None] = {}
 
     def quantile(self, regret: float, confidence: float) -> int | None:
-        """As the function of this name."""
+        """Return the cached result of the function `quantile`."""
         key = regret, confidence
         if key not in self._quantiles:
             self._quantiles[key] = quantile(self.calibrated, regret, confidence)
         return self._quantiles[key]
 
     def get_ready(self) -> None:
-        """Compute what is kept before it is asked for."""
+        """Fill the caches before the first request."""
         self.quantile(REGRET, CONFIDENCE)
         if self.programs:
             _ = self.gap, self._architectures
 
     def distance(self, facts: Facts) -> float:
-        """To the nearest program: of logarithms of sizes, each over its deviation among them.
+        """Return the distance to the nearest program that was learned from.
 
-        A program that was learned from is at 0.
+        It is Euclidean, in logarithms of sizes, each divided by its standard deviation over the
+        programs. A program of a known architecture has distance 0.
         """
         if facts.architecture in self._architectures:
             return 0.0
@@ -131,9 +135,9 @@ class Learned:
 
     @cached_property
     def gap(self) -> float:
-        """The largest distance of any program to its nearest.
+        """Return the largest distance of any program to its nearest neighbour.
 
-        Graphs of one group are one program, and never each other's nearest.
+        Graphs of one group count as one program and are never each other's neighbours.
         """
         _, groups = np.unique([program.group for program in self.programs], return_inverse=True)
         if len(groups) > FEW:
@@ -155,7 +159,7 @@ class Learned:
     @cached_property
     def _scale(self) -> np.ndarray:
         scale: np.ndarray = np.std([_sizes(program) for program in self.programs], axis=0)
-        scale[scale == 0] = 1  # log units: where all are alike, another size counts in full
+        scale[scale == 0] = 1  # if all programs have the same size, another size counts in full
         return scale
 
 
@@ -166,10 +170,11 @@ def measure(
     regret: float = REGRET,
     confidence: float = CONFIDENCE,
 ) -> Measure:
-    """How many of its `configs` to measure, or why nothing can be said.
+    """Return how many of `configs` configurations to measure, or why no number can be given.
 
     Args:
-        learned: of the graph's collection; those predicted out of fold count.
+        learned: the programs of the graph's collection; k is calibrated on those predicted out of
+        fold.
     """
     if configs == 1:
         return Measure(1, "there is only one configuration")
@@ -195,7 +200,7 @@ def measure(
         f"within {regret:.1%} of the best for {confidence:.0%} of programs, calibrated on "
         f"{learned.groups} programs"
     )
-    if configs > learned.most:  # the places are shares of a longer list
+    if configs > learned.most:  # keep the share of the list that k is
         k = math.ceil(k * configs / learned.most)
         reason += f"; widened, for it has {configs:,} configurations, and those had up to "
         reason += f"{learned.most:,}"
@@ -207,12 +212,12 @@ def _sizes(program: Facts | Program) -> list[float]:
 
 
 def _find_nearest(points: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return each point's distance (points,) to the nearest of another group; inf: there is none.
+    """Return each point's distance (points,) to the nearest point of another group; inf: none.
 
-    Two numbers of groups differ in a bit. So for each bit the points that have it ask a tree of
-    those that lack it, and the other way round; the least distance is to the nearest.
+    Two different group numbers differ in at least one bit. So for each bit, points with the bit
+    search a tree of the points without it, and the other way round; the minimum is the distance.
     """
-    from scipy.spatial import cKDTree  # takes long to import
+    from scipy.spatial import cKDTree  # slow to import
 
     nearest = np.full(len(points), np.inf)
     for bit in range(int(groups.max()).bit_length()):

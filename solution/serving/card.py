@@ -1,4 +1,4 @@
-"""The model card of a bundle: README.md, its head in YAML, as model hubs read it.
+"""Write the model card of a bundle: README.md with a YAML head, as model hubs read it.
 
 Source: "Model Cards", Hugging Face Hub documentation (the field model-index); Mitchell and others,
 "Model Cards for Model Reporting", FAT* 2019. JSON is YAML, so the head is written as JSON values.
@@ -79,7 +79,7 @@ def write_card(record: BundleRecord, folder: Path) -> None:
 
 
 def _list_caveats(record: BundleRecord) -> Iterator[str]:
-    """What to know of the scores before they are believed."""
+    """Return the sentences that a reader must know before trusting the scores."""
     if estimates := warn_of_estimates(record.label_sources):
         yield f"**{estimates}** The scores say how well the estimates are predicted."
     if record.caveat:
@@ -87,14 +87,14 @@ def _list_caveats(record: BundleRecord) -> Iterator[str]:
 
 
 def _list_families(record: BundleRecord) -> Iterator[str]:
-    """A row for each family of each collection; a score of one graph has no interval."""
+    """Return a table row for each family of each collection; one graph alone has no interval."""
     for name, families in sorted(record.families.items()):
         for family, score in sorted(families.items()):
             yield f"| {name} | {family or 'unnamed'} | {_show(score)} | {score.graphs} |"
 
 
 def _describe_teacher(record: BundleRecord) -> str:
-    """What is lost against the ensemble that taught the models."""
+    """Return a sentence on how much worse the models score than the ensemble that taught them."""
     teacher = record.teacher
     if teacher is None:
         return ""
@@ -106,7 +106,7 @@ def _describe_teacher(record: BundleRecord) -> str:
 
 
 def _show(score: Score, sign: str = "") -> str:
-    """The score with its interval, where it has one."""
+    """Format the score, with its interval if it has one."""
     value, low, high = score.value, score.low, score.high
     if low is None or high is None:
         return f"{value:{sign}.3f}"

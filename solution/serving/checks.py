@@ -1,4 +1,4 @@
-"""What is checked before a bundle's model is asked, and of what it answers."""
+"""Check the graphs given to a bundle's models, and the scores that the models return."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from solution.system.errors import InputError
 
 
 def check_configured(graph: Graph) -> None:
-    """Raise InputError where the graph's configurations are nothing that a bundle's models know."""
+    """Raise InputError if a bundle's models do not know this kind of configurations."""
     if graph.options is not None:
         raise InputError(
             f"{graph.name}: expected layouts or tiles to rank, found compile options. Look their "
@@ -22,7 +22,7 @@ def check_configured(graph: Graph) -> None:
 
 
 def check_scores(scores: np.ndarray, graph: Graph, source: Path, member: Member) -> None:
-    """Raise InputError unless there is one finite score a configuration."""
+    """Raise InputError unless there is one finite score per configuration."""
     if scores.shape != (graph.num_configs,) or not np.isfinite(scores).all():
         raise InputError(
             f"{source}: {member.folder} gives no finite score to each of the "
@@ -32,7 +32,7 @@ def check_scores(scores: np.ndarray, graph: Graph, source: Path, member: Member)
 
 @contextmanager
 def naming(source: Path, member: Member, what: str) -> Iterator[None]:
-    """Whatever a library says of contents that were made to look sound is one message."""
+    """Turn any error that a library raises on a model's contents into one InputError."""
     try:
         yield
     except InputError as error:

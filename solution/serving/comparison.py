@@ -1,4 +1,4 @@
-"""Several bundles rank graphs whose runtimes are known: how well, side by side."""
+"""Compare how well several bundles rank graphs whose runtimes are known."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,14 +11,14 @@ from solution.domain.metrics import kendall_tau, top_k_slowdown
 from solution.serving.bundle import Bundle
 from solution.system.terminal import make_table
 
-FIRST = 5  # of the first that are named, the fastest is taken
+FIRST = 5  # the fastest of the first five of a ranking is compared with the best
 
 
 def compare_rankings(bundle: Bundle, graphs: Sequence[Graph]) -> np.ndarray:
-    """Kendall's tau, and the share by which the best of the first five is slower (graphs, 2).
+    """Return Kendall's tau, and by which share the best of the first five is slower: (graphs, 2).
 
     Args:
-        graphs: with runtimes.
+        graphs: graphs with runtimes.
     """
     rows = []
     for graph in graphs:
@@ -29,7 +29,7 @@ def compare_rankings(bundle: Bundle, graphs: Sequence[Graph]) -> np.ndarray:
 
 
 def show_rankings(bundles: Mapping[str, Bundle], graphs: Sequence[Graph]) -> Table:
-    """A row for each graph, and their mean."""
+    """Return the lines of a table with a row per graph and a row of means."""
     title = f"Kendall's tau, and how much slower the best of the first {FIRST} is"
     table = make_table(title, "Both against the runtimes that are known.")
     table.add_column("Program", overflow="fold")

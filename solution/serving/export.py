@@ -1,4 +1,4 @@
-"""Rankings as files that other programs read."""
+"""Write rankings as CSV or JSON files that other programs read."""
 
 import json
 from collections.abc import Sequence
@@ -12,14 +12,18 @@ from solution.serving.ranking import Ranking
 from solution.serving.words import list_layouts
 from solution.system.files import replace_file
 
-MOST_NAMED = 1_000_000  # nodes of configurations
+# largest number of configurable nodes x configurations whose layouts are all written
+MOST_NAMED = 1_000_000
 
 
-Ranked = tuple[Path, Ranking]  # the file that describes the graph
+Ranked = tuple[Path, Ranking]  # the file of the graph, and its ranking
 
 
 def format_csv(rankings: Sequence[Ranked]) -> str:
-    """A row a configuration: file, collection, graph, measure (whether to), those of to_frame."""
+    """Return a row per configuration: file, collection, graph, measure, the columns of to_frame.
+
+    `measure` says whether the configuration should be measured.
+    """
     frames = [
         ranking.to_frame(whole=is_shown_whole(ranking)).select(
             pl.lit(str(file)).alias("file"),
@@ -34,24 +38,25 @@ def format_csv(rankings: Sequence[Ranked]) -> str:
 
 
 def is_shown_whole(ranking: Ranking) -> bool:
-    """Whether all layouts of all configurations are written.
+    """Return True if all layouts of all configurations are written.
 
-    Of larger lists, which stand in a file of the user's, a few of each: all would take gigabytes.
+    For longer lists, which stand in a file of the user's, only a few layouts per configuration are
+    written: all of them would take gigabytes.
     """
     return ranking.graph.num_configs * len(ranking.graph.configurable) <= MOST_NAMED
 
 
 def format_json(rankings: Sequence[Ranked]) -> str:
-    """A list with an object a graph; `configurations` are those of to_frame, best first.
+    """Return a JSON list with an object per graph; its `configurations` have to_frame's columns.
 
-    Of a layout graph each has its `layouts`, unless they are too many (see is_shown_whole): node,
-    tensor, and the order from minor to major.
+    Configurations stand best first. Those of a layout graph have their `layouts`, unless there are
+    too many (see is_shown_whole): node, tensor, and the order from minor to major.
     """
     return json.dumps([_describe(*ranked) for ranked in rankings]) + "\n"
 
 
 def write_text(content: str, path: Path) -> None:
-    """Write a file, atomically."""
+    """Write a text file atomically."""
     with replace_file(path) as temporary:
         temporary.write_text(content, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""What a model says of configurations beside a list, in deviations of the list's own scores."""
+"""Score configurations against a reference list, in standard deviations of the list's scores."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -15,31 +15,32 @@ from solution.models.light import Scorer
 
 
 class Listed(Protocol):
-    """A model beside a list."""
+    """A model with a fixed reference list."""
 
     def vote(self, configs: np.ndarray) -> np.ndarray:
-        """What the model says of `configs` (k, ...): (k,) float64 deviations, lower is faster."""
+        """Return scores (k,) float64 of `configs` (k, ...) in deviations of the list; lower is
+        faster."""
         ...
 
 
 @runtime_checkable
 class HasLayoutNet(Protocol):
-    """A layout net, or what can give its weights to one without torch."""
+    """A layout net, or a ranker that can export its weights to a net without torch."""
 
     def in_numpy(self) -> LayoutForward:
-        """The net as it predicts without torch."""
+        """Return the net that predicts with numpy alone."""
         ...
 
 
 def put_beside(ranker: Scorer, listed: Graph) -> Listed:
-    """The model beside the graph's configurations, which are prepared for it."""
+    """Return the model with the configurations of `listed`, a prepared graph, as reference list."""
     if isinstance(ranker, HasLayoutNet):
         return NetBeside(ListedNet(ranker.in_numpy(), listed))
     return TogetherWith(ranker, listed) if ranker.scores_beside_a_list else Alone(ranker, listed)
 
 
 class NetBeside:
-    """A layout net: what is like something known costs only what it changes."""
+    """A layout net with incremental inference: work is proportional to the nodes that change."""
 
     def __init__(self, net: ListedNet) -> None:
         self._net = net
@@ -50,22 +51,23 @@ class NetBeside:
 
 
 class TogetherWith:
-    """A model that is told which configurations are the list: it scores all in one go."""
+    """For models that know which configurations are the reference list: scores a batch in one
+    call."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
-        self._own: np.ndarray | None = None  # the list's scores
+        self._own: np.ndarray | None = None  # scores of the reference list
 
     def vote(self, configs: np.ndarray) -> np.ndarray:
         scores = self._ranker.predict(_join(self._graph, configs)).astype(np.float64)
         if self._own is None:
-            # Of the first batch: what a matrix product rounds depends on how much is multiplied.
+            # Keep the first batch's: rounding in matrix products depends on the size of the batch.
             self._own = scores[: -len(configs)]
         return _deviation(scores[-len(configs) :], self._own)
 
 
 class Alone:
-    """A model that compares whatever it is given: each comes alone to the list."""
+    """For models whose scores depend on the batch: joins each configuration alone to the list."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
@@ -74,7 +76,7 @@ class Alone:
         return np.array([_deviation(*part)[0] for part in self._score(configs)])
 
     def _score(self, configs: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The score (1,) of each configuration, and the list's beside it."""
+        """Yield the score (1,) of each configuration, and the list's scores in the same call."""
         for config in configs:
             joined = dataclasses.replace(_join(self._graph, config[None]), listed=None)
             scores = self._ranker.predict(joined).astype(np.float64)
@@ -82,7 +84,7 @@ class Alone:
 
 
 def _join(listed: Graph, configs: np.ndarray) -> Graph:
-    """The program with the list's configurations and the new ones, of which none is listed."""
+    """Return the program with the list's and the new configurations; only the list is marked."""
     if listed.collection.kind == "layout":
         together = np.concatenate([listed.layouts.expand(), configs])
         joined: Codebook | np.ndarray = encode(together)

@@ -1,7 +1,7 @@
-"""The students of a bundle as ONNX files, for programs that have no Python.
+"""Export the students of a bundle as ONNX files, for programs without Python.
 
-A file computes scores from arrays: what solution.models counts of a graph is counted here still, by
-`find_inputs`. Its scores are those of the bundle's student but for rounding.
+A file computes scores from arrays. `find_inputs` computes these arrays from a graph, still in
+Python. The file's scores equal the student's up to rounding.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,9 +33,9 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def export(bundle: Bundle, folder: Path) -> list[Path]:
-    """Write every student of the bundle into the folder, each named after what it ranks.
+    """Write every student of the bundle into the folder; each file is named by its collections.
 
-    Raises InputError where the bundle holds no students, or one that is not written here.
+    Raises InputError if the bundle holds no students, or one of a kind that cannot be exported.
     """
     if not bundle.record.is_light:
         raise InputError(
@@ -55,14 +55,15 @@ def export(bundle: Bundle, folder: Path) -> list[Path]:
 
 
 def name_file(member: Member) -> str:
-    """Such as distilled_tile-tile-xla: a student, and what it ranks."""
+    """Return a student's name and its collections, such as distilled_tile-tile-xla."""
     return "-".join([member.experiment, *member.collections]).replace(":", "-")
 
 
 def find_inputs(bundle: Bundle, graph: Graph) -> tuple[str, dict[str, np.ndarray]]:
-    """The name of the file that ranks the graph, and what it takes of the graph.
+    """Return the name of the file that ranks the graph, and its input arrays for the graph.
 
-    Scores are of the graph's distinct configurations: `scores[graph.distinct.inverse]` has all.
+    The file scores the graph's distinct configurations; `scores[graph.distinct.inverse]` has the
+    scores of all.
     """
     (member,) = bundle.choose(graph.collection.name)
     record = _read(bundle, member)
@@ -72,7 +73,7 @@ def find_inputs(bundle: Bundle, graph: Graph) -> tuple[str, dict[str, np.ndarray
 
 
 def write_model(bundle: Bundle, member: Member) -> ModelProto:
-    """The student as a model of ONNX."""
+    """Return the student as an ONNX model."""
     record = _read(bundle, member)
     write = {"layout_net": _write_layout_net, "tile_net": _write_tile_net}[record["kind"]]
     tensors = load_file(bundle.folder / member.folder / WEIGHTS)
@@ -89,14 +90,14 @@ def write_model(bundle: Bundle, member: Member) -> ModelProto:
 
 
 def _read(bundle: Bundle, member: Member) -> dict[str, Any]:
-    """What the student says of itself; it was compared with its checksum when it was loaded."""
+    """Return the student's record, whose checksum was verified when the bundle was loaded."""
     return read_record(bundle.folder / member.folder / catalogue.RECORD, "a model")
 
 
 def _write_tile_net(
     net: Writer, settings: Mapping[str, Any], scale: Callable[[str, str], str]
 ) -> str:
-    """As solution.models.tile.tile_forward computes it."""
+    """Write the same net as solution.models.tile.tile_forward computes."""
     other = {name: settings[name] for name in NEEDED if settings[name] != NEEDED[name]}
     if other:
         raise InputError(f"a tile net has the settings {other}, expected {NEEDED}.")
@@ -122,7 +123,7 @@ def _write_tile_net(
 
 
 def _embed(net: Writer, scale: Callable[[str, str], str]) -> str:
-    """The nodes (nodes, width) without configurations."""
+    """Return the name of the node embeddings (nodes, width), without configurations."""
     opcodes = net.take("opcodes", "int", "nodes")
     numeric = net.take("numeric", "float", "nodes", "numbers")
     named = net.gather(net.constant(net.weights["opcode.weight"]), opcodes)
@@ -130,13 +131,13 @@ def _embed(net: Writer, scale: Callable[[str, str], str]) -> str:
 
 
 def _convolve_both_ways(net: Writer, x: str, sources: str, targets: str, name: str) -> str:
-    """A BothWaysBlock: messages of operands and of consumers apart."""
+    """Write a BothWaysBlock: separate messages from operands and from consumers."""
     messages = net.linear(x, f"{name}.from_operands.lin_r")
     count = net.apply("Shape", x, end=1)
     one = net.constant(np.ones((1, 1), np.float32))
     for side, ends in (("operands", (sources, targets)), ("consumers", (targets, sources))):
         sums = net.sum_rows(x, ends[1], ends[0], count)
-        zero = net.apply("Mul", ends[0], net.integers(0))  # every edge counts 1
+        zero = net.apply("Mul", ends[0], net.integers(0))  # every edge has weight 1
         number = net.apply("Max", net.sum_rows(one, ends[1], zero, count), one)
         mean = net.apply("Div", sums, number)
         messages = net.apply("Add", messages, net.linear(mean, f"{name}.from_{side}.lin_l"))
@@ -158,7 +159,7 @@ def _find_tile_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, np
 def _write_layout_net(
     net: Writer, settings: Mapping[str, Any], scale: Callable[[str, str], str]
 ) -> str:
-    """As solution.models.layout.layout_forward computes it, all configurations at once."""
+    """Write the net of solution.models.layout.layout_forward, for all configurations at once."""
     nodes = _embed(net, scale)
     tokens = net.take("pair_tokens", "int", "pairs", "slots")
     named = net.gather(net.constant(net.weights["token.weight"]), tokens)
@@ -176,7 +177,7 @@ def _write_layout_net(
     for number in range(len(settings["rounds"])):
         x = _convolve_colours(net, x, number)
     listed = net.take("listed", "bool", "configs")
-    # Sums of what is usual, then what those of each configuration differ from them.
+    # Sums of the list's usual states, then each configuration's differences from them.
     count = net.apply("Add", net.apply("Shape", listed), net.integers(1))
     rows = net.apply("Mul", count, net.integers(NUM_SHARES))
     shape = net.apply("Concat", count, net.integers(-1), axis=0)
@@ -188,7 +189,7 @@ def _write_layout_net(
 
 
 def _convolve_colours(net: Writer, x: str, number: int) -> str:
-    """A ColourBlock: (colours before, inputs) -> (colours after, outputs)."""
+    """Write a ColourBlock: (colours before, inputs) -> (colours after, outputs)."""
     name, after = f"blocks.{number}", f"colours_{number + 1}"
     messages = net.linear(x, f"{name}.weights")
     half = net.weights[f"{name}.norm.weight"].shape[0]
@@ -205,7 +206,7 @@ def _convolve_colours(net: Writer, x: str, number: int) -> str:
 
 
 def _multiply(net: Writer, name: str, x: str, count: str) -> str:
-    """The product with a sparse matrix of `count` rows whose entries are inputs."""
+    """Write the product with a sparse matrix of `count` rows whose entries are inputs."""
     entries = f"{name}_entries"
     rows = net.take(f"{name}_rows", "int", entries)
     columns = net.take(f"{name}_columns", "int", entries)
@@ -228,7 +229,7 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
         "listed": arrays.listed,
         **_list_entries("pooling", find_pooling([arrays.structure], steps.last)),
     }
-    # The rows of the third part of the pooling become those of the second: they are added up there.
+    # The pooling's third part has the rows of its second part, so it is added up there.
     num_rows = len(every) * NUM_SHARES
     found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
     for number, (aggregation, marks, parents) in enumerate(steps.rounds):

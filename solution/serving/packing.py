@@ -1,4 +1,4 @@
-"""Pack what a recipe needs of a run: its models, what they learned from, how sure they are."""
+"""Pack the models that a recipe needs from a run, with their training programs and scores."""
 
 import dataclasses
 import re
@@ -50,15 +50,16 @@ Ranked = dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
 def pack(
     run: Run, recipe: Recipe, out: Path, *, refitted: bool = False, teacher: Recipe | None = None
 ) -> Path:
-    """Write the bundle of a run: a zip where `out` is called so, otherwise a folder.
+    """Write the bundle of a run: a zip if the name of `out` ends so, otherwise a folder.
 
     Args:
-        refitted: take the models that left out no fold; the scores are those of
-            the models of the folds all the same.
-        teacher: the ensemble that the recipe's members were taught by.
+        refitted: take the models that were trained on all folds; the card's scores are still those
+        of
+            the models of the folds.
+        teacher: the ensemble from which the recipe's members were distilled.
 
-    Raises InputError where `out` is something else than a bundle, where the recipe does not fit
-    the run, or the run is not finished, or a model is missing, damaged or of the user's own kind.
+    Raises InputError if `out` exists and is no bundle, if the recipe does not fit the run, if the
+    run is not finished, or if a model is missing, damaged or of a user's kind.
     """
     check_recipe(recipe, run.experiments())
     check_finished(run, recipe)
@@ -76,10 +77,10 @@ def pack(
 
 
 def check_bundle_place(out: Path) -> None:
-    """Raise InputError where other things would be written over, or nothing can be written."""
+    """Raise InputError if `out` would overwrite anything but a bundle, or cannot be written."""
     if not out.name:
         raise InputError(f"{out}: expected the name of a new folder or of a bundle.")
-    if out.is_dir():  # with all that is in it, it makes room for the bundle
+    if out.is_dir():  # an existing bundle's folder is replaced with everything in it
         names = {path.name for path in out.iterdir()}
         is_bundle = (out / RECORD).is_file() and names <= {RECORD, CARD, MODELS}
         fits = out.suffix != ZIP and (is_bundle or not names)
@@ -92,7 +93,7 @@ def check_bundle_place(out: Path) -> None:
 
 @dataclass(frozen=True)
 class _About:
-    """What is packed."""
+    """The arguments of `pack` that decide what goes into the bundle."""
 
     run: Run
     recipe: Recipe
@@ -110,9 +111,10 @@ def _write(about: _About, jobs: Sequence[tuple[Path, JobRecord]], name: str, fol
 
 
 def _find_jobs(run: Run, recipe: Recipe, *, refitted: bool) -> list[tuple[Path, JobRecord]]:
-    """The models of the recipe's members and of its fallback, every fold and seed of them.
+    """Return the models of the recipe's members and of its fallback, for every fold and seed.
 
-    Or those that left out no fold: only they rank a collection that could not be divided.
+    With `refitted`, return the models trained on all folds instead. A collection that could not be
+    divided into folds has only these.
     """
     found = []
     for name in dict.fromkeys(find_members(run, recipe, "test")):
@@ -132,7 +134,7 @@ def _find_jobs(run: Run, recipe: Recipe, *, refitted: bool) -> list[tuple[Path, 
 
 
 def _check_complete(run: Run, name: str, jobs: Sequence[JobRecord]) -> None:
-    """InputError unless every collection that a model ranks has one for each fold and seed."""
+    """Raise InputError unless every ranked collection has a model for each fold and seed."""
     if not jobs:
         raise InputError(
             f"{run.folder}: {name} lacks all its models. Train them again with "
@@ -154,7 +156,7 @@ def _check_complete(run: Run, name: str, jobs: Sequence[JobRecord]) -> None:
 
 
 def _copy_model(job: JobRecord, place: Path, folder: Path) -> Member:
-    """Take over a model that this program can read from a bundle."""
+    """Copy a model into the bundle, after checking that this program can load it from there."""
     name = f"{MODELS}/{job.experiment}/{place.parent.name}/{place.name}"
     target = folder / name
     target.mkdir(parents=True)
@@ -164,7 +166,7 @@ def _copy_model(job: JobRecord, place: Path, folder: Path) -> Member:
             f"{job.experiment} is a model of your own, whose code is not of this program, so it is "
             "not packed. Give a recipe without it: --recipe NAME."
         )
-    try:  # what cannot be read is refused here, not by those who get the bundle
+    try:  # an unreadable model is rejected here, not by those who receive the bundle
         read_settings(described)
     except InputError as error:
         raise InputError(f"{place}: cannot be packed: {error}") from error
@@ -207,7 +209,7 @@ def _describe(
 
 
 def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[Program, ...]]:
-    """The graphs that were learned from or predicted out of fold, by collection."""
+    """Return by collection the graphs that were learned from or predicted out of fold."""
     found: dict[str, list[Program]] = {}
     for row in predictions.read(run.graphs).iter_rows(named=True):
         key = row["collection"], row["graph"]
@@ -230,7 +232,7 @@ def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[
 
 
 def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
-    """The merged order (configs,) of each graph out of fold, and its runtimes (configs,)."""
+    """Return the merged order (configs,) of each graph out of fold, and its runtimes (configs,)."""
     labels = predictions.read(run.labels)
     paths = {n: p for n, p in find_members(run, recipe, "out_of_fold").items() if n in used}
     found: Ranked = {}
@@ -243,16 +245,16 @@ def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
 
 
 def list_steps(ranked: Ranked) -> Steps:
-    """What measuring down the order reaches, by graph, and how many configurations it has."""
+    """Return by graph its steps (see calibration.find_steps), and its number of configurations."""
     return {
         key: (find_steps(order, runtimes), len(order)) for key, (order, runtimes) in ranked.items()
     }
 
 
 def find_family(graph: str) -> str:
-    """The word that a graph's name begins with, such as bert; empty where it begins with none.
+    """Return the first word of a graph's name, such as bert; "" if the name begins with no word.
 
-    Names of programs that are made of a hash have none.
+    Names that are hashes have no family.
     """
     if re.fullmatch(r"[0-9a-f]{16,}", graph):
         return ""
@@ -260,7 +262,7 @@ def find_family(graph: str) -> str:
 
 
 def _describe_teacher(run: Run, recipe: Recipe, teacher: Recipe) -> Teacher:
-    """The ensemble's own scores, and how far the student's are from them on the same graphs."""
+    """Return the teacher's scores, and the student's difference from them on the same graphs."""
     table = score_recipes(run, {TEACHER: teacher, STUDENT: recipe})
     gains = compare(table, STUDENT, TEACHER).filter(pl.col("collection") == "mean")
     (mean,) = gains.iter_rows(named=True)
@@ -279,7 +281,7 @@ def _score(table: pl.DataFrame) -> dict[str, Score]:
 
 
 def _score_families(table: pl.DataFrame) -> dict[str, dict[str, Score]]:
-    """The same for the graphs of each family, by collection."""
+    """Return by collection the scores of each family's graphs."""
     named = table.with_columns(
         family=pl.col("graph").map_elements(find_family, return_dtype=pl.String)
     )

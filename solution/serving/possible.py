@@ -1,7 +1,8 @@
-"""Which layouts no tensor can have, whatever the compiler does: data may hold them, and tools.
+"""Find layouts that no tensor can have: data and tools may ask for such layouts.
 
-A tensor's six slots list axes, the minor one first, and -1 fills the rest. A list may be shorter
-than the tensor's rank. No axis stands twice, none after a -1, and none is one that it lacks.
+A tensor's six slots list its axes, the minor one first, and -1 fills the rest. A list may be
+shorter than the tensor's rank. No axis may stand twice, none after a -1, and none may be at or
+above the rank.
 """
 
 import numpy as np
@@ -15,7 +16,8 @@ from solution.system.errors import InputError
 
 
 def check_layouts(graph: Graph, configs: np.ndarray) -> None:
-    """InputError for the first of `configs` (k, configurable, 18) with an impossible layout."""
+    """Raise InputError for the first of `configs` (k, configurable, 18) with an impossible
+    layout."""
     nodes = np.tile(np.arange(configs.shape[1]), len(configs))
     wrong = _mark(graph, nodes, configs.reshape(-1, NUM_LAYOUT_FEATURES))
     if wrong.any():
@@ -26,9 +28,9 @@ def check_layouts(graph: Graph, configs: np.ndarray) -> None:
 
 
 def describe_impossible(graph: Graph) -> str:
-    """What the first configuration with an impossible layout asks for; empty where all can be.
+    """Describe the first configuration with an impossible layout; "" if all are possible.
 
-    Each distinct layout of a node is looked at once.
+    Each distinct layout of a node is checked once.
     """
     if graph.collection.kind != "layout":
         return ""
@@ -41,7 +43,7 @@ def describe_impossible(graph: Graph) -> str:
         configs = np.flatnonzero(taken[book.rows])
         if len(configs) and configs[0] < first:
             first, pair = int(configs[0]), one
-    if pair < 0:  # none, or those that have it were left out
+    if pair < 0:  # no impossible layout, or no configuration left that has one
         return ""
     words = _describe(graph, int(nodes[pair]), book.layouts[pair], wrong[pair])
     others = f" (of {len(pairs)} such layouts)" if len(pairs) > 1 else ""
@@ -49,10 +51,10 @@ def describe_impossible(graph: Graph) -> str:
 
 
 def _find_bounds(graph: Graph) -> np.ndarray:
-    """The most axes (configurable, 3) of each tensor, MAX_RANK where nothing says it.
+    """Return the highest possible rank (configurable, 3) of each tensor; MAX_RANK if unknown.
 
-    Which producer is the input and which the kernel is not certain: both have at most the rank of
-    the largest.
+    It is not certain which operand is the input and which the kernel: both get the rank of the
+    largest operand as bound.
     """
     ranks = tensor_ranks(graph)
     read = np.zeros_like(ranks)
@@ -65,10 +67,16 @@ _bounds = PerGraph(_find_bounds)
 
 
 def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
-    """Which tensors (n, 3) bool of `nodes` (n,), positions, no such `layouts` (n, 18) may have."""
+    """Return which tensors (n, 3) bool have an impossible layout.
+
+    Args:
+        nodes: (n,) positions among the configurable nodes.
+        layouts: (n, 18) layouts.
+    """
     slots = layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
     wrong = np.zeros(slots.shape[:2], bool)
-    rows, tensors = np.nonzero((slots != LAYOUT_UNSET).any(axis=2))  # most are left as they are
+    # most tensors have no layout set
+    rows, tensors = np.nonzero((slots != LAYOUT_UNSET).any(axis=2))
     given = slots[rows, tensors]
     is_set, ordered = given != LAYOUT_UNSET, np.sort(given, axis=1)
     repeats = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != LAYOUT_UNSET)
@@ -79,7 +87,10 @@ def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
 
 
 def _describe(graph: Graph, node: int, layout: np.ndarray, wrong: np.ndarray) -> str:
-    """What the layout (18,) of a node, a position, asks for in the first of its `wrong` (3,)."""
+    """Describe the first tensor in `wrong` (3,) and the layout (18,) that is asked for it.
+
+    `node` is a position among the configurable nodes.
+    """
     tensor = int(np.argmax(wrong))
     slots = layout.reshape(len(LAYOUT_TENSORS), MAX_RANK)[tensor]
     last = int(np.flatnonzero(slots != LAYOUT_UNSET)[-1])

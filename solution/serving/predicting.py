@@ -1,4 +1,4 @@
-"""Predict the test split of some data with a bundle: what a submission is written from."""
+"""Predict the test split of a data set with a bundle, for a submission."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,26 +26,28 @@ from solution.system.errors import InputError
 from solution.system.progress import warn
 from solution.system.terminal import say
 
-BYTES_WORTH_A_WORKER = 16 << 20  # of graphs; it takes seconds until one has its libraries
+# of graph files per worker process: a worker takes seconds to import its libraries
+BYTES_WORTH_A_WORKER = 16 << 20
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """The test graphs of some data, ranked."""
+    """The ranked test graphs of a data set."""
 
-    ranking: pl.DataFrame  # of RANKING_SCHEMA
-    graphs: pl.DataFrame  # collection, graph, split, configs: a row a graph
-    sample_submission: Path | None  # that lies with the data
+    ranking: pl.DataFrame  # columns of RANKING_SCHEMA
+    graphs: pl.DataFrame  # a row per graph: collection, graph, split, configs
+    sample_submission: Path | None  # found in the data's folder
 
 
 def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> Predicted:
     """Rank every test graph of a prepared store or of a folder with npz files.
 
-    The scores are those of `Bundle.rank`; where a run was packed, those of its own ranking.
+    The scores are those of `Bundle.rank`. If a run was packed into the bundle, they equal the
+    scores of the run's ranking.
 
     Args:
         bundle: a folder or a zip.
-        workers: processes; by default one a core, and none where there is little to do.
+        workers: number of processes; by default one per core, and none if there is little to do.
 
     Raises:
         InputError: there is no test graph, one cannot be read, or the bundle cannot rank it.
@@ -70,7 +72,7 @@ def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> 
 
 
 def _find_in_folder(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
-    """The test graphs' files, no seals of theirs, and the sample submission."""
+    """Return the test graphs' files (without checksums) and the sample submission of a folder."""
     files = [file for file in find_files(data) if file.split == "test"]
     for words in find_left_out(data):
         warn(words)
@@ -78,7 +80,7 @@ def _find_in_folder(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Pa
 
 
 def _find_in_store(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
-    """The same of a store, with the seals that its files must have."""
+    """Return the test graphs' files of a store with their checksums, and the sample submission."""
     store = Store.open(data)
     seals = store.seals()
     files = [
@@ -89,14 +91,14 @@ def _find_in_store(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Pat
 
 @cache
 def _open(bundle: Path) -> Bundle:
-    """Once in a process."""
+    """Load the bundle once per process."""
     return load_bundle(bundle)
 
 
 def _rank(
     file: GraphFile, advance: Advance, *, bundle: Path, seals: Mapping[Path, str]
 ) -> pl.DataFrame:
-    """The ranking of one graph, a frame of RANKING_SCHEMA."""
+    """Return the ranking of one graph, a frame of RANKING_SCHEMA."""
     if file.path in seals:
         graph = read_prepared(file.path, seals[file.path])
     else:

@@ -1,4 +1,4 @@
-"""What a bundle answers: an order, how sure it is, and how many configurations to measure."""
+"""The result of ranking a graph: order, uncertainty, and how many configurations to measure."""
 
 import html
 from collections.abc import Sequence
@@ -18,42 +18,44 @@ from solution.system.wording import join_names
 if TYPE_CHECKING:
     import polars as pl
 
-SHOWN = 10  # rows in a notebook
+SHOWN = 10  # rows shown in a notebook
 KNOWN = "The models learned from a program of this structure, perhaps of other sizes."
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The configurations of one graph in order."""
+    """The ranked configurations of one graph."""
 
     graph: Graph
     scores: np.ndarray  # (configs,) float32; lower is faster, comparable inside this graph only
-    spread: np.ndarray  # (configs,) float64: deviation of the models' ranks; NaN of a single model
-    measure: int | None  # k: measure the first k; None: abstained
-    reason: str  # why so many, or why none is given
-    known: bool  # a program of this structure was learned from, at these or other sizes
+    # (configs,) float64: deviation of ranks over the models; NaN if there is one model
+    spread: np.ndarray
+    measure: int | None  # k: measure the first k; None: no number can be given
+    reason: str  # why this k, or why there is none
+    known: bool  # the models learned from a program of this structure, at these or other sizes
     regret: float
     confidence: float
-    # Who says how long the programs take that were learned from: solution.domain.labels
+    # What the models' training runtimes were measured or estimated by: solution.domain.labels
     label_sources: tuple[str, ...] = (TIMED,)
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Numbers (configs,) of the configurations, fastest first; of equals the first."""
+        """Return configuration numbers (configs,), fastest first; equal scores keep their order."""
         return np.argsort(self.scores, kind="stable")
 
     @cached_property
     def to_measure(self) -> np.ndarray:
-        """Numbers (k,) of the configurations to measure, in this order; none if abstained."""
+        """Return the numbers (k,) of the configurations to measure, in this order; none if
+        abstained."""
         return self.order[: self.measure or 0]
 
     @property
     def abstained(self) -> bool:
-        """Whether no number to measure is given."""
+        """Return True if no number of configurations to measure is given."""
         return self.measure is None
 
     def sentence(self) -> str:
-        """How many to measure, in words."""
+        """Say in words how many configurations to measure."""
         learned = f" {KNOWN}" if self.known else ""
         if list_estimates(self.label_sources):
             sources = join_names([show_source(source) for source in self.label_sources])
@@ -63,13 +65,16 @@ class Ranking:
         return f"Measure the first {self.measure}: {self.reason}.{learned}"
 
     def to_frame(self, top: int | None = None, *, whole: bool = False) -> "pl.DataFrame":
-        """rank, config, score, spread (of ranks), configuration (in words); best first.
+        """Return a frame: rank, config, score, spread (of ranks), configuration (in words).
+
+        Rows stand best first.
 
         Args:
-            top: so many rows; None: all.
-            whole: all that a configuration asks for, which may be long; else of layouts a few.
+            top: number of rows; None: all.
+            whole: write every layout that a configuration asks for, which may be long; otherwise a
+            few.
 
-        Raises InputError where `top` is below 0.
+        Raises InputError if `top` is negative.
         """
         import polars as pl
 
@@ -102,10 +107,10 @@ class Ranking:
 
 
 def find_spread(votes: Sequence[np.ndarray]) -> np.ndarray:
-    """The deviation (configs,) of the ranks that the models give; NaN where there is one model.
+    """Return the deviation (configs,) of ranks over the models; NaN if there is one model.
 
     Args:
-        votes: the scores (configs,) of each.
+        votes: the scores (configs,) of each model.
     """
     if len(votes) == 1:
         return np.full(len(votes[0]), np.nan)

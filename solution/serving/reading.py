@@ -1,4 +1,4 @@
-"""The graphs that people have: npz files, modules of XLA, their text, prepared stores, folders."""
+"""Read the graphs that users have: npz files, XLA modules and their text, stores, folders."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from solution.collecting.children import Child
     from solution.collecting.program import Wanted
 
-MOST = 1 << 60  # nodes, edges
+MOST = 1 << 60  # largest accepted number of nodes or edges
 NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
-REPORT = "-memory-usage-report.pb"  # what XLA dumps beside a module, and is none
+REPORT = "-memory-usage-report.pb"  # XLA dumps it beside a module; it is no module itself
 TEXT = (".hlo", ".txt", ".mlir", ".stablehlo", ".py")
-OF_FOLDERS = (".hlo", ".mlir", ".stablehlo")  # of the others most are no programs, and one is run
-DUMPED, AS_PROTO = "before_optimizations.txt", "before_optimizations.hlo.pb"  # by XLA
+# texts read from a folder: most .txt files are no programs, and a .py file would be run
+OF_FOLDERS = (".hlo", ".mlir", ".stablehlo")
+# file names of XLA's dumps
+DUMPED, AS_PROTO = "before_optimizations.txt", "before_optimizations.hlo.pb"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +44,10 @@ class Question:
     """A graph whose configurations are to be ranked."""
 
     graph: Graph
-    facts: Facts  # of the whole program
-    file: Path  # where it is described
-    made: bool = False  # whether its configurations were made here
-    notes: tuple[str, ...] = ()  # sentences on what of the file is looked at, and what is not
+    facts: Facts  # sizes of the whole program
+    file: Path  # the file that holds it
+    made: bool = False  # True if its configurations were generated here
+    notes: tuple[str, ...] = ()  # sentences on what of the program is looked at, and what is not
 
 
 def read_questions(
@@ -54,19 +56,19 @@ def read_questions(
     configs: int | None = None,
     wanted: "Wanted | None" = None,
 ) -> Iterator[Question]:
-    """Every graph of a file, of a prepared store, or of a folder with npz files or dumps.
+    """Yield every graph of a file, of a prepared store, or of a folder with npz files or dumps.
 
-    Of several programs, one in which nothing may be configured is left out with a warning.
+    If there are several programs, one without anything to configure is skipped with a warning.
 
     Args:
-        collection: what graphs belong to, where the path does not say it.
-        configs: make so many configurations; by default only for a program that has just one.
-        wanted: which programs of a file are meant; by default all.
+        collection: the graphs' collection, if the path does not tell it.
+        configs: generate this many configurations; by default only for a program that has just one.
+        wanted: which programs of a file to read; by default all.
 
     Raises:
-        InputError: there is nothing of the kind, it is no graph, or nothing may be configured.
+        InputError: there is no such file, it is no graph, or nothing may be configured.
     """
-    from solution.system.progress import warn  # takes long to import
+    from solution.system.progress import warn  # slow to import
 
     is_empty, left_out = True, []
     with _Reader(collection, wanted) as reader:
@@ -85,7 +87,7 @@ def read_questions(
 
 
 def _make_configs(question: Question, configs: int | None, path: Path) -> Question:
-    """The question with configurations, where it has none or `configs` are asked for."""
+    """Return the question with generated configurations if it has none or `configs` is given."""
     graph = question.graph
     is_whole = question.facts == describe_graph(graph)
     if configs is not None and not is_whole:
@@ -102,11 +104,11 @@ def _make_configs(question: Question, configs: int | None, path: Path) -> Questi
 def read_graph(
     path: str | Path, collection: str | None = None, *, configs: int | None = None
 ) -> Graph:
-    """The graph of a file: npz, a module of XLA, or one of a prepared store.
+    """Return the graph of a file: npz, a module of XLA, or one of a prepared store.
 
     Args:
-        collection: such as layout:xla:random, where the path does not say it.
-        configs: make so many configurations; by default only for a program that has just one.
+        collection: such as layout:xla:random, if the path does not tell it.
+        configs: generate this many configurations; by default only for a program that has just one.
 
     Raises:
         InputError: there is no such file, it is no graph, or it holds several.
@@ -117,7 +119,7 @@ def read_graph(
 def read_question(
     path: str | Path, collection: str | None = None, *, configs: int | None = None
 ) -> Question:
-    """As read_graph, and what is known of the whole program."""
+    """Return the graph as read_graph does, with the sizes of the whole program."""
     if not isinstance(path, str | PathLike):
         raise TypeError(f"expected a graph or the path of its file, found {type(path).__name__}")
     if not str(path):
@@ -133,9 +135,9 @@ def read_question(
 
 
 class _Reader:
-    """Reads files; a text is read by XLA, in a process that is started where it is needed.
+    """Reads files. XLA parses texts in a child process, started when the first text is read.
 
-    On a wrong text it may abort.
+    XLA may abort on a wrong text, which then ends the child alone.
     """
 
     def __init__(self, collection: str | None, wanted: "Wanted | None") -> None:
@@ -150,7 +152,7 @@ class _Reader:
         self._stack.close()
 
     def read(self, path: Path) -> Iterator[Question]:
-        """The graphs of a file or a folder, with the configurations that they have."""
+        """Yield the graphs of a file or a folder, with the configurations that they have."""
         if path.is_dir():
             yield from self._read_folder(path)
         elif path.suffix == SUFFIX:
@@ -169,8 +171,11 @@ class _Reader:
             )
 
     def _read_folder(self, folder: Path) -> Iterator[Question]:
-        """A store's graphs; or its npz files, modules and dumps; or the competition's npz files."""
-        from solution.store.store import Store, is_store  # takes long to import
+        """Yield a store's graphs; or those of a folder's npz files, modules and dumps.
+
+        If a folder directly holds none of these, look for the competition's npz files below it.
+        """
+        from solution.store.store import Store, is_store  # slow to import
 
         if is_store(folder):
             for file, seal in Store.open(folder).seals().items():
@@ -184,7 +189,7 @@ class _Reader:
                 yield _ask(read_npz(found.path, found.collection), found.path)
 
     def _read_records(self, path: Path) -> Iterator[Question]:
-        """The modules of a protobuf, with the configurations that its records have."""
+        """Yield the modules of a protobuf file, with the configurations of its records."""
         from solution.collecting.program import pick_modules
         from solution.programs.obstacles import describe_module
 
@@ -211,21 +216,21 @@ class _Reader:
             yield dataclasses.replace(_ask(graph, path), notes=program.notes)
 
     def _make_graphs(self, path: Path, messages: Sequence[Any]) -> Iterator[Graph]:
-        """Of messages TuningRecord that were read from a file."""
+        """Yield the graphs of TuningRecord messages that were read from a file."""
         is_tile = self._collection in TILE
         for record in make_records(path, messages, None if is_tile else self._collection):
             yield _as_kernel(record.graph) if is_tile else record.graph
 
 
 def _is_program(path: Path) -> bool:
-    """Whether a file of a folder is a graph or a program: of dumps those before optimisation."""
+    """Return True if a folder's file is a graph or a program; of dumps, the unoptimised module."""
     if path.name.endswith(DUMPED):
         return not path.with_name(path.name.removesuffix(DUMPED) + AS_PROTO).exists()
     return path.suffix in (NPZ, *PROTOBUF, *OF_FOLDERS) and not path.name.endswith(REPORT)
 
 
 def _is_protobuf(path: Path) -> bool:
-    """Whether a file is called a protobuf, and is no text; or begins as a module does."""
+    """Return True if the file is a protobuf by suffix and contents, or begins as a module does."""
     if not path.is_file() or path.suffix == ".py":
         return path.suffix in PROTOBUF
     form = find_form_of(path)
@@ -235,7 +240,7 @@ def _is_protobuf(path: Path) -> bool:
 
 
 def _as_kernel(graph: Graph) -> Graph:
-    """A module as a kernel whose tiles are still to be made; one with tiles as it is."""
+    """Return a module as a kernel without tiles yet; a graph of a tile collection unchanged."""
     if graph.collection.name in TILE:
         return graph
     if graph.num_configs > 1:
@@ -257,7 +262,7 @@ def _ask(graph: Graph, file: Path) -> Question:
 
 
 def _read_prepared(path: Path, seal: str | None = None) -> Question:
-    """A store's graphs are pruned; what is compared of them is in their records."""
+    """Read a graph of a store: it is pruned, so the whole program's sizes come from its record."""
     graph, summary = read_prepared(path, seal), read_record(path).get("summary", {})
     try:
         counts = [_read_count(summary[name]) for name in ("nodes", "edges", "configurable")]
@@ -268,7 +273,7 @@ def _read_prepared(path: Path, seal: str | None = None) -> Question:
 
 
 def _read_count(value: object) -> int:
-    """Return the number; ValueError where it is none that a file can count."""
+    """Return the number; raise ValueError unless it is an integer from 0 to MOST."""
     if type(value) is not int or not 0 <= value <= MOST:
         raise ValueError(f"expected a number from 0 to {MOST}, found {str(value)[:50]}")
     return value

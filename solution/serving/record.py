@@ -1,12 +1,12 @@
-"""What a bundle says of itself.
+"""The record of a bundle: which files it has, and what its models learned.
 
     BUNDLE/
-        bundle.json     this record, sealed, with the checksum and the size of every other file
+        bundle.json     this record, with its checksum, and every other file's checksum and size
         README.md       the model card
-        models/EXPERIMENT/COLLECTIONS/fold-F-seed-S/      a model each (solution.models.catalogue)
+        models/EXPERIMENT/COLLECTIONS/fold-F-seed-S/      one model (solution.models.catalogue)
 
-A seal finds damage; it does not prove who packed a bundle. So nothing in it is ever run or imported
-by a name: a model's kind is looked up in the catalogue's table.
+A checksum finds damage; it does not prove who packed a bundle. So nothing in a bundle is ever run
+or imported by name: a model's kind is looked up in the catalogue's table.
 """
 
 import dataclasses
@@ -30,10 +30,11 @@ from solution.system.names import check_inside, check_name
 from solution.system.sealing import read_record
 
 RECORD, CARD, MODELS, FORMAT = "bundle.json", "README.md", "models", 1
-MAX_BYTES = 4 << 30  # of all files together
-MAX_MEMBERS, MAX_PROGRAMS = 10_000, 100_000  # models; programs of a collection
-Name = Annotated[str, AfterValidator(check_name)]  # becomes a folder or a file
-FileName = Annotated[str, AfterValidator(check_inside)]  # from the bundle's folder on
+MAX_BYTES = 4 << 30  # all files together
+# largest numbers of models, and of programs in a collection
+MAX_MEMBERS, MAX_PROGRAMS = 10_000, 100_000
+Name = Annotated[str, AfterValidator(check_name)]  # used as the name of a folder or a file
+FileName = Annotated[str, AfterValidator(check_inside)]  # relative to the bundle's folder
 Count = Annotated[int, Field(ge=0, le=1 << 60)]
 Fold = Annotated[int, Field(ge=-1, le=1 << 60)]
 Slowdown = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -41,36 +42,36 @@ Slowdown = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Member:
-    """One trained model."""
+    """One trained model of the bundle."""
 
-    folder: FileName  # below the bundle
+    folder: FileName  # relative to the bundle's folder
     experiment: Name
-    collections: tuple[str, ...]  # that it ranks
-    fold: Fold  # that it has not seen
+    collections: tuple[str, ...]  # the collections that it ranks
+    fold: Fold  # the fold that was held out
     seed: Fold
 
 
 @dataclass(frozen=True)
 class Program:
-    """A graph that was learned from, its name hashed."""
+    """A graph that the models learned from; its name is hashed."""
 
     name: str
-    architecture: str  # as of Graph: a hash
-    group: str  # of the graphs that were never on both sides of a fit; a hash
-    family: str  # the first word of its name, or nothing
+    architecture: str  # the hash of Graph.architecture
+    group: str  # hash of its group: graphs that always stand in the same fold
+    family: str  # the first word of its name, or ""
     nodes: Count
     edges: Count
     configurable: Count
     configs: Count
-    # Out of fold, what measuring the first k reaches: (k, slowdown against the best) wherever it
-    # improves. Empty where the graph was not predicted out of fold.
+    # Out of fold: (k, slowdown of the best of the first k against the best) for each k that
+    # improves. Empty if the graph was not predicted out of fold.
     steps: tuple[tuple[Count, Slowdown], ...]
-    ranked: Count  # configurations that were predicted out of fold
+    ranked: Count  # number of configurations predicted out of fold
 
 
 @dataclass(frozen=True)
 class Score:
-    """A collection's mean score out of fold, with its 95% interval where there are two graphs."""
+    """A collection's mean out-of-fold score, with a 95% interval if it has at least two graphs."""
 
     value: float
     low: float | None
@@ -80,50 +81,50 @@ class Score:
 
 @dataclass(frozen=True)
 class Teacher:
-    """The ensemble that the models learned from, where they learned from one."""
+    """The ensemble from which the models were distilled, if there was one."""
 
-    name: str  # of its recipe
+    name: str  # the name of its recipe
     scores: dict[str, Score]  # by collection, out of fold
-    gain: Score  # of the models over it, mean of the collections
+    gain: Score  # mean over collections of the models' score minus the teacher's
 
 
 @dataclass(frozen=True)
 class BundleRecord:
-    """All that a bundle holds beside the models."""
+    """Everything in a bundle except the models."""
 
     name: str
     recipe: Recipe
-    features: int  # the version of the preparation
-    code: str  # a fingerprint of the code that trained
+    features: int  # version of the graph preparation
+    code: str  # fingerprint of the code that trained the models
     commit: str | None
-    versions: dict[str, str]  # of the libraries that it was trained with
+    versions: dict[str, str]  # versions of the libraries used in training
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS)]
     programs: dict[  # by collection
         str, Annotated[tuple[Program, ...], Field(max_length=MAX_PROGRAMS)]
     ]
     scores: dict[str, Score]  # by collection
     families: dict[str, dict[str, Score]]  # by collection and family
-    # Whether its models learned from all graphs; the scores are those of models of the folds.
+    # True if its models learned from all graphs; the scores are still those of the folds' models.
     refitted: bool
     teacher: Teacher | None
-    files: dict[FileName, str]  # checksums
-    sizes: dict[FileName, Count]  # bytes
-    caveat: str = ""  # why the scores are too high, where they are
-    # Who says how long the graphs take that were learned from: solution.domain.labels. Of bundles
-    # from before there were estimates, a clock.
+    files: dict[FileName, str]  # checksums by file
+    sizes: dict[FileName, Count]  # bytes by file
+    caveat: str = ""  # why the scores are too high, if they are
+    # What measured or estimated the training runtimes: solution.domain.labels. Older bundles lack
+    # it; their runtimes were measured.
     label_sources: tuple[str, ...] = (TIMED,)
 
     def collections(self) -> list[str]:
-        """Those that a model ranks."""
+        """Return the collections that a model ranks."""
         return sorted({name for member in self.members for name in member.collections})
 
     @property
     def is_light(self) -> bool:
-        """Whether its models predict without torch: students do."""
+        """Return True if the models predict without torch, as students do."""
         return self.teacher is not None
 
     def knows(self, architecture: str) -> bool:
-        """Whether a model learned from a program of this structure, at these or other sizes."""
+        """Return True if a model learned from a program of this structure, at any sizes."""
         return any(
             program.architecture == architecture
             for programs in self.programs.values()
@@ -132,16 +133,16 @@ class BundleRecord:
 
 
 def write_bundle_record(record: BundleRecord, folder: Path) -> None:
-    """Seal the record into the folder, last."""
+    """Write the record with its checksum into the folder, after all other files."""
     described = dataclasses.asdict(record)
     described["recipe"] = record.recipe.model_dump(mode="json")
     write_sealed({"format": FORMAT, **described}, folder / RECORD)
 
 
 def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
-    """The record in `folder`, which messages call `named`.
+    """Return the record in `folder`; error messages call the bundle `named`.
 
-    Raises InputError where it is not what was written, or this program cannot use it.
+    Raises InputError if the record is damaged, or this program cannot use the bundle.
     """
     path = folder / RECORD
     if not path.is_file():
@@ -163,7 +164,7 @@ def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
 
 
 def _forget_steps(record: BundleRecord) -> BundleRecord:
-    """Without what measuring reaches: an earlier version did not follow the order everywhere."""
+    """Drop the steps of old records: an earlier version computed them from another order."""
     programs = {
         name: tuple(dataclasses.replace(program, steps=()) for program in own)
         for name, own in record.programs.items()
@@ -172,12 +173,12 @@ def _forget_steps(record: BundleRecord) -> BundleRecord:
 
 
 def hash_name(*words: str) -> str:
-    """A name that says nothing to those who do not know it already."""
+    """Return a hash of the name, which reveals it only to those who know the name already."""
     return hashlib.sha256(":".join(words).encode()).hexdigest()[:16]
 
 
 def check_model_record(found: dict[str, Any], place: str, named: Path) -> None:
-    """Refuse, before any library is imported for it, a model that this program does not know."""
+    """Raise InputError for a model of an unknown kind, before a library is imported for it."""
     kind = found.get("kind")
     if kind not in catalogue.KINDS:
         raise InputError(
@@ -193,7 +194,7 @@ def check_model_record(found: dict[str, Any], place: str, named: Path) -> None:
 
 
 def _check_sizes(settings: object, place: str, named: Path) -> None:
-    """Refuse a student of more layers, or of wider ones, than any net has."""
+    """Raise InputError for a student with more or wider layers than any net has."""
     for name, most in SIZES.items():
         given = settings.get(name, 0) if isinstance(settings, dict) else settings
         numbers = given if isinstance(given, list) else [given]
@@ -207,7 +208,7 @@ def _check_sizes(settings: object, place: str, named: Path) -> None:
 
 
 def check_places(folder: Path, record: BundleRecord, source: Path) -> None:
-    """Refuse links, files of another size, and what lies among the models and is not listed."""
+    """Raise InputError for links, for files of another size, and for unlisted files of models."""
     real = folder.resolve()
     for name in (RECORD, *record.sizes):
         path = folder / name

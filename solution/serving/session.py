@@ -1,14 +1,13 @@
-"""Score new configurations of one program, batch after batch, so that all scores compare.
+"""Score new configurations of one program, batch after batch, with comparable scores.
 
-Most models look at the whole list that a configuration stands in: at how frequent its layouts are,
-at how far its sums are from the mean. A session has one fixed list, its reference. Every
-configuration is scored as if it came alone to that list, and what a model says of it is put on a
-scale that the list gives: deviations from the mean of the list's own scores. Such scores are merged
-with the recipe's weights, whatever its method is, for among configurations that are still to come
-nobody has a rank.
+Most models look at the whole list in which a configuration stands: how frequent its layouts are,
+how far its sums are from the mean. A session has one fixed reference list. Every configuration is
+scored as if it came alone to that list. Each model's score is then expressed in deviations from the
+mean of its scores of the list. The recipe's weights merge these scores, whatever the recipe's
+method is: ranks do not exist as long as configurations are still to come.
 
-The list is prepared once. Of layouts the nets compute only what a configuration changes, where it
-is much like one that they know.
+The list is prepared once. Layout nets compute only what a configuration changes, if it is similar
+to one that they have computed.
 """
 
 import dataclasses
@@ -28,15 +27,15 @@ from solution.serving.listed import Listed, put_beside
 from solution.serving.possible import check_layouts
 from solution.system.errors import InputError
 
-REFERENCE = 256  # configurations of the list, at most
+REFERENCE = 256  # largest length of the reference list
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Session:
-    """A program, the list that its configurations are scored beside, and the models."""
+    """A scorer of one program's configurations, with a fixed reference list."""
 
     bundle: Bundle
-    reference: Graph  # the program with the configurations of the list
+    reference: Graph  # the program with the configurations of the reference list
     _prepared: dict[Preparation, Graph] = field(default_factory=dict, repr=False)
     _listed: dict[str, Listed] = field(default_factory=dict, repr=False)
 
@@ -44,14 +43,14 @@ class Session:
         return f"<Session of {self.reference.name}, {self.reference.num_configs} configurations>"
 
     def score(self, configs: np.ndarray) -> np.ndarray:
-        """Scores (k,) float32, lower is faster, comparable with all that this session gives.
+        """Return scores (k,) float32, lower is faster, comparable with all others of this session.
 
         Args:
             configs: (k, configurable, 18) layouts with -1 where the compiler chooses, or (k, 24)
-                tiles.
+            tiles.
 
         Raises:
-            InputError: they are no such configurations of the program.
+            InputError: they are no configurations of the program.
         """
         checked, collection = self._check(configs), self.reference.collection.name
         votes: dict[str, list[np.ndarray]] = {}
@@ -69,13 +68,13 @@ class Session:
         return np.asarray(merged, np.float32)
 
     def _prepare(self, preparation: Preparation) -> Graph:
-        """The list as a model needs it."""
+        """Return the reference list as a model with this preparation needs it."""
         if preparation not in self._prepared:
             self._prepared[preparation] = preparation(self.reference)
         return self._prepared[preparation]
 
     def _check(self, configs: np.ndarray) -> np.ndarray:
-        """Layouts int8 or tiles float32 of the program."""
+        """Return the configurations as int8 layouts or float32 tiles; raise InputError if wrong."""
         is_layout = self.reference.collection.kind == "layout"
         own = self.reference.configs.shape[1]
         shape = (own, NUM_LAYOUT_FEATURES) if is_layout else (NUM_TILE_FEATURES,)
@@ -102,9 +101,9 @@ class Session:
 
 
 def open_session(bundle: Bundle, graph: Graph, reference: int = REFERENCE) -> Session:
-    """Fix the list: some of the graph's own configurations, or made ones where it has just one.
+    """Open a scorer; its list is some of the graph's configurations, or generated if it has one.
 
-    Raises InputError where the bundle does not rank the graph's collection, or the list would be
+    Raises InputError if the bundle does not rank the graph's collection, or the list would be
     empty.
     """
     if reference < 1:

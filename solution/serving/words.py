@@ -1,4 +1,4 @@
-"""What a configuration is, in words: its tile sizes, or the layouts that are not the compiler's."""
+"""Describe a configuration in words: its tile sizes, or the layouts that the user sets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,7 +17,7 @@ from solution.domain.vocabulary import (
 from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.padding import repair_padding
 
-SHOWN = 3  # nodes
+SHOWN = 3  # nodes named in a short description
 SAME = "as the compiler has it"
 
 
@@ -25,10 +25,11 @@ AskedFor = tuple[int, str, list[int]]  # a node, one of its tensors, its layout 
 
 
 def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) -> list[str]:
-    """A line for each of the configurations at the positions `configs` (k,).
+    """Return a line for each of the configurations at the positions `configs` (k,).
 
     Args:
-        whole: all that a configuration asks for; else of layouts a few that are not the program's.
+        whole: name every layout that a configuration asks for; otherwise only a few of those that
+            differ from the compiler's program.
     """
     if graph.collection.kind == "tile":
         return [_describe_tile(row) for row in graph.tiles[configs]]
@@ -40,16 +41,17 @@ def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) 
 
 
 def list_layouts(graph: Graph, configs: np.ndarray) -> list[list[AskedFor]]:
-    """The layouts that each of the configurations (k,) of a layout graph asks for."""
+    """Return the layouts that each of the configurations `configs` (k,) of a layout graph sets."""
     layouts = graph.layouts
-    nodes = graph.configurable[layouts.node].tolist()  # of each pair
+    # the node of each distinct (node, layout) pair
+    nodes = graph.configurable[layouts.node].tolist()
     asked = [list_given(*pair) for pair in zip(nodes, layouts.layouts, strict=True)]
     return [[one for pair in taken for one in asked[pair]]
             for taken in layouts.pairs(layouts.rows[configs])]  # fmt: skip
 
 
 def list_given(node: int, layout: np.ndarray) -> list[AskedFor]:
-    """The layouts that a configuration asks for at one node: of (18,), or (3, 6)."""
+    """Return the layouts that a configuration sets at one node; `layout` is (18,) or (3, 6)."""
     slots = layout.reshape(len(LAYOUT_TENSORS), MAX_RANK)
     orders = [[int(slot) for slot in own if slot != LAYOUT_UNSET] for own in slots]
     return [(node, tensor, order) for tensor, order in zip(LAYOUT_TENSORS, orders, strict=True)
@@ -57,7 +59,7 @@ def list_given(node: int, layout: np.ndarray) -> list[AskedFor]:
 
 
 def _describe_all(graph: Graph, asked: Sequence[AskedFor]) -> str:
-    """Such as `dot 4 output {1,0} kernel {0,1}; copy 7 input {0,1}`."""
+    """Write such as `dot 4 output {1,0} kernel {0,1}; copy 7 input {0,1}`."""
     words: dict[int, list[str]] = {}
     for node, tensor, order in asked:
         words.setdefault(node, [name_node(graph, node)]).append(spell(tensor, order))
@@ -65,22 +67,22 @@ def _describe_all(graph: Graph, asked: Sequence[AskedFor]) -> str:
 
 
 def name_node(graph: Graph, node: int) -> str:
-    """Such as `dot 4`."""
+    """Return a node's opcode and number, such as `dot 4`."""
     return f"{OPCODES.get(int(graph.node_opcodes[node]), 'node')} {node}"
 
 
 def spell(tensor: str, order: Iterable[int]) -> str:
-    """A tensor and its layout, such as `output {1,0}`."""
+    """Return a tensor and its layout, such as `output {1,0}`."""
     return f"{tensor} {{{','.join(map(str, order))}}}"
 
 
 def describe_options(
     row: np.ndarray, options: Mapping[str, tuple[str, ...]] = OPTION_CHOICES
 ) -> str:
-    """The compile options that are not the compiler's own choice.
+    """Describe the compile options that differ from the compiler's default.
 
     Args:
-        options: the choices of each, by its name.
+        options: the possible values of each option, by its name.
     """
     words = [
         f"{name} {choices[choice]}"
@@ -91,7 +93,7 @@ def describe_options(
 
 
 def _describe_tile(row: np.ndarray) -> str:
-    """The sizes of each block up to its last that is not 0; blocks of zeros are not set."""
+    """Write each block's sizes up to the last nonzero one; a block of zeros is not set."""
     words = []
     for name, block in TILE_BLOCKS.items():
         sizes = np.trim_zeros(row[block][:MAX_RANK].astype(np.int64), "b")
@@ -101,9 +103,9 @@ def _describe_tile(row: np.ndarray) -> str:
 
 
 def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> list[str]:
-    """Which configurable nodes get another layout than they have in the compiler's program.
+    """Name the configurable nodes whose layouts differ from those in the compiler's program.
 
-    A layout that is not given is left to the compiler and differs in nothing.
+    A layout that is not set is left to the compiler and counts as equal.
     """
     if not len(graph.configurable):
         return [SAME] * len(configs)
@@ -122,10 +124,10 @@ def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> l
 
 
 def _describe_same(graph: Graph, given: np.ndarray) -> str:
-    """That nothing differs, and whether the compiler is asked for what it would do anyway.
+    """Say that nothing differs, and whether the configuration sets any layouts.
 
     Args:
-        given: (configurable,) bool: whether a layout is asked for there.
+        given: (configurable,) bool: whether a layout is set at the node.
     """
     asked = graph.configurable[given]
     if not len(asked):
@@ -135,7 +137,7 @@ def _describe_same(graph: Graph, given: np.ndarray) -> str:
 
 
 def _describe_pair(graph: Graph, layouts: Codebook, pair: int, changed: np.ndarray) -> str:
-    """Such as `dot 4 output {1,0}`: opcode and number of the node, layouts minor to major."""
+    """Write such as `dot 4 output {1,0}`: opcode and number of the node, layouts minor to major."""
     node = graph.configurable[layouts.node[pair]]
     slots = layouts.layouts[pair].reshape(len(LAYOUT_TENSORS), MAX_RANK)
     words = [
