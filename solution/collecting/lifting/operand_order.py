@@ -15,6 +15,7 @@ ORDERED_NAMES = """
     shift-right-logical
 """
 ORDERED = frozenset(ORDERED_NAMES.split())
+RECIPROCAL = ("add", "exponential", "sqrt")  # as sigmoids and norms divide 1 by
 CALLS = ("call", "fusion")  # may be called with nothing
 
 
@@ -38,19 +39,30 @@ def order_operands(draft: Draft) -> list[list[int]]:
 
 
 def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Both operands; of quotients and differences the order of the nodes is a guess.
+    """Both operands; of differences, quotients and comparisons the order is a guess.
 
-    A quotient whose lower operand is a broadcast constant is taken as a division by it, because
-    a reciprocal is the rarer of the two.
+    As most programs have it whose modules are known, a tensor is taken from a constant, divided by
+    a constant or by what is broadcast, and a constant is divided by what only a reciprocal is taken
+    of. Otherwise the operands stand in the order of their nodes.
     """
     if len(operands) == 1:
         return operands * 2
     opcode = draft.opcodes[node]
-    if opcode in ORDERED:
-        draft.guesses.add(f"order of the operands of {opcode}", node)
-    first, second = operands[:2]
-    is_constant = _is_constant(draft, first), _is_constant(draft, second)
-    return [second, first] if opcode == "divide" and is_constant == (True, False) else operands
+    if opcode in COMMUTATIVE:
+        return operands
+    draft.guesses.add(f"order of the operands of {opcode}", node)
+    if opcode not in ("divide", "subtract"):
+        return operands
+    if not _has_one_constant(draft, operands):
+        is_last = [opcode == "divide" and draft.opcodes[one] == "broadcast" for one in operands]
+        return operands[::-1] if is_last == [True, False] else operands
+    other, constant = sorted(operands, key=lambda one: _is_constant(draft, one))
+    is_first = opcode == "subtract" or draft.opcodes[other] in RECIPROCAL
+    return [constant, other] if is_first else [other, constant]
+
+
+def _has_one_constant(draft: Draft, operands: list[int]) -> bool:
+    return sum(_is_constant(draft, one) for one in operands) == 1
 
 
 def _is_constant(draft: Draft, node: int) -> bool:

@@ -52,6 +52,7 @@ class Loop(NamedTuple):
     condition: int  # root
     body: int  # root
     counter: int | None  # the element that counts the iterations
+    fixed: frozenset[int] = frozenset()  # elements that the body gives back as they are
 
 
 class TupleTypes:
@@ -203,7 +204,9 @@ class TupleTypes:
         whole = self.type_of(node)
         readers = [one for one in self._readers(node) if one not in self.index]
         if readers and isinstance(whole, Parts):
-            self._give(node, readers, [part.key for part in whole.parts], set())
+            # Of a loop mostly those elements are read that it changes.
+            fixed = self.loops[node].fixed if node in self.loops else ()
+            self._give(node, readers, [part.key for part in whole.parts], set(fixed))
 
     def _give(
         self, node: int, readers: Iterable[int], keys: Sequence[object], taken: set[int]
@@ -241,7 +244,12 @@ class TupleTypes:
         (parameter,) = draft.parameters(body)
         self._match_state(parameter, self.operands[body], keys)
         counter = self._find_counter(parameter, self.operands[body])
-        self.loops[node] = Loop(node, condition, body, counter)
+        fixed = frozenset(
+            place
+            for place, result in enumerate(self.operands[body])
+            if self.index.get(result) == place and draft.operands[result] == [parameter]
+        )
+        self.loops[node] = Loop(node, condition, body, counter, fixed)
         self._read_counter(condition, counter, keys)
         (start,) = self.operands[node]
         if draft.opcodes[start] == "tuple":
