@@ -1,12 +1,12 @@
-"""The configurations that a model of runtimes looks at before one is measured."""
+"""Draw the candidate pool, from which the search picks the configurations to measure."""
 
 import numpy as np
 
 from solution.choosing.proposer import Prior
 from solution.choosing.space import Space, draw_new, name_choices
 
-MOST = 1500  # of a large table, by chance; and as many of the prior's own order, where one leads
-NEAR, FAR = 192, 128  # neighbours of the fastest, and random ones, where the space is no table
+MOST = 1500  # of a large table: this many at random, and with a prior as many of the prior's best
+NEAR, FAR = 192, 128  # without a table: neighbours of the fastest, and random ones
 
 
 def find_candidates(
@@ -16,10 +16,11 @@ def find_candidates(
     fastest: np.ndarray,
     prior: Prior | None = None,
 ) -> np.ndarray:
-    """Configurations (n, sites) that are not known: all of a small table.
+    """Return candidates (n, sites) whose names are not in `known`: all rows of a small table.
 
-    Of a large table MOST at random, and the MOST best by the prior; elsewhere neighbours of the
-    fastest (k, sites), these with each of the settings, and random ones.
+    Of a large table, return MOST random rows and the MOST best by the prior. Without a table,
+    return neighbours of `fastest` (k, sites), `fastest` with each of the settings applied, and
+    random ones.
     """
     if space.members is not None:
         left = np.array([p for p, name in enumerate(space.names) if name not in known], int)

@@ -1,11 +1,11 @@
-"""What a configuration changed in the program that is run, in a sentence."""
+"""Describe in a sentence what a configuration changed in the compiled program."""
 
 from collections import Counter
 
 from solution.data.hlo.messages import MESSAGES, instructions
 
 SHOWN = 4
-# What tells how data are laid out and who computes; the rest moves in and out of fusions.
+# Opcodes of layouts and library calls; others may just move into or out of a fusion.
 TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot", "convolution")
 PLURALS = {"copy": "copies", "fusion": "fusions", "custom-call": "library calls", "call": "calls",
            "transpose": "transposes", "bitcast": "bitcasts", "dot": "dots",
@@ -13,7 +13,7 @@ PLURALS = {"copy": "copies", "fusion": "fusions", "custom-call": "library calls"
 
 
 def describe_changes(before: bytes, after: bytes) -> str:
-    """How the counts of instructions differ between two serialized modules, as compiled."""
+    """Compare the counts of instructions in two serialized compiled modules, in a sentence."""
     first, second = _count(before), _count(after)
     changed = [name for name in TELLING if first[name] != second[name]]
     if not changed:

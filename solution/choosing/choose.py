@@ -1,4 +1,4 @@
-"""Choose a configuration of one program: search, measure, verify, hand over."""
+"""Choose a configuration of one program: search, measure, verify, write the result."""
 
 import hashlib
 import time
@@ -36,19 +36,19 @@ from solution.system.progress import warn
 from solution.system.wording import join_names
 
 PICTURE = "search.png"
-VERIFYING = 0.3  # of the time is kept for timing the winner again, with at least
-LEAST_VERIFYING = 20.0  # seconds
+VERIFYING = 0.3  # share of the time that is kept for timing the winner again
+LEAST_VERIFYING = 20.0  # seconds; at least this long
 BATCH = 4
-MOST = 1000  # measurements, where only time is given
+MOST = 1000  # measurements if only a time is given
 
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How one is chosen: by so many measurements, in so much time, or both, whichever ends first.
+    """Settings of a search: a number of measurements, a time limit, or both (the first to end).
 
-    Raises ValueError where neither is given.
+    Raises ValueError if neither is given.
     """
 
     measurements: int | None = MEASURED
@@ -56,11 +56,11 @@ class Settings:
     kinds: tuple[str, ...] = ()
     seed: int = 0
     search: str = OURS  # a name in solution.choosing.methods.METHODS
-    rounds: int = ROUNDS  # in which the winner is timed again
+    rounds: int = ROUNDS  # repetitions of the final comparison of the winner with the default
     limits: Limits = Limits()
     replace: bool = False
-    wanted: Wanted | None = None  # the program of a file that has several
-    arguments: Path | None = None  # a file of them
+    wanted: Wanted | None = None  # which program, if the file has several
+    arguments: Path | None = None  # a file with the program's arguments
 
     def __post_init__(self) -> None:
         if not (self.measurements or self.seconds):
@@ -69,30 +69,31 @@ class Settings:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What came out, in words and numbers."""
+    """The result of a search, in words and numbers."""
 
     name: str
     trials: list[Trial]
     reference: float  # nanoseconds of the default
-    verdict: Verdict | None  # None: only the default could be timed to the end
+    verdict: Verdict | None  # None: no other configuration could be timed to the end
     configuration: str
     changes: str
-    note: str  # what led the search
-    seconds: float  # that all of it took, earlier sessions included
+    note: str  # what guided the search
+    seconds: float  # total duration, earlier sessions included
     files: list[Path] = field(default_factory=list)
 
 
 def choose_program(
     path: Path, bundle: Bundle | None, folder: Path, settings: Settings, tell: Tell
 ) -> Chosen:
-    """Find a better configuration of the program in a file.
+    """Find a faster configuration for the program in a file.
 
     Args:
-        bundle: what leads; None for a search that no model leads.
+        bundle: its models guide the search; None for a search without a model.
 
     Raises:
-        InputError: jax is not installed, the file holds no program or several, or it cannot be
-            compiled as it is.
+        InputError: jax is not installed, the file holds no program or several, or the program
+        cannot be
+            compiled in its default configuration.
     """
     check_installed()
     core = choose_core()
@@ -107,11 +108,11 @@ def choose_program(
         chosen = make_program_space(program, settings.kinds)
         led = _open_search(bundle, chosen, settings)
         identity = _identify(program, bundle, settings)
-        # What cannot be searched leaves no folder, and an earlier one as it is.
+        # Only now: an input that cannot be searched must not create or change the folder.
         make_folder(folder)
         with locked(folder, "Wait for it, or choose another --out."):
             if settings.replace:
-                take_back(folder, PICTURE, RECORD)  # what else lies there is somebody's own
+                take_back(folder, PICTURE, RECORD)  # other files in the folder are the user's
             journal = Journal.open(folder, identity, {"search": OURS})
             workers = Workers(compiling, timing)
             try:
@@ -124,7 +125,7 @@ def choose_program(
 
 
 def read_program(path: Path, child: Child, wanted: Wanted | None) -> Program:
-    """The program of a file that holds one, or that is wanted of it; InputError otherwise."""
+    """Return the file's only program, or the one selected by `wanted`; otherwise InputError."""
     programs = list(read_programs(path, child, wanted))
     if len(programs) != 1:
         names = join_names([program.module.name for program in programs])
@@ -136,7 +137,7 @@ def read_program(path: Path, child: Child, wanted: Wanted | None) -> Program:
 
 
 class Search(NamedTuple):
-    """Who proposes, and what leads it, in words."""
+    """The optimizer, and in words what guides it."""
 
     proposer: Proposer
     note: str
@@ -185,7 +186,7 @@ def _choose(
 def _time_default(
     chosen: ProgramSpace, workers: Workers, journal: Journal, settings: Settings
 ) -> tuple[Machine, Trial]:
-    """What measures, and the default, which is timed once in all sessions."""
+    """Return the benchmark harness and the default's trial, which is timed once in all sessions."""
     own = chosen.space.default
     default = journal.trials.get(name_choices(own))
     machine = Machine(chosen, workers, settings.seed, default.time if default else None)
@@ -204,12 +205,12 @@ def _search(
     settings: Settings,
     tell: Tell,
 ) -> tuple[list[Trial], str]:
-    """All that is measured now, but for the default, and what led, in words.
+    """Search, and return all trials except the default's, and in words what guided the search.
 
-    What earlier sessions measured counts too, where fewer are asked for now, or others: one of them
-    may be the best.
+    Trials of earlier sessions are returned too, even if fewer or others are asked for now: one of
+    them may be the best.
     """
-    # The default is no guess: it is what everything is compared with, and is told first.
+    # The optimizer learns the default first: everything is compared with it.
     led.proposer.tell(np.array([default.choices], np.int32), np.array([default.time]))
     budget = _budget(settings, machine.least_seconds(settings.rounds))
     asked = search(led.proposer, machine, budget, journal, _narrate(machine, tell))
@@ -221,14 +222,14 @@ def _search(
 
 @dataclass(frozen=True)
 class Ended:
-    """How a search ended."""
+    """The outcome of the final comparison."""
 
-    found: tuple[Trial, Verdict] | None  # as Machine.verify says
-    seconds: float  # that all of it took
+    found: tuple[Trial, Verdict] | None  # the result of Machine.verify
+    seconds: float  # total duration of the search
 
 
 def _describe_end(ended: Ended, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
-    """As the journal keeps it, with what it holds for."""
+    """Return the outcome as the journal stores it, with the trials that it is valid for."""
     winner, verdict = ended.found or (None, None)
     return {
         "trials": [trial.name for trial in trials],
@@ -240,9 +241,10 @@ def _describe_end(ended: Ended, trials: Sequence[Trial], settings: Settings) -> 
 
 
 def _recall_end(journal: Journal, trials: Sequence[Trial], settings: Settings) -> Ended | None:
-    """How the search ended before, if it had tried the same: chance is not asked once more.
+    """Return the stored outcome if the trials and repetitions are the same as now; else None.
 
-    Of a search that ended before this was kept, None.
+    The comparison is not repeated, because that would give chance a second try. Journals of older
+    versions have no outcome.
     """
     known = journal.result or {}
     wanted = {"trials": [trial.name for trial in trials], "rounds": settings.rounds}
@@ -254,7 +256,10 @@ def _recall_end(journal: Journal, trials: Sequence[Trial], settings: Settings) -
 
 
 def _hand_over(chosen: ProgramSpace, ended: Ended, folder: Path) -> Sequence[Path]:
-    """Write what is faster than the default, and nothing else, into the folder; the files."""
+    """Write the winner's files into the folder if it is faster than the default; return them.
+
+    If it is not, delete the files of an earlier result.
+    """
     if ended.found is None or not ended.found[1].is_gain:
         take_back(folder)
         return ()
@@ -280,7 +285,7 @@ def _describe(
 
 
 def _budget(settings: Settings, verifying: float) -> Budget:
-    """What is left for the search where timing the winner again takes so many seconds at least."""
+    """Return the search's budget, less the time for verification (at least `verifying` seconds)."""
     most = settings.measurements or MOST
     if settings.seconds is None:
         return Budget(most, batch=BATCH)
@@ -303,7 +308,7 @@ def _hash_bundle(bundle: Bundle) -> str:
 
 
 def _identify(program: Program, bundle: Bundle | None, settings: Settings) -> dict[str, Any]:
-    """What must be the same where a search goes on."""
+    """Return what must be equal for a search to be resumed."""
     return {
         "program": program.digest,
         "over": ", ".join(kind for kind in KINDS if kind in settings.kinds) or "all",

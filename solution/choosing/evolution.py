@@ -1,4 +1,4 @@
-"""Searches that vary what was fast so far: genetic, annealing, beam, cross-entropy."""
+"""Optimizers that vary the fastest configurations: genetic, annealing, beam, cross-entropy."""
 
 import numpy as np
 
@@ -7,16 +7,16 @@ from solution.choosing.space import Space
 
 PARENTS = 8
 MUTATED = 0.7  # share of children that are also mutated
-WARM, COLD = 0.1, 0.005  # temperatures: by how much slower a state may be, as a share
+WARM, COLD = 0.1, 0.005  # temperatures, as relative slowdowns that are accepted with chance 1/e
 COOLING = 48  # measurements from warm to cold
 BEAM = 4
-ELITE, LEAST_ELITE = 0.25, 4  # of what was measured
-SMOOTHING = 1.0  # times that each choice is thought to have been seen beforehand
-OWN = 4.0  # that of the default, where the space is no table
+ELITE, LEAST_ELITE = 0.25, 4  # the fastest share of all measured, and the least number
+SMOOTHING = 1.0  # pseudocount of each parameter, spread over its values
+OWN = 4.0  # pseudocount of the default, spread over the parameters; unused in a table
 
 
 class Genetic(Proposer):
-    """Children of fast parents: a connected region of one in the other, then a mutation."""
+    """Copy a connected region from one fast parent into another, then mutate the child."""
 
     def _propose(self, count: int) -> np.ndarray:
         parents = self.best(PARENTS)
@@ -36,9 +36,10 @@ class Genetic(Proposer):
 
 
 def grow_region(space: Space, generator: np.random.Generator) -> np.ndarray:
-    """Sites that hang together: from a random one along links until a random number is reached.
+    """Return a connected set of sites: breadth-first along links from a random site, random size.
 
-    Where links end, it goes on from another site, as in spaces without links.
+    If the links end before the size is reached (or the space has none), continue from another
+    random site.
     """
     wanted = int(generator.integers(1, max(2, space.sites)))
     order = generator.permutation(space.sites).tolist()
@@ -56,7 +57,7 @@ def grow_region(space: Space, generator: np.random.Generator) -> np.ndarray:
 
 
 class Annealing(Proposer):
-    """A walk to neighbours: to a slower one with a chance that falls as it cools."""
+    """Simulated annealing: accept a slower neighbour with a probability that falls over time."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space, seed)
@@ -83,7 +84,7 @@ class Annealing(Proposer):
 
 
 class Beam(Proposer):
-    """The neighbours of the fastest few, by turns."""
+    """Propose neighbours of the fastest few configurations, taking turns."""
 
     def _propose(self, count: int) -> np.ndarray:
         if not len(self.sound):
@@ -93,7 +94,8 @@ class Beam(Proposer):
 
 
 class CrossEntropy(Proposer):
-    """A chance for every choice of every site, moved towards what the fastest have."""
+    """Sample each parameter independently, from the frequencies among the fastest
+    configurations."""
 
     def _propose(self, count: int) -> np.ndarray:
         places = self.sound

@@ -1,10 +1,11 @@
-"""Our search: an ensemble's scores as prior of a surrogate that learns while it is measured.
+"""Bayesian optimization with an ensemble's scores as prior mean of the surrogate.
 
-What acts on all of the program, a compile option, is tried first, each choice with the fastest so
-far: one may halve the time, and random configurations set it seldom. Then what is measured next is
-what the surrogate expects the greatest improvement of, times the chance that it works at all; now
-and then something random. A batch is chosen one by one, each as if those before it had taken what
-is expected of them, so that its members differ.
+Settings that act on the whole program (compile options) are tried first, each applied to the
+fastest configuration so far: one may halve the time, and random configurations rarely set it. Then
+the optimizer measures the candidate with the largest acquisition value: the expected improvement
+times the probability that the candidate works. Now and then it measures a random one. A batch is
+chosen one by one: each choice assumes that the earlier ones took their expected times, so that the
+batch is diverse.
 """
 
 from dataclasses import dataclass
@@ -16,30 +17,31 @@ from solution.choosing.proposer import Prior, Proposer
 from solution.choosing.space import Space, name_choices, squared_distances
 from solution.choosing.surrogate import Belief, Forecast, Surrogate
 
-LENGTHS = (1.0, 4.0)  # in median distances between configurations
+LENGTHS = (1.0, 4.0)  # kernel lengths, in median distances between configurations
 NOISES = (0.02, 0.3)
-# How logarithms of runtimes go with the ensemble's standardised scores, and their deviation from
-# that line: medians over programs that were predicted out of fold.
+# (slope, deviation) of log runtimes as a linear function of the ensemble's standardised scores:
+# medians over programs that were predicted out of fold.
 LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03)}
-UNSURE = 0.1  # deviation of logarithms of runtimes, where nothing is known
-DOUBT, FAR_DOUBT = 0.65, 0.9  # that the prior is of no use: of a program like those learned from
-EXPLORED = 16  # one of so many measurements is drawn by chance, first the twelfth
+UNSURE = 0.1  # deviation of log runtimes for other kinds of configurations
+# prior weight of "the scores are useless", for a program like and unlike the training programs
+DOUBT, FAR_DOUBT = 0.65, 0.9
+EXPLORED = 16  # one of this many measurements is random, first the twelfth
 FIRST_EXPLORED = 11
-FIRST_BY_CHANCE = 4  # measurements, where no prior leads
+FIRST_BY_CHANCE = 4  # random measurements at the start, if there is no prior
 PARENTS = 4
-SAMPLE = 256  # configurations that give scores and distances their scale
-STRICTNESS = 10.0  # inverse regularisation of the model of what fails
+SAMPLE = 256  # random configurations that determine the scale of scores and distances
+STRICTNESS = 10.0  # inverse regularisation of the classifier of failures
 
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What is believed of a program before it is measured."""
+    """The prior weights of a program, before anything is measured."""
 
-    kind: str = ""  # layout or tile; of others nothing is known
-    doubt: float = DOUBT  # that the prior is of no use
+    kind: str = ""  # "layout" or "tile"; for others there is no known slope
+    doubt: float = DOUBT  # prior weight of "the scores are useless"
 
     def mixture(self, *, has_prior: bool) -> tuple[Belief, ...]:
-        """The members of the surrogate."""
+        """Return the members of the surrogate's mixture."""
         slope, deviation = LINES.get(self.kind, (0.0, UNSURE))
         alone = float(np.hypot(slope, deviation))
         members = []
@@ -53,7 +55,7 @@ class Beliefs:
 
 
 class Guided(Proposer):
-    """The surrogate's search; without a prior it is a plain Bayesian one."""
+    """Optimize with the surrogate; without a prior this is plain Bayesian optimization."""
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class Guided(Proposer):
         super().__init__(space, seed)
         self._prior, self._explored = prior, explored
         self._mixture = (beliefs or Beliefs()).mixture(has_prior=prior is not None)
-        # Of its own: what is drawn here must not depend on how often the search was asked.
+        # A separate generator: the scale must not depend on how often the search drew before.
         sample = space.draw(np.random.default_rng(0), SAMPLE)
         self._unit = _median_distance(space.describe(sample))
         scores = self._raw(sample)
@@ -80,7 +82,7 @@ class Guided(Proposer):
         return np.concatenate([first, self._choose(left)]) if left else first
 
     def _choose(self, count: int) -> np.ndarray:
-        """The `count` that are worth most, of the candidates."""
+        """Return the `count` candidates with the largest acquisition values, chosen one by one."""
         pool = find_candidates(
             self.space, self.generator, self.known, self.best(PARENTS), self._prior
         )
@@ -108,15 +110,15 @@ class Guided(Proposer):
         works: np.ndarray,
         chosen: list[int],
     ) -> np.ndarray:
-        """What of the pool (n,) to measure first, where `chosen` positions are already chosen.
+        """Return acquisition values (n,) of the pool, given the `chosen` positions in the batch.
 
         Args:
-            alone: what is expected where nothing is chosen yet; None: nothing has a time.
-            works: the chance (n,) that each works at all.
+            alone: the forecast for an empty batch; None: no measured configuration has a time yet.
+            works: the probability (n,) that each candidate works.
         """
         if self._prior is None and len(self.sound) + len(chosen) < FIRST_BY_CHANCE:
             return self.generator.random(len(columns))
-        if alone is None:  # by the order, but each unlike those chosen with it
+        if alone is None:  # rank by the prior, and keep away from the batch's other members
             apart = _nearest(columns, columns[chosen], self._unit)
             return np.asarray(-scores + np.log(np.minimum(apart, 1.0) + 1e-3))
         found = self._forecast(columns, scores, chosen, alone.mean[chosen]) if chosen else alone
@@ -125,7 +127,8 @@ class Guided(Proposer):
     def _forecast(
         self, columns: np.ndarray, scores: np.ndarray, chosen: list[int], believed: np.ndarray
     ) -> Forecast:
-        """What the surrogate expects, as if `chosen` had taken what is `believed` of them."""
+        """Return the surrogate's forecast, assuming log times `believed` for the `chosen`
+        candidates."""
         known, times = self.choices[self.sound], np.log(self.times[self.sound])
         model = Surrogate(
             self._mixture,
@@ -137,7 +140,7 @@ class Guided(Proposer):
         return model.forecast(columns, scores)
 
     def score(self, choices: np.ndarray) -> np.ndarray:
-        """The prior's scores (n,), with deviation 1 over random configurations."""
+        """Return the prior's scores (n,), standardised over random configurations."""
         return (self._raw(choices) - self._center) / self._scale
 
     def _raw(self, choices: np.ndarray) -> np.ndarray:
@@ -146,9 +149,9 @@ class Guided(Proposer):
         return np.asarray(self._prior(choices), np.float64)
 
     def _works(self, columns: np.ndarray) -> np.ndarray:
-        """The chance (n,) that a configuration compiles, runs and computes what it should.
+        """Return the probability (n,) that each configuration compiles, runs and is correct.
 
-        Constraints that nobody told, learned from what failed; some doubt of them stays.
+        A regularised logistic regression learns this from the configurations that failed.
         """
         failed = ~np.isfinite(self.times)
         if not failed.any() or failed.all():
@@ -161,7 +164,7 @@ class Guided(Proposer):
 
 
 class ByOrder(Proposer):
-    """The prior's own order, whatever the measurements say: ours without the online part."""
+    """Follow the prior's ranking and ignore all measurements; serves as a baseline of `Guided`."""
 
     def __init__(self, space: Space, seed: int, prior: Prior) -> None:
         super().__init__(space, seed)
@@ -172,7 +175,7 @@ class ByOrder(Proposer):
         return pool[np.argsort(self._prior(pool), kind="stable")] if len(pool) else pool
 
     def _first(self) -> np.ndarray:
-        """Those with the lowest scores of all that were told."""
+        """Return the PARENTS measured configurations with the lowest prior scores."""
         if not len(self.choices):
             return self.space.default[None]
         return self.choices[np.argsort(self._prior(self.choices), kind="stable")[:PARENTS]]
@@ -185,7 +188,7 @@ def _nearest(columns: np.ndarray, others: np.ndarray, unit: float) -> np.ndarray
 
 
 def _median_distance(columns: np.ndarray) -> float:
-    """The median of squared distances between different configurations."""
+    """Return the median squared distance between different configurations."""
     square = squared_distances(columns, columns)
     apart = square[square > 1e-6]
     return float(np.median(apart)) if len(apart) else 1.0

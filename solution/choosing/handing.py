@@ -1,4 +1,4 @@
-"""Hand what was chosen back to the compiler: options, layouts, a module, as files."""
+"""Write a chosen configuration as files for the compiler: options, layouts, a module."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ CHOICE, MODULE = "choice.json", "chosen.pb"
 
 
 def describe_choice(chosen: ProgramSpace, choices: np.ndarray) -> str:
-    """A configuration (sites,) in words."""
+    """Describe a configuration (sites,) in words."""
     options = chosen.options(choices)
     words = [describe_options(options)] if options.any() else []
     tile = chosen.tile(choices)
@@ -29,7 +29,7 @@ def describe_choice(chosen: ProgramSpace, choices: np.ndarray) -> str:
 
 
 def record_layouts(chosen: ProgramSpace, choices: np.ndarray) -> list[dict[str, Any]]:
-    """The tensors whose layouts are set, as `choice.json` has them."""
+    """Return the tensors whose layouts are set, in the form of `choice.json`."""
     program = chosen.program
     layouts = chosen.layouts(choices[None])[0]
     nodes = [i for c in program.module.computations for i in c.instructions]
@@ -44,11 +44,11 @@ def record_layouts(chosen: ProgramSpace, choices: np.ndarray) -> list[dict[str, 
 def hand_over(
     chosen: ProgramSpace, choices: np.ndarray, folder: Path, facts: dict[str, Any]
 ) -> tuple[Path, Path]:
-    """Write the two files; their paths.
+    """Write `choice.json` and `chosen.pb`; return their paths.
 
-    `choice.json` has the options for `lowered.compile(compiler_options=...)`, those for
-    `--xla_backend_extra_options` in XLA_FLAGS, and the layouts; `chosen.pb` is the module with the
-    layouts asked for, which `fastslow collect` and XLA's tools read.
+    `choice.json` has the options for `lowered.compile(compiler_options=...)`, the options for
+    `--xla_backend_extra_options` in XLA_FLAGS, and the layouts. `chosen.pb` is the module with the
+    chosen layouts, which `fastslow collect` and XLA's tools can read.
     """
     module, flags = chosen.prepare(choices)
     record = {
@@ -64,6 +64,7 @@ def hand_over(
 
 
 def take_back(folder: Path, *others: str) -> None:
-    """Remove the two files of an earlier verdict, then `others`: what lies there is the last's."""
+    """Delete the two files of an earlier result and the files `others`, so that no stale one
+    stays."""
     for name in (CHOICE, MODULE, *others):
         (folder / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a search has measured, on disk at every moment: a sealed file, written after each batch."""
+"""Keep a search's measurements on disk: a file with a checksum, rewritten after each batch."""
 
 import math
 from collections import Counter
@@ -18,46 +18,46 @@ FAILED = "failed"
 
 @dataclass(frozen=True)
 class Trial:
-    """A configuration that was tried."""
+    """A measured configuration."""
 
     name: str
     choices: list[int]
-    nanoseconds: float | None  # None: it is no working configuration
-    note: str = ""  # why not
-    seconds: float = 0.0  # that compiling, comparing and timing it took
+    nanoseconds: float | None  # None: the configuration failed
+    note: str = ""  # why it failed
+    seconds: float = 0.0  # duration of compiling, comparing and timing it
 
     @property
     def time(self) -> float:
-        """NaN where it has none."""
+        """Return nanoseconds, or NaN if the configuration failed."""
         return math.nan if self.nanoseconds is None else float(self.nanoseconds)
 
 
 @dataclass
 class Journal:
-    """The trials by name, and where they are written."""
+    """The trials by name, and the file in which they are stored."""
 
     folder: Path | None
     identity: Mapping[str, Any]
     trials: dict[str, Trial] = field(default_factory=dict)
-    result: dict[str, Any] | None = None  # of a search that ended
+    result: dict[str, Any] | None = None  # the result of a finished search
 
     @classmethod
     def in_memory(cls) -> "Journal":
-        """One that is not kept."""
+        """Return a journal that is not written to disk."""
         return cls(None, {})
 
     @classmethod
     def open(
         cls, folder: Path, identity: Mapping[str, Any], earlier: Mapping[str, Any] | None = None
     ) -> "Journal":
-        """That of a folder, which is made.
+        """Open the folder's journal; create the folder if needed.
 
         Args:
-            identity: what must be the same where a search goes on.
-            earlier: what of it stands for keys that older records do not have.
+            identity: what must be equal for the search to be resumed.
+            earlier: values of identity for keys that older journals lack.
 
         Raises:
-            InputError: another search stands there, or a damaged file.
+            InputError: the folder has another search's journal, or the file is damaged.
         """
         make_folder(folder)
         remove_leftovers(folder)
@@ -70,7 +70,7 @@ class Journal:
         return cls(folder, identity, trials, state["result"])
 
     def write(self) -> None:
-        """Write all of it down, atomically."""
+        """Write the whole journal atomically."""
         if self.folder is None:
             return
         record = {
@@ -82,7 +82,7 @@ class Journal:
 
 
 def describe_failures(trials: Sequence[Trial]) -> str:
-    """How many failed, and why most of them did; empty where none did."""
+    """Say how many trials failed, and the most frequent reason; "" if none failed."""
     notes = Counter(trial.note for trial in trials if trial.nanoseconds is None)
     if not notes:
         return ""

@@ -1,4 +1,4 @@
-"""Searches that libraries have: optuna's TPE, and the Gaussian process of scikit-learn.
+"""Optimizers from libraries: optuna's TPE, and scikit-learn's Gaussian process.
 
 Sources: Bergstra et al., "Algorithms for Hyper-Parameter Optimization", NeurIPS 2011 (TPE and
 expected improvement).
@@ -18,7 +18,7 @@ from solution.choosing.candidates import find_candidates
 from solution.choosing.proposer import Proposer
 from solution.choosing.space import Space
 
-FIRST = 4  # drawn by chance, before there is anything to model
+FIRST = 4  # random configurations before the first model
 
 
 class Tpe(Proposer):
@@ -54,13 +54,13 @@ class Tpe(Proposer):
         for row in proposed:
             trial = self._study.ask(self._distributions)
             row[self._free] = [trial.params[str(site)] for site in self._free]
-            # What is measured is the nearest legal configuration, which is told as one of its own.
+            # The nearest legal configuration is measured; optuna gets its time as a separate trial.
             self._study.tell(trial, state=TrialState.FAIL)
         return proposed
 
 
 class Process(Proposer):
-    """Scikit-learn's Gaussian process, without any prior: the greatest expected improvement."""
+    """Scikit-learn's Gaussian process without a prior, with expected improvement."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space, seed)
@@ -82,7 +82,7 @@ class Process(Proposer):
         return pool[np.argsort(-improvement, kind="stable")]
 
     def _fit(self, columns: np.ndarray, times: np.ndarray) -> GaussianProcessRegressor:
-        # Settings are found anew where the measurements have doubled, and kept in between.
+        # Refit the hyperparameters whenever the number of measurements has doubled.
         is_due = len(times) >= 2 * self._fitted
         model = GaussianProcessRegressor(
             self._kernel,
@@ -90,7 +90,7 @@ class Process(Proposer):
             normalize_y=True,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a setting that lies at its bound is no defect
+            warnings.simplefilter("ignore")  # a hyperparameter at its bound is no error
             model.fit(columns, times)
         if is_due:
             self._fitted, self._kernel = len(times), model.kernel_

@@ -1,4 +1,4 @@
-"""A bundle's scores as prior of a program that is compiled here."""
+"""Use a bundle's scores as prior of a program that is compiled on this machine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ UNLED = "No model of what is chosen: it is learned as it goes."
 
 @dataclass(frozen=True, eq=False)
 class LivePrior:
-    """What the bundle says of the program's configurations, and how much that is believed."""
+    """The bundle's scores of the program's configurations, and their prior weights."""
 
-    score: Prior | None  # None: the bundle knows nothing of what is chosen
+    score: Prior | None  # None: the bundle has no model for this kind of configuration
     beliefs: Beliefs
-    note: str  # in words
+    note: str  # what guides the search, in words
 
 
 def open_prior(bundle: Bundle, chosen: ProgramSpace) -> LivePrior:
-    """The prior of what is chosen: of layouts where there are some, else of tiles.
+    """Return the prior of layouts if the space has any, otherwise of tiles.
 
-    Nothing that ships learned from compile options: those are searched without a prior.
+    The bundle is not used for compile options: these are searched without a prior.
     """
     kind = "layout" if len(chosen.tensors) else "tile" if len(chosen.tiles) else ""
     name = {"layout": LAYOUT, "tile": TILE, "": ""}[kind]
@@ -65,7 +65,8 @@ def _score_layouts(session: Session, chosen: ProgramSpace) -> Prior:
 
 
 def _score_tiles(session: Session, chosen: ProgramSpace) -> Prior:
-    """The library's product has no tile: it is in the middle."""
+    """Return a function that scores tiles; the library's product, without a tile, gets their
+    mean."""
     space = TileSpace(chosen.program)
     runs = [make_run(space, values, 1, is_default=False) for values in chosen.tiles]
     own = session.score(read_tiles(runs)).astype(np.float64)
@@ -78,7 +79,7 @@ def _score_tiles(session: Session, chosen: ProgramSpace) -> Prior:
 
 
 def _remember(score: Prior) -> Callable[[np.ndarray], np.ndarray]:
-    """Ask for the scores of configurations that were not asked for before."""
+    """Cache the scores by configuration, and ask only for new ones."""
     known: dict[bytes, float] = {}
 
     def ask(choices: np.ndarray) -> np.ndarray:

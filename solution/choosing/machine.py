@@ -1,9 +1,10 @@
-"""Measure configurations of a program on this machine, and time the best of them again.
+"""Measure configurations of a program on this machine, and verify the fastest.
 
-What is proposed is compiled in one child and compared with the program as it is; what is sound is
-timed in another, in passes that visit the batch and the default by turns in a random order. A time
-is what the batch's smallest is of the default's smallest, in units of the default's first time: so
-a machine that slows down slows both, and batches compare.
+A proposed configuration is compiled in one child process, and its results are compared with those
+of the default. If they agree, it is timed in another child, in passes that visit the batch and the
+default in a random order. Its time is its smallest run divided by the default's smallest run in the
+same batch, times the default's first time. So a machine that slows down slows both, and times of
+different batches are comparable.
 """
 
 import time
@@ -24,26 +25,27 @@ from solution.collecting.labelling import Workers
 from solution.collecting.loaded import Loaded
 from solution.collecting.timing import MIN_RUNS
 
-# Passes of a batch, and of a round: visits take milliseconds, so that many are cheap; of slow
-# programs fewer are made, for their times vary less.
+# Passes of a batch, and of a final repetition: visits take milliseconds, so that many are cheap.
+# Slow programs get fewer, because their times vary less.
 PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3
-DEFAULT, WINNER = "default", "winner"  # keys of executables
-COPIES = 3  # of each in a round: where code and data come to lie is luck, and the best of it counts
+DEFAULT, WINNER = "default", "winner"  # names of executables
+# executables of each per repetition: their memory addresses are luck, so the best one counts
+COPIES = 3
 
 
 @dataclass(frozen=True)
 class Built:
-    """A configuration that was compiled."""
+    """A compiled configuration."""
 
-    executable: bytes  # none where it failed
+    executable: bytes  # empty if compiling failed
     note: str
     seconds: float
 
 
 class Machine:
-    """A program that is open in both children."""
+    """The benchmark harness of one program, open in a compiling and a timing child process."""
 
     def __init__(
         self,
@@ -52,14 +54,15 @@ class Machine:
         seed: int = 0,
         reference: float | None = None,
     ) -> None:
-        """Compile and load the program as it is.
+        """Compile and load the program in its default configuration.
 
         Args:
-            reference: nanoseconds of the default in an earlier session of the same search, in units
-                of which all times are.
+            reference: the default's nanoseconds in an earlier session of the same search; times are
+            scaled
+                to it.
 
         Raises:
-            InputError: the program cannot be compiled as it is.
+            InputError: the program cannot be compiled in its default configuration.
         """
         self._chosen, self._workers = chosen, workers
         self._generator = np.random.default_rng(seed)
@@ -68,12 +71,13 @@ class Machine:
         )
         self._default = self._builder.open().executable
         self._kept: dict[str, bytes] = {}
-        self._deaths: dict[str, str] = {}  # why what compiled could not be timed, by name
+        # why a compiled configuration could not be timed, by name
+        self._deaths: dict[str, str] = {}
         self._loaded = self._load_default()
         self._reference = reference or self._alternate([DEFAULT])[DEFAULT]
 
     def measure(self, choices: np.ndarray) -> list[Trial]:
-        """Compile, compare and time configurations (k, sites); what fails has no time."""
+        """Compile, compare and time configurations (k, sites); one that fails gets no time."""
         begin = time.monotonic()
         names = [name_choices(row) for row in choices]
         built = [self._build(name, row) for name, row in zip(names, choices, strict=True)]
@@ -88,10 +92,11 @@ class Machine:
         ]  # fmt: skip
 
     def verify(self, trials: Sequence[Trial], rounds: int = ROUNDS) -> tuple[Trial, Verdict] | None:
-        """The best of the fastest trials, and whether it is faster than the default.
+        """Time the fastest trials again; return the winner and its A/B result against the default.
 
-        Both are decided on runs that the search has not seen, and the second on runs that the first
-        has not. None where no trial but the default's own has a time.
+        The winner is picked on new runs, and the A/B result comes from further runs, so neither is
+        biased by the selection before. None if no trial except the default has a time, or a process
+        dies.
         """
         own = name_choices(self._chosen.space.default)
         sound = sorted((t for t in trials if t.nanoseconds and t.name != own), key=lambda t: t.time)
@@ -109,7 +114,7 @@ class Machine:
         return winner, judge(times_of_both[:, 0], times_of_both[:, 1])
 
     def optimised(self, choices: np.ndarray) -> bytes:
-        """The module (serialized) that is run in the end; empty where the compiler dies."""
+        """Return the optimised module (serialized); empty if compiling fails."""
         try:
             reply = self._workers.compiling.ask(Optimise(*self._chosen.prepare(choices)))
         except ChildDiedError:
@@ -117,18 +122,18 @@ class Machine:
         return b"" if isinstance(reply, Refusal) else bytes(reply)
 
     def least_seconds(self, rounds: int = ROUNDS) -> float:
-        """What the rounds of `verify` take at least, as of a slow program."""
-        visits = LEAST_FINAL * (1 + MIN_RUNS)  # the first run of a visit is not looked at
+        """Return a lower bound on the seconds that `verify` needs, computed for a slow program."""
+        visits = LEAST_FINAL * (1 + MIN_RUNS)  # the first run of a visit is ignored
         return rounds * 2 * COPIES * (WARM_UPS + visits) * self._reference / 1e9
 
     @property
     def note(self) -> str:
-        """What of the results is not compared, in words; mostly empty."""
+        """Return in words which results cannot be compared; usually ""."""
         return self._builder.note
 
     @property
     def reference(self) -> float:
-        """Nanoseconds of the default, when it was first timed."""
+        """Return the nanoseconds of the default when it was first timed."""
         return self._reference
 
     def _build(self, name: str, choices: np.ndarray) -> Built:
@@ -141,25 +146,26 @@ class Machine:
         return Built(compiled.executable, "", seconds)
 
     def _rebuild(self, trial: Trial) -> bytes:
-        """What an earlier session compiled is compiled again."""
+        """Return the trial's executable; compile it again if an earlier session did."""
         if trial.name not in self._kept:
             self._build(trial.name, np.array(trial.choices, np.int32))
         return self._kept.get(trial.name, b"")
 
     def _load_default(self) -> Loaded:
-        """The program as it is, where it is to be timed, and nothing else."""
+        """Load the default alone into the timing child."""
         loaded = Loaded(self._workers.timing, self._builder.arguments, self._bury)
         loaded.add(DEFAULT, self._default)
         return loaded
 
     def _bury(self, name: str, reason: str) -> None:
-        """Of what cannot be timed; without the default there is nothing to compare with."""
+        """Record why an executable cannot be timed; raise ChildDiedError for the default."""
         if name == DEFAULT:
             raise ChildDiedError(reason)
         self._deaths[name] = f"died while it was timed: {reason}"
 
     def _time(self, executables: dict[str, bytes]) -> dict[str, float]:
-        """Nanoseconds by name of those that run; of the others, `_deaths` says why."""
+        """Return nanoseconds by name for executables that run; `_deaths` has the others'
+        reasons."""
         self._loaded.keep([DEFAULT])
         for name, executable in executables.items():
             if executable:
@@ -174,9 +180,9 @@ class Machine:
         }
 
     def _alternate(self, names: Sequence[str], *, is_final: bool = False) -> dict[str, float]:
-        """The smallest time of each, visited by turns in random orders.
+        """Return the smallest time of each executable, all visited in passes of random order.
 
-        None of any where one dies: those after it run in another process than those before.
+        If one kills the process, return {}: times from two processes are not comparable.
         """
         least, most = (LEAST_FINAL, FINAL_PASSES) if is_final else (LEAST_PASSES, PASSES)
         deadline = time.monotonic() + (FINAL_SECONDS if is_final else PASS_SECONDS)
@@ -193,7 +199,10 @@ class Machine:
         return smallest
 
     def _make_round(self, executable: bytes) -> tuple[float, float] | None:
-        """The smallest times of the default and of a configuration, in a new process."""
+        """Return the smallest times of the default and of a configuration, in a new process.
+
+        None if the process dies.
+        """
         self._workers.timing.close()
         keys: dict[str, list[str]] = {DEFAULT: [], WINNER: []}
         try:

@@ -1,4 +1,4 @@
-"""Every search by its name: ours, and those that it is compared with."""
+"""Find an optimizer by name: this project's, and the baselines that it is compared with."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ Build = Callable[[Space, Prior | None, Beliefs, int], Proposer]
 
 
 def check_method(name: str) -> str:
-    """The name; InputError where no search has it."""
+    """Return the name; raise InputError if it is no optimizer's."""
     if name not in METHODS:
         raise InputError(
             f"--search {name}: there is none of this name.{suggest(name, METHODS)} "
@@ -26,25 +26,25 @@ def check_method(name: str) -> str:
 
 
 def is_led(name: str) -> bool:
-    """Whether a model leads the search."""
+    """Return True if a model guides this optimizer."""
     return name in LED
 
 
 def describe_unled(name: str) -> str:
-    """What is said of a search that no model leads."""
+    """Return a note on an optimizer that no model guides."""
     return f"Searched by {name}, which no model leads."
 
 
 def make_proposer(
     name: str, space: Space, prior: Prior | None, beliefs: Beliefs, seed: int
 ) -> Proposer:
-    """The search of this name.
+    """Return a new optimizer by its name.
 
     Args:
-        prior: what the model says; None where there is none of this.
-        beliefs: how much that is believed, by ours.
+        prior: the model's scores; None if there is no model for the space.
+        beliefs: prior weights, used by this project's optimizer.
 
-    Raises InputError where it follows the model alone, and there is none.
+    Raises InputError if the optimizer needs a model and there is none.
     """
     return METHODS[name](space, prior, beliefs, seed)
 
@@ -59,7 +59,7 @@ def _build_order(space: Space, prior: Prior | None, beliefs: Beliefs, seed: int)
 
 
 def _build_tpe(space: Space, prior: Prior | None, beliefs: Beliefs, seed: int) -> Proposer:
-    from solution.choosing.libraries import Tpe  # optuna takes long to import
+    from solution.choosing.libraries import Tpe  # optuna is slow to import
 
     return Tpe(space, seed)
 

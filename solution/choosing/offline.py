@@ -1,4 +1,4 @@
-"""Choose without a machine: in a table of known runtimes, or by the model alone."""
+"""Search without compiling: in a table of known runtimes, or by the model's scores alone."""
 
 from pathlib import Path
 
@@ -28,20 +28,20 @@ def replay_file(
     seed: int,
     search_by: str = OURS,
 ) -> str:
-    """What a search with so many measurements finds in a file with runtimes, in words.
+    """Say in words what a search with this many measurements finds in a file with runtimes.
 
     Compile options are searched without a model: no bundle learned from them.
 
     Args:
-        bundle: what leads; None for a search that no model leads.
+        bundle: its models guide the search; None for a search without a model.
         search_by: a name in solution.choosing.methods.METHODS.
 
-    Raises InputError where the file has no runtimes or one configuration alone, or the bundle no
-    model of it.
+    Raises InputError if the file has no runtimes or only one configuration, or the bundle has no
+    model for it.
     """
     question = read_question(path, collection)
     graph = question.graph
-    if question.made:  # those that were made have no runtimes
+    if question.made:  # generated configurations have no runtimes
         raise InputError(
             f"{path}: has one configuration, and there is nothing else to look up. Give a graph "
             "with several that were measured, or leave --replay out."
@@ -74,7 +74,7 @@ def _describe_lead(name: str, ranking: Ranking | None) -> str:
 
 
 def _make_proposer(name: str, table: Table, ranking: Ranking | None, seed: int) -> Proposer:
-    """Led by the ranking of the table's graph; compile options have none."""
+    """Return an optimizer guided by the ranking; for compile options there is no ranking."""
     if ranking is None:
         return make_proposer(name, table.space, None, Beliefs(), seed)
     prior = TablePrior(table.space, ranking.scores[table.first])
@@ -84,7 +84,7 @@ def _make_proposer(name: str, table: Table, ranking: Ranking | None, seed: int) 
 
 
 def follow_model(path: Path, bundle: Bundle, collection: str | None, seed: int) -> str:
-    """The configuration that the model likes best, in words; nothing is measured."""
+    """Name the configuration with the best score, in words; nothing is measured."""
     graph = read_graph(path, collection)
     ranking = bundle.rank(graph)
     best = int(ranking.order[0])

@@ -1,4 +1,4 @@
-"""The best so far, by measurement and by seconds."""
+"""Plot the best time so far, over measurements and over seconds."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from solution.system.pictures import save_figure
 
 
 def draw_search(trials: Sequence[Trial], reference: float, title: str, path: Path) -> None:
-    """Write a PNG: each trial's time and the best so far, against the default's.
+    """Write a PNG of each trial's time and the best so far, compared with the default's time.
 
     Args:
         reference: nanoseconds of the compiler's default.

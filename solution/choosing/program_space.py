@@ -1,8 +1,9 @@
-"""What may be chosen of a program that is compiled here: layouts, compile options, a tile, or all.
+"""Build the search space of a program that is compiled here: layouts, compile options, tiles.
 
-A site of a layout is a tensor; its choices are the compiler's own and every order of its
-dimensions. The tile of a program's one product is one site, whose first choice is the library's
-product. Where a tile is set, no library may be asked for the product: such pairs are not legal.
+A parameter (site) of a layout is a tensor; its values (choices) are the compiler's default and
+every order of its dimensions. If the program is a single product, its tile is one parameter, whose
+first value is the library's product. If a tile is set, no option may ask for a library's product:
+such combinations are not legal.
 """
 
 from collections.abc import Sequence
@@ -35,17 +36,17 @@ OF_PRODUCTS = [OPTION_NAMES.index(name) for name in ("library_fusions", "product
 
 @dataclass(frozen=True, eq=False)
 class ProgramSpace:
-    """The space of a program, and what each choice is to the compiler."""
+    """The search space of a program, and the compiler's inputs for each configuration."""
 
     program: Program
     space: Space
     tensors: np.ndarray  # (layout sites, 2) position among the configurable nodes, tensor
-    ranks: np.ndarray  # (layout sites,)
+    ranks: np.ndarray  # (layout sites,) rank of each tensor
     has_options: bool
-    tiles: np.ndarray  # (tiles, 3) rows, sums, vectors; none where tiles are not chosen
+    tiles: np.ndarray  # (tiles, 3) sizes of rows, sums, vectors; empty if tiles are not searched
 
     def layouts(self, choices: np.ndarray) -> np.ndarray:
-        """The layouts (n, configurable, 3, 6) of configurations (n, sites)."""
+        """Return the layouts (n, configurable, 3, 6) of configurations (n, sites)."""
         shape = (len(choices), len(self.program.configurable), len(LAYOUT_TENSORS), MAX_RANK)
         found = np.full(shape, LAYOUT_UNSET, np.int8)
         for site, ((node, tensor), rank) in enumerate(zip(self.tensors, self.ranks, strict=True)):
@@ -53,20 +54,21 @@ class ProgramSpace:
         return found
 
     def options(self, choices: np.ndarray) -> np.ndarray:
-        """Positions in OPTION_CHOICES (options,) of one configuration (sites,)."""
+        """Return positions in OPTION_CHOICES (options,) of one configuration (sites,)."""
         if not self.has_options:
             return np.zeros(len(OPTION_NAMES), np.int8)
         first = len(self.tensors)
         return choices[first : first + len(OPTION_NAMES)].astype(np.int8)
 
     def tile(self, choices: np.ndarray) -> np.ndarray | None:
-        """Rows, sums and vectors (3,) of one configuration; None where the library multiplies."""
+        """Return the tile's rows, sums and vectors (3,) of one configuration; None: library
+        product."""
         if not len(self.tiles) or not choices[-1]:
             return None
         return np.asarray(self.tiles[choices[-1] - 1])
 
     def flags(self, choices: np.ndarray) -> Flags:
-        """What the compiler is told for one configuration, beside the module."""
+        """Return the compiler's flags for one configuration."""
         told, tile = find_flags(self.options(choices)), self.tile(choices)
         if tile is None:
             return told
@@ -74,7 +76,7 @@ class ProgramSpace:
         return Flags((*own.options, *told.options), (*own.backend, *told.backend))
 
     def prepare(self, choices: np.ndarray) -> tuple[bytes, Flags]:
-        """The module and the flags of one configuration (sites,)."""
+        """Return the module and the flags of one configuration (sites,)."""
         layouts = self.layouts(choices[None])[0]
         if (layouts == LAYOUT_UNSET).all():
             return self.program.plain, self.flags(choices)
@@ -83,9 +85,9 @@ class ProgramSpace:
 
 
 def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSpace:
-    """The space of the kinds that are named; by default of all that the program has.
+    """Return the space of the named kinds; by default of all kinds that the program has.
 
-    Raises InputError where the program has none of a kind.
+    Raises InputError if the program has nothing to set of a named kind.
     """
     unknown = sorted(set(kinds) - set(KINDS))
     if unknown:
@@ -131,13 +133,14 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
 
 @cache
 def list_orders(rank: int) -> np.ndarray:
-    """(choices, 6) layouts of a tensor: first the compiler's, then every order, minor to major."""
+    """Return layouts (choices, 6) of a tensor: the compiler's default, then every order, minor
+    first."""
     orders = [(*order, *[LAYOUT_UNSET] * (MAX_RANK - rank)) for order in permutations(range(rank))]
     return np.array([[LAYOUT_UNSET] * MAX_RANK, *orders], np.int8)
 
 
 def _find_tiles(program: Program, *, is_asked: bool) -> np.ndarray:
-    """The tiles of a program that is one product; where it is none and nobody asks, none."""
+    """Return the tiles of a program that is a single product; otherwise none."""
     try:
         return TileSpace(program).grid
     except InputError:
@@ -151,10 +154,10 @@ def _no_tiles() -> np.ndarray:
 
 
 def _tile_table(tiles: np.ndarray) -> Space:
-    """The library's product and all tiles: what is near is known where nothing else is chosen.
+    """Return a table of the library's product and all tiles, for a search over tiles alone.
 
-    Choices are positions in the list of tiles, as in other spaces; coordinates are not needed, for
-    members are described by their sizes.
+    Values are positions in the list of tiles, as in other spaces. The space needs no coordinates,
+    because its members are described by their sizes.
     """
     members = np.arange(1 + len(tiles), dtype=np.int32)[:, None]
     return TileTable(
@@ -169,12 +172,12 @@ def _tile_table(tiles: np.ndarray) -> Space:
 
 @dataclass(frozen=True, eq=False)
 class TileTable(Space):
-    """A space of tiles alone: two are near where their sizes are."""
+    """A space of tiles alone, in which the distance of two tiles depends on their sizes."""
 
     tiles: np.ndarray | None = None  # (tiles, 3)
 
     def describe(self, choices: np.ndarray) -> np.ndarray:
-        """Logarithms of the sizes, in units of their deviations; the library's lies apart."""
+        """Return standardised logarithms of the sizes; the library's product lies apart."""
         assert self.tiles is not None
         sizes = np.log(self.tiles.astype(np.float64))
         scaled = (sizes - sizes.mean(axis=0)) / np.maximum(sizes.std(axis=0), 1e-9)

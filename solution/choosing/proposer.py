@@ -1,4 +1,4 @@
-"""The one interface of everything that searches: it is asked for configurations, and told times."""
+"""The common interface of all optimizers: ask for configurations, tell their times."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -7,24 +7,24 @@ import numpy as np
 
 from solution.choosing.space import Space, draw_new, name_choices
 
-# Scores (n,) of choices (n, sites); lower is faster, comparable among all that it ever gives.
+# Maps choices (n, sites) to scores (n,): lower is faster, comparable between all calls.
 Prior = Callable[[np.ndarray], np.ndarray]
 
 
 class Proposer(ABC):
-    """A search. What it asks for depends on space, seed and what it was told, and nothing else."""
+    """An optimizer. What it asks for depends only on the space, the seed and what it was told."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         self.space = space
         self.generator = np.random.default_rng(seed)
-        self.known: set[str] = set()  # names of all that was asked for or told
+        self.known: set[str] = set()  # names of all configurations that were asked for or told
         self.choices = np.zeros((0, space.sites), np.int32)  # (told, sites)
-        self.times = np.zeros(0)  # (told,) NaN of those that failed
+        self.times = np.zeros(0)  # (told,) NaN if the configuration failed
 
     def ask(self, count: int) -> np.ndarray:
-        """At most `count` configurations (k, sites): legal, none twice, none asked before.
+        """Return up to `count` configurations (k, sites) to measure: legal, distinct, and new.
 
-        Fewer where the space has no more.
+        There are fewer if the space has no more.
         """
         wanted = self._filter(self._propose(count), count)
         if len(wanted) < count:
@@ -33,28 +33,30 @@ class Proposer(ABC):
         return wanted
 
     def tell(self, choices: np.ndarray, times: np.ndarray) -> None:
-        """What configurations (k, sites) took (k,); NaN: it crashed, or its results are wrong."""
+        """Add the times (k,) of configurations (k, sites); NaN: it crashed or gave wrong
+        results."""
         self.known.update(map(name_choices, choices))
         self.choices = np.concatenate([self.choices, choices.astype(np.int32)])
         self.times = np.append(self.times, times)
 
     @abstractmethod
     def _propose(self, count: int) -> np.ndarray:
-        """Configurations (n, sites) in the order of worth; known ones among them are skipped."""
+        """Return configurations (n, sites), best first; known ones are skipped by the caller."""
 
     @property
     def sound(self) -> np.ndarray:
-        """Positions of those told that have a time, fastest first."""
+        """Return positions of the told configurations that have a time, fastest first."""
         order = np.argsort(self.times, kind="stable")
         return order[: int(np.isfinite(self.times).sum())]
 
     def best(self, count: int) -> np.ndarray:
-        """The `count` fastest (k, sites) that were told; the default where there is none."""
+        """Return the `count` fastest configurations told (k, sites); the default if there is
+        none."""
         places = self.sound[:count]
         return self.choices[places] if len(places) else self.space.default[None]
 
     def _filter(self, choices: np.ndarray, count: int) -> np.ndarray:
-        """The first `count` that are legal and not known; they become known."""
+        """Return the first `count` legal and unknown configurations, and mark them as known."""
         kept: list[np.ndarray] = []
         for row in self.space.keep_legal(choices) if len(choices) else ():
             name = name_choices(row)
@@ -65,7 +67,7 @@ class Proposer(ABC):
 
 
 class RandomSearch(Proposer):
-    """Configurations by chance."""
+    """Propose random configurations."""
 
     def _propose(self, count: int) -> np.ndarray:
         return draw_new(self.space, self.generator, count, self.known)

@@ -1,4 +1,4 @@
-"""Search in a table of known runtimes: what a proposer would have found, and how soon."""
+"""Replay searches in a table of known runtimes: how good a result, after how many measurements."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,7 +18,10 @@ Build = Callable[[Table, Prior, int], Proposer]
 
 
 def list_methods() -> dict[str, Build]:
-    """Every proposer by name, made of a table, its prior and a seed; ours without the prior too."""
+    """Return by name functions that make an optimizer from a table, its prior and a seed.
+
+    This project's optimizer is in the list with and without the prior.
+    """
 
     def build(name: str, *, is_led: bool = True) -> Build:
         def make(table: Table, prior: Prior, seed: int) -> Proposer:
@@ -32,10 +35,10 @@ def list_methods() -> dict[str, Build]:
 
 
 class TablePrior:
-    """Scores of a table's members, by what the members are."""
+    """Look up the scores of a table's members by their choices."""
 
     def __init__(self, space: Space, scores: np.ndarray) -> None:
-        """Keep (members,) scores."""
+        """Store scores (members,)."""
         self._space = space
         self._scores = np.asarray(scores, np.float64)
         self._by_name = dict(zip(space.names, self._scores.tolist(), strict=True))
@@ -47,9 +50,9 @@ class TablePrior:
 
 
 def replay(table: Table, proposer: Proposer, most: int) -> np.ndarray:
-    """The regret (most,) after each measurement: how far the best so far is from the best.
+    """Return the regret (most,) after each measurement: best time so far over best time, less 1.
 
-    The search ends where the best is found.
+    The search ends as soon as the best configuration is found.
     """
     lookup = Lookup(table)
     best = table.runtimes.min()
@@ -70,6 +73,7 @@ def replay(table: Table, proposer: Proposer, most: int) -> np.ndarray:
 def replay_seeds(
     table: Table, scores: np.ndarray, build: Build, seeds: Sequence[int], most: int
 ) -> np.ndarray:
-    """The regret (seeds, most) of a method on a table whose members have scores (members,)."""
+    """Return the regret (seeds, most) of a method; `scores` (members,) are its prior in the
+    table."""
     prior = TablePrior(table.space, scores)
     return np.stack([replay(table, build(table, prior, seed), most) for seed in seeds])

@@ -1,4 +1,7 @@
-"""The loop: ask, measure, tell, write down; killed at any moment, it goes on to the same end."""
+"""The search loop: ask, measure, tell, write the journal.
+
+A search that is killed at any moment and resumed gives the same result.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,24 +14,24 @@ from solution.choosing.proposer import Proposer
 from solution.choosing.space import name_choices
 from solution.choosing.table import Table
 
-MEASURED = 24  # configurations, where neither their number nor a time is given
+MEASURED = 24  # measurements, if neither their number nor a time is given
 
 
 class Measurer(Protocol):
-    """What finds out how fast configurations are."""
+    """Anything that measures configurations."""
 
     def measure(self, choices: np.ndarray) -> Sequence[Trial]:
-        """What became of each of (k, sites)."""
+        """Return a trial for each configuration of (k, sites)."""
         ...
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much may be spent; the search ends where either is spent."""
+    """The limits of a search, which ends at the first one that is reached."""
 
     measurements: int
     seconds: float = float("inf")
-    batch: int = 1  # measured together
+    batch: int = 1  # configurations measured together
 
 
 def search(
@@ -38,10 +41,10 @@ def search(
     journal: Journal | None = None,
     tell: Callable[[Sequence[Trial]], None] = lambda trials: None,
 ) -> list[Trial]:
-    """Search until the budget is spent or nothing is left to try; all trials in their order.
+    """Search until the budget is spent or no configuration is left; return the trials in order.
 
-    What the journal has is not measured again: the proposer asks for the same once more, and is
-    told what was found then.
+    Configurations in the journal are not measured again: a resumed optimizer asks for them in the
+    same order and is told the stored times.
     """
     journal = journal or Journal.in_memory()
     trials: list[Trial] = []
@@ -72,13 +75,13 @@ def _spent(trials: Sequence[Trial]) -> float:
 
 
 class Lookup:
-    """The measurer of a table."""
+    """Measures by looking up the runtimes of a table."""
 
     def __init__(self, table: Table) -> None:
         self._times = dict(zip(table.space.names, table.runtimes.tolist(), strict=True))
 
     def measure(self, choices: np.ndarray) -> list[Trial]:
-        """The known runtimes."""
+        """Return trials with the known runtimes."""
         names = [name_choices(row) for row in choices]
         return [
             Trial(name, row.tolist(), self._times.get(name), "" if name in self._times else FAILED)

@@ -1,7 +1,8 @@
-"""What may be chosen, as numbers: a configuration is one choice at each of a number of sites.
+"""Represent a search space by integers: a configuration is a vector of one choice per site.
 
-A site is a tensor whose layout may be set, a compile option, or a size of a tile. Every proposer
-works on such vectors of choices alone, so that what is searched is no matter to how it is searched.
+A site is a parameter: the layout of a tensor, a compile option, or the size of a tile. A choice is
+the position of its value in the list of the site's values. All optimizers work on such vectors
+only, so they are independent of the kind of configuration.
 """
 
 import hashlib
@@ -13,16 +14,17 @@ import numpy as np
 
 from solution.features.candidates import SHARES
 
-COLUMNS = 4096  # of the description of a configuration, at most
-FEW, MANY = SHARES  # a random configuration leaves the default at such a share of its sites
-MEAN = (MANY - FEW) / np.log(MANY / FEW)  # evenly on a logarithmic scale
-TRIES = 20  # to draw configurations that are not known yet
+COLUMNS = 4096  # largest number of one-hot columns of a configuration's description
+# bounds of the share of sites at which a random configuration differs from the default
+FEW, MANY = SHARES
+MEAN = (MANY - FEW) / np.log(MANY / FEW)  # mean share, if its logarithm is uniform
+TRIES = 20  # rounds of drawing until enough unknown configurations are found
 
 Setting = tuple[tuple[int, int], ...]
 
 
 def name_choices(choices: np.ndarray) -> str:
-    """The name (a hash) of one configuration: (sites,) choices."""
+    """Return the name (a hash) of one configuration: (sites,) choices."""
     data = np.ascontiguousarray(choices, np.int32).tobytes()
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
@@ -34,16 +36,17 @@ class Space:
     Arrays named (n, sites) hold choices; 0 <= choice < sizes.
     """
 
-    sizes: np.ndarray  # (sites,) how many choices there are
-    default: np.ndarray  # (sites,) the compiler's own
-    links: np.ndarray  # (links, 2) sites that stand next to each other in the program
-    # What a choice of a site is in numbers, where its choices are sizes; None: names only.
+    sizes: np.ndarray  # (sites,) number of values of each parameter
+    default: np.ndarray  # (sites,) the compiler's default
+    links: np.ndarray  # (links, 2) pairs of sites that are neighbours in the program
+    # By site, the values as numbers if they are sizes; None: the values are only names.
     coordinates: tuple[np.ndarray | None, ...]
-    # Of (n, sites) whether each may be tried (n,): constraints that are known beforehand.
+    # Maps (n, sites) to (n,) bool: which configurations satisfy the known constraints.
     are_legal: Callable[[np.ndarray], np.ndarray] | None = None
-    members: np.ndarray | None = None  # (configs, sites): there are no others, as in a table
-    # What acts on all of the program, as compile options do, in the order in which to try it: sites
-    # and their choices, several where one does nothing without the other.
+    # (configs, sites) the only configurations, if the space is a table
+    members: np.ndarray | None = None
+    # Settings that act on the whole program, as compile options do, in the order in which to try
+    # them. Each is a list of (site, choice); several if one has no effect without the other.
     settings: tuple[Setting, ...] = ()
 
     @property
@@ -52,30 +55,30 @@ class Space:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the members."""
+        """Return the names of the table's members; [] without a table."""
         return [] if self.members is None else [name_choices(row) for row in self.members]
 
     @cached_property
     def ordered(self) -> np.ndarray:
-        """(sites,) whether a site's choices are sizes, ascending."""
+        """Return (sites,) bool: whether a site's values are sizes, in ascending order."""
         return np.array([own is not None for own in self.coordinates], bool)
 
     @cached_property
     def both_ways(self) -> np.ndarray:
-        """The links (2 x links, 2), each from either of its sites."""
+        """Return the links in both directions (2 x links, 2)."""
         return np.concatenate([self.links, self.links[:, ::-1]]).reshape(-1, 2)
 
     @cached_property
     def next_to(self) -> list[np.ndarray]:
-        """By site, the sites that are linked with it."""
+        """Return by site the sites linked with it."""
         both = self.both_ways
         return [both[both[:, 0] == site, 1] for site in range(self.sites)]
 
     def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
-        """Random configurations (at most `count`, sites), some of them perhaps equal.
+        """Return random configurations (at most `count`, sites), possibly with duplicates.
 
-        Members of a table are equally probable; elsewhere a random share of the sites is changed,
-        evenly on a logarithmic scale, and at least one.
+        All members of a table are equally probable. Otherwise a random share of the sites is
+        changed: the logarithm of the share is uniform, and at least one site changes.
         """
         if self.members is not None:
             return self.members[generator.integers(len(self.members), size=count)]
@@ -91,7 +94,8 @@ class Space:
     def mutate(
         self, generator: np.random.Generator, choices: np.ndarray, most: int = 2
     ) -> np.ndarray:
-        """Neighbours (n, sites): each with 1 to `most` sites set anew, sizes by a step or two."""
+        """Return neighbours (n, sites): 1 to `most` sites get a new value; sizes move 1 or 2
+        steps."""
         changed = choices.copy()
         free = np.flatnonzero(self.sizes > 1)
         for row in changed:
@@ -110,11 +114,11 @@ class Space:
 
     @cached_property
     def broad(self) -> list[int]:
-        """The sites that act on all of the program."""
+        """Return the sites that act on the whole program."""
         return sorted({site for setting in self.settings for site, _ in setting})
 
     def find_untried(self, choices: np.ndarray) -> list[Setting]:
-        """The settings that none of `choices` (n, sites) has."""
+        """Return the settings that no configuration in `choices` (n, sites) has."""
         return [
             setting
             for setting in self.settings
@@ -122,9 +126,9 @@ class Space:
         ]
 
     def apply(self, settings: Sequence[Setting], choices: np.ndarray) -> np.ndarray:
-        """Legal ones of `choices` (n, sites) with one of the settings: (k, sites), setting by
-        setting."""
-        if not settings:  # as of a table, whose nearest members need not be looked for
+        """Apply each setting to each of `choices` (n, sites); return the legal, changed ones (k,
+        sites)."""
+        if not settings:  # skip the search for a table's nearest members
             return choices[:0]
         changed = []
         for setting in settings:
@@ -135,13 +139,13 @@ class Space:
         return self.keep_legal(np.concatenate(changed))
 
     def keep_legal(self, choices: np.ndarray) -> np.ndarray:
-        """Those that no known constraint forbids; of a table, the members nearest to each."""
+        """Return the legal configurations; in a table, the nearest member to each."""
         if self.members is not None:
             return self.members[self.nearest(choices, np.ones(len(self.members), bool))]
         return choices if self.are_legal is None else choices[self.are_legal(choices)]
 
     def nearest(self, choices: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Positions (n,) of the allowed members that are nearest to each of (n, sites)."""
+        """Return positions (n,) of the allowed members nearest to each of `choices` (n, sites)."""
         places = np.flatnonzero(allowed)
         assert self.members is not None and self._described is not None
         own, others = self.describe(choices), self._described[places]
@@ -150,7 +154,7 @@ class Space:
 
     @cached_property
     def _weights(self) -> np.ndarray:
-        """(sites,) by which a column is multiplied."""
+        """Return the factor (sites,) of each site's columns in `describe`."""
         weights = np.ones(self.sites, np.float32)
         others = int((self.sizes > 1).sum()) - len(self.broad)
         if self.broad:
@@ -162,11 +166,12 @@ class Space:
         return None if self.members is None else self.describe(self.members)
 
     def describe(self, choices: np.ndarray) -> np.ndarray:
-        """Columns (n, columns) float32 whose squared distances say how unlike configurations are.
+        """Return features (n, columns) float32 whose squared distances measure dissimilarity.
 
-        A site that differs counts 2; one of sizes counts the square of how far they are apart, in
-        units of the deviation over its choices. All broad sites together count as much as what
-        else a random configuration changes. In very large spaces sites share columns.
+        A site whose values differ adds 2 to the squared distance. A site whose values are sizes
+        adds the square of their difference, in standard deviations over the site's values. All
+        broad sites together are weighted like the other sites that a random configuration changes.
+        In very large spaces, sites share columns.
         """
         parts = [
             ((own - own.mean()) / (own.std() or 1.0))[choices[:, site]]
@@ -183,7 +188,7 @@ class Space:
 
 
 def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Of each of `first` (n, columns) from each of `second` (m, columns): (n, m)."""
+    """Return squared distances (n, m) of `first` (n, columns) from `second` (m, columns)."""
     square = (first**2).sum(1)[:, None] + (second**2).sum(1) - 2 * first @ second.T
     return np.asarray(np.maximum(square, 0))
 
@@ -191,7 +196,7 @@ def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def draw_new(
     space: Space, generator: np.random.Generator, count: int, known: set[str]
 ) -> np.ndarray:
-    """Random configurations (at most `count`, sites), none known and none twice."""
+    """Return distinct random configurations (at most `count`, sites) that are not in `known`."""
     if space.members is not None:
         left = [place for place, name in enumerate(space.names) if name not in known]
         chosen = generator.permutation(left)[:count].astype(int)

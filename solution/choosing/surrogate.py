@@ -1,10 +1,10 @@
-"""A model of one program's runtimes that learns while it is measured: a mixture of processes.
+"""Model one program's runtimes during the search: a mixture of Gaussian processes.
 
-Each member is a Gaussian process on logarithms of runtimes: an unknown level, a known slope times
-the prior's score, and deviations from that line that are alike for configurations that are alike.
-Members differ in whether they believe the prior, and in how fast deviations change. How much each
-counts is what it said of the measurements before they were known, times how much it was believed at
-first. So a prior that is wrong of this program is found out, and what is left is a plain process.
+Each member is a Gaussian process on log runtimes: an unknown level, a known slope times the prior's
+score, and deviations from that line that are similar for similar configurations. Members differ in
+whether they use the prior's scores, in the kernel's length and in the noise. A member's weight is
+its prior weight times the marginal likelihood of the measurements. So a prior that is wrong for
+this program loses its weight, and a plain Gaussian process remains.
 
 Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5;
 section 2.3 of Shah, Wilson and Ghahramani, "Student-t Processes as Alternatives to Gaussian
@@ -19,8 +19,8 @@ from scipy.special import gammaln, stdtr
 
 from solution.choosing.space import squared_distances
 
-LEVEL = 1e4  # variance of the unknown level, in units of the deviations'
-PRIOR_MEASUREMENTS = 1.0  # that the scale expected of the deviations is worth, halved
+LEVEL = 1e4  # variance of the unknown level, in units of the deviations' variance
+PRIOR_MEASUREMENTS = 1.0  # the expected variance counts as twice this many measurements
 SMALLEST = 1e-9
 
 
@@ -28,19 +28,19 @@ SMALLEST = 1e-9
 class Belief:
     """One member of the mixture, before anything is measured."""
 
-    slope: float  # of logarithms of runtimes by the prior's score, which has deviation 1
-    deviation: float  # of runtimes from that line
+    slope: float  # of log runtimes over the prior's score, which has deviation 1
+    deviation: float  # of log runtimes from that line
     length: float  # of the kernel, in median distances between configurations
     noise: float  # variance of a measurement, in units of the deviations' variance
-    share: float  # how much it is believed
+    share: float  # prior weight
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """What the mixture says of configurations: of each member, a Student distribution."""
+    """The mixture's prediction of configurations: a Student t distribution per member."""
 
     weights: np.ndarray  # (members,)
-    means: np.ndarray  # (members, n) of logarithms of runtimes
+    means: np.ndarray  # (members, n) of log runtimes
     deviations: np.ndarray  # (members, n)
     freedom: float
 
@@ -50,12 +50,12 @@ class Forecast:
 
     @property
     def spread(self) -> np.ndarray:
-        """The deviation (n,) of the mixture, its members' disagreement included."""
+        """Return the mixture's deviation (n,), including the disagreement of its members."""
         second = self.weights @ (self.means**2 + self.deviations**2)
         return np.asarray(np.sqrt(np.maximum(second - self.mean**2, SMALLEST)))
 
     def improvement(self, best: float) -> np.ndarray:
-        """By how much (n,) each is expected to be below `best`, where it is below."""
+        """Return the expected improvement (n,) of log runtimes below `best`."""
         gap = (best - self.means) / self.deviations
         density = np.exp(_log_density(gap, self.freedom))
         factor = (self.freedom + gap**2) / max(self.freedom - 1, 0.5)
@@ -64,7 +64,7 @@ class Forecast:
 
 
 class Surrogate:
-    """The mixture, conditioned on what was measured."""
+    """The mixture, conditioned on the measurements."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class Surrogate:
         times: np.ndarray,
         unit: float,
     ) -> None:
-        """Learn from measurements.
+        """Condition on measurements.
 
         Args:
-            columns: (measured, columns) descriptions.
-            scores: (measured,) the prior's, standardised.
-            times: (measured,) logarithms of runtimes.
-            unit: the squared distance that lengths are in units of.
+            columns: (measured, columns) features of the configurations.
+            scores: (measured,) the prior's scores, standardised.
+            times: (measured,) log runtimes.
+            unit: the squared distance that corresponds to length 1.
         """
         self._beliefs, self._unit = beliefs, unit
         self._columns = columns
@@ -94,14 +94,14 @@ class Surrogate:
         self._scale, self._weights = self._weigh(len(times))
 
     def forecast(self, columns: np.ndarray, scores: np.ndarray) -> Forecast:
-        """What is expected of configurations: (n, columns) descriptions, (n,) scores."""
+        """Predict log runtimes of configurations: (n, columns) features, (n,) scores."""
         cross = self._solve(self._kernel(columns))
         means = (cross * self._white).sum(axis=1) + self._center + self._slopes * scores
         variance = np.maximum(1 + LEVEL - (cross**2).sum(axis=1), SMALLEST) * self._scale[:, None]
         return Forecast(self._weights, means, np.sqrt(variance), self._freedom)
 
     def _weigh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The scale (members,) of the deviations' variance, and how much each member counts."""
+        """Return the scale (members,) of the deviations' variance, and the members' weights."""
         expected = np.array([own.deviation**2 for own in self._beliefs])
         misfit = (self._white[:, :, 0] ** 2).sum(axis=1) / expected
         self._freedom = 2 * PRIOR_MEASUREMENTS + count
@@ -121,12 +121,12 @@ class Surrogate:
         )
 
     def _kernel(self, columns: np.ndarray) -> np.ndarray:
-        """(members, measured, n) covariances of the measured with others."""
+        """Return covariances (members, measured, n) of measured with other configurations."""
         distance = np.sqrt(squared_distances(self._columns, columns) / self._unit)
         return np.stack([LEVEL + np.exp(-distance / own.length) for own in self._beliefs])
 
 
 def _log_density(values: np.ndarray, freedom: float) -> np.ndarray:
-    """Of Student's distribution."""
+    """Return the log density of Student's t distribution."""
     constant = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - 0.5 * np.log(freedom * np.pi)
     return np.asarray(constant - (freedom + 1) / 2 * np.log1p(values**2 / freedom))

@@ -1,4 +1,4 @@
-"""A program whose configurations all have known runtimes, to search in by looking them up."""
+"""Represent a program with known runtimes of all configurations as a searchable table."""
 
 from dataclasses import dataclass
 
@@ -9,24 +9,24 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, TILE_BLOCKS
 from solution.system.errors import InputError
 
-HOPS = 8  # between configurable nodes that are neighbours, at most
+HOPS = 8  # largest distance to assign a node to a configurable node
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Distinct configurations and what each of them takes."""
+    """Distinct configurations and their runtimes."""
 
     name: str
     collection: str
     space: Space
-    runtimes: np.ndarray  # (members,) of equal configurations the mean
-    first: np.ndarray  # (members,) the position of each in the graph, the first of equal ones
+    runtimes: np.ndarray  # (members,) the mean of equal configurations
+    first: np.ndarray  # (members,) position in the graph, the first of equal configurations
 
 
 def make_table(graph: Graph) -> Table:
-    """The table of a labelled graph.
+    """Return the table of a labelled graph.
 
-    Raises InputError where its runtimes are not known.
+    Raises InputError if its runtimes are not known.
     """
     if graph.runtimes is None:
         raise InputError(
@@ -44,14 +44,14 @@ def make_table(graph: Graph) -> Table:
 
 
 def _tile_space(tiles: np.ndarray) -> Space:
-    """A site for each size that is not the same in all tiles; its choices are logarithms."""
+    """Return a space with a site for each size that varies between tiles; values are logarithms."""
     sizes = np.concatenate([tiles[:, block][:, :MAX_RANK] for block in TILE_BLOCKS.values()], 1)
     varied = sizes[:, (sizes != sizes[0]).any(axis=0)]
     return make_space(np.log1p(varied), np.zeros((0, 2), int), ordered=True)
 
 
 def _layout_space(graph: Graph, first: np.ndarray) -> Space:
-    """A site for each tensor, and for each option, that is not the same everywhere."""
+    """Return a space with a site for each tensor and option that varies between configurations."""
     book = graph.layouts.select(first)
     tensors = book.expand().reshape(len(first), -1, MAX_RANK)  # (members, nodes * 3, 6)
     codes = (tensors.astype(np.int64) + 1) @ (7 ** np.arange(MAX_RANK))
@@ -65,7 +65,7 @@ def _layout_space(graph: Graph, first: np.ndarray) -> Space:
 
 
 def make_space(columns: np.ndarray, links: np.ndarray, *, ordered: bool) -> Space:
-    """The space whose members are the rows of (members, sites) numbers; the first is its default.
+    """Return the space whose members are the rows of (members, sites) numbers; default: row 0.
 
     Args:
         ordered: the numbers are sizes, not names.
@@ -87,16 +87,15 @@ def make_space(columns: np.ndarray, links: np.ndarray, *, ordered: bool) -> Spac
 def link_sites(
     edges: np.ndarray, nodes: int, configurable: np.ndarray, node: np.ndarray
 ) -> np.ndarray:
-    """Pairs (links, 2) of sites of one node, and of nodes that others do not stand between.
+    """Return pairs (links, 2) of sites at one node, or at neighbouring configurable nodes.
 
-    Every node of the program belongs to the configurable one from which it is reached first; two
-    of these are neighbours where an edge leads from what belongs to one to what belongs to the
-    other.
+    Every node of the program belongs to the configurable node from which it is reached first. Two
+    configurable nodes are neighbours if an edge leads from a node of one to a node of the other.
 
     Args:
         edges: (edges, 2).
         configurable: (configurable,) nodes.
-        node: (sites,) the position among the configurable ones of each site's node.
+        node: (sites,) position of each site's node among the configurable nodes.
     """
     owner = np.full(nodes, -1)
     owner[configurable] = np.arange(len(configurable))

@@ -1,9 +1,10 @@
-"""Whether a configuration is faster than the compiler's own, on runs that were not chosen by.
+"""Decide by new measurements whether a configuration is faster than the compiler's default.
 
-The fastest of many measurements looks faster than it is. So what was found is timed again beside
-the default, in rounds: each in a process of its own, which lays out memory anew, both visited by
-turns. A round gives one number, the logarithm of the smallest time of the default over that of the
-other. Rounds, not runs, are what repeats independently, so the interval is Student's over rounds.
+The fastest of many measurements looks faster than it is. So the winner is timed again beside the
+default, in repetitions. Each runs in a new process, which lays out memory anew, and visits both in
+turns. A repetition gives one number: the logarithm of the default's smallest time over the winner's
+smallest time. Repetitions are independent, runs are not, so the interval is Student's t over
+repetitions.
 """
 
 from dataclasses import dataclass
@@ -12,13 +13,13 @@ import numpy as np
 from scipy import stats
 
 ROUNDS = 6
-CONFIDENCE = 0.95  # of the interval; its lower end alone is passed by chance half as often
-LEAST = 1.005  # gains below are no gain to anybody, and a build's luck is as large
+CONFIDENCE = 0.95  # of the two-sided interval; a false gain is half as frequent as its error
+LEAST = 1.005  # smaller gains are useless, and differences between builds are as large
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How much faster the configuration is than the default: a ratio of times, and its interval."""
+    """An A/B result: ratio of the default's to the configuration's time, with its interval."""
 
     gain: float  # over 1: faster
     low: float
@@ -27,11 +28,11 @@ class Verdict:
 
     @property
     def is_gain(self) -> bool:
-        """Whether it can be told that it is faster."""
+        """Return True if the whole interval is above 1 and the gain is at least LEAST."""
         return self.low > 1 and self.gain >= LEAST
 
     def sentence(self) -> str:
-        """In words, with the interval."""
+        """Write the A/B result in words, with the interval."""
         interval = f"[{self.low:.3f}, {self.high:.3f}] in {self.rounds} fresh rounds"
         if self.is_gain:
             return f"{self.gain:.3f} times as fast as the compiler's default, {interval}."
@@ -39,9 +40,9 @@ class Verdict:
 
 
 def judge(default: np.ndarray, other: np.ndarray) -> Verdict:
-    """The verdict of the smallest times (rounds,) of both, round by round.
+    """Return the A/B result from the smallest times (rounds,) of both, by repetition.
 
-    Raises ValueError for fewer than two rounds, and for times that are none.
+    Raises ValueError for fewer than two repetitions, and for times that are not positive.
     """
     if len(default) < 2:
         raise ValueError(f"{len(default)} rounds, expected at least 2")
