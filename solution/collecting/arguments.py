@@ -1,13 +1,13 @@
-"""What the entry of a program is called with: the shapes and the types of its parameters."""
+"""Find the parameters of a program's entry computation: their shapes and types."""
 
 from typing import Any
 
-TUPLE = 13  # of XLA's PrimitiveType
-# numpy's names of types, by the numbers of PrimitiveType; bfloat16 is one of ml_dtypes.
+TUPLE = 13  # in XLA's PrimitiveType
+# numpy's type names by the numbers of PrimitiveType; bfloat16 comes from ml_dtypes.
 DTYPES = {1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16",
           8: "uint32", 9: "uint64", 10: "float16", 11: "float32", 12: "float64", 15: "complex64",
           16: "bfloat16", 18: "complex128"}  # fmt: skip
-# In XLA's text, in the order of the numbers of PrimitiveType.
+# Type names in XLA's text, by the numbers of PrimitiveType.
 NAMES = (
     "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16 token c128 "
     "f8e5m2 f8e4m3fn s4 u4 f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz s2 u2 f8e4m3 f8e3m4 s1 u1 "
@@ -16,13 +16,13 @@ NAMES = (
 
 
 def find_parameters(module: Any) -> list[Any]:
-    """The shapes of what the entry computation is called with; of an only tuple, its parts."""
+    """Return the shapes of the entry's parameters; if the only one is a tuple, of its elements."""
     shapes = _find_shapes(module)
     return list(shapes[0].tuple_shapes) if is_tupled(module) else shapes
 
 
 def is_tupled(module: Any) -> bool:
-    """Whether the entry has one parameter, a tuple of all that it is called with."""
+    """Return True if the entry has one parameter, a tuple of all arguments."""
     shapes = _find_shapes(module)
     return len(shapes) == 1 and shapes[0].element_type == TUPLE
 
@@ -33,6 +33,6 @@ def _find_shapes(module: Any) -> list[Any]:
 
 
 def find_entry(module: Any) -> Any:
-    """The entry computation; where the module does not name it, the last."""
+    """Return the entry computation; the last one if the module does not name it."""
     named = [c for c in module.computations if c.id == module.entry_computation_id]
     return named[0] if named else module.computations[-1]

@@ -1,6 +1,6 @@
-"""Collect the programs of one file where the folder of the collection may not be.
+"""Collect the programs of one file on a machine that has no access to the collection's folder.
 
-The work is done in a folder of its own, on a core of its own; what was written comes back as bytes.
+The work is done in a temporary folder and on one core; the written files are returned as bytes.
 """
 
 import tempfile
@@ -23,11 +23,11 @@ from solution.system.report import Report
 
 @dataclass(frozen=True)
 class Collector:
-    """The work of a collection, on any machine.
+    """A picklable collection job, for any machine.
 
     Args:
-        make_space: what is configured; it is pickled.
-        place: where the files will lie; its folder is not used.
+        make_space: makes the space of configurations; it is pickled.
+        place: collection and split of the files; its folder is not used.
     """
 
     make_space: Callable[[Program], CompilerSpace]
@@ -37,11 +37,11 @@ class Collector:
     def __call__(
         self, name: str, content: bytes, log: bytes | None, seconds: float, report: Report
     ) -> tuple[list[Finished], bytes]:
-        """Collect the programs of a file; what became of them, and the files, packed.
+        """Collect the programs of a file; return their outcomes and the files, as an archive.
 
         Args:
-            log: of an earlier collection of the program that has the file's name, to go on from.
-            seconds: for all programs of the file.
+            log: files of an earlier collection of the program named like the file, to resume.
+            seconds: time limit for all programs of the file.
         """
         check_installed()
         with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
@@ -53,7 +53,7 @@ class Collector:
                 unpack_folder(log, place.find("log", name_program(path)))
             try:
                 finished = self._collect(path, place, time.monotonic() + seconds, report)
-            except InputError as error:  # it names the file that is gone, not the user's
+            except InputError as error:  # the message names the temporary file, not the user's
                 raise InputError(str(error).replace(str(path), name)) from error
             out.mkdir(exist_ok=True)
             return finished, pack_folder(out)

@@ -1,4 +1,4 @@
-"""Compile configurations in a child, one after the other; what kills it costs only itself."""
+"""Compile configurations one by one in a child process; a crash fails one configuration only."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ from solution.collecting.program import Program
 
 
 class Builder:
-    """A child in which a program is open; where it died, the program is opened in the next."""
+    """A child with an open program. If the child dies, the program is opened in a new one."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
-        """Take a child and a program.
+        """Use a child for a program.
 
         Args:
-            needs_edges: as Examiner has it.
+            needs_edges: see Examiner.
         """
         self._child = child
         self._examiner = Examiner(child, program, needs_edges=needs_edges)
@@ -25,20 +25,19 @@ class Builder:
 
     @property
     def arguments(self) -> list[np.ndarray]:
-        """What the program is called with, once it is open."""
+        """Return the program's arguments; the program must be open."""
         assert self._examined is not None
         return self._examined.sets[0].arguments
 
     @property
     def note(self) -> str:
-        """What is not compared, in words; empty where all is."""
+        """Return in words which results cannot be compared; "" if all can."""
         return self._examined.note if self._examined is not None else ""
 
     def open(self) -> Compiled:
-        """Compile the program as it is, and keep its results.
+        """Compile the program in its default configuration, and keep its results.
 
-        Raises InputError where that fails, or the results would show nothing: there is nothing to
-        compare with.
+        Raises InputError if that fails, or if the results are useless for comparisons.
         """
         if self._examined is None:
             self._examined = self._examiner.run()
@@ -49,13 +48,13 @@ class Builder:
         return compiled
 
     def build(self, request: Compile, seconds: float | None = None) -> tuple[str, str, Compiled]:
-        """The status of a configuration, a note, and what was compiled."""
+        """Return a configuration's status, a note, and its compiled form."""
         nothing = Compiled(b"", 0.0, "")
         try:
             if not self._child.is_alive or not self._is_open:
                 self.open()
             reply = self._child.ask(request, seconds)
-            if reply == Refusal(CLOSED):  # somebody ended the child since the program was opened
+            if reply == Refusal(CLOSED):  # the child was ended after the program was opened
                 self.open()
                 reply = self._child.ask(request, seconds)
         except ChildDiedError as error:

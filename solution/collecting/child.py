@@ -1,7 +1,7 @@
-"""What happens in the child processes: programs are compiled, compared and run there.
+"""The work of child processes: compile programs, compare their results, and time them.
 
-A compiler may abort, take all memory or never end, and then only a child is lost. Each request is
-a value of a class below; the reply is the result, or a Refusal that says why there is none.
+A compiler may abort, take all memory or hang; then only a child is lost. Each request is an
+instance of a class below. The reply is its result, or a Refusal with the reason why there is none.
 """
 
 import ctypes
@@ -29,42 +29,42 @@ from solution.collecting.compiler import Compiler, Executable, Flags, RefusedErr
 from solution.programs.forms import STABLEHLO
 from solution.system.errors import InputError
 
-SUBREAPER = 36  # of prctl: who loses its parent becomes a child of this process
+SUBREAPER = 36  # option of prctl: orphaned descendants become children of this process
 CLOSED = "no program is open: this process was begun in place of one that ended"
-WARM_UPS = 2  # runs before a new executable is looked at
-IMPLAUSIBLE = 10  # so many times faster than the median of its visit is no run
+WARM_UPS = 2  # runs of a new executable before its results are used
+IMPLAUSIBLE = 10  # a run this many times faster than the median of its visit is a clock error
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why there is no result."""
+    """A reply that says why there is no result."""
 
     reason: str
-    is_input: bool = False  # the user's file is to blame
+    is_input: bool = False  # True if the user's file is the cause
 
 
 @dataclass(frozen=True)
 class Lower:
-    """Reply: the module's bytes and the arguments, or none, by name of the program."""
+    """Lower a Python file. Reply: by program name the module's bytes and its arguments, if any."""
 
     path: Path
-    platform: str = "cpu"  # that a function of jax is lowered for
+    platform: str = "cpu"  # a jax function is lowered for this platform
 
 
 @dataclass(frozen=True)
 class Parse:
-    """Reply: the bytes of a module, which stands in a text or in bytecode."""
+    """Parse a module from text or bytecode. Reply: the module's bytes."""
 
-    form: str  # of solution.programs.forms
+    form: str  # a form of solution.programs.forms
     content: str | bytes
-    function: str = ""  # of StableHLO, that is the program; empty: main, or the only one
+    function: str = ""  # the StableHLO function to take; "": main, or the only one
 
 
 @dataclass(frozen=True)
 class Open:
-    """Take a program's arguments, compile it as it is, and keep its results.
+    """Open a program: take its arguments, compile its default configuration, keep its results.
 
-    Reply: Compiled; its deviation says how results of a second run differ from those of the first.
+    Reply: Compiled; its deviation says how the results of a second run differ from the first run's.
     """
 
     module: bytes
@@ -73,28 +73,28 @@ class Open:
 
 @dataclass(frozen=True)
 class Add:
-    """Keep the open program's results for other arguments as well. Reply: Sight."""
+    """Run the open program with further arguments, and keep the results as well. Reply: Sight."""
 
     arguments: Sequence[np.ndarray]
 
 
 @dataclass(frozen=True)
 class Look:
-    """Say what the results of the first arguments, or the next ones, compare. Reply: Sight."""
+    """Judge how much the results of the first (or next) arguments can show. Reply: Sight."""
 
     place: int
 
 
 @dataclass(frozen=True)
 class Sharpen:
-    """Compare results for some arguments as closely as rounding allows. Reply: None."""
+    """Tighten the tolerances for some arguments as far as rounding allows. Reply: None."""
 
     place: int
 
 
 @dataclass(frozen=True)
 class Drop:
-    """Forget arguments that were added, by their place, and their results. Reply: None."""
+    """Remove added arguments, by position, and their results. Reply: None."""
 
     place: int
 
@@ -108,15 +108,15 @@ class Spoil:
 
 @dataclass(frozen=True)
 class Tell:
-    """Run a mutant. Reply: whether its results were told apart from the program's."""
+    """Run a mutant. Reply: True if its results were recognised as wrong."""
 
-    place: int  # of the arguments
+    place: int  # position of the arguments
     switches: np.ndarray  # (switches,) bool
 
 
 @dataclass(frozen=True)
 class Compile:
-    """Compile a configuration, run it, compare its results with the kept ones. Reply: Compiled."""
+    """Compile and run a configuration; compare its results with the kept ones. Reply: Compiled."""
 
     module: bytes
     flags: Flags
@@ -124,7 +124,7 @@ class Compile:
 
 @dataclass(frozen=True)
 class Optimise:
-    """Compile a configuration. Reply: the bytes of the module that is run in the end."""
+    """Compile a configuration. Reply: the bytes of the optimised module."""
 
     module: bytes
     flags: Flags
@@ -132,7 +132,7 @@ class Optimise:
 
 @dataclass(frozen=True)
 class Load:
-    """Take an executable. Reply: nanoseconds of wall time that a run takes about."""
+    """Load an executable. Reply: about how many nanoseconds of wall time a run takes."""
 
     key: str
     executable: bytes
@@ -140,7 +140,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Run:
-    """Run a loaded executable, once without looking and `count` times with. Reply: Timings."""
+    """Run a loaded executable once untimed and `count` times timed. Reply: Timings."""
 
     key: str
     count: int
@@ -148,32 +148,32 @@ class Run:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What became of a configuration."""
+    """A compiled configuration."""
 
     executable: bytes
-    seconds: float  # that compiling it took
-    deviation: str  # what is wrong with its results; empty where they are right
+    seconds: float  # duration of compiling
+    deviation: str  # what is wrong with its results; "" if they are right
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What can be seen in results."""
+    """How much a comparison of results can show."""
 
-    blindness: str  # why they compare little, in words; may be empty
-    is_finite: bool  # none of them is NaN or infinite
-    can_differ: bool  # they themselves, when they are turned round, are other results
+    blindness: str  # in words, why wrong results might go unnoticed; may be ""
+    is_finite: bool  # no result is NaN or infinite
+    can_differ: bool  # reversing the results gives different results
 
 
 @dataclass(frozen=True)
 class Timings:
-    """Nanoseconds (runs,) int64: of the process's CPU time, and on the clock."""
+    """Nanoseconds (runs,) int64: CPU time of the process, and wall time."""
 
     cpu: np.ndarray
     wall: np.ndarray
 
 
 def serve(connection: Connection, errors: Path, core: int | None) -> None:
-    """Answer requests until the other end closes; first, tell the platform and the core."""
+    """Send the platform and the core, then answer requests until the other end closes."""
     redirect(errors)
     keep_to_itself()
     pinned = core is not None and _pin(core)
@@ -193,13 +193,13 @@ def serve(connection: Connection, errors: Path, core: int | None) -> None:
 
 
 class Workshop:
-    """The state of a child: the program that is open, and the executables that are loaded."""
+    """The state of a child: the open program and the loaded executables."""
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
-        self._arguments: list[list[Any]] = []  # those of the program, and those only compared with
-        self._expected: list[list[np.ndarray]] = []  # the results for each
-        self._tolerances: list[list[float]] = []  # of each result
+        self._arguments: list[list[Any]] = []  # the program's, then those added for comparisons
+        self._expected: list[list[np.ndarray]] = []  # results for each set of arguments
+        self._tolerances: list[list[float]] = []  # tolerance of each result
         self._plain: Executable | None = None
         self._mutants: Executable | None = None
         self._loaded: dict[str, Executable] = {}
@@ -220,7 +220,7 @@ class Workshop:
         }
 
     def answer(self, request: Any) -> Any:
-        """The result of a request, or a Refusal."""
+        """Return the result of a request, or a Refusal."""
         try:
             return self._answers[type(request)](request)
         except (RefusedError, InputError) as error:
@@ -242,7 +242,8 @@ class Workshop:
         self._arguments = [self._compiler.place(request.arguments)]
         self._expected, self._tolerances, self._plain, self._mutants = [], [], None, None
         self._loaded.clear()
-        if not request.module:  # only to run what others compiled
+        # the program is opened only to run executables that were compiled elsewhere
+        if not request.module:
             return Compiled(b"", 0.0, "")
         self._plain, seconds = self._build(request.module, Flags())
         self._expected = [self._plain.run(self._arguments[0])]
@@ -302,7 +303,7 @@ class Workshop:
             raise RefusedError(CLOSED)
 
     def _find_deviation(self, executable: Executable) -> str:
-        """Compare the results for all arguments; those that were only drawn to compare are last."""
+        """Compare the results for all sets of arguments, the program's first."""
         for place, given in enumerate(self._arguments):
             found = executable.run(given)
             defect = find_deviation(found, self._expected[place], self._tolerances[place])
@@ -327,7 +328,7 @@ class Workshop:
     def _run(self, request: Run) -> Timings:
         self._check_open()
         executable = self._loaded[request.key]
-        executable.call(self._arguments[0])  # caches hold another program's data
+        executable.call(self._arguments[0])  # the CPU's caches still hold another program's data
         return self._time(executable, request.count)
 
     def _time(self, executable: Executable, count: int) -> Timings:
@@ -337,31 +338,31 @@ class Workshop:
             results = executable.call(self._arguments[0])
             cpu[place] = time.process_time_ns() - cpu_begin
             wall[place] = time.perf_counter_ns() - wall_begin
-            del results  # freeing them is not the program's work
-        if not cpu.any():  # then the clock on the wall is all there is
+            del results  # free them outside of the timed part
+        if not cpu.any():  # without CPU times, only the wall clock is left
             return Timings(wall, wall)
         kept = find_plausible(cpu)
         return Timings(cpu[kept], wall[kept])
 
 
 def find_plausible(cpu: np.ndarray) -> np.ndarray:
-    """Which runs (runs,) the process's clock can have measured: at least one, where any took time.
+    """Return which runs (runs,) have a plausible CPU time: at least one, if any time is above 0.
 
-    On a virtual machine it leaves out what it believes was stolen meanwhile, and so may say of a
-    run that it took nothing, or next to nothing: as the smallest of a half's times it would count.
+    A virtual machine subtracts time that it believes was stolen, and so may report 0 or almost 0
+    for a run. Such a time would become the smallest of its half.
     """
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))
 
 
 def _turn(result: np.ndarray) -> np.ndarray:
-    """Return the result backwards; of one number 0."""
+    """Return the result reversed; for a single number return 0."""
     if result.size == 1:
         return np.zeros_like(result)
     return result.ravel()[::-1].reshape(result.shape)
 
 
 def redirect(errors: Path) -> None:
-    """What the compiler prints goes to a file, whose end says why it died."""
+    """Redirect the compiler's output to a file, whose end tells why the process died."""
     descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -369,10 +370,10 @@ def redirect(errors: Path) -> None:
 
 
 def keep_to_itself() -> None:
-    """Let a program that runs here neither disturb other processes nor outlive this one.
+    """Isolate a program that runs here: it must not disturb other processes or outlive this one.
 
-    What it writes to all channels that it inherited must not reach the tracker of this project's
-    resources. Processes that it leaves behind become this one's (on Linux), and end with it.
+    Its output must not reach inherited channels such as the resource tracker's. Processes that it
+    leaves behind become children of this process (on Linux), and end with it.
     """
     tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
     if tracker is not None:
@@ -384,7 +385,7 @@ def keep_to_itself() -> None:
 
 
 def _pin(core: int) -> bool:
-    """Stay on one core, before XLA counts them; False where the system cannot."""
+    """Pin the process to one core, before XLA counts cores; return False if the system cannot."""
     if not hasattr(os, "sched_setaffinity"):
         return False
     try:

@@ -1,4 +1,4 @@
-"""The parent's side of a child process: it is asked, watched, and ended where it goes too far."""
+"""Start, ask and watch a child process from the parent; end it if it exceeds a limit."""
 
 import os
 import pickle
@@ -21,34 +21,35 @@ from solution.system.files import take_lock
 from solution.system.processes import SPAWN, start_child
 from solution.system.scratch import find_base
 
-WATCH_SECONDS = 0.02  # between two looks at a child's memory
+WATCH_SECONDS = 0.02  # interval between two checks of a child's memory
 START_SECONDS = 120.0
-# What XLA prints before it ends a process for the environment variable XLA_FLAGS.
+# XLA's last output before it ends a process because of the variable XLA_FLAGS.
 UNKNOWN_FLAGS = re.compile(r"Unknown flags? in XLA_FLAGS: (.*\S)")
 WRONG_VALUE = re.compile(r"Couldn't interpret value (\S*) for flag (\S+)")
 NO_FLAGS_FILE = re.compile(r"Could not open file (\".*?\") to read flags .*\"XLA_FLAGS\"")
-LONG, MARK = -1, b"\x80"  # of a message: its size follows in 8 bytes; how a pickle begins
-LAST_LINES = 4000  # bytes of what a child printed that are looked at
+# format of a message: LONG says that the size follows in 8 bytes; a pickle begins with MARK
+LONG, MARK = -1, b"\x80"
+LAST_LINES = 4000  # bytes read from the end of a child's output
 
 
 class ChildDiedError(Exception):
-    """A child ended, or was ended, before it answered; the message says why."""
+    """A child died, or was ended, before it answered; the message says why."""
 
 
 class TooMuchError(ChildDiedError):
-    """A child was ended because it took more memory or time than it may: so will another one."""
+    """A child was ended because it exceeded its memory or time limit: a retry would do so too."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a child may take for one request."""
+    """Limits of a child for one request."""
 
     seconds: float = 60.0
     megabytes: int = 4096
 
 
 class Child:
-    """A process that compiles and runs programs; the next request starts another where it died."""
+    """A process that compiles and runs programs; if it died, the next request starts a new one."""
 
     def __init__(
         self,
@@ -56,20 +57,21 @@ class Child:
         core: int | None = None,
         work: Callable[[Connection, Path, int | None], None] = serve,
     ) -> None:
-        """Start nothing yet.
+        """Store the settings; the process starts at the first request.
 
         Args:
-            core: to stay on; None: no pinning.
-            work: what the process does, called with a connection, a file for what it prints, and
-                the core. First it sends the platform and whether it is pinned, or a Refusal.
+            core: the core to pin the process to; None: no pinning.
+            work: the process's main function, called with a connection, a file for its output, and
+            the
+                core. First it sends the platform and whether it is pinned, or a Refusal.
         """
         self.limits = limits
         self.core = core
         self._work = work
         self.platform, self.pinned = "", False
-        self.has_run_python = False  # a user's file, which may change anything in a process
+        self.has_run_python = False  # a user's file ran in it and may have changed anything
         self._errors = Path(tempfile.mkstemp(prefix="fastslow-child-")[1])
-        self._said = 0  # bytes that it had printed when it was asked last
+        self._said = 0  # bytes of output before the current request
         self._process: Any = None
         self._connection: Connection | None = None
 
@@ -78,11 +80,11 @@ class Child:
         return self._process is not None and self._process.is_alive()
 
     def ask(self, request: Any, seconds: float | None = None) -> Any:
-        """The reply to a request.
+        """Send a request and return the reply.
 
         Raises:
-            ChildDiedError: it died, took too much memory, or longer than `seconds`.
-            InputError: the user's own file is to blame, or jax is not there.
+            ChildDiedError: the child died, exceeded its memory, or took longer than `seconds`.
+            InputError: the user's file is the cause, or jax is not installed.
         """
         if not self.is_alive:
             self._start()
@@ -95,9 +97,9 @@ class Child:
         return self._receive(seconds or self.limits.seconds)
 
     def end(self) -> None:
-        """End the process, and what it started; the next request starts another."""
+        """End the process and its descendants; the next request starts a new one."""
         if self._process is not None:
-            with suppress(psutil.Error):  # it has ended, or what it started has
+            with suppress(psutil.Error):  # the process or a descendant has ended already
                 for started in psutil.Process(self._process.pid).children(recursive=True):
                     started.kill()
             self._process.kill()
@@ -107,7 +109,7 @@ class Child:
         self._process = self._connection = None
 
     def close(self) -> None:
-        """End the process, of which nothing is left."""
+        """End the process, and delete its output."""
         self.end()
         self._errors.unlink(missing_ok=True)
 
@@ -120,9 +122,9 @@ class Child:
     def _start(self) -> None:
         self.end()
         self.has_run_python = False
-        self._said = 0  # it begins with an empty file
+        self._said = 0  # the output file is empty
         self._connection, other = SPAWN.Pipe()
-        # A new process: it compiles and times, and has nothing but what that takes.
+        # Spawn instead of forking: the child must contain nothing but what its work needs.
         self._process = start_child(self._work, other, self._errors, self.core, context=SPAWN)
         other.close()
         reply = self._receive(START_SECONDS)
@@ -141,10 +143,10 @@ class Child:
         return reply
 
     def _read_reply(self, deadline: float, seconds: float) -> Any:
-        """Read what `Connection.send` wrote, but wait no longer than is allowed.
+        """Read what `Connection.send` wrote, with a deadline.
 
-        The program has inherited the connection. What it writes there is no reply: a number of
-        bytes, and a pickle of that size, which begins with MARK.
+        The program under test inherits the connection and may write to it. Only a size followed by
+        a pickle of that size, which begins with MARK, is accepted as a reply.
         """
         (size,) = struct.unpack("!i", self._read(4, deadline, seconds))
         if size == LONG:
@@ -168,7 +170,7 @@ class Child:
         return bytes(found)
 
     def _wait(self, deadline: float, seconds: float) -> None:
-        """Wait until there is something to read; end the child where it goes too far meanwhile."""
+        """Wait for data; end the child if it exceeds its memory or time meanwhile."""
         assert self._connection is not None
         while not self._connection.poll(WATCH_SECONDS):
             if time.monotonic() > deadline:
@@ -190,9 +192,9 @@ class Child:
         return reason
 
     def _last_words(self) -> str:
-        """What the compiler printed before it aborted, or how the process ended.
+        """Return the compiler's output before it aborted, or how the process ended.
 
-        Raises InputError where the user's XLA_FLAGS are to blame.
+        Raises InputError if the user's XLA_FLAGS are the cause.
         """
         self._process.join(1)
         printed = self._errors.read_bytes()[self._said :]
@@ -208,7 +210,7 @@ class Child:
 
 
 def find_flag_defect(printed: str) -> str:
-    """What is wrong with XLA_FLAGS, by what XLA printed before it ended; empty: nothing."""
+    """Return what is wrong with XLA_FLAGS according to XLA's output; "" if nothing is."""
     advice = "Take it out, or unset XLA_FLAGS; the file is not to blame."
     for line in printed.splitlines():
         if found := UNKNOWN_FLAGS.search(line):
@@ -227,12 +229,12 @@ def find_flag_defect(printed: str) -> str:
 
 
 def choose_core() -> int | None:
-    """The core with the least work on it, of those this process may use; None: no pinning."""
+    """Return the least busy core that this process may use; None: no pinning."""
     return next(iter(list_cores()), None)
 
 
 def list_cores() -> list[int]:
-    """Those this process may use, the one with the least work first; none: no pinning."""
+    """Return the cores that this process may use, the least busy first; empty: no pinning."""
     process = psutil.Process()
     if not hasattr(process, "cpu_affinity"):  # macOS
         return []
@@ -243,7 +245,7 @@ def list_cores() -> list[int]:
 
 @contextmanager
 def lease_core() -> Iterator[int | None]:
-    """The core with the least work on it that no other collection of this machine has."""
+    """Lock and yield the least busy core that no other collection on this machine has locked."""
     cores = list_cores()
     for core in cores:
         path = find_base() / f"fastslow-core-{os.getuid()}-{core}"
@@ -254,4 +256,4 @@ def lease_core() -> Iterator[int | None]:
                 return
         finally:
             os.close(descriptor)
-    yield next(iter(cores), None)  # all are taken: timings will say how noisy that is
+    yield next(iter(cores), None)  # all are locked: share one; the timings will show the noise

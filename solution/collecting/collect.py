@@ -1,4 +1,4 @@
-"""Collect one program: draw configurations, label them, write them."""
+"""Collect one program: draw configurations, label them, write the graph."""
 
 import time
 from dataclasses import dataclass
@@ -23,28 +23,28 @@ from solution.collecting.timing import Outcome
 from solution.domain.collection import collection
 from solution.system.files import remove
 
-MIN_CONFIGS = 8  # fewer are no graph
-ROUNDS = 3  # in which configurations around the fastest so far are drawn
-MUCH_MORE = 1.5  # times the time that was too short
+MIN_CONFIGS = 8  # a graph with fewer is not written
+ROUNDS = 3  # rounds of drawing configurations around the fastest so far
+MUCH_MORE = 1.5  # a collection that ran out of time is resumed if it now gets this many times more
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a program is collected."""
+    """Settings of a program's collection."""
 
     configs: int = 60
-    seconds: float = 180.0  # for a program
+    seconds: float = 180.0  # time limit of a program
     seed: int = 0
     limits: Limits = Limits()
     keep_flat: bool = False
     replace: bool = False
-    wanted: Wanted | None = None  # programs of a file; None: all
-    arguments: Path | None = None  # a file of them, for the one program
+    wanted: Wanted | None = None  # which programs of a file to collect; None: all
+    arguments: Path | None = None  # a file with arguments for the only program
     target: Target = Target()
 
 
 class ProgramCollection:
-    """The collection of one program, which goes on where it was stopped."""
+    """The collection of one program, resumed if it was stopped before."""
 
     def __init__(
         self,
@@ -61,20 +61,20 @@ class ProgramCollection:
         if settings.replace and folder.exists():
             remove(folder)
             remove_graph(place, program.name)
-        # Records from before there were kinds are of layouts or tiles, as their collection says;
-        # those from before there were targets, of the CPU.
+        # Old records lack these keys. Without "kind" the collection's name tells layout or tile;
+        # without a target it was the CPU.
         earlier = {"kind": collection(place.collection).kind, "target": "cpu"}
         self.journal = Journal(folder, identity, earlier, workers.schema)
         self._labels = workers.start(program, space, self.journal, settings.seed)
 
     def run(self, tell: Tell) -> dict[str, Any]:
-        """Collect until the order is settled or the time is over; the summary.
+        """Collect until the order is settled or the time is over; return the summary.
 
         Args:
-            tell: called with a few words on what is being done.
+            tell: called with a short description of the current work.
 
         Raises:
-            InputError: the program cannot be compiled as it is.
+            InputError: the program cannot be compiled in its default configuration.
         """
         if self._is_done:
             return self._finish_again()
@@ -87,9 +87,9 @@ class ProgramCollection:
 
     @property
     def _is_done(self) -> bool:
-        """Whether as many configurations were asked for before, of older records: were tried.
+        """Return True if an earlier session asked for (old records: tried) as many configurations.
 
-        Not where the time was too short for them, and there is much more of it now.
+        False if it ran out of time and there is now much more.
         """
         state = self.journal.state
         has_time = state.get("cut") and self._settings.seconds > MUCH_MORE * state["allowed"]
@@ -97,7 +97,7 @@ class ProgramCollection:
         return self.journal.is_finished and self._settings.configs <= asked and not has_time
 
     def _finish_again(self) -> dict[str, Any]:
-        """The summary as it stands; a graph that is kept is written where it is not there."""
+        """Return the stored summary; write the graph again if its files are missing."""
         state = self.journal.state
         is_kept = "npz" in state or self._settings.keep_flat
         if is_kept and not has_graph(self._place, self._program.name):
@@ -106,12 +106,12 @@ class ProgramCollection:
         return self.journal.state
 
     def _draw(self, deadline: float, tell: Tell) -> bool:
-        """Draw and label configurations until there are enough, or no others.
+        """Draw and label configurations until there are enough, or no more exist.
 
-        Returns False where the deadline came first.
+        Returns False if the deadline came first.
         """
         wanted, labels = self._settings.configs, self._labels
-        most = 2 * wanted  # where half of them fail, the rest will
+        most = 2 * wanted  # stop after twice as many attempts: if half of them fail, the rest will
         for number in range(1, ROUNDS + 1):
             begin, end = (wanted * own // ROUNDS for own in (number - 1, number))
             while (sound := len(self.journal.sound())) < end:
@@ -133,7 +133,7 @@ class ProgramCollection:
         outcome = self._labels.summarise()
         summary = self._describe(outcome, seconds)
         reason = _find_reason(outcome)
-        # Where the time was too short for a graph, the same command goes on.
+        # If the time was too short for a graph, the same command resumes.
         is_final = len(outcome.configs) >= MIN_CONFIGS
         if not reason or (self._settings.keep_flat and is_final):
             summary["npz"] = self._write(outcome)
@@ -144,7 +144,7 @@ class ProgramCollection:
         return self.journal.state
 
     def _write(self, outcome: Outcome) -> str:
-        """Write the graph; where its npz file lies in the folder."""
+        """Write the graph; return the path of its npz file relative to the folder."""
         times = dict(zip(outcome.configs, outcome.nanoseconds.tolist(), strict=True))
         rows = self.journal.candidates.select("config", "values").iter_rows()
         measured = [
@@ -170,7 +170,7 @@ class ProgramCollection:
 
 
 def _find_reason(outcome: Outcome) -> str:
-    """Why the program makes no graph; empty where it does."""
+    """Return why the program makes no graph; "" if it does."""
     if len(outcome.configs) < MIN_CONFIGS:
         return f"only {len(outcome.configs)} configurations"
     return "flat" if outcome.is_flat else ""
@@ -179,7 +179,7 @@ def _find_reason(outcome: Outcome) -> str:
 def _identify(
     program: Program, space: CompilerSpace, place: Place, seed: int, workers: LabelWorkers
 ) -> dict[str, Any]:
-    """What must be the same where a collection goes on."""
+    """Return what must be equal for a collection to be resumed."""
     return {
         "collection": place.collection,
         "kind": configuration_kind(space),

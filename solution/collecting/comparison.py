@@ -1,20 +1,21 @@
-"""Whether a configuration computes what the default program computes.
+"""Check that a configuration computes the same results as the default program.
 
 Layouts and tiles change the order of sums and so the last digits. A number may therefore differ by
-a share of its own size plus the same share of the tensor's root mean square. The share depends on
-how finely the type can tell numbers apart.
+a tolerance times the sum of its size and the tensor's root mean square. The tolerance depends on
+the precision of the type.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-RULES = 2  # their number: what was compared by others is not gone on with
-TOLERANCE = 1e-3  # the least share
-ROUNDINGS = 16  # of the type, where that is more: errors of many sums add up
-COARSE = 2.0**-6  # where roundings are larger, results are rounded once, at the end: one may differ
-NOISE = 64  # times as much as a rounding of the arguments changes
-EXACT = "biu"  # numpy's kinds of types that must agree in each number
+RULES = 2  # version of these rules: a collection compared by other rules is not resumed
+TOLERANCE = 1e-3  # the smallest relative tolerance
+ROUNDINGS = 16  # tolerance in roundings of the type, if larger: errors of many sums add up
+# for types with larger roundings, results are rounded once at the end: tolerate one
+COARSE = 2.0**-6
+NOISE = 64  # tolerance as a multiple of the change that rounding the arguments causes
+EXACT = "biu"  # numpy's kinds of types whose numbers must be equal
 
 
 def find_deviation(
@@ -22,12 +23,12 @@ def find_deviation(
     expected: Sequence[np.ndarray],
     tolerances: Sequence[float] | None = None,
 ) -> str:
-    """Return what is wrong with the results; empty where they agree.
+    """Return what is wrong with the results; "" if they agree.
 
-    A result that is no finite number must be the same in both (NaN, infinity and its sign).
+    A result that is not finite must be the same in both (NaN, infinity and its sign).
 
     Args:
-        tolerances: of each result, the share by which numbers may differ; by default its type's.
+        tolerances: the relative tolerance of each result; by default its type's.
     """
     allowed = find_tolerances(expected) if tolerances is None else tolerances
     if len(found) != len(expected):
@@ -44,9 +45,9 @@ def can_tell_apart(
     expected: Sequence[np.ndarray],
     tolerances: Sequence[float] | None = None,
 ) -> bool:
-    """Return whether results that are wrong on purpose differ where the expected are finite.
+    """Return True if deliberately wrong results differ where the expected ones are finite.
 
-    What is NaN or infinite anyway could hide anything, so it does not count.
+    NaN and infinite numbers do not count, because they could hide any error.
     """
     allowed = find_tolerances(expected) if tolerances is None else tolerances
     return any(
@@ -56,16 +57,16 @@ def can_tell_apart(
 
 
 def find_tolerances(results: Sequence[np.ndarray]) -> list[float]:
-    """Return the share by which numbers of each result may differ, as its type says."""
+    """Return the relative tolerance of each result, by its type."""
     return [find_tolerance(result.dtype) for result in results]
 
 
 def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> list[float]:
-    """Return smaller shares, for results that change little where something is computed wrongly.
+    """Return tighter tolerances, for results that errors in the computation change only a little.
 
     Args:
-        shaken: the results for arguments of which each number was rounded once more (see `shake`):
-            how much they differ from the expected ones is how much rounding may matter.
+        shaken: the results for arguments whose numbers were rounded once more (see `shake`). Their
+            difference from the expected results shows how much rounding may matter.
     """
     return [
         min(
@@ -77,7 +78,7 @@ def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> lis
 
 
 def shake(arguments: Sequence[np.ndarray], seed: int = 0) -> list[np.ndarray]:
-    """Return the arguments with each number of a float type a rounding up, down, or as it is."""
+    """Return the arguments; each float is randomly rounded up, rounded down, or kept."""
     generator = np.random.default_rng(seed)
     return [_shake(array, generator) for array in arguments]
 
@@ -91,7 +92,7 @@ def _shake(array: np.ndarray, generator: np.random.Generator) -> np.ndarray:
 
 
 def _find_distance(found: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest share by which finite numbers differ."""
+    """Return the smallest tolerance under which all finite numbers agree."""
     own, other = _widen(found), _widen(expected)
     finite = np.isfinite(own) & np.isfinite(other)
     size = np.abs(other[finite])
@@ -101,7 +102,7 @@ def _find_distance(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 def describe_blindness(results: Sequence[np.ndarray]) -> str:
-    """Return what makes results compare little, in words; empty where nothing obvious does."""
+    """Return in words why results show little in a comparison; "" if nothing obvious does."""
     if not sum(result.size for result in results):
         return "it has no results"
     numbers = [_widen(result.ravel()) for result in results if result.size]
@@ -133,7 +134,8 @@ def _find_wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np
 
 
 def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """|found - expected| <= tolerance * (|expected| + the root mean square of what is finite)."""
+    """Return |found - expected| <= tolerance * (|expected| + root mean square of finite
+    numbers)."""
     size = np.abs(expected)
     finite = np.isfinite(size)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -143,13 +145,13 @@ def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndar
 
 
 def _find_typical(sizes: np.ndarray) -> float:
-    """Return the root mean square; scaled, because squares of large numbers are infinite."""
+    """Return the root mean square, scaled first because squares of large numbers overflow."""
     largest = float(sizes.max(initial=0.0))
     return largest * float(np.sqrt(np.mean((sizes / largest) ** 2))) if largest else 0.0
 
 
 def find_tolerance(dtype: np.dtype) -> float:
-    """Return the share by which a number of the type may differ; 0 for types that are exact."""
+    """Return the relative tolerance of a type; 0 for exact types."""
     rounding = _find_rounding(dtype)
     if not rounding:
         return 0.0
@@ -157,14 +159,14 @@ def find_tolerance(dtype: np.dtype) -> float:
 
 
 def _find_rounding(dtype: np.dtype) -> float:
-    """Return the distance from 1 to the next number; 0 for whole numbers and truth values."""
+    """Return the distance from 1 to the next number of a type; 0 for integers and booleans."""
     if dtype.kind in EXACT:
         return 0.0
     import ml_dtypes  # comes with jax; numpy does not know bfloat16 and narrower types
 
     try:
         return float(ml_dtypes.finfo(dtype).eps)
-    except ValueError:  # int4 and such
+    except ValueError:  # int4 and similar types
         return 0.0
 
 
@@ -173,7 +175,7 @@ def _find_finite(array: np.ndarray) -> np.ndarray:
 
 
 def _widen(array: np.ndarray) -> np.ndarray:
-    """Return the numbers in a type of numpy's that holds all of them."""
+    """Convert the numbers to a numpy type that can hold all of them."""
     if array.dtype.kind in EXACT:
         return array
     if array.dtype.kind == "c":

@@ -1,7 +1,7 @@
-"""The compiler, through jax: the only file that knows what lies inside jax and jaxlib.
+"""Use XLA's compiler through jax; no other file depends on the internals of jax and jaxlib.
 
-Programs go in as serialized modules (HloModuleProto), executables come out as bytes that another
-process can load, so that compiling may end a process that measures nothing. What is used:
+Programs go in as serialized modules (HloModuleProto). Executables come out as bytes that another
+process can load, so a crash in compiling does not end the process that measures. Used parts:
 
 * `jax.extend.mlir.hlo_to_stablehlo` and the client of `jax.extend.backend`, which compiles it;
 * `jaxlib._hlo` for HLO text (`jaxlib._jax` up to 0.10.1), `jaxlib._jax` for options of a single
@@ -24,28 +24,28 @@ from packaging.version import Version
 from solution.system.errors import InputError
 from solution.system.wording import how_to_install
 
-OLDEST = Version("0.9")  # of jax; that of 0.8 knows no tiles as an option
+OLDEST = Version("0.9")  # oldest supported jax; 0.8 has no options for tiles
 INSTALL = how_to_install("collect")
-# Fields of CompileOptionsProto, ExecutableBuildOptionsProto and DebugOptions, by which options go
-# that have no name of their own: a map from text to text.
-NO_MAIN = "requires module with `main` function"  # what XLA says
+# Numbers of fields in CompileOptionsProto, ExecutableBuildOptionsProto and DebugOptions, which
+# lead to xla_backend_extra_options: a map of options that have no field.
+NO_MAIN = "requires module with `main` function"  # part of XLA's message
 BUILD_OPTIONS, DEBUG_OPTIONS, BACKEND_OPTIONS = 3, 3, 500
 
 
 class RefusedError(Exception):
-    """The compiler says why it does not compile a program."""
+    """The compiler rejects a program; the message has its reason."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """What a single compilation is told."""
+    """Compile options of a single compilation."""
 
-    options: tuple[tuple[str, bool | int | str], ...] = ()  # xla_cpu_..., by their names
+    options: tuple[tuple[str, bool | int | str], ...] = ()  # by name, such as xla_cpu_...
     backend: tuple[tuple[str, str], ...] = ()  # the map xla_backend_extra_options
 
 
 def check_installed() -> str:
-    """The version of jax; raise InputError where it is not there, or older than OLDEST.
+    """Return jax's version; raise InputError if jax is not installed or older than OLDEST.
 
     jax itself is not imported.
     """
@@ -62,16 +62,17 @@ def check_installed() -> str:
 
 
 class Compiler:
-    """One client of XLA, in the process that makes it; it keeps the cores that it finds."""
+    """An XLA client in this process; it uses the cores that the process has when it is created."""
 
     def __init__(self) -> None:
         check_installed()
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
-        os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")  # shared with strangers
+        # the cache may be shared with other users
+        os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")
         self._jax = import_module("jax")
         self._internals = import_module("jaxlib._jax")
         self._jax.config.update("jax_cpu_enable_async_dispatch", False)
-        # A program is the same wherever its file lies, and records say nothing of people's folders.
+        # Keep file paths out of modules: they would change the hash and reveal users' folders.
         self._jax.config.update("jax_traceback_in_locations_limit", 0)
         _find_lapack()
         self._client = import_module("jax.extend.backend").get_backend()
@@ -80,16 +81,16 @@ class Compiler:
 
     @property
     def platform(self) -> str:
-        """Such as cpu."""
+        """Return the platform's name, such as cpu."""
         return str(self._client.platform)
 
     def lower(
         self, function: Callable[..., Any], arguments: Sequence[Any], platform: str = "cpu"
     ) -> tuple[bytes, list[np.ndarray | None]]:
-        """The module of a function as jax makes it, and its arguments in the order of the module.
+        """Return the module that jax makes of a function, and the arguments in the module's order.
 
-        Arguments are trees of arrays; their leaves become parameters, also those not used. Of a
-        jax.ShapeDtypeStruct, which has no numbers, there is None.
+        Arguments are trees of arrays. Their leaves become parameters, even unused ones. The
+        argument is None for a jax.ShapeDtypeStruct, which has no numbers.
 
         Args:
             platform: cpu or tpu: jax writes a few functions in other instructions for a TPU.
@@ -111,20 +112,20 @@ class Compiler:
         return np.asarray(self._jax.numpy.asarray(self._open_key(leaf)))
 
     def _open_key(self, leaf: Any) -> Any:
-        """The numbers of a key of random numbers: as such it becomes a parameter."""
+        """Replace a key of random numbers by its integers, which become the parameter."""
         is_key = self._jax.dtypes.issubdtype(
             getattr(leaf, "dtype", None), self._jax.dtypes.prng_key
         )
         return self._jax.random.key_data(leaf) if is_key else leaf
 
     def parse_stablehlo(self, content: str | bytes, function: str = "") -> bytes:
-        """The module of StableHLO in MLIR's text or bytecode.
+        """Parse StableHLO, as MLIR text or bytecode, into a module.
 
         Args:
-            function: that is the program; by default that which is called main, or the only one.
+            function: the function to take; by default main, or the only one.
 
-        Raises RefusedError for a text of another kind, and where it has several functions, and none
-        is called main.
+        Raises RefusedError if the text is no StableHLO, or has several functions and none is called
+        main.
         """
         if not function:
             try:
@@ -150,7 +151,7 @@ class Compiler:
         return bytes(computation.as_serialized_hlo_module_proto())
 
     def parse_hlo(self, text: str) -> bytes:
-        """The module of HLO in XLA's text form."""
+        """Parse HLO text into a module."""
         try:
             module = _import_hlo().hlo_module_from_text(text)
         except Exception as error:
@@ -160,7 +161,7 @@ class Compiler:
     def compile(self, module: bytes, flags: Flags) -> "Executable":
         """Compile for the first device.
 
-        Raises RefusedError with what the compiler says; where it aborts, the process ends.
+        Raises RefusedError with the compiler's message. If the compiler aborts, the process ends.
         """
         options = self._compile_options(flags)
         try:
@@ -171,19 +172,20 @@ class Compiler:
         return Executable(self._client, compiled)
 
     def load(self, executable: bytes) -> "Executable":
-        """What `Executable.serialize` gave in another process of the same session."""
+        """Load the bytes of `Executable.serialize`, from any process of the same session."""
         return Executable(
             self._client, self._client.deserialize_executable(executable, self._devices, None)
         )
 
     def place(self, arguments: Sequence[np.ndarray]) -> list[Any]:
-        """The arguments on the device, in the types that they have."""
+        """Copy the arguments to the device without changing their types."""
         with self._jax.enable_x64(True):
             return [self._jax.device_put(array, self._device) for array in arguments]
 
     def _compile_options(self, flags: Flags) -> Any:
         options = self._internals.CompileOptions()
-        if flags.backend:  # a message repeated in protobuf's bytes is merged with the first
+        # appending a submessage to serialized protobuf bytes merges it with the first one
+        if flags.backend:
             pairs = [
                 _field(1, key.encode()) + _field(2, text.encode()) for key, text in flags.backend
             ]
@@ -202,9 +204,9 @@ class Executable:
         self._compiled = compiled
 
     def serialize(self) -> bytes:
-        """Bytes for Compiler.load; only for processes of the same session.
+        """Return bytes for Compiler.load, valid in processes of the same session only.
 
-        Raises RefusedError where jax cannot make them of this program.
+        Raises RefusedError if jax cannot serialize this program.
         """
         try:
             return bytes(self._client.serialize_executable(self._compiled))
@@ -215,7 +217,7 @@ class Executable:
             ) from error
 
     def optimised(self) -> bytes:
-        """The serialized module that is run, after all of the compiler's passes."""
+        """Return the serialized module after all compiler passes."""
         return bytes(self._compiled.hlo_modules()[0].as_serialized_hlo_module_proto())
 
     def call(self, arguments: list[Any]) -> list[Any]:
@@ -227,7 +229,7 @@ class Executable:
         return arrays
 
     def run(self, arguments: list[Any]) -> list[np.ndarray]:
-        """Run once; the results as numpy arrays."""
+        """Run once; return the results as numpy arrays."""
         return [np.asarray(array) for array in self.call(arguments)]
 
 
@@ -236,7 +238,7 @@ def print_hlo(module: bytes) -> str:
 
     Raises:
         InputError: jax is not installed, or too old.
-        RefusedError: XLA does not take the module.
+        RefusedError: XLA rejects the module.
     """
     check_installed()
     try:
@@ -250,22 +252,22 @@ def print_hlo(module: bytes) -> str:
 
 
 def _import_hlo() -> Any:
-    """Import the part of jaxlib that reads and writes HLO; older versions have it elsewhere."""
+    """Import the part of jaxlib that reads and writes HLO; its name depends on the version."""
     return import_module("jaxlib._hlo" if find_spec("jaxlib._hlo") else "jaxlib._jax")
 
 
 def _find_lapack() -> None:
-    """Tell XLA where LAPACK is.
+    """Register LAPACK with XLA.
 
-    jax does so when it lowers a program that needs it; a process that only runs or compiles what
-    others have lowered would be ended by the first call.
+    jax does so when it lowers a program that needs LAPACK. In a process that only compiles or runs
+    programs lowered elsewhere, the first call would otherwise crash.
     """
     with suppress(ImportError, AttributeError):
         import_module("jaxlib.lapack")._lapack.initialize()
 
 
 def shorten(error: BaseException) -> str:
-    """What XLA or jax says: the first line, and of a text that it cannot read where that is."""
+    """Return the first line of XLA's or jax's message, and for unreadable text the location."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = (lines or [type(error).__name__])[0]
     if said.endswith(":") and len(lines) > 1:
@@ -274,7 +276,7 @@ def shorten(error: BaseException) -> str:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    """A field of protobuf that holds bytes."""
+    """Encode a protobuf field that holds bytes."""
     return _varint(number << 3 | 2) + _varint(len(data)) + data
 
 

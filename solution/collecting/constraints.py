@@ -1,8 +1,8 @@
-"""Ask the compiler for layouts: a LayoutConstraint behind each tensor that is to have one.
+"""Ask the compiler for layouts with a LayoutConstraint behind each tensor.
 
 It is the custom call that `jax.experimental.layout.with_layout_constraint` writes. Here it is put
-into the module itself, at the nodes of the graph, so that it works for a program of any origin and
-a node is the node that the features describe.
+into the module itself, at the nodes of the graph, so it works for programs of any origin, and nodes
+are the same as in the features.
 """
 
 from collections import defaultdict
@@ -14,15 +14,15 @@ from solution.collecting.portable import FreshIds, make_portable, replace_instru
 from solution.data.hlo.messages import MESSAGES, instructions
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 
-OUTPUT, INPUT = 0, 1  # of the three tensors; 1 and 2 are the first and the second operand
-MIN_RANK = 2  # below there is nothing to choose
+OUTPUT, INPUT = 0, 1  # of a node's three tensors; 1 and 2 are the first and the second operand
+MIN_RANK = 2  # tensors of lower rank have only one layout
 NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}
-# By the id of an instruction: which of its three tensors, and its layout, minor to major.
+# By an instruction's id: (which of its three tensors, layout minor to major).
 Wanted = dict[int, list[tuple[int, list[int]]]]
 
 
 def find_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
-    """The rank (configurable, 3) of each tensor whose layout may be set; 0 where none may be."""
+    """Return the rank (configurable, 3) of each tensor whose layout may be set; 0 if it may not."""
     shapes = {i.id: i.shape for i in instructions(module)}
     nodes = list(instructions(module))
     ranks = np.zeros((len(configurable), 3), np.int64)
@@ -36,18 +36,19 @@ def find_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
 
 
 def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
-    """The serialized module in which the tensors have the layouts.
+    """Return the serialized module with constraints for the given layouts.
 
     Args:
         configurable: (configurable,) nodes.
-        layouts: (configurable, 3, 6) minor to major, -1 where the compiler chooses; the first -1
-            ends a layout, and the dimensions that it leaves out follow, the last ones most minor.
+        layouts: (configurable, 3, 6) minor to major, -1 where the compiler chooses. The first -1
+        ends a
+            layout; the dimensions that it leaves out follow, the last one first.
     """
     return write_constraints(make_portable(module), list_wanted(module, configurable, layouts))
 
 
 def list_wanted(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> Wanted:
-    """Return the layouts (configurable, 3, 6) that are given, by instruction."""
+    """Return the given ones of layouts (configurable, 3, 6), by instruction."""
     nodes = list(instructions(module))
     wanted: Wanted = defaultdict(list)
     for place, row in zip(configurable, layouts, strict=True):
@@ -58,7 +59,7 @@ def list_wanted(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> W
 
 
 def write_constraints(module: Any, wanted: Wanted) -> bytes:
-    """Add the constraints to a message Module, which changes, and return it serialized."""
+    """Add the constraints to a message Module in place; return it serialized."""
     fresh = FreshIds(module)
     for computation in module.computations:
         _constrain_computation(computation, wanted, fresh)
@@ -66,13 +67,14 @@ def write_constraints(module: Any, wanted: Wanted) -> bytes:
 
 
 def complete_layout(layout: list[int], rank: int) -> list[int]:
-    """Return the layout with the dimensions that it leaves out behind it, the last one first."""
+    """Return the layout with its missing dimensions appended, the last one first."""
     return layout + [axis for axis in reversed(range(rank)) if axis not in layout]
 
 
 def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) -> None:
     shapes = {i.id: i.shape for i in computation.instructions}
-    renamed: dict[int, int] = {}  # the node that others read instead of a constrained one
+    # by a node's id: the id of the constraint that its readers use instead
+    renamed: dict[int, int] = {}
     written: list[Any] = []
     for instruction in computation.instructions:
         own = instruction.id
@@ -87,7 +89,7 @@ def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) ->
         written.append(instruction)
         if OUTPUT in places:
             added = _add_constraint(own, instruction.shape, places[OUTPUT], fresh)
-            added.metadata.CopyFrom(instruction.metadata)  # it may take the instruction's stead
+            added.metadata.CopyFrom(instruction.metadata)  # it may replace the instruction
             renamed[own] = added.id
             shapes[added.id] = instruction.shape
             written.append(added)
@@ -96,10 +98,10 @@ def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) ->
 
 
 def _add_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshIds) -> Any:
-    """The custom call; the layout stands twice in it, in what it reads as in what it makes.
+    """Return the constraint, a custom call with the layout both in its operand and in its result.
 
-    Until layouts are assigned, those of results do not tell instructions apart: of two readers of a
-    tensor that ask for different layouts, the second one would be given what the first asks for.
+    Before layout assignment, XLA merges instructions that differ only in the results' layouts.
+    Without the operand's layout, two constraints on one tensor would become the first one.
     """
     number = fresh.take()
     own = MESSAGES["Shape"].FromString(shape.SerializeToString())

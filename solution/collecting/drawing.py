@@ -1,4 +1,4 @@
-"""Arguments for a program that brings none: random numbers of its parameters' types and sizes."""
+"""Draw arguments for a program without any: random numbers in its parameters' types and sizes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,42 +11,42 @@ from solution.collecting.arguments import NAMES, find_parameters
 from solution.collecting.roles import Role, find_roles
 from solution.system.errors import InputError
 
-VERSION = 2  # of how numbers are drawn: other numbers make another program of the same module
-HIGHEST_INTEGER = 8  # integers are below: mostly they are positions in something
+VERSION = 2  # of the drawing rules: other numbers make another program of the same module
+HIGHEST_INTEGER = 8  # exclusive bound of integers, which are mostly indices
 SPREAD = 0.5  # standard deviation of the logarithms of numbers that must be positive
-POWERS = (-2, 3)  # of two, for the one type that has only these
-PART = 1 << 20  # numbers drawn at once: they are float64, which all of them need not fit into
-# Types that cannot be drawn: they hold no numbers, or the CPU's compiler cannot be given them.
+POWERS = (-2, 3)  # exponents of 2 for the one type that has only powers of 2
+PART = 1 << 20  # numbers drawn at once as float64, to limit memory
+# Types that cannot be drawn: they hold no numbers, or the CPU's compiler rejects them.
 WITHOUT_NUMBERS = ("invalid", "tuple", "opaque", "token", "s1", "u1")
 
 
 @dataclass(frozen=True)
 class Manner:
-    """How numbers are drawn where the first way gives results that compare nothing."""
+    """A way to draw numbers; others than the first are tried if its results are useless."""
 
-    scale: float = 1.0  # of numbers that may be negative, and of weights where it is below 1
-    is_positive: bool = False  # all of them, not only where a root needs it
-    bounds: tuple[float, float] | None = None  # all lie between these
+    scale: float = 1.0  # factor of numbers that may be negative; below 1 of weights too
+    is_positive: bool = False  # draw all numbers positive, not only where a root needs it
+    bounds: tuple[float, float] | None = None  # draw all numbers between these
     seed: int = 0
 
 
 MANNERS = (
     Manner(),
-    Manner(scale=100.0, seed=1),  # as a step of training needs, that adds little to its weights
+    Manner(scale=100.0, seed=1),  # for a training step, which changes its weights only a little
     Manner(scale=0.1, seed=5),
     Manner(is_positive=True, seed=2),
-    Manner(bounds=(0.05, 0.95), seed=3),  # as 1 - x, arcsines and logits need
-    Manner(bounds=(1.5, 3.0), seed=4),  # as x - 1 needs
+    Manner(bounds=(0.05, 0.95), seed=3),  # for 1 - x, arcsines and logits
+    Manner(bounds=(1.5, 3.0), seed=4),  # for x - 1
 )
 
 
 def make_arguments(module: Any, name: str, manner: Manner = MANNERS[0]) -> list[np.ndarray]:
     """Return an array for each parameter of the entry of a message Module, in order.
 
-    Numbers are normal, and log-normal where the program needs positive ones. Weights are divided by
-    the root of the number of products that are summed, so that results neither vanish nor overflow.
+    Numbers are normal, or log-normal if the program needs positive ones. Weights are divided by the
+    root of the number of summed products, so that results neither vanish nor overflow.
 
-    Raises InputError where a parameter is a tuple among others, or of a type that is not known.
+    Raises InputError if a parameter is a tuple among others, or of an unknown type.
     """
     generator = np.random.default_rng(manner.seed)
     shapes, roles = find_parameters(module), find_roles(module)
@@ -57,7 +57,7 @@ def make_arguments(module: Any, name: str, manner: Manner = MANNERS[0]) -> list[
 
 
 def check_memory(module: Any, name: str, megabytes: int) -> None:
-    """Raise InputError where arguments would take more memory than the program may take."""
+    """Raise InputError if the arguments would exceed the program's memory limit."""
     sizes = [
         prod(shape.dimensions) * dtype.itemsize
         for number, shape in enumerate(find_parameters(module))
@@ -86,7 +86,7 @@ def _make_array(
     for begin in range(0, len(flat), PART):
         part = flat[begin : begin + PART]
         drawn = _draw(array.dtype, len(part), role, manner, generator)
-        if array.dtype.itemsize == 1:  # what a narrow type cannot hold would be NaN
+        if array.dtype.itemsize == 1:  # numbers beyond a narrow type's range would become NaN
             drawn = np.clip(drawn, *_find_ends(array.dtype))
         part[:] = drawn
     return array
@@ -99,7 +99,7 @@ def _draw(
         return generator.random(count) < 0.5
     limits = _find_limits(dtype)
     if limits is not None:
-        lowest, highest = limits  # of the two narrowest types, all numbers are drawn
+        lowest, highest = limits  # of the two narrowest types, draw from the full range
         begin = lowest if highest < HIGHEST_INTEGER // 2 else 0
         return generator.integers(begin, min(HIGHEST_INTEGER, highest + 1), count)
     if dtype.name == "float8_e8m0fnu":
@@ -129,7 +129,7 @@ def _find_ends(dtype: np.dtype[Any]) -> tuple[float, float]:
 
 
 def _find_limits(dtype: np.dtype[Any]) -> tuple[int, int] | None:
-    """Return the smallest and the largest whole number of a type; None where it holds fractions."""
+    """Return the smallest and the largest integer of a type; None if it is no integer type."""
     import ml_dtypes  # comes with jax
 
     if dtype.kind == "c":
@@ -142,7 +142,7 @@ def _find_limits(dtype: np.dtype[Any]) -> tuple[int, int] | None:
 
 
 def find_dtype(shape: Any, name: str) -> np.dtype[Any]:
-    """Return numpy's type for an array's; that of ml_dtypes for what numpy has not."""
+    """Return the numpy type of an array's shape; ml_dtypes has those that numpy lacks."""
     import ml_dtypes
 
     number = shape.element_type
@@ -164,7 +164,7 @@ def find_dtype(shape: Any, name: str) -> np.dtype[Any]:
 
 
 def _spell(kind: str) -> str:
-    """Return the name that numpy has, or ml_dtypes: f32 is float32, f8e4m3fn float8_e4m3fn."""
+    """Return a type's name in numpy or ml_dtypes: f32 is float32, f8e4m3fn float8_e4m3fn."""
     if kind in ("pred", "bf16"):
         return {"pred": "bool", "bf16": "bfloat16"}[kind]
     words = {"s": "int", "u": "uint", "f": "float", "c": "complex"}

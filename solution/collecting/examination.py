@@ -1,9 +1,9 @@
-"""Whether comparing results can fail: before a configuration is called sound, a wrong one is not.
+"""Check that a comparison of results can fail, before it is used to call configurations correct.
 
-Results that are NaN, 0 or constant agree with anything. So the program's products are made wrong on
-purpose, one after the other, and the comparison must notice. Where it does not, other arguments are
-drawn, with which every configuration is then compared as well. What is timed are always the
-program's, where it brings some.
+Results that are NaN, 0 or constant agree with anything. So the program's products (dots and
+convolutions) are made wrong on purpose, one after the other, and the comparison must notice. If it
+does not, other arguments are drawn, and every configuration is then compared with these as well.
+Timing always uses the program's arguments, if it brings some.
 """
 
 import time
@@ -32,13 +32,13 @@ from solution.collecting.mutants import Kind, Mutants, Site, make_mutants
 from solution.collecting.program import Program
 from solution.system.errors import InputError
 
-LEAST_SHARE = 0.5  # of the kinds of products, about which comparing results must say something
+LEAST_SHARE = 0.5  # share of the kinds of products for which the comparison must notice errors
 SECONDS = 30.0  # for the mutants of one set of arguments
-SLOWER = 50  # times as long as the program a mutant may run; loops may never end
+SLOWER = 50  # limit of a mutant's run, in runs of the program; its loops may never end
 LEAST_SECONDS = 5.0
-MOST_DEATHS = 3  # of the child by mutants
+MOST_DEATHS = 3  # of the child, caused by mutants
 SHOWN = 3  # names in a message
-EDGES = (Kind.SHIFT, Kind.ZERO, Kind.TWICE)  # what tiles make of the last columns
+EDGES = (Kind.SHIFT, Kind.ZERO, Kind.TWICE)  # the errors that wrong tiles cause in the last columns
 ADVICE = (
     "Give arguments for which they can: --arguments FILE.npz, with an array for each parameter by "
     "its number or name."
@@ -56,40 +56,40 @@ class Set:
 
     arguments: list[np.ndarray]
     sight: Sight
-    is_sharp: bool = False  # compared as closely as rounding allows
+    is_sharp: bool = False  # compare with tightened tolerances
 
 
 @dataclass(frozen=True)
 class Examined:
-    """What a program is called with, and what is compared."""
+    """The arguments of an examined program, and what its comparisons cover."""
 
-    sets: list[Set]  # the first is the program's; the others are only compared with
-    compiled: Compiled  # as it is
-    note: str  # what is not compared, in words; mostly empty
+    sets: list[Set]  # the first is the program's; the others are for comparisons only
+    compiled: Compiled  # the default configuration
+    note: str  # in words, which errors would go unnoticed; usually ""
 
 
 class Examiner:
-    """Finds arguments with which wrong results are noticed."""
+    """Find arguments with which wrong results are noticed."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
-        """Take the child in which the program is compiled.
+        """Use the child in which the program is compiled.
 
         Args:
             needs_edges: configurations may be wrong at the edge of a product alone, as tiles are.
         """
         self._child, self._program, self._needs_edges = child, program, needs_edges
         self._mutants = Mutants(b"", (), 0)
-        self._is_spoiled = False  # the mutants are compiled
+        self._is_spoiled = False  # True once the mutants are compiled
         self._compiled = Compiled(b"", 0.0, "")
         self._kept: list[Set] = []
-        self._told: set[tuple[str, Kind]] = set()  # mutants that were noticed, by form and kind
+        self._told: set[tuple[str, Kind]] = set()  # (form, kind) of mutants that were noticed
         self._deaths = 0
 
     def run(self) -> Examined:
-        """Open the program in the child, with all arguments that its results are compared for.
+        """Open the program in the child, with all arguments for which results are compared.
 
-        Raises InputError where the program cannot be compiled, never gives the same results, or
-        gives none that show whether they are right.
+        Raises InputError if the program cannot be compiled, if two runs give different results, or
+        if no results show whether they are right.
         """
         name = self._program.name
         if self._program.is_drawn:
@@ -112,7 +112,7 @@ class Examiner:
         return Examined(self._kept, self._compiled, self._describe())
 
     def reopen(self, examined: Examined) -> Compiled:
-        """Open the program in another child as it was examined."""
+        """Open an examined program in another child, with the same arguments."""
         return again_if_killed(self._program.name, lambda: self._reopen(examined))
 
     def _reopen(self, examined: Examined) -> Compiled:
@@ -125,7 +125,7 @@ class Examiner:
         return compiled
 
     def _list_sets(self) -> Iterator[tuple[list[np.ndarray], bool]]:
-        """Yield arguments, and whether results for them are compared as closely as can be."""
+        """Yield arguments, and whether to tighten the tolerances for them."""
         if self._program.brings_some:
             yield self._program.arguments, False
         for arguments in list_draws(self._program.module, self._program.name):
@@ -133,7 +133,7 @@ class Examiner:
         yield self._program.arguments, True
 
     def _take(self, arguments: list[np.ndarray], *, is_sharp: bool) -> Sight:
-        """Look what results for these arguments show, and keep those that show something new."""
+        """Examine the results for these arguments; keep the arguments if they reveal new errors."""
         is_first = not self._kept
         begin = time.monotonic()
         if is_first:
@@ -176,12 +176,12 @@ class Examiner:
                     self._told.add((site.form, kind))
 
     def _is_told(self, site: Site) -> bool:
-        """Whether the comparison notices what may become wrong at sites of this form."""
+        """Return True if possible errors at sites of this form are noticed."""
         looked = [(site.form, kind) in self._told for kind in self._list_looked(site)]
         return all(looked) if self._is_at_edge(site) else any(looked)
 
     def _list_looked(self, site: Site) -> list[Kind]:
-        """Return the mutants that are run: at edges all must be noticed, otherwise one."""
+        """Return the kinds of mutants to run: at edges all must be noticed, otherwise one."""
         kinds = EDGES if self._is_at_edge(site) else (Kind.SHIFT, Kind.REVERSE)
         return [kind for kind in kinds if kind in site.kinds] or list(site.kinds)
 
@@ -198,7 +198,7 @@ class Examiner:
         except ChildDiedError as error:
             self._deaths += 1
             self._restore()
-            # A loop that never ends now is noticed; what somebody killed tells nothing.
+            # An endless loop counts as noticed; a child that was killed from outside tells nothing.
             return isinstance(error, TooMuchError)
         return reply is True
 
@@ -221,17 +221,17 @@ class Examiner:
 
     @property
     def _untold(self) -> list[Site]:
-        """One product of each form that could be computed wrongly without being noticed."""
+        """Return one product of each form whose errors might go unnoticed."""
         forms = {site.form: site for site in self._mutants.sites}
         return [site for site in forms.values() if not self._is_told(site)]
 
     def _is_enough(self) -> bool:
-        """Whether everything was noticed, also in results that are all finite."""
+        """Return True if everything was noticed, also in results that are all finite."""
         finite = any(one.sight.is_finite for one in self._kept)
         return finite and any(one.sight.can_differ for one in self._kept) and not self._untold
 
     def _is_proven(self) -> bool:
-        """Whether enough was noticed for results to be compared at all."""
+        """Return True if enough errors were noticed for results to be compared at all."""
         if not any(one.sight.can_differ for one in self._kept):
             return False
         if self._needs_edges:
@@ -248,7 +248,7 @@ class Examiner:
         return f"what {_name(untold)} computes does not change them"
 
     def _describe(self) -> str:
-        """What is not compared, for the user."""
+        """Tell the user in words which errors would go unnoticed."""
         words = []
         if not any(one.sight.is_finite for one in self._kept):
             words.append(f"{self._kept[0].sight.blindness}: those compare nothing")
@@ -261,9 +261,9 @@ class Examiner:
 
 
 def open_program(child: Child, program: Program, arguments: list[np.ndarray]) -> Compiled:
-    """Compile the program as it is in the child, which keeps its results.
+    """Compile the default configuration in the child, which keeps its results.
 
-    Raises InputError where that fails, and where a second run gives other results.
+    Raises InputError if that fails, or if a second run gives other results.
     """
     reply = child.ask(Open(program.plain, arguments))
     if isinstance(reply, Refusal):
@@ -278,11 +278,12 @@ def open_program(child: Child, program: Program, arguments: list[np.ndarray]) ->
 
 
 def again_if_killed(name: str, work: Callable[[], Result]) -> Result:
-    """Return what the work gives; where its child dies, it is tried once more.
+    """Return the result of `work`; retry once if its child dies.
 
-    The system may have ended the child, or somebody; what dies of the program dies again.
+    The system or a user may have ended the child; a death that the program causes will happen
+    again.
 
-    Raises InputError where it died twice, or took too much.
+    Raises InputError if the child died twice, or exceeded a limit.
     """
     try:
         return work()

@@ -1,8 +1,8 @@
-"""Programs of many architectures, drawn by a seed: what the training sample is collected from.
+"""Generate programs of many architectures from a seed, to collect the training sample from.
 
-An architecture is what a program does, not how large its tensors are: depth, activations,
-normalization, residuals, pooling, and whether a training step is taken. jax is imported where a
-program is built, which happens in a child only.
+An architecture is what a program computes, regardless of its tensors' sizes: depth, activations,
+normalization, residuals, pooling, and whether a training step is taken. jax is imported when a
+program is built, which happens in a child process only.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ Settings = dict[str, Any]
 
 
 def draw_settings(families: Sequence[str], generator: np.random.Generator) -> Settings:
-    """What a program of one of the families is built by."""
+    """Draw the settings of a random program of one of the families."""
     pick = generator.choice
     family = str(pick(families))
     return {
@@ -41,7 +41,7 @@ def draw_settings(families: Sequence[str], generator: np.random.Generator) -> Se
 
 
 def write_file(settings: Settings) -> str:
-    """The program as a python file that can be collected."""
+    """Return the program as Python source that can be collected."""
     return (
         "from solution.collecting.families import build\n\n"
         f"program, arguments = build(**{settings})\n"
@@ -49,7 +49,7 @@ def write_file(settings: Settings) -> str:
 
 
 def write_programs(folder: Path, family: str, count: int) -> list[Path]:
-    """Files of so many programs of the family, always the same.
+    """Write the files of `count` programs of a family; the same ones in every call.
 
     Raises:
         InputError: there is no such family.
@@ -67,7 +67,7 @@ def write_programs(folder: Path, family: str, count: int) -> list[Path]:
 
 
 def build(**settings: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The program of the settings, and its arguments."""
+    """Return the program for these settings, and its arguments."""
     weights = Weights(np.random.default_rng(0))
     batch, length, width = settings["batch"], settings["length"], settings["width"]
     sizes = {
@@ -87,7 +87,7 @@ def build(**settings: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 class Weights:
-    """Draws the weights of a program, and gives each the number by which it is found again."""
+    """Draw the weights of a program, and number them, so that the program can look them up."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
@@ -103,7 +103,7 @@ class Weights:
 
 
 def _train(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A step of gradient descent on the mean square of what the program gives."""
+    """Return a gradient descent step on the mean square of the program's output."""
     import jax
 
     def step(weights: Any, inputs: Any) -> Any:
@@ -137,7 +137,7 @@ def _normalise(settings: Settings, x: Any) -> Any:
 
 
 def _dense(settings: Settings, weights: Weights, width: int) -> Callable[..., Any]:
-    """Two products with an activation between, perhaps gated, perhaps with a residual."""
+    """Apply two products with an activation between, optionally gated or with a residual."""
     activate = _activate(settings)
     up, down, gate = (
         weights.add(width, 2 * width),

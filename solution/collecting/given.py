@@ -1,4 +1,4 @@
-"""Arguments that a user gives for a program: a file of arrays, by the parameters' numbers or names.
+"""Read a user's arguments for a program: arrays named by the parameters' numbers or names.
 
 numpy.savez("arguments.npz", *arrays)                    in the order of the parameters
 numpy.savez("arguments.npz", **{"0": first, "w": other})
@@ -17,18 +17,19 @@ from solution.collecting.program import Program
 from solution.data.npz_arrays import array_names, open_arrays, read_array
 from solution.system.errors import InputError
 
-KINDS = "bfiucV"  # numpy writes bfloat16 and narrower types as bytes (V)
+KINDS = "bfiucV"  # numpy stores bfloat16 and narrower types as bytes (V)
 
 
 def give_arguments(program: Program, path: Path | None, megabytes: int) -> Program:
-    """Return the program with the arguments of an npz file; itself where there is no file.
+    """Return the program with the arguments of an npz file; unchanged if `path` is None.
 
-    An array has its parameter's shape, and its type or one whose numbers the type can hold.
+    An array must have its parameter's shape, and its type or one whose numbers that type can hold.
 
     Args:
-        megabytes: that all arguments may take.
+        megabytes: memory limit for all arguments.
 
-    Raises InputError where the file is none, or an array is missing, left over or does not fit.
+    Raises InputError if the file is not readable, or an array is missing, superfluous or does not
+    fit.
     """
     if path is None:
         return program
@@ -49,7 +50,7 @@ def give_arguments(program: Program, path: Path | None, megabytes: int) -> Progr
 
 
 def _list_names(module: Any) -> list[tuple[str, ...]]:
-    """Return what the array of each parameter may be called."""
+    """Return the accepted names of each parameter's array."""
     count = len(find_parameters(module))
     names = [""] * count
     if not is_tupled(module):

@@ -1,4 +1,4 @@
-"""What must be the same where a search or a collection goes on."""
+"""Check that a search or collection is resumed with the same program, machine and settings."""
 
 import platform
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ ADVICE = "Choose another --out, or add --replace."
 
 
 def describe_machine() -> str:
-    """The kind of its processor, and how many cores it has."""
+    """Return the kind of this machine's processor, and its number of cores."""
     return f"{platform.machine()}, {psutil.cpu_count()} cores"
 
 
 def check_identity(
     folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], what: str
 ) -> None:
-    """Raise InputError where what stands in a folder is of other things than is `wanted`.
+    """Raise InputError if a folder's stored identity differs from the wanted one.
 
     Args:
-        what: such as a search.
+        what: the kind of work, such as "search", for the message.
     """
     other = [key for key in wanted if found.get(key) != wanted[key]]
     if other:
@@ -40,6 +40,6 @@ def check_identity(
 
 
 def _spell(value: object) -> str:
-    """In a sentence; of a long hash its beginning."""
+    """Format a value for a message; a long hash is cut."""
     text = "none" if value is None else str(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -1,4 +1,4 @@
-"""Inline the calls of a module, so that a tensor's readers stand where the tensor is made.
+"""Inline the calls of a module, so that a tensor's readers stand in the same computation as it.
 
 jax writes each function that is jitted inside another one as a call, and a dump's fusions become
 calls (solution.collecting.portable). Every compiler inlines them before it assigns layouts.
@@ -9,21 +9,21 @@ from typing import Any
 from solution.collecting.portable import FreshIds, replace_instructions
 from solution.data.hlo.messages import MESSAGES
 
-Origins = dict[int, int]  # by the id of a copied instruction: the id of the instruction it copies
+Origins = dict[int, int]  # by the id of a copied instruction: the id of its original
 
 
 def inline_calls(module: Any) -> Origins:
-    """Replace each call of a message Module, which changes, by a copy of what it calls.
+    """Replace each call in a message Module, in place, with a copy of the called computation.
 
-    Called computations stay; XLA removes those that nothing calls. An instruction that was not
-    copied keeps its id and has no origin.
+    Called computations stay; XLA removes unused ones. Instructions that were not copied keep their
+    ids and have no origin.
 
     Returns:
-        The copies. Each origin is an instruction that is no copy itself.
+        The copies. Each origin is an instruction that is not a copy itself.
     """
     fresh, origins = FreshIds(module), Origins()
     computations = {computation.id: computation for computation in module.computations}
-    for computation in module.computations:  # those that are called stand before their callers
+    for computation in module.computations:  # called computations stand before their callers
         if any(instruction.opcode == "call" for instruction in computation.instructions):
             _inline(computation, computations, fresh, origins)
     return origins
@@ -32,7 +32,7 @@ def inline_calls(module: Any) -> Origins:
 def _inline(
     computation: Any, computations: dict[int, Any], fresh: FreshIds, origins: Origins
 ) -> None:
-    renamed: dict[int, int] = {}  # the result of a call: the root of its copy, or an operand
+    renamed: dict[int, int] = {}  # by a call's id: the root of its copy, or an operand
     written: list[Any] = []
     for instruction in computation.instructions:
         instruction.operand_ids[:] = [renamed.get(o, o) for o in instruction.operand_ids]

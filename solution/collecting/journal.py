@@ -1,9 +1,9 @@
-"""What is known of a program's collection so far, on disk at every moment.
+"""Keep the state of a program's collection on disk, up to date at every moment.
 
-A folder holds three files: `state.json` says of what it is; `candidates.parquet` has a row for
-each configuration, with its numbers and what the compiler made of it; `repeats.parquet` one for
-each run that was timed. A configuration is named by a hash of its numbers, so a time can only ever
-belong to the configuration that was run. All three are sealed.
+A folder holds three files. `state.json` identifies the collection. `candidates.parquet` has a row
+for each configuration, with its values and whether it compiled. `repeats.parquet` has a row for
+each timed run. A configuration is named by a hash of its values, so a time can only belong to the
+configuration that was run. All three files have checksums.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,10 +23,10 @@ from solution.system.sealing import check_any_seal, read_record, replace_sealed
 
 CANDIDATES = pl.Schema(
     {
-        "config": pl.String(),  # its name
-        "values": pl.Binary(),  # its numbers
+        "config": pl.String(),  # hash of its values
+        "values": pl.Binary(),  # the array's bytes
         "status": pl.String(),  # sound, wrong, refused or died
-        "note": pl.String(),  # what is wrong, or why it was refused or died
+        "note": pl.String(),  # which results are wrong, or why it was refused or died
         "compile_seconds": pl.Float64(),
     }
 )
@@ -35,7 +35,7 @@ STATE, CANDIDATE_FILE, REPEAT_FILE = "state.json", "candidates.parquet", "repeat
 
 
 class Journal:
-    """The three files, and their content in memory."""
+    """The three files, and their contents in memory."""
 
     def __init__(
         self,
@@ -44,15 +44,15 @@ class Journal:
         earlier: Mapping[str, Any] | None = None,
         schema: pl.Schema = CANDIDATES,
     ) -> None:
-        """Open the folder, or make it.
+        """Open the folder's journal; create it if needed.
 
         Args:
-            identity: what must be the same where a collection goes on.
-            earlier: what of it stands for keys that older records do not have.
-            schema: of the candidates: CANDIDATES, and perhaps more columns.
+            identity: what must be equal for the collection to be resumed.
+            earlier: values of identity for keys that older records lack.
+            schema: columns of the candidates: CANDIDATES, and perhaps more.
 
         Raises:
-            InputError: the folder is of another program, compiler, machine or search.
+            InputError: the folder belongs to another program, compiler, machine or search.
         """
         self.folder = folder
         make_folder(folder)
@@ -67,22 +67,22 @@ class Journal:
 
     @property
     def names(self) -> set[str]:
-        """Of all configurations that were tried."""
+        """Return the names of all configurations that were tried."""
         return set(self.candidates["config"])
 
     @property
     def next_turn(self) -> int:
-        """The number of the next pass."""
+        """Return the number of the next timing pass."""
         last = self.repeats["turn"].max()
         return 0 if last is None else int(last) + 1  # type: ignore[arg-type]
 
     def add_candidate(
         self, config: str, values: np.ndarray, status: str, note: str, seconds: float, *more: Any
     ) -> None:
-        """Remember what became of a configuration, and write it down.
+        """Add the status of a configuration, and write the file.
 
         Args:
-            more: the columns that the schema has beside those of CANDIDATES.
+            more: values of the schema's columns beyond CANDIDATES.
         """
         row = pl.DataFrame(
             [(config, values.tobytes(), status, note, seconds, *more)],
@@ -93,7 +93,7 @@ class Journal:
         self._write(self.candidates, CANDIDATE_FILE)
 
     def mark(self, config: str, status: str, note: str) -> None:
-        """Change what is known of a configuration; its times are no longer used."""
+        """Change a configuration's status; if it is not sound, its times are no longer used."""
         own = pl.col("config") == config
         self.candidates = self.candidates.with_columns(
             pl.when(own).then(pl.lit(status)).otherwise("status").alias("status"),
@@ -102,30 +102,30 @@ class Journal:
         self._write(self.candidates, CANDIDATE_FILE)
 
     def add_repeats(self, rows: Iterable[pl.DataFrame]) -> None:
-        """Add the times of whole passes, and write them down."""
+        """Add the times of whole passes, and write the file."""
         self.repeats = pl.concat([self.repeats, *rows])
         self._write(self.repeats, REPEAT_FILE)
 
     def sound(self) -> pl.DataFrame:
-        """The configurations that compile and compute what they should."""
+        """Return the names of the configurations that compile and compute correct results."""
         return self.candidates.filter(pl.col("status") == SOUND)
 
     def read_values(self, config: str, like: np.ndarray) -> np.ndarray:
-        """The numbers of a configuration, of the type and shape of another one."""
+        """Return a configuration's values, with the type and shape of `like`."""
         rows = self.candidates.filter(pl.col("config") == config)
         return read_configuration(rows["values"][0], like)
 
     def find_failure(self) -> str:
-        """Why most of those that failed did; empty where none did."""
+        """Return the most frequent reason of failures; "" if none failed."""
         notes = self.candidates.filter(pl.col("note") != "")["note"]
         return str(notes.mode(maintain_order=True)[0]) if len(notes) else ""
 
     def sound_repeats(self) -> pl.DataFrame:
-        """Their times."""
+        """Return the times of the sound configurations."""
         return self.repeats.join(self.sound().select("config"), on="config", how="semi")
 
     def finish(self, summary: Mapping[str, Any], *, is_final: bool) -> None:
-        """Write down what came out, and whether nothing is left to do."""
+        """Write the summary, and whether the collection is complete."""
         self.state = {**summary, "identity": self.state["identity"], "finished": is_final}
         write_sealed(self.state, self.folder / STATE)
 
@@ -145,7 +145,7 @@ class Journal:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """What state.json says; InputError where it is not what was written, or not there."""
+    """Return the content of state.json; raise InputError if it is missing or damaged."""
     path = folder / STATE
     try:
         state = read_record(path, "a collection")
@@ -157,7 +157,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def read_log(path: Path, schema: pl.Schema) -> pl.DataFrame:
-    """A file of the log; without rows where it is not there, InputError where it is none."""
+    """Read a file of the journal: no rows if it is missing, InputError if it is damaged."""
     try:
         check_any_seal(path)
     except InputError as error:

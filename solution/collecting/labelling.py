@@ -1,4 +1,4 @@
-"""How the configurations of a program become labels: compiled, compared and timed on this CPU.
+"""Label the configurations of a program: compile, compare and time them on this CPU.
 
 For a TPU they are estimated instead: solution.collecting.tpu.labelling.
 """
@@ -32,65 +32,64 @@ from solution.collecting.tiles import TileSpace
 from solution.collecting.timing import Outcome, is_settled, summarise
 from solution.domain.labels import TIMED
 
-COMPILING_SHARE = 0.6  # of a program's time at most
+COMPILING_SHARE = 0.6  # largest share of a program's time
 PARENTS = 6
-ROUND_PASSES = 2  # by which the fastest configurations are found
-REFERENCE = "reference"  # the name of the program without anything asked, where it is no
-# configuration itself
+ROUND_PASSES = 2  # passes after each round, to find the fastest configurations
+REFERENCE = "reference"  # name of the unchanged program if it is not in the space
 
 Tell = Callable[[str], None]
 
 
 class Labelling(Protocol):
-    """How the configurations of one program become labels; what is found goes into its journal."""
+    """Labels the configurations of one program, and writes the results into its journal."""
 
-    batch: int  # configurations that are compiled side by side
+    batch: int  # number of configurations that are compiled in parallel
 
     def open(self, tell: Tell, wanted: int) -> None:
-        """Compile the program as it is, and again what an earlier session found sound.
+        """Compile the default configuration, and again those that an earlier session found sound.
 
         Args:
-            wanted: configurations that will be labelled.
+            wanted: number of configurations to label.
 
-        Raises InputError where it cannot be compiled.
+        Raises InputError if the default cannot be compiled.
         """
         ...
 
     def draw(self, count: int, wanted: int) -> list[np.ndarray]:
-        """Return at most `count` configurations that were not tried yet; none: there are no others.
+        """Return up to `count` configurations that were not tried yet; none if no more exist.
 
         Args:
-            wanted: sound configurations that the current round of a search begins with.
+            wanted: number of sound configurations at the beginning of the current round.
         """
         ...
 
     def label(self, drawn: Sequence[np.ndarray]) -> None:
-        """Compile configurations, and write into the journal what became of them."""
+        """Compile configurations, and write their status into the journal."""
         ...
 
     def look(self) -> None:
-        """Find out roughly which are the fastest, before others are drawn around them."""
+        """Find roughly the fastest configurations, before others are drawn around them."""
         ...
 
     def finish(self, deadline: float, tell: Tell) -> None:
-        """Settle the labels of all configurations, until the deadline (time.monotonic)."""
+        """Finish the labels of all configurations, until the deadline (time.monotonic)."""
         ...
 
     def summarise(self) -> Outcome:
-        """Return the labels as they are known by now."""
+        """Return the labels known so far."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Return what the summary says of how the labels were made."""
+        """Return the summary's entries on how the labels were made."""
         ...
 
 
 class LabelWorkers(Protocol):
-    """The processes that label configurations, which last for many programs."""
+    """The processes that label configurations, used for many programs."""
 
     @property
     def compiling(self) -> Child:
-        """Return the child that reads the files of programs."""
+        """Return the child that reads program files."""
         ...
 
     @property
@@ -105,17 +104,17 @@ class LabelWorkers(Protocol):
 
     @property
     def label_source(self) -> str:
-        """Return who says how long configurations take: solution.domain.labels."""
+        """Return what the labels come from, a clock or an estimator: see solution.domain.labels."""
         ...
 
     def identify(self, program: Program) -> Mapping[str, Any]:
-        """Return what must be the same where the collection of a program goes on."""
+        """Return what must be equal for the program's collection to be resumed."""
         ...
 
     def start(
         self, program: Program, space: CompilerSpace, journal: Journal, seed: int
     ) -> Labelling:
-        """Return what labels the configurations of a program."""
+        """Return the Labelling of a program."""
         ...
 
 
@@ -125,7 +124,8 @@ def open_workers(target: Target, limits: Limits, processes: int | None = None) -
 
     Args:
         limits: of each compilation.
-        processes: that compile side by side, where times are not measured; by default one a core.
+        processes: number of parallel compilations if times are not measured; by default one per
+        core.
 
     Raises InputError if this machine cannot compile for the target.
     """
@@ -145,7 +145,7 @@ def open_workers(target: Target, limits: Limits, processes: int | None = None) -
 
 @dataclass(frozen=True)
 class Workers:
-    """The child that compiles and the one that times."""
+    """A child that compiles, and one that times."""
 
     compiling: Child
     timing: Child
@@ -155,7 +155,8 @@ class Workers:
 
     @property
     def clock(self) -> str:
-        """CPU time repeats better, but only of a process on one core, and not of a GPU's work."""
+        """Return "cpu" or "wall": CPU time repeats better, but only on one core and without a
+        GPU."""
         return "cpu" if self.timing.pinned and self.timing.platform == "cpu" else "wall"
 
     def identify(self, program: Program) -> Mapping[str, Any]:
@@ -171,13 +172,13 @@ class Workers:
     def start(
         self, program: Program, space: CompilerSpace, journal: Journal, seed: int
     ) -> "Timing":
-        """Return what times the configurations of a program."""
+        """Return the Timing of a program's configurations."""
         generator = np.random.default_rng([seed, len(journal.candidates)])
         return Timing(program, space, journal, self, generator)
 
 
 class Timing:
-    """Configurations are compiled in one child, compared with the program, and timed in another."""
+    """Compile configurations in one child, compare their results, and time them in another."""
 
     batch = 1
 
@@ -196,7 +197,8 @@ class Timing:
         self._parents: tuple[int, list[np.ndarray]] = (-1, [])
 
     def open(self, tell: Tell, wanted: int) -> None:
-        """Compile the program as it is, and again what an earlier session found sound."""
+        """Compile the default configuration, and again those that an earlier session found
+        sound."""
         tell("compiling the program as it is")
         compiled = self._builder.open()
         self._passes = Passes(
@@ -214,24 +216,24 @@ class Timing:
         self._build(own, default)
 
     def draw(self, count: int, wanted: int) -> list[np.ndarray]:
-        """Draw around the fastest that were known when the round began."""
+        """Draw configurations around the fastest ones at the beginning of the round."""
         if self._parents[0] != wanted:
             self._parents = wanted, self._find_fastest()
         parents = self._parents[1]
         return draw_untried(self._space, self._generator, count, self._journal.names, parents)
 
     def label(self, drawn: Sequence[np.ndarray]) -> None:
-        """Compile and compare configurations, and load the sound ones into the child that times."""
+        """Compile and compare configurations; load the sound ones into the timing child."""
         for values in drawn:
             self._build(name_configuration(values), values)
 
     def look(self) -> None:
-        """Time all of them a few times."""
+        """Time all configurations in a few passes."""
         for _ in range(ROUND_PASSES):
             self._passes.make_pass()
 
     def finish(self, deadline: float, tell: Tell) -> None:
-        """Time all of them until their order is settled."""
+        """Time all configurations until their order is settled."""
         clock = self._workers.clock
         longest = 0.0
         while True:
@@ -245,11 +247,11 @@ class Timing:
                 return
 
     def summarise(self) -> Outcome:
-        """Return the smallest times that both halves of the runs have seen."""
+        """Return the labels from all passes, see timing.Outcome."""
         return summarise(self._journal.sound_repeats(), self._workers.clock)
 
     def describe(self) -> dict[str, Any]:
-        """Return passes and clock."""
+        """Return the number of passes, the clock, and more on how times were measured."""
         return {
             "repeat_tau": self.summarise().tau,
             "passes": self._journal.next_turn,
@@ -259,7 +261,7 @@ class Timing:
         }
 
     def _find_fastest(self) -> list[np.ndarray]:
-        """The fastest configurations so far, where some were timed."""
+        """Return the fastest configurations so far, if any were timed."""
         outcome = self.summarise()
         order = np.argsort(outcome.nanoseconds)[:PARENTS]
         like = self._space.default

@@ -1,7 +1,6 @@
-"""The executables that a child holds to run them: of those that it dies of, each costs only itself.
+"""Keep executables loaded in a child; one that kills the child costs only itself.
 
-A child that died is followed by another where the next is asked for, and that one is given all that
-is still held.
+If the child died, the next request starts a new one and loads all remaining executables into it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,34 +12,36 @@ from solution.collecting.child import CLOSED, Load, Open, Refusal, Run, Timings
 from solution.collecting.children import Child, ChildDiedError, TooMuchError
 from solution.collecting.timing import choose_runs
 
-TRIES = 3  # of a visit, where somebody ends one child after the other
+TRIES = 3  # attempts of a visit, if the child is killed from outside
 
 
 class Loaded:
-    """Executables of one program, by name."""
+    """The loaded executables of one program, by name."""
 
     def __init__(
         self, child: Child, arguments: Sequence[np.ndarray], bury: Callable[[str, str], None]
     ) -> None:
-        """Hold nothing yet.
+        """Use a child, with no executables yet.
 
         Args:
-            arguments: of the program.
-            bury: told the name of one that cannot be run, and why; it is held no longer.
+            arguments: the program's arguments.
+            bury: called with the name of an executable that cannot be run, and the reason; the
+            executable
+                is removed.
         """
         self._child, self._arguments, self._bury = child, arguments, bury
         self._executables: dict[str, bytes] = {}
-        self._runs: dict[str, int] = {}  # of a visit
-        self._is_open = False  # the child may still hold another program's arguments
+        self._runs: dict[str, int] = {}  # number of runs in a visit, by name
+        self._is_open = False  # False: the child may have another program's arguments
 
     @property
     def names(self) -> list[str]:
         return list(self._executables)
 
     def add(self, name: str, executable: bytes) -> bool:
-        """Hold one more; whether it can be run.
+        """Load another executable; return True if it can be run.
 
-        Raises ChildDiedError where a child dies of the arguments alone.
+        Raises ChildDiedError if the arguments alone kill a child.
         """
         self._restore()
         self._executables[name] = executable
@@ -49,9 +50,9 @@ class Loaded:
         return name in self._executables
 
     def visit(self, name: str) -> Timings | None:
-        """Run one, a few times; None where it is not held, or no longer.
+        """Run an executable a few times; return None if it is not loaded or cannot be run.
 
-        Raises ChildDiedError where a child dies of the arguments alone.
+        Raises ChildDiedError if the arguments alone kill a child.
         """
         timings: Timings | None = None
         for _ in range(TRIES):
@@ -64,12 +65,12 @@ class Loaded:
         return timings
 
     def keep(self, names: Iterable[str]) -> None:
-        """Hold no others any longer."""
+        """Remove all executables except these."""
         kept = set(names)
         self._executables = {n: data for n, data in self._executables.items() if n in kept}
 
     def _restore(self) -> None:
-        """Give a child that holds nothing all of them; where it dies of one, another the rest."""
+        """Reload every executable into a new child; if one kills it, load the rest into another."""
         while not (self._is_open and self._child.is_alive):
             self._open()
             self._is_open = True
@@ -79,7 +80,7 @@ class Loaded:
                     break
 
     def _open(self) -> None:
-        """Hand the arguments over, once more where the child is killed meanwhile."""
+        """Send the arguments to the child; retry once if it is killed meanwhile."""
         request = Open(b"", self._arguments)
         try:
             self._child.ask(request)
@@ -94,14 +95,15 @@ class Loaded:
             self._runs[name] = choose_runs(nanoseconds)
 
     def _ask(self, name: str, request: Load | Run) -> Any:
-        """What the child says; None where it dies of it, or refuses, or holds nothing."""
+        """Return the child's reply; None if it dies of the request, refuses, or lost its
+        program."""
         try:
             reply = self._child.ask(request)
         except ChildDiedError as error:
             reply = Refusal(str(error))
         if not isinstance(reply, Refusal):
             return reply
-        if reply.reason == CLOSED:  # somebody ended the child that held it
+        if reply.reason == CLOSED:  # the child was ended, so its successor has no program
             self._is_open = False
             return None
         del self._executables[name]

@@ -1,8 +1,9 @@
-"""Programs that are wrong on purpose, to find out whether a comparison of results would see it.
+"""Make wrong versions of a program, to test whether a comparison of results would notice.
 
-A mutant is the program with the result of one product (dot or convolution) made wrong as a wrong
-kernel makes it. All mutants of a program are one module: it has one more parameter, a truth value
-for each mutant, which is handed on into calls, loops and conditions. So it is compiled once.
+A mutant is the program with the result of one product (dot or convolution) made wrong in the way of
+a wrong kernel. All mutants of a program are one module, which is compiled once: it has an
+additional parameter with a switch (boolean) for each mutant. The switches are passed on into calls,
+loops and conditionals.
 """
 
 from collections import Counter
@@ -15,23 +16,24 @@ from solution.collecting.arguments import find_entry
 from solution.collecting.portable import FreshIds, lay_out, make_portable, replace_instructions
 from solution.data.hlo.messages import MESSAGES, instructions
 
-PRED, TUPLE = 1, 13  # of XLA's PrimitiveType
+PRED, TUPLE = 1, 13  # in XLA's PrimitiveType
 PRODUCTS = ("dot", "convolution")
-MAX_SITES = 48  # products that are looked at, evenly spaced: each mutant is a run
-OF_A_FORM = 3  # of products of the same sizes the last ones, which results depend on most
-BLOCK = 8  # elements at the edge of the last dimension: a vector; at most an eighth of it
+MAX_SITES = 48  # products that are mutated, evenly spaced: each mutant costs a run
+# products of the same sizes that are mutated: the last ones, which affect results most
+OF_A_FORM = 3
+BLOCK = 8  # elements at the edge of the last dimension (a vector); at most an eighth of it
 EIGHTH = 8
-OFF = 0  # of the truth values: it is never true
+OFF = 0  # number of a switch that is always off
 CALLS = ("call", "fusion")
 
 
 class Kind(IntEnum):
-    """What a wrong kernel does: nothing at an edge, another block's work, its work twice."""
+    """An error of a wrong kernel: it skips a block, repeats another block, or adds one twice."""
 
     ZERO = 0  # the last block is 0
-    SHIFT = 1  # the last block is what the block before it is
-    TWICE = 2  # the last block is added up twice
-    REVERSE = 3  # all dimensions backwards
+    SHIFT = 1  # the last block equals the block before it
+    TWICE = 2  # the last block is added twice
+    REVERSE = 3  # all dimensions are reversed
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,9 @@ class Site:
 
     name: str
     opcode: str
-    form: str  # the same for products that one kernel computes: of the same sizes
-    kinds: tuple[Kind, ...]  # those that can change anything: of one number only the first
-    first: int  # the truth value of its first kind; those of the others follow
+    form: str  # equal for products that one kernel computes: those of the same sizes
+    kinds: tuple[Kind, ...]  # those that can change the result; for a single number only the first
+    first: int  # the switch of its first kind; those of the other kinds follow
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,11 @@ class Mutants:
 
     module: bytes
     sites: tuple[Site, ...]
-    switches: int  # truth values of the last parameter
+    switches: int  # number of switches in the last parameter
 
 
 def make_mutants(module: Any) -> Mutants:
-    """Return the mutants of a message Module; without sites where it has no products."""
+    """Return the mutants of a message Module; without sites if it has no products."""
     copy = make_portable(module)
     ways = _find_ways(copy)
     reached = _find_reached(copy, ways)
@@ -76,17 +78,18 @@ def make_mutants(module: Any) -> Mutants:
 
 
 def _find_ways(module: Any) -> dict[int, str]:
-    """Return how each computation is called that the switches can be handed on to.
+    """Return how each computation is called, if switches can be passed into it.
 
-    That is by calls, by loops whose state is a tuple, or by conditions; not by several of these.
+    Ways are: by calls, by loops whose state is a tuple, or by conditionals. A computation that is
+    called in several ways is left out.
     """
     ways: dict[int, set[str]] = {}
     for node in instructions(module):
         way = "call" if node.opcode in CALLS else node.opcode
         if way == "while" and node.shape.element_type != TUPLE:
             way = "other"
-        # Of a loop, the body and the condition are given the switches in one way, but the body
-        # gives them back.
+        # A loop's body and condition both receive the switches in its state, but only the body
+        # returns them.
         for place, called in enumerate(node.called_computation_ids):
             ways.setdefault(called, set()).add("condition" if way == "while" and place else way)
     return {
@@ -97,14 +100,14 @@ def _find_ways(module: Any) -> dict[int, str]:
 
 
 def _is_entered(node: Any, ways: dict[int, str]) -> bool:
-    """Whether the switches are handed on into what an instruction calls."""
+    """Return True if the switches are passed into the computations that an instruction calls."""
     called = node.called_computation_ids
     is_call = node.opcode in (*CALLS, "while", "conditional")
     return bool(is_call and called and all(number in ways for number in called))
 
 
 def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
-    """Return the instructions that results depend on, by computations the switches can reach."""
+    """Return the instructions that results depend on, by computation that switches can reach."""
     computations = {c.id: c for c in module.computations}
     reached: dict[int, set[int]] = {}
     waiting = [find_entry(module).id]
@@ -127,7 +130,7 @@ def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
 
 
 def _choose(found: list[Any], module: Any) -> list[tuple[Any, str]]:
-    """Return the products that are looked at, the last first, each with its form."""
+    """Return the products to mutate, the last first, each with its form."""
     shapes = {i.id: i.shape for i in instructions(module)}
     counts: Counter[str] = Counter()
     chosen = []
@@ -155,7 +158,7 @@ def _list_kinds(sizes: list[int]) -> tuple[Kind, ...]:
 
 
 def _find_axis(sizes: list[int]) -> int | None:
-    """Return the last dimension that has more than one element; None where there is none."""
+    """Return the last dimension with more than one element; None if there is none."""
     return max((axis for axis, size in enumerate(sizes) if size > 1), default=None)
 
 
@@ -164,7 +167,7 @@ def _find_block(size: int) -> int:
 
 
 class _Writer:
-    """Puts mutants into a module."""
+    """Writes mutants into a module."""
 
     def __init__(
         self, module: Any, sites: dict[int, Site], switches: int, ways: dict[int, str]
@@ -173,16 +176,17 @@ class _Writer:
         self._fresh = FreshIds(module)
         self._switches = _make_shape(PRED, [switches])
         self._computations = {c.id: c for c in module.computations}
-        # Before anything is changed: what a loop or a branch is given.
+        # Computed before any change: what loops and branches are called with.
         self._taken = {
             c.id: _copy_shape(i.shape)
             for c in module.computations for i in c.instructions if i.opcode == "parameter"
         }  # fmt: skip
 
     def write(self) -> None:
-        """Change the module: the entry has one more parameter, the last."""
+        """Change the module in place: the entry gets the switches as an additional last
+        parameter."""
         entered = [find_entry(self._module).id]
-        for number in entered:  # it grows
+        for number in entered:  # the dictionary grows in the loop
             for node in self._computations[number].instructions:
                 if _is_entered(node, self._ways):
                     entered += [n for n in node.called_computation_ids if n not in entered]
@@ -200,7 +204,7 @@ class _Writer:
         for node in computation.instructions:
             node.operand_ids[:] = [renamed.get(operand, operand) for operand in node.operand_ids]
             if way != "call" and node.opcode == "parameter":
-                continue  # it is written already, as part of a tuple
+                continue  # already written, as part of a tuple
             if node.id in self._sites:
                 renamed[node.id] = self._mutate(node, self._sites[node.id], switches, written)
             elif _is_entered(node, self._ways):
@@ -215,7 +219,7 @@ class _Writer:
         replace_instructions(computation, written)
 
     def _take_switches(self, parameters: list[Any], way: str, written: list[Any]) -> int:
-        """Write the parameter that brings the switches, and return the number of their value."""
+        """Write the parameter that brings the switches; return the id of their value."""
         if way == "call":
             return self._add(written, "parameter", self._switches, number=len(parameters))
         (old,) = parameters
@@ -224,7 +228,7 @@ class _Writer:
             whole = self._add(written, "parameter", shape)
             self._part(written, whole, shape, old)
             return self._element(written, whole, shape, len(shape.tuple_shapes) - 1)
-        shape = _make_tuple([old.shape, self._switches])  # of a branch
+        shape = _make_tuple([old.shape, self._switches])  # the argument of a branch
         whole = self._add(written, "parameter", shape)
         written.append(
             MESSAGES["Instruction"](
@@ -235,7 +239,7 @@ class _Writer:
         return self._element(written, whole, shape, 1)
 
     def _hand_on(self, node: Any, switches: int, written: list[Any]) -> None:
-        """Write an instruction that calls, with the switches among what it gives."""
+        """Write a calling instruction with the switches among its arguments."""
         if node.opcode in CALLS:
             node.operand_ids.append(switches)
             written.append(node)
@@ -259,14 +263,14 @@ class _Writer:
             self._part(written, node.id, shape, old)
 
     def _extend_value(self, value: int, shape: Any, written: list[Any], switches: int) -> int:
-        """Write a tuple with the elements of another, and the switches."""
+        """Write a tuple with the elements of another tuple, and the switches."""
         elements = [
             self._element(written, value, shape, place) for place in range(len(shape.tuple_shapes))
         ]
         return self._add(written, "tuple", self._extend_shape(shape), [*elements, switches])
 
     def _part(self, written: list[Any], whole: int, shape: Any, old: Any) -> None:
-        """Write what `old` was as the first elements of the tuple that takes its place."""
+        """Write the original value of `old`: the first elements of the extended tuple."""
         elements = [
             self._element(written, whole, shape, place)
             for place in range(len(old.shape.tuple_shapes))
@@ -286,7 +290,7 @@ class _Writer:
         return _make_tuple([*shape.tuple_shapes, self._switches])
 
     def _mutate(self, node: Any, site: Site, switches: int, written: list[Any]) -> int:
-        """Write a product, its mutants and a choice among them; return the choice's number."""
+        """Write a product, its mutants and a selection among them; return the selection's id."""
         written.append(node)
         value = int(node.id)
         for place, kind in enumerate(site.kinds):
@@ -296,7 +300,7 @@ class _Writer:
         return value
 
     def _switch(self, switches: int, place: int, shape: Any, written: list[Any]) -> int:
-        """Write a truth value as an array of the shape's sizes."""
+        """Write a switch, broadcast to the shape's sizes."""
         one = self._add(
             written, "slice", _make_shape(PRED, [1]), [switches], slices=[(place, place + 1)]
         )
@@ -327,7 +331,7 @@ class _Writer:
         return self._add(written, "concatenate", node.shape, [kept, last], dimensions=[axis])
 
     def _make_zeros(self, like: Any, sizes: list[int], switches: int, written: list[Any]) -> int:
-        """Write zeros: a truth value that is false, as numbers of the type."""
+        """Write zeros: a switch that is off, converted to the element type."""
         shape = _make_shape(like.element_type, sizes)
         false = self._switch(switches, OFF, shape, written)
         return self._add(written, "convert", shape, [false])

@@ -1,11 +1,11 @@
-"""Compile options that change a program's speed on a CPU; by how much depends on the program.
+"""Compile options that change a program's speed on a CPU; the effect depends on the program.
 
-The first five were chosen by trying some 30 on five programs, on a busy machine; the others on ten
-programs and a quiet clock, each with the compiler's own choices and with the best of the first
-five: wide vectors gained up to 20%, loops that are not unrolled and less effort up to 30%. Left
-out, as no better than another build of the same program: fast math, XNNPACK, oneDNN, the scheduler,
-region analysis, expensive passes, inlining, fewer modules, vectorizing straight code.
-`python -m benchmarks.collecting options` times each choice that is here alone.
+The first five were chosen by trying about 30 on five programs on a busy machine. The others were
+chosen on ten programs with a quiet clock, each with the compiler's defaults and with the best
+values of the first five: wide vectors gained up to 20%, no loop unrolling and less effort up to
+30%. Left out, because they were no better than another build of the same program: fast math,
+XNNPACK, oneDNN, the scheduler, region analysis, expensive passes, inlining, fewer modules,
+vectorizing straight code. `python -m benchmarks.collecting options` times each value alone.
 """
 
 from itertools import product
@@ -22,7 +22,7 @@ from solution.system.errors import InputError
 
 KIND = "LIBRARY_FUSION_TYPE_"
 LIBRARY = "xla_cpu_experimental_ynn_fusion_type"
-# What a choice tells the compiler, by option and choice; the default tells nothing.
+# The compiler's flags by option and value; the default sets no flag.
 BY_NAME: dict[tuple[str, str], tuple[tuple[str, bool | int | str], ...]] = {
     ("library_fusions", "none"): ((LIBRARY, ""),),
     ("library_fusions", "dot"): ((LIBRARY, f"{KIND}DOT"),),
@@ -42,16 +42,16 @@ BY_BACKEND: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("size", "small"): (("xla_cpu_optimize_for_size", "true"),),
     ("unrolling", "off"): (("xla_cpu_disable_loop_unrolling", "true"),),
 }
-# The order in which a search tries them: what helps most programs first.
+# The order in which a search tries them: the most useful ones first.
 IN_TURN = ("vector_width", "unrolling", "effort", "library_fusions", "products",
            "tiling_propagation", "min_max", "size")  # fmt: skip
-# What does little alone: the compiler's loops have a product only where no library takes it first,
-# and gain most where their vectors are wide.
+# Values with little effect alone. XLA's loops compute a product only if no library does, and
+# they gain most with wide vectors.
 NEEDS = {("products", "own_loops"): (("library_fusions", "none"), ("vector_width", "wide"))}
 
 
 def make_option_space(program: Program, target: Target) -> "OptionSpace":
-    """Return the options that a target's compiler has."""
+    """Return the space of the options of a target's compiler."""
     if not target.is_estimated:
         return OptionSpace(program)
     from solution.collecting.tpu.options import TpuOptionSpace
@@ -60,7 +60,7 @@ def make_option_space(program: Program, target: Target) -> "OptionSpace":
 
 
 class OptionSpace:
-    """Choices of the options: values (options,), positions in OPTION_CHOICES."""
+    """The space of compile options: values (options,) are positions in OPTION_CHOICES."""
 
     reference_counts = True
     options = OPTION_CHOICES
@@ -79,15 +79,15 @@ class OptionSpace:
     def draw(
         self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
     ) -> list[np.ndarray]:
-        """All choices of all options, in a random order."""
+        """Return all combinations of the options' values, in random order."""
         return list(self._grid[generator.permutation(len(self._grid))])
 
     def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
-        """The program as it is, and what the compiler is told."""
+        """Return the unchanged program, and the compiler's flags."""
         return self._program.plain, find_flags(values)
 
     def write(self, values: np.ndarray, run: Any) -> None:
-        """No layouts, and the choices."""
+        """Write the options' values into the Run; it has no layouts."""
         run.layout.layouts.SetInParent()
         for _ in self._program.configurable:
             run.layout.layouts.nodes.add()
@@ -95,7 +95,7 @@ class OptionSpace:
 
 
 def find_flags(values: np.ndarray) -> Flags:
-    """What the compiler is told for choices (options,)."""
+    """Return the compiler's flags for values (options,)."""
     chosen = [
         (name, OPTION_CHOICES[name][value])
         for name, value in zip(OPTION_NAMES, values.tolist(), strict=True)
@@ -107,8 +107,10 @@ def find_flags(values: np.ndarray) -> Flags:
 
 
 def list_settings() -> list[list[tuple[int, int]]]:
-    """What a search tries, in turn: positions of an option and of its choice, and with them those
-    that the choice needs."""
+    """List the settings that a search tries, in order, each with the options that it needs.
+
+    A setting has pairs: position of the option, position of its value.
+    """
     found = []
     for name in IN_TURN:
         for choice in OPTION_CHOICES[name][1:]:

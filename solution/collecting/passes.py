@@ -1,4 +1,4 @@
-"""Time loaded configurations in one child, all of them in every pass, in a new random order."""
+"""Time loaded configurations in one child: each pass visits all, in a new random order."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from solution.collecting.timing import SCHEMA
 
 
 class Passes:
-    """A child that holds the executables of a program, and the times that it gives."""
+    """A child with the executables of a program, and the times that it measured."""
 
     def __init__(
         self,
@@ -27,12 +27,12 @@ class Passes:
         self._loaded = Loaded(child, arguments, self._mark)
 
     def load(self, executables: Mapping[str, bytes]) -> None:
-        """Add configurations; one that cannot even be run here is marked as dead."""
+        """Load configurations; mark one that cannot be run here as dead."""
         for name, executable in executables.items():
             self._loaded.add(name, executable)
 
     def make_pass(self, only: set[str] | None = None) -> None:
-        """Visit all configurations, or only some; the log is written when all were seen."""
+        """Visit all configurations (or those in `only`); write the journal after the whole pass."""
         turn = self._journal.next_turn
         names = [name for name in self._loaded.names if only is None or name in only]
         rows = []
@@ -47,7 +47,7 @@ class Passes:
 
 
 def _tabulate(name: str, turn: int, timings: Timings) -> pl.DataFrame:
-    """The rows of a visit, of the journal's schema; passes belong to the halves by turns."""
+    """Return a visit's rows in the journal's schema; passes alternate between the two halves."""
     count = len(timings.cpu)
     columns = {
         "config": [name] * count,

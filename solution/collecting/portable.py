@@ -1,8 +1,8 @@
-"""Make a dumped module one that another backend compiles as well.
+"""Rewrite a dumped module so that other backends can compile it.
 
-A dump of a TPU holds fusions of its own kinds, layouts in tiles, and 64-bit integers as pairs of
-32-bit ones, which other backends refuse. All of these only say how, not what, so they are written
-as the plain program that they stand for. Instructions keep their ids.
+A TPU's dump holds special kinds of fusions, tiled layouts, and 64-bit integers as pairs of 32-bit
+ones, which other backends reject. They describe the implementation, not the result, so they are
+replaced with plain instructions that compute the same. Instructions keep their ids.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ from solution.collecting.arguments import find_entry, is_tupled
 from solution.data.hlo.messages import MESSAGES
 from solution.data.hlo.nodes import find_places
 
-TUPLE, OPAQUE, TOKEN = 13, 14, 17  # of XLA's PrimitiveType: they have no layout
+TUPLE, OPAQUE, TOKEN = 13, 14, 17  # in XLA's PrimitiveType; these have no layout
 U32, U64 = 8, 9
 PAIR = 2
-LOCAL_BITS = 32  # of an instruction's id
+LOCAL_BITS = 32  # low bits of an instruction's id that count inside its computation
 
 
 def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
-    """Return a copy of a message Module without anything that belongs to one backend.
+    """Return a copy of a message Module without anything specific to one backend.
 
     Args:
-        keeps_boundary: keep the layouts of what crosses the program's boundary, the entry's
-            parameters and infeeds, as the module has them; by default all layouts are row-major.
-            Tiles are dropped in any case.
+        keeps_boundary: keep the module's layouts of the entry's parameters and of infeeds; by
+        default
+            all layouts become row-major. Tiles are dropped in any case.
     """
     copy = MESSAGES["Module"].FromString(module.SerializeToString())
     for name in ("schedule", "input_output_alias", "buffer_donor"):
@@ -47,10 +47,10 @@ def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
 
 
 class FreshIds:
-    """Numbers that no instruction of a module has.
+    """Generates ids that no instruction of a module has.
 
-    XLA keeps only the lower half of a number inside a computation, the upper one names the
-    computation. So a new number's lower half is above all others, whichever computation it joins.
+    XLA keeps only the lower half of an id inside a computation; the upper half names the
+    computation. So a new id's lower half is above all others, whichever computation it is used in.
     """
 
     def __init__(self, module: Any) -> None:
@@ -64,19 +64,19 @@ class FreshIds:
 
 
 def replace_instructions(computation: Any, instructions: list[Any]) -> None:
-    """Give a computation other instructions."""
+    """Replace the instructions of a computation."""
     copies = [MESSAGES["Instruction"].FromString(i.SerializeToString()) for i in instructions]
     del computation.instructions[:]
     computation.instructions.extend(copies)
 
 
 def lay_out(shape: Any) -> list[int]:
-    """Row-major, minor to major."""
+    """Set a row-major layout, in minor-to-major order."""
     return list(range(len(shape.dimensions)))[::-1]
 
 
 def _take_apart(module: Any, fresh: FreshIds) -> None:
-    """A parameter for each part of the tuple that is the entry's only one."""
+    """Replace the entry's only parameter, if it is a tuple, with one parameter per element."""
     entry = find_entry(module)
     (whole,) = (i for i in entry.instructions if i.opcode == "parameter")
     parts = [
@@ -112,21 +112,21 @@ def _make_parameter(place: int, shape: Any, fresh: FreshIds) -> Any:
 
 
 def _lay_out(shape: Any, *, keeps: bool = False) -> None:
-    """Make a shape row-major, or keep the order of its dimensions where `keeps`; drop its tiles."""
+    """Make a shape row-major, or keep its dimension order if `keeps`; drop its tiles."""
     for part in shape.tuple_shapes:
         _lay_out(part, keeps=keeps)
     if shape.element_type not in (TUPLE, OPAQUE, TOKEN):
         order = list(shape.layout.minor_to_major)
-        shape.ClearField("layout")  # with its tiles
+        shape.ClearField("layout")  # its tiles are cleared too
         is_kept = keeps and sorted(order) == list(range(len(shape.dimensions)))
         shape.layout.minor_to_major[:] = order if is_kept else lay_out(shape)
 
 
 def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
-    """Write forms that only the compiler of the time took as what they stand for.
+    """Rewrite forms that only older compilers accept.
 
-    A copy changes the layout alone, so it is a reshape to the same sizes. A reshape that also
-    changes the element type is a reshape, and a conversion of what that gives.
+    A copy, which changes the layout alone, becomes a reshape to the same sizes. A reshape that also
+    changes the element type becomes a reshape and a conversion.
     """
     types = {instruction.id: instruction.shape.element_type for instruction in instructions}
     written = []
@@ -151,15 +151,15 @@ def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
 
 
 def copy_shape(shape: Any) -> Any:
-    """Return a shape that does not change with another message."""
+    """Return an independent copy of a shape message."""
     return MESSAGES["Shape"].FromString(shape.SerializeToString())
 
 
 def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) -> list[Any]:
-    """Return the instructions of all backends that compute the same, the last with its id.
+    """Return instructions of all backends that compute the same; the last one keeps the id.
 
     Args:
-        shapes: with the module's layouts, by the ids of the computation's instructions.
+        shapes: shapes with the module's layouts, by the ids of the computation's instructions.
     """
     halves = {"X64SplitLow": _split, "X64SplitHigh": _split, "X64Combine": _combine}
     if instruction.opcode == "custom-call" and instruction.custom_call_target in halves:
@@ -173,7 +173,7 @@ def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) ->
 
 
 def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> list[Any]:
-    """A bitcast: the dimensions in the order of memory, reshaped, and in their own order again."""
+    """Write a bitcast as: transpose to memory order, reshape, transpose to the result's order."""
     sizes, result = list(read.dimensions), list(made.dimensions)
     before, after = (
         list(shape.layout.minor_to_major)[::-1] or list(range(len(shape.dimensions)))
@@ -191,7 +191,7 @@ def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> lis
 
 
 def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
-    """Random bits of a state in two halves: of the two joined, and without the new state."""
+    """Draw random bits from a state in two halves: join them, and drop the new state."""
     written = []
     for place, half in enumerate(state.tuple_shapes):
         sizes = list(half.dimensions)
@@ -213,7 +213,7 @@ def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
 
 
 def _split(instruction: Any, fresh: FreshIds) -> list[Any]:
-    """The lower or the upper half: bits as pairs of 32, one of each pair, its dimension dropped."""
+    """Take the lower or upper half: split bits into pairs of 32, select one, drop the dimension."""
     place = int(instruction.custom_call_target == "X64SplitHigh")
     sizes = list(instruction.shape.dimensions)
     pairs = _make("bitcast-convert", [*sizes, PAIR], list(instruction.operand_ids), fresh)
@@ -245,7 +245,7 @@ def _make(
 
 
 def _as(instruction: Any, opcode: str, operands: list[int]) -> Any:
-    """The instruction with its id and shape, but another operation."""
+    """Return the instruction with its id and shape, but another operation."""
     return MESSAGES["Instruction"](
         id=instruction.id,
         name=f"{opcode}.{instruction.id}",

@@ -1,4 +1,4 @@
-"""A program to be collected: its module, what it is called with, and its graph."""
+"""Read a program to be collected: its module, its arguments, and its graph."""
 
 import hashlib
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ from solution.system.wording import join_names
 
 PYTHON, PROTOBUF_SUFFIX = ".py", ".pb"
 OF_PYTHON = "Python with a jax function or a torch module"
-# What a text is taken for that does not say it.
+# By suffix: the form of a text whose content does not tell it.
 FORMS = {
     ".hlo": HLO, ".txt": HLO, ".mlir": STABLEHLO, ".stablehlo": STABLEHLO, ".pb": PROTOBUF,
     ".binpb": PROTOBUF,
@@ -49,20 +49,20 @@ UNSEEDED = "A program that draws random numbers without a seed is another one ea
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What is compiled in many configurations."""
+    """A program that is compiled in many configurations."""
 
     name: str
     module: Any  # the message Module, as the graph shows it
-    # What its file calls it with, None for one without numbers; None: it does not say
+    # The file's arguments, with None for one without numbers; None: the file has none.
     given: list[np.ndarray | None] | None
     notes: tuple[str, ...] = ()  # sentences on what of the file is looked at, and what is not
-    obstacle: str = ""  # why it cannot be run on one device of this machine
+    obstacle: str = ""  # why it cannot be run on one device of this machine; "" if it can
 
     @cached_property
     def arguments(self) -> list[np.ndarray]:
-        """What it is called with: random numbers, drawn when they are asked for, if none are given.
+        """Return the arguments; missing ones are drawn at random when first needed.
 
-        Raises InputError where numbers of a parameter's type cannot be drawn.
+        Raises InputError if numbers of a parameter's type cannot be drawn.
         """
         given = self.given
         if given is not None and all(array is not None for array in given):
@@ -75,12 +75,12 @@ class Program:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether numbers of some parameters are drawn."""
+        """Return True if some arguments are drawn at random."""
         return self.given is None or any(array is None for array in self.given)
 
     @property
     def brings_some(self) -> bool:
-        """Whether the file has numbers for some parameters."""
+        """Return True if the file has numbers for some parameters."""
         return self.given is not None and any(array is not None for array in self.given)
 
     @cached_property
@@ -89,19 +89,20 @@ class Program:
 
     @cached_property
     def configurable(self) -> np.ndarray:
-        """The nodes (configurable,) whose layouts may be set, as TpuGraphs chooses them."""
+        """Return the nodes (configurable,) whose layouts may be set, as TpuGraphs chooses them."""
         return find_configurable(self.nodes.opcodes)
 
     @cached_property
     def plain(self) -> bytes:
-        """The serialized module as it is compiled where nothing is asked of the compiler."""
+        """Return the serialized module of the default configuration."""
         return bytes(make_portable(self.module).SerializeToString())
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the module and its arguments, but for the number that its process gave it."""
+        """Return a hash of the module and its arguments, without the module's process-specific
+        id."""
         found = self._hash_module()
-        if self.is_drawn:  # what is drawn follows from the module
+        if self.is_drawn:  # drawn arguments follow from the module
             found.update(f"drawn {VERSION}".encode())
         for array in self.given or ():
             if array is not None:
@@ -110,7 +111,8 @@ class Program:
 
     @cached_property
     def module_digest(self) -> str:
-        """A hash of the module alone: an estimate does not depend on the arguments' values."""
+        """Return a hash of the module alone: an estimate does not depend on the arguments'
+        values."""
         return self._hash_module().hexdigest()[:16]
 
     def _hash_module(self) -> "hashlib._Hash":
@@ -123,10 +125,10 @@ class Program:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which programs of a file are meant; by default all of its modules."""
+    """Selects programs of a file; by default all of its modules."""
 
     module: str = ""  # the name of a module, or its number from 1
-    function: str = ""  # of StableHLO, that is the program; by default main, or the only one
+    function: str = ""  # the StableHLO function to take; by default main, or the only one
 
 
 def read_programs(
@@ -137,16 +139,17 @@ def read_programs(
     runs: bool = True,
     platform: str = "cpu",
 ) -> Iterator[Program]:
-    """The programs of a file: one, or as many as it has modules.
+    """Yield the programs of a file: one, or one per module.
 
     Args:
-        runs: they are to be run here, on one device.
-        platform: that they are compiled for, cpu or tpu: jax writes a few functions otherwise, and
-            nothing is run here for a TPU.
+        runs: True if they are to be run here, on one device.
+        platform: the platform to compile for, cpu or tpu. jax writes a few functions in other
+            instructions for a TPU, and nothing is run here for a TPU.
 
     Raises:
-        InputError: no such file, of no known form, or one that jax or XLA refuses; or one that
-            cannot be run here, where it is to be.
+        InputError: no such file, an unknown form, or jax or XLA rejects it; or it cannot be run
+        here
+            although `runs` is set.
     """
     wanted = wanted or Wanted()
     if path.is_dir():
@@ -176,9 +179,9 @@ def read_programs(
 
 
 def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
-    """Which of the modules of a file are meant: by a name or a number from 1; empty: all.
+    """Return the positions of the selected modules: by a name or a number from 1; "": all.
 
-    Raises InputError where there is no such module, or several of the name.
+    Raises InputError if there is no such module, or several have the name.
     """
     if not wanted:
         return list(range(len(names)))
@@ -195,7 +198,7 @@ def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
 
 
 def make_graph(program: Program, name: str) -> Graph:
-    """The program as a graph of the collection, with one configuration in which nothing is set."""
+    """Return the program as a graph of the collection, with the default as its configuration."""
     nodes, own = program.nodes, collection(name)
     is_tile = own.kind == "tile"
     unset = np.full((1, len(program.configurable), NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8)
@@ -213,12 +216,12 @@ def make_graph(program: Program, name: str) -> Graph:
 
 
 def name_program(path: Path, place: int | None = None) -> str:
-    """What a file's program is called, and all that is written of it.
+    """Return the name under which a file's program and all its outputs are stored.
 
-    The name is made safe as that of an npz file is, so that programs of one npz file have one name.
+    The name is made safe like that of an npz file, so that programs of one npz file have one name.
 
     Args:
-        place: of the program, where the file has several.
+        place: position of the program, if the file has several.
     """
     name = path.stem
     if path.suffix == PROTOBUF_SUFFIX:
@@ -245,7 +248,7 @@ def _read_protobuf(path: Path) -> list[Program]:
 def _read_sources(
     path: Path, sources: list[Source], child: Child, wanted: Wanted, *, runs: bool
 ) -> list[Program]:
-    """The modules of a text, or of bytecode."""
+    """Read the modules of a text or of bytecode."""
     found = []
     for place, source in enumerate(sources):
         name = name_program(path, place if len(sources) > 1 else None)
@@ -265,7 +268,7 @@ def _read_sources(
 def _read_python(path: Path, child: Child, platform: str, *, runs: bool) -> Program:
     _check_content(path, path.read_bytes(), OF_PYTHON)
     if child.has_run_python:
-        child.end()  # with all that the file changed there: each is read as if it were alone
+        child.end()  # end the process that ran it: the next file must find a clean one
     try:
         data, arguments = _ask(path, child, Lower(path.absolute(), platform), OF_PYTHON)
     finally:

@@ -35,10 +35,10 @@ TRACED = (
 def lower_file(
     compiler: Compiler, path: Path, platform: str = "cpu"
 ) -> tuple[bytes, list[np.ndarray | None]]:
-    """The serialized module of a Python file, and its arguments: None for one without numbers.
+    """Return a Python file's serialized module and arguments: None for one without numbers.
 
-    It may change jax's settings, the environment and what is imported: the process that ran it must
-    read no other file.
+    The file may change jax's settings, the environment and imported modules. So a process that ran
+    one must read no other file.
 
     Raises InputError for a file without a program, or with one that fails.
     """
@@ -52,7 +52,7 @@ def lower_file(
 
 
 def _seed() -> None:
-    """What a file draws without a seed is the same each time, so that what was stopped goes on."""
+    """Seed the random generators, so that a file draws the same numbers when it is resumed."""
     random.seed(0)
     np.random.seed(0)
 
@@ -67,7 +67,7 @@ def _import_program(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         spec.loader.exec_module(module)
         arguments = getattr(module, "arguments", None)
         arguments = arguments() if callable(arguments) else arguments
-    except (Exception, SystemExit) as error:  # a script may end python where it is imported
+    except (Exception, SystemExit) as error:  # importing a script may exit Python
         raise _failed(path, "importing it", error) from error
     program = getattr(module, "program", None)
     if not callable(program) or not isinstance(arguments, tuple | list):

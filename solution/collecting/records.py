@@ -1,6 +1,6 @@
-"""What was measured, as a tuning record of TpuGraphs and as an npz file of the competition.
+"""Write measured configurations as a TpuGraphs tuning record and as a competition's npz file.
 
-The npz file is made from the record as it lies on the disk, so both say the same.
+The npz file is made from the record on disk, so both hold the same data.
 """
 
 from collections.abc import Sequence
@@ -22,21 +22,21 @@ from solution.system.files import replace_file
 
 @dataclass(frozen=True)
 class Place:
-    """Where a program's files go: a folder, a collection, a split."""
+    """Where a program's files are stored: folder, collection, split."""
 
     folder: Path
     collection: str
     split: str
 
     def find(self, kind: str, name: str, suffix: str = "") -> Path:
-        """The path of a program's file of the kind, such as pb/tile/xla/train/NAME.pb."""
+        """Return the path of a program's file, such as pb/tile/xla/train/NAME.pb."""
         below = collection(self.collection).folder
         return self.folder / kind / below / self.split / f"{name}{suffix}"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A configuration with its time; one without failed."""
+    """A configuration with its time; without a time if it failed."""
 
     values: np.ndarray
     nanoseconds: int
@@ -45,13 +45,13 @@ class Measured:
 def make_record(
     program: Program, space: CompilerSpace, measured: Sequence[Measured], source: str = TIMED
 ) -> Any:
-    """The message TuningRecord of the configurations, in their order.
+    """Return the configurations as a message TuningRecord, in their order.
 
     Args:
-        source: who says how long they take, of solution.domain.labels.
+        source: what the times come from: see solution.domain.labels.
     """
     record = MESSAGES["TuningRecord"](module=program.module, label_source=source)
-    # Arguments have no part in an estimate, and of some programs nobody could draw them.
+    # An estimate does not need arguments, and some programs' cannot be drawn.
     record.fingerprint = int(program.digest if source == TIMED else program.module_digest, 16)
     if configuration_kind(space) != "tile":
         record.config_index_to_node[:] = program.configurable.tolist()
@@ -63,7 +63,7 @@ def make_record(
 
 
 def configuration_kind(space: CompilerSpace) -> str:
-    """What a configuration consists of: layout, tile or options."""
+    """Return the kind of a space's configurations: layout, tile or options."""
     probe = MESSAGES["Run"]()
     space.write(space.default, probe)
     if probe.HasField("options"):
@@ -78,10 +78,10 @@ def write_graph(
     place: Place,
     source: str = TIMED,
 ) -> tuple[Path, Path]:
-    """Write record and npz file, atomically; their paths.
+    """Write the record and the npz file atomically; return their paths.
 
     Args:
-        source: who says how long the configurations take, of solution.domain.labels.
+        source: what the times come from: see solution.domain.labels.
     """
     path = place.find("pb", program.name, ".pb")
     data = make_record(program, space, measured, source).SerializeToString(deterministic=True)
@@ -92,12 +92,12 @@ def write_graph(
 
 
 def has_graph(place: Place, name: str) -> bool:
-    """Whether what write_graph wrote of a program is still there."""
+    """Return True if a program's record and npz file exist."""
     return all(path.exists() for path in _list_files(place, name))
 
 
 def remove_graph(place: Place, name: str) -> None:
-    """Remove what write_graph wrote of a program: its log says something else now."""
+    """Delete a program's record and npz file, because its journal says otherwise now."""
     for path in _list_files(place, name):
         path.unlink(missing_ok=True)
 

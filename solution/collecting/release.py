@@ -33,14 +33,14 @@ README, SUMS = "README.md", "SHA256SUMS"
 
 @dataclass(frozen=True)
 class Release:
-    """What was packed."""
+    """A packed release."""
 
     path: Path
     graphs: int
-    data_digest: str  # of SHA256SUMS: the same whatever the README says
+    data_digest: str  # hash of SHA256SUMS without README.md: it identifies the data
 
     def describe(self) -> str:
-        """What belongs beside the file where it is published."""
+        """Return the text to publish beside the file."""
         return (
             f"{self.path}: {count(self.graphs, 'graph')}, {self.path.stat().st_size:,} bytes.\n"
             f"SHA-256 of the file: {checksum(self.path)}\n"
@@ -52,11 +52,11 @@ def pack(folder: Path, readme: Path, out: Path) -> Release:
     """Check every npz file of a folder, and pack them.
 
     Args:
-        folder: data in any of the shapes that find_files knows.
-        readme: how the data were measured, as Markdown; no link in it leads to another file.
-        out: the zip; what is there is replaced.
+        folder: data in any folder structure that find_files knows.
+        readme: Markdown on how the data were measured; it must not link to other files.
+        out: the zip; an existing file is replaced.
 
-    Raises InputError where there is no data, a file is defective, or `readme` cannot be read.
+    Raises InputError if there is no data, a file is defective, or `readme` cannot be read.
     """
     files = find_files(folder)
     summaries, defects = scan(files)
@@ -83,15 +83,15 @@ def pack(folder: Path, readme: Path, out: Path) -> Release:
 
 
 def place_of(file: GraphFile) -> str:
-    """Where a graph lies in the competition's download."""
+    """Return a graph's path in the competition's download."""
     return f"npz/{file.collection.folder}/{file.split}/{file.path.name}"
 
 
 def describe_contents(summaries: pl.DataFrame) -> str:
-    """The part of the README that is counted from the files, not written by hand.
+    """Return the part of the README that is computed from the files.
 
     Args:
-        summaries: a row a graph, as scan has it.
+        summaries: a row per graph, as scan returns it.
     """
     lines = [
         "## What is in this file",
@@ -104,7 +104,7 @@ def describe_contents(summaries: pl.DataFrame) -> str:
         if own.is_empty():
             continue
         graphs = " / ".join(str(len(own.filter(split=split))) for split in SPLITS)
-        spreads = own["spread"].drop_nulls().to_numpy()  # of those with labels
+        spreads = own["spread"].drop_nulls().to_numpy()  # graphs with labels only
         shown = f"{np.median(spreads):.2f}" if len(spreads) else "no labels"
         lines.append(f"| {name} | {graphs} | {own['configs'].sum():,} | {shown} |")
     labelled = summaries.filter("labelled")
@@ -118,7 +118,7 @@ def describe_contents(summaries: pl.DataFrame) -> str:
 
 
 def _describe_splits(summaries: pl.DataFrame) -> str:
-    """Whether the test graphs' architectures are among those that are learned from."""
+    """Say whether the test graphs' architectures also occur in the training graphs."""
     tests: dict[str, list[str]] = defaultdict(list)
     known: dict[str, set[str]] = defaultdict(set)
     for name, split, architecture in summaries.select(
@@ -145,7 +145,7 @@ def _read(readme: Path) -> str:
 
 
 def main() -> None:
-    """Pack, and say what belongs beside the file."""
+    """Pack, and print the text to publish."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="with the npz files")
     parser.add_argument("--readme", type=Path, required=True, help="how they were measured")

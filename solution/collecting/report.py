@@ -1,4 +1,4 @@
-"""What a folder of collections holds: a table, and a picture of times and of their noise."""
+"""Show the collections in a folder: a table, and a plot of times and their noise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ from solution.collecting.tables import is_estimated
 from solution.collecting.timing import SCHEMA, Outcome, summarise
 from solution.system.errors import InputError
 
-MAX_PANELS = 12  # programs of which the two halves are shown, the noisiest first
+MAX_PANELS = 12  # programs whose two halves are plotted, the noisiest first
 COLUMNS = 4
 
 
 @dataclass(frozen=True)
 class Collected:
-    """A program's log."""
+    """A program's journal."""
 
     name: str
     collection: str
@@ -39,9 +39,9 @@ class Collected:
 
 
 def read_collections(folder: Path) -> list[Collected]:
-    """The finished collections below a folder, by collection and name.
+    """Return the finished collections below a folder, by collection and name.
 
-    Raises InputError where there is none.
+    Raises InputError if there is none.
     """
     states = sorted(folder.glob(f"log/**/{STATE}"))
     found = [_read(path.parent) for path in states]
@@ -56,7 +56,7 @@ def read_collections(folder: Path) -> list[Collected]:
 
 
 def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
-    """The rows of the tables, by collection."""
+    """Return the rows of the tables, by collection."""
     tables: dict[str, list[Finished]] = {}
     for one in collected:
         tables.setdefault(one.collection, []).append(Finished(one.name, one.state))
@@ -64,9 +64,9 @@ def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
 
 
 def draw_collections(collected: Sequence[Collected]) -> Figure:
-    """Runtimes of all programs over their fastest, and the two halves of the noisiest ones."""
+    """Plot all programs' runtimes over their fastest, and the two halves of the noisiest ones."""
     some = [one for one in collected if len(one.outcome.configs) > 1]
-    timed = [one for one in some if not is_estimated(one.state)]  # an estimate has no noise
+    timed = [one for one in some if not is_estimated(one.state)]  # estimates have no noise
     noisiest = sorted(timed, key=lambda one: one.outcome.tau)[:MAX_PANELS]
     rows = -(-len(noisiest) // COLUMNS)
     figure = Figure(figsize=(12, 3.2 + 2.8 * rows), layout="constrained")

@@ -1,8 +1,8 @@
-"""What the numbers of each parameter are used for, as far as it decides how they should be drawn.
+"""Find how a program uses its parameters, as far as it matters for drawing their numbers.
 
-Square roots, logarithms and divisors need positive numbers: a variance that is drawn negative makes
-every result NaN, and NaN compares nothing. Weights need to be small where many products are summed,
-or a deep program's results overflow, or say nothing of its first layers.
+Square roots, logarithms and divisors need positive numbers: a negative variance would make every
+result NaN, and a comparison of NaN shows nothing. Weights must be small where many products are
+summed, or a deep program's results overflow, or do not depend on its first layers.
 """
 
 from collections import defaultdict
@@ -14,10 +14,10 @@ from typing import Any
 from solution.collecting.arguments import find_entry, is_tupled
 from solution.data.hlo.messages import instructions
 
-# Operands that must be positive, by opcode.
+# Positions of operands that must be positive, by opcode.
 POSITIVE = {"sqrt": (0,), "rsqrt": (0,), "log": (0,), "log-plus-one": (0,), "power": (0,),
             "divide": (1,), "batch-norm-inference": (4,)}  # fmt: skip
-# Opcodes whose result holds numbers of the first operand, and no others that matter here.
+# Opcodes whose result consists of the first operand's numbers, as far as it matters here.
 _MOVES = (
     "reshape broadcast transpose copy convert slice bitcast reverse dynamic-slice gather "
     "reduce-precision optimization-barrier pad custom-call copy-start copy-done"
@@ -30,8 +30,9 @@ KEEPS: dict[str, tuple[int, ...] | None] = {
     "divide": None, "maximum": None, "minimum": None, "dot": None, "convolution": None,
     "concatenate": None,
 }  # fmt: skip
-INSIDE = ("call", "fusion", "map", "async-start")  # their operands are the callee's parameters
-Value = tuple[int, int | None]  # an instruction, and the element of its tuple
+# their operands become the called computation's parameters
+INSIDE = ("call", "fusion", "map", "async-start")
+Value = tuple[int, int | None]  # an instruction, and an element of its tuple
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class Role:
     """How the numbers of a parameter are used."""
 
     is_positive: bool = False  # a root, a logarithm or a division needs it
-    terms: int = 1  # products that are summed where the parameter is a factor
+    terms: int = 1  # number of summed products in which the parameter is a factor
 
 
 def find_roles(module: Any) -> list[Role]:
-    """Return the role of each array that the entry of a message Module is called with."""
+    """Return the role of each array parameter of a message Module's entry."""
     flow = _Flow(module)
     positive = flow.find_parameters(_list_positive(module), _list_kept)
     terms = _find_terms(module, flow)
@@ -52,7 +53,7 @@ def find_roles(module: Any) -> list[Role]:
 
 
 class _Flow:
-    """Where values come from: operands, also through calls, loops, conditions and tuples."""
+    """Traces values back to parameters, through operands, calls, loops, conditionals and tuples."""
 
     def __init__(self, module: Any) -> None:
         self._nodes = {i.id: i for i in instructions(module)}
@@ -65,7 +66,7 @@ class _Flow:
         entry = find_entry(module)
         self._entry = entry.id
         self._is_tupled = is_tupled(module)
-        self.parameters: dict[Value, int] = {}  # the entry's, to their numbers
+        self.parameters: dict[Value, int] = {}  # the entry's parameters, by value
         for instruction in entry.instructions:
             if instruction.opcode == "parameter":
                 self._number(instruction)
@@ -73,10 +74,11 @@ class _Flow:
     def find_parameters(
         self, starts: Iterable[Value], follow: Callable[[Any], Iterable[int]]
     ) -> set[int]:
-        """Return the numbers of the parameters that values come from.
+        """Return the numbers of the parameters from which values are computed.
 
         Args:
-            follow: the positions of the operands that an instruction's value comes from.
+            follow: returns the positions of the operands through which to trace an instruction
+            back.
         """
         waiting, seen = list(starts), set[Value]()
         while waiting:
@@ -107,7 +109,7 @@ class _Flow:
             yield from self._list_given(node, element)
         elif node.opcode in (*INSIDE, "conditional", "while"):
             called = node.called_computation_ids
-            # Of a loop, the condition's result is none of the loop's.
+            # The condition's result is not the loop's result.
             bodies = called[:1] if node.opcode == "while" else called
             yield from ((self._roots[body], element) for body in bodies if body in self._roots)
             if node.opcode == "while":
@@ -116,7 +118,7 @@ class _Flow:
             yield from ((operands[p], None) for p in follow(node) if p < len(operands))
 
     def _list_given(self, parameter: Any, element: int | None) -> Iterator[Value]:
-        """What the callers of a parameter's computation give for it."""
+        """Return the values that callers pass to a parameter of their called computation."""
         home = self._home[parameter.id]
         if home == self._entry:
             return
@@ -158,9 +160,10 @@ def _list_moved(node: Any) -> Iterable[int]:
 
 
 def _find_terms(module: Any, flow: _Flow) -> dict[int, int]:
-    """Return how many products are summed where a parameter is a factor, by its number.
+    """Return, by parameter number, how many products are summed where it is a factor.
 
-    Of two factors the second is the weight, and the first only where the second comes from none.
+    Of two factors the second counts as the weight; the first only if the second depends on no
+    parameter.
     """
     shapes = {i.id: i.shape for i in instructions(module)}
     terms: dict[int, int] = {}

@@ -1,11 +1,11 @@
-"""Collect the training sample: many architectures in layouts, many products in tiles, for hours.
+"""Collect the training sample for hours: layouts of many architectures, tiles of many products.
 
     python -m solution.collecting.sample FOLDER --hours 4 --avoid FOLDER_WITH_TEST_GRAPHS
 
-Stopped, even killed, the same command goes on. A program's split follows from its architecture, so
-that no architecture stands in two; one that a test graph has, or an earlier program, is left out.
-Workers are processes, each on a core of its own, each at another collection: what is known of the
-sample lies in its folder, so nothing but files is between them.
+If it was stopped or killed, the same command resumes. A program's split follows from its
+architecture, so that no architecture stands in two splits. A program with the architecture of a
+test graph or of an earlier program is left out. Workers are processes, each on its core and with a
+collection that no other worker has; they share nothing but the files in the sample's folder.
 """
 
 import argparse
@@ -39,23 +39,23 @@ COUNTS = {  # three times the architectures of the measured CPU graphs: 35, 32, 
     "layout:nlp:default": 63, "tile:xla": 120,
 }  # fmt: skip
 SIZES = (12, 16, 24, 32, 48, 64, 70, 96, 100, 128, 160, 192, 256)
-VALID_SHARE = 6  # every sixth architecture
+VALID_SHARE = 6  # every sixth architecture is for validation
 LAYOUT_SECONDS, TILE_SECONDS = 100.0, 45.0
-Notes = dict[str, dict[str, Any]]  # what became of drafts, by name
+Notes = dict[str, dict[str, Any]]  # the outcomes of drafts, by name
 HEADER = '"""Drawn by solution.collecting.sample."""\n\n'
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A program that is to be collected."""
+    """A program to be collected."""
 
     name: str
     collection: str
-    text: str  # of its python file
+    text: str  # its Python source
 
 
 def draw_drafts(name: str) -> Iterator[Draft]:
-    """Programs of the collection, one after the other, always the same."""
+    """Yield the programs of a collection, always the same ones in the same order."""
     kind, *rest = name.split(":")
     for number in range(4 * COUNTS[name]):
         generator = np.random.default_rng([number, *name.encode()])
@@ -76,7 +76,7 @@ def draw_drafts(name: str) -> Iterator[Draft]:
 
 
 def find_architectures(folder: Path) -> set[str]:
-    """Of the layout graphs below a folder's test splits."""
+    """Return the architectures of the layout graphs in test splits below a folder."""
     return {
         read_graph(file.path, file.collection).architecture
         for file in find_files(folder)
@@ -85,7 +85,7 @@ def find_architectures(folder: Path) -> set[str]:
 
 
 class Sample:
-    """The folder of the sample, and the architectures that it may not hold again."""
+    """The folder of the sample, and the architectures that must not be added."""
 
     def __init__(
         self, folder: Path, avoided: set[str], workers: Workers | None, say: Callable[[str], None]
@@ -96,9 +96,9 @@ class Sample:
         self._say = say
 
     def collect_next(self) -> bool:
-        """Collect a program of the collection of which least was tried; whether there was one.
+        """Collect a program for the least complete collection; return False if none is left.
 
-        A collection that another worker is at is left to it.
+        Collections at which other workers are busy are skipped.
         """
         for name in sorted(COUNTS, key=self._share_tried):
             folder = self._notes(name)
@@ -111,11 +111,11 @@ class Sample:
         return False
 
     def count(self, name: str) -> int:
-        """The graphs of the collection."""
+        """Return the number of the collection's graphs."""
         return _count_graphs(self._read_notes(name))
 
     def find_next(self, name: str) -> Draft | None:
-        """The first that was not tried; None where the collection is full."""
+        """Return the first draft that was not tried; None if the collection is complete."""
         tried = self._read_notes(name)
         self._taken[name] |= {note["architecture"] for note in tried.values()}
         if _count_graphs(tried) >= COUNTS[name]:
@@ -123,7 +123,7 @@ class Sample:
         return next((draft for draft in draw_drafts(name) if draft.name not in tried), None)
 
     def collect(self, draft: Draft) -> None:
-        """Collect a program, or go on with it, and note what became of it."""
+        """Collect a program, or resume it, and note its outcome."""
         note = self._note(draft)
         path = note.with_suffix(".py")
         path.write_text(draft.text, encoding="utf-8")
@@ -137,7 +137,7 @@ class Sample:
         return self._folder / "drafts" / name.replace(":", "-")
 
     def _read_notes(self, name: str) -> Notes:
-        """Of the drafts that were tried, by name."""
+        """Return the notes of the drafts that were tried, by name."""
         return {
             path.stem: read_record(path, "a draft of the sample")
             for path in self._notes(name).glob("*.json")
@@ -187,7 +187,7 @@ def _count_graphs(notes: Notes) -> int:
 
 
 def main() -> None:
-    """Collect until all collections are full or the hours are over."""
+    """Collect until all collections are complete or the hours are over."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--hours", type=float, default=4.0)
@@ -223,11 +223,11 @@ def _describe_rest(sample: Sample, workers: int) -> str:
 
 
 def _do_nothing() -> None:
-    """Workers need nothing before their work."""
+    """Initialise a worker: nothing is needed."""
 
 
 def _work(folder: Path, avoided: set[str], deadline: float) -> None:
-    """Collect on a core of its own until the deadline, or until others are at all that is left."""
+    """Collect on one core until the deadline, or until other workers do all that is left."""
     limits = Settings().limits
     with lease_core() as core, Child(limits, core) as compiling, Child(limits, core) as timing:
         sample = Sample(folder, avoided, Workers(compiling, timing), say)

@@ -1,4 +1,4 @@
-"""Collect several programs one after the other, within a time, with one line on how far it is."""
+"""Collect several programs one after the other, within a time limit, with a progress bar."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,15 +20,15 @@ from solution.system.errors import InputError
 from solution.system.files import locked, make_folder
 from solution.system.progress import bars, warn
 
-LEAST_SECONDS = 10.0  # for a program, however late it is
+LEAST_SECONDS = 10.0  # least time limit of a program, however late it is
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of a program."""
+    """The outcome of a program's collection."""
 
     name: str
-    state: dict[str, Any]  # of its journal; empty where it failed
+    state: dict[str, Any]  # the state in its journal; empty if it failed
     defect: str = ""
 
 
@@ -39,14 +39,15 @@ def collect_programs(
     settings: Settings,
     minutes: float,
 ) -> list[Finished]:
-    """Collect the programs of all files; one that fails does not stop the others.
+    """Collect the programs of all files; a failing program does not stop the others.
 
     Args:
-        minutes: for all of them; what one does not use is left to those after it.
+        minutes: time limit for all of them; time that one does not use is left to the following
+        ones.
 
     Raises:
-        InputError: jax is not installed, a file holds no program, or another process is at work
-            in the folder.
+        InputError: jax is not installed, a file holds no program, or another process works in the
+            folder.
     """
     check_installed()
     make_folder(place.folder)
@@ -72,7 +73,7 @@ def collect_programs(
 
 
 def _give(programs: Sequence[Program], settings: Settings) -> Program:
-    """Return the one program with the arguments that are given for it."""
+    """Return the only program with the arguments given in the settings."""
     if len(programs) != 1:
         raise InputError(
             f"{settings.arguments}: --arguments are for one program, found {len(programs)}. "
@@ -82,7 +83,7 @@ def _give(programs: Sequence[Program], settings: Settings) -> Program:
 
 
 def read_all(path: Path, workers: LabelWorkers, settings: Settings) -> Iterator[Program]:
-    """Yield the programs of a file as the target gets them."""
+    """Yield the programs of a file as the target needs them."""
     platform = "tpu" if settings.target.is_estimated else "cpu"
     yield from read_programs(path, workers.compiling, settings.wanted, platform=platform)
 
@@ -90,14 +91,14 @@ def read_all(path: Path, workers: LabelWorkers, settings: Settings) -> Iterator[
 def share_time(
     programs: Sequence[Program], settings: Settings, deadline: float
 ) -> Iterator[tuple[Program, Settings]]:
-    """Each program, and how it is collected: what one does not use is left to those after it."""
+    """Yield each program with its settings; unused time is left to the following programs."""
     for number, program in enumerate(programs):
         left = (deadline - time.monotonic()) / (len(programs) - number)
         yield program, replace(settings, seconds=max(LEAST_SECONDS, left))
 
 
 class _Bar:
-    """Shows the seconds of a program, and what is being done."""
+    """Shows the elapsed seconds of a program, and the current work."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self._progress, self._task, self._begin = progress, task, time.monotonic()
@@ -115,7 +116,7 @@ def collect_one(
     workers: LabelWorkers,
     tell: Tell,
 ) -> Finished:
-    """Collect a program; what became of it, even if it failed."""
+    """Collect a program; return its outcome even if it failed."""
     try:
         space = make_space(program)
         return Finished(
@@ -135,7 +136,7 @@ def collect_one(
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise InputError where two programs have one name."""
+    """Raise InputError if two programs have the same name."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(

@@ -1,7 +1,7 @@
-"""What may be configured of a program: layouts, tiles of a matrix product, compile options.
+"""The spaces of a program's configurations: layouts, tiles of a matrix product, compile options.
 
-A configuration is an array of small integers; its bytes name it everywhere, so that what was
-measured can never come to stand under another one's name.
+A configuration is an array of small integers. Its name everywhere is a hash of its bytes, so
+measurements cannot be attributed to another configuration.
 """
 
 import hashlib
@@ -18,30 +18,30 @@ from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 from solution.features.candidates import CHANGES, SHARES
 from solution.system.errors import InputError
 
-MAX_TRIES = 50  # to find a configuration that is not there yet
+MAX_TRIES = 50  # rounds of drawing until a new configuration is found
 CHOOSE = "Choose its options instead: `fastslow choose PROGRAM --over options`."
 
 
 def name_configuration(values: np.ndarray) -> str:
-    """The name of a configuration: a hash of its shape and its numbers."""
+    """Return the name of a configuration: a hash of its shape and its numbers."""
     content = f"{values.shape}".encode() + np.ascontiguousarray(values, np.int16).tobytes()
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 class CompilerSpace(Protocol):
-    """The configurations of one program, and what each is to the compiler."""
+    """The configurations of one program, and the compiler's input for each."""
 
-    default: np.ndarray  # all is the compiler's choice
-    reference_counts: bool  # whether the program without anything asked is a configuration
+    default: np.ndarray  # everything is left to the compiler
+    reference_counts: bool  # True if the unchanged program is a configuration of the space
 
     def draw(
         self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
     ) -> list[np.ndarray]:
-        """New configurations; `parents` are the fastest so far, where they are known."""
+        """Draw configurations; `parents` are the fastest so far, if known."""
         ...
 
     def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
-        """The module and what the compiler is told."""
+        """Return the module and the compiler's flags."""
         ...
 
     def write(self, values: np.ndarray, run: Any) -> None:
@@ -50,7 +50,7 @@ class CompilerSpace(Protocol):
 
 
 class LayoutSpace:
-    """Layouts of the tensors at convolutions, dots and reshapes: values (configurable, 3, 6)."""
+    """Layouts of tensors at convolutions, dots and reshapes: values (configurable, 3, 6)."""
 
     reference_counts = True
 
@@ -58,8 +58,9 @@ class LayoutSpace:
         """Find the tensors whose layouts may be set.
 
         Args:
-            search: random, or any other word for changes around the compiler's choice.
-            ranks: (configurable, 3) of the tensors, 0 where none may be set; by default find_ranks.
+            search: "random", or any other word to search around the compiler's default.
+            ranks: (configurable, 3) ranks of the tensors, 0 if none may be set; by default
+            find_ranks.
         """
         self._program = program
         self._search = search
@@ -77,18 +78,18 @@ class LayoutSpace:
     def draw(
         self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
     ) -> list[np.ndarray]:
-        """Random ones near nothing set; or, around the compiler's choice, changes of parents."""
+        """Draw random layouts; or, to search around the default, mutate parents."""
         if self._search == "random":
             return [self._draw_random(generator) for _ in range(count)]
         own = parents or [self.default]
         return [self._mutate(generator, own) for _ in range(count)]
 
     def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
-        """The module with constraints; the compiler is told nothing else."""
+        """Return the module with layout constraints, and no flags."""
         return constrain(self._program.module, self._program.configurable, values), Flags()
 
     def write(self, values: np.ndarray, run: Any) -> None:
-        """The dimensions of three tensors a node; those that the compiler chooses stay empty."""
+        """Write the layouts of three tensors per node; those left to the compiler stay empty."""
         run.layout.layouts.SetInParent()
         for node in values:
             given = run.layout.layouts.nodes.add()
@@ -103,7 +104,7 @@ class LayoutSpace:
         return self._set(self.default, chosen, generator)
 
     def _mutate(self, generator: np.random.Generator, parents: list[np.ndarray]) -> np.ndarray:
-        """Tensors of two parents mixed, then some set anew or left to the compiler again."""
+        """Mix the tensors' layouts of two parents, then set or unset some at random."""
         first, second = (parents[generator.integers(len(parents))] for _ in range(2))
         mixed = np.where(generator.random(len(first)) < 0.5, first.T, second.T).T
         count = min(len(self._tensors), int(generator.integers(1, CHANGES + 1)))
@@ -124,7 +125,7 @@ class LayoutSpace:
 
 
 def make_layout_space(program: Program, target: Target, search: str) -> "LayoutSpace":
-    """Return the layouts that may be asked for of a program on a target."""
+    """Return the space of layouts that a target's compiler can be asked for."""
     if not target.is_estimated:
         return LayoutSpace(program, search)
     from solution.collecting.tpu.layouts import TpuLayoutSpace
@@ -139,7 +140,7 @@ def draw_untried(
     known: set[str],
     parents: list[np.ndarray],
 ) -> list[np.ndarray]:
-    """At most `count` configurations of the space whose names are not among the known."""
+    """Return up to `count` configurations of the space whose names are not in `known`."""
     found: dict[str, np.ndarray] = {}
     for _ in range(MAX_TRIES):
         if len(found) == count:
@@ -152,14 +153,14 @@ def draw_untried(
 
 
 def read_configuration(data: bytes, like: np.ndarray) -> np.ndarray:
-    """The configuration whose numbers, as bytes, stand in a log."""
+    """Return the configuration from its bytes in a journal."""
     return np.frombuffer(data, like.dtype).reshape(like.shape).copy()
 
 
 def make_run(
     space: CompilerSpace, values: np.ndarray, nanoseconds: int, *, is_default: bool
 ) -> Any:
-    """The message Run of a configuration; without a time it is one that failed."""
+    """Return the message Run of a configuration; without a time it is a failed one."""
     run = MESSAGES["Run"](is_default=is_default, error=not nanoseconds)
     run.profile.compute_time_ns = nanoseconds
     space.write(values, run)

@@ -1,4 +1,4 @@
-"""What was collected, for people."""
+"""Print tables of collected programs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,11 +20,12 @@ ESTIMATED_CAPTION = (
     "configurations compile to differ. As asked: requested output layouts that the compiled "
     "program has. Failed: the compiler refused."
 )
-Columns = dict[str, Callable[[dict[str, Any]], str]]  # what a row shows of a state, by header
+# by header: how to show a row's state in this column
+Columns = dict[str, Callable[[dict[str, Any]], str]]
 
 
 def show_finished(title: str, finished: Sequence[Finished]) -> Table:
-    """A row for each program."""
+    """Print a table with a row per program."""
     states = [one.state for one in finished if one.state]
     has_timed = any(not is_estimated(state) for state in states)
     columns = _list_columns(
@@ -50,7 +51,7 @@ def is_estimated(state: dict[str, Any]) -> bool:
 
 
 def describe_failures(finished: Sequence[Finished]) -> str:
-    """How many configurations of the first program of which any failed, and why; else empty."""
+    """Say of the first program with failures how many failed, and why; "" if there is none."""
     for one in finished:
         if one.state.get("failure"):
             tried = sum(one.state["statuses"].values())
@@ -62,7 +63,7 @@ def describe_failures(finished: Sequence[Finished]) -> str:
 
 
 def _list_columns(*, has_timed: bool, has_estimated: bool) -> Columns:
-    """What is shown; of a kind of label that a row does not have, nothing."""
+    """Return the columns; a column of the other kind of label (time, estimate) shows ""."""
     timed: Columns = {
         "Repeat tau": lambda state: f"{state['repeat_tau']:.2f}" if "clock" in state else "",
         "Passes": lambda state: str(state.get("passes", "")),
@@ -82,7 +83,7 @@ def _list_columns(*, has_timed: bool, has_estimated: bool) -> Columns:
 
 
 def _show_taken(state: dict[str, Any]) -> str:
-    """The share of requested layouts that the compiled programs have."""
+    """Format the share of requested layouts that the compiled programs have."""
     asked = state.get("taken", 0) + state.get("untaken", 0)
     return f"{state['taken'] / asked:.0%}" if asked else ""
 
@@ -92,7 +93,7 @@ def _count_failed(state: dict[str, Any]) -> int:
 
 
 def _describe(states: Sequence[dict[str, Any]]) -> str:
-    """The table's caption."""
+    """Return the table's caption."""
     sentences = [SPREAD]
     timed = [state for state in states if not is_estimated(state)]
     if timed or not states:

@@ -1,6 +1,6 @@
 """The machine that a collection's labels are for: this CPU, timed, or a TPU, estimated.
 
-A TPU's labels are estimates of its compiler, which libtpu brings and which needs no TPU
+A TPU's labels are estimates of its compiler, which libtpu contains and which needs no TPU
 (solution/collecting/tpu). Only a clock measures, and only the CPU is timed here.
 """
 
@@ -14,10 +14,10 @@ from solution.system.errors import InputError
 from solution.system.wording import how_to_install
 
 CPU = "cpu"
-TPU = "tpu:"  # begins the name of each of them
+TPU = "tpu:"  # prefix of all TPUs' names
 GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "v7x")
 NAMES = (CPU, *(f"{TPU}{generation}" for generation in GENERATIONS))
-EXTRA = "tpu"  # of this project, which installs libtpu
+EXTRA = "tpu"  # the optional dependencies of this project that install libtpu
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Tiles of XLA's own matrix products on a CPU: the loops that it writes itself, not a library's.
+"""Set the tiles of XLA's built-in matrix products on a CPU: loops that XLA generates itself.
 
-Since a size can be set for each compilation, these are the true tiles of a true compiler, three to
-six times apart. Not all of them are right: one wider than what is left at a ragged edge gives
-wrong numbers, and very large ones take all memory. So each is compared with the default program.
+The sizes can be set for each compilation, so these are real tiles of a real compiler; runtimes
+differ by a factor of three to six. Not all tiles are right: one wider than the remainder at a
+ragged edge gives wrong numbers, and very large ones take all memory. So the results of each are
+compared with the default program's.
 """
 
 import platform
@@ -16,7 +17,7 @@ from solution.collecting.program import Program
 from solution.data.hlo.messages import instructions
 from solution.system.errors import InputError
 
-# XLA's own loops are only used where no library takes the product.
+# Keep libraries away from the product: only then XLA generates loops.
 LIBRARIES_OFF = (
     ("xla_cpu_multi_thread_eigen", False),
     ("xla_cpu_experimental_ynn_fusion_type", ""),
@@ -27,16 +28,17 @@ FORCE, SIZE = "xla_force_enable_experimental_llvm_ir_gemm", "xla_llvm_ir_gemm_ti
 ROWS = (1, 2, 3, 4, 6, 8, 11, 16, 24, 32)
 SUMS = (1, 2, 4, 8, 9, 16, 32)
 VECTORS = (1, 2, 3, 4)
-DEFAULT = (11, 9, 1)  # what XLA takes where no size is given
-MAX_UNROLLED = 1024  # rows times sums times vectors: the code of larger ones takes minutes
-VECTOR_BYTES = {"x86_64": 32, "AMD64": 32}  # xla_cpu_prefer_vector_width is 256; elsewhere half
+DEFAULT = (11, 9, 1)  # XLA's tile if no size is given
+MAX_UNROLLED = 1024  # rows x sums x vectors: the code of larger tiles takes minutes to compile
+# xla_cpu_prefer_vector_width is 256 bits; half elsewhere
+VECTOR_BYTES = {"x86_64": 32, "AMD64": 32}
 FLOAT_BYTES = {11: 4, 12: 8}  # by the numbers of XLA's PrimitiveType
 
 
 class TileSpace:
-    """The tile of a program's one matrix product: values (3,) are rows, sums and vectors."""
+    """The tiles of a program's only matrix product: values (3,) are rows, sums and vectors."""
 
-    reference_counts = False  # it runs a library's product, which has no tile
+    reference_counts = False  # the default runs a library's product, which has no tile
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -55,17 +57,18 @@ class TileSpace:
     def draw(
         self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
     ) -> list[np.ndarray]:
-        """All tiles that are no larger than the product, in a random order."""
+        """Return all tiles that are not larger than the product, in random order."""
         return list(self.grid[generator.permutation(len(self.grid))])
 
     def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
-        """The program as it is, and the tile as an option."""
+        """Return the unchanged program, and the tile as an option."""
         rows, sums, vectors = values.tolist()
         size = f"{rows}:{sums}:{vectors}*vectwidth"
         return self._program.plain, Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, size)))
 
     def write(self, values: np.ndarray, run: Any) -> None:
-        """In elements: the tile of the output, and in the input the tile of what is summed up."""
+        """Write sizes in elements: the output's tile, and the summed dimension's tile of the
+        input."""
         rows, sums, vectors = values.tolist()
         batch = len(self._dot.shape.dimensions) - 2
         run.tile.sizes.output_bounds[:] = [*[1] * batch, rows, vectors * self._width]
@@ -73,7 +76,7 @@ class TileSpace:
 
 
 def _find_product(program: Program) -> tuple[Any, tuple[int, int, int]]:
-    """The only dot, and its rows, sums and columns."""
+    """Return the only dot, and its numbers of rows, sums and columns."""
     dots = [i for i in instructions(program.module) if i.opcode == "dot"]
     shapes = {i.id: i.shape for i in instructions(program.module)}
     if len(dots) == 1 and dots[0].shape.element_type in FLOAT_BYTES:

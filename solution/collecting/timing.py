@@ -1,12 +1,13 @@
-"""How configurations are timed, and what the times say of themselves.
+"""Turn repeated times of configurations into labels, and say how reliable these are.
 
-Every pass visits all configurations in a new random order, so that no one of them has the machine
-for itself while it is quiet. Passes belong by turns to two halves, which share nothing: Kendall's
-tau between the halves' smallest times, the repeat tau, says how far the order is the programs' own.
+Every pass visits all configurations in a new random order, so that no configuration alone profits
+from quiet moments of the machine. Passes alternate between two halves, which share no runs.
+Kendall's tau between the halves' smallest times, the repeat tau, says how far the order depends on
+the programs and not on noise.
 
-Measured on programs with nearly the same runtimes: the CPU time of a process that is pinned to one
-core repeats best. CPU time of a process with several cores repeats worse than the clock, for the
-system accounts other cores' threads late.
+Measured on programs with nearly equal runtimes: the CPU time of a process pinned to one core
+repeats best. CPU time of a process with several cores repeats worse than wall time, because the
+system accounts for other cores' threads late.
 """
 
 from dataclasses import dataclass
@@ -20,58 +21,58 @@ SCHEMA = pl.Schema(
     {
         "config": pl.String(),  # its name
         "half": pl.UInt8(),
-        "turn": pl.UInt32(),  # the pass
+        "turn": pl.UInt32(),  # number of the pass
         "cpu_ns": pl.Int64(),
         "wall_ns": pl.Int64(),
     }
 )
-VISIT_NANOSECONDS = 4_000_000  # about as long as a visit runs a configuration
-MIN_RUNS, MAX_RUNS = 2, 20  # of a visit
-MIN_PASSES = 6  # before it is asked whether the order is settled
+VISIT_NANOSECONDS = 4_000_000  # approximate duration of a visit
+MIN_RUNS, MAX_RUNS = 2, 20  # runs in a visit
+MIN_PASSES = 6  # passes before the order can count as settled
 SETTLED_TAU = 0.97
-WINDOW = 0.6  # where the last 40% of the passes changed no more than
-GAIN = 0.01  # this of the repeat tau, more of them will not
-FLAT_TAU = 0.35  # below, the two halves hardly agree
-FLAT_SPREAD = 1.02  # slowest over fastest
+WINDOW = 0.6  # if the repeat tau in the last 40% of the passes rose by no more than
+GAIN = 0.01  # this, more passes are useless
+FLAT_TAU = 0.35  # below this repeat tau, the order is chance
+FLAT_SPREAD = 1.02  # below this ratio of slowest to fastest, all are equally fast
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the repeats of a program's configurations say."""
+    """The result of timing a program's configurations."""
 
     configs: list[str]  # names
-    halves: np.ndarray  # (2, configs) nanoseconds, the smallest of each half
-    tau: float  # between the halves
+    halves: np.ndarray  # (2, configs) nanoseconds, the smallest time in each half
+    tau: float  # Kendall's tau between the halves
 
     @property
     def nanoseconds(self) -> np.ndarray:
-        """The labels (configs,): the smallest time that both halves have seen.
+        """Return the labels (configs,): the larger one of the halves' smallest times.
 
-        Noise makes a run slower; what made one faster that no other half knows is the clock's.
+        Noise makes runs slower; a faster run that only one half has seen is an error of the clock.
         """
         return self.halves.max(axis=0)
 
     @property
     def spread(self) -> float:
-        """Slowest over fastest."""
+        """Return slowest over fastest."""
         return float(self.nanoseconds.max() / self.nanoseconds.min())
 
     @property
     def is_flat(self) -> bool:
-        """Nothing can be learned from it: all are equally fast, or the order is chance."""
+        """Return True if the labels are useless: all are equally fast, or the order is chance."""
         return self.spread < FLAT_SPREAD or self.tau < FLAT_TAU
 
 
 def choose_runs(nanoseconds: int) -> int:
-    """How often a visit runs a configuration that takes so long."""
+    """Return how many runs of a configuration with this runtime a visit makes."""
     return int(np.clip(VISIT_NANOSECONDS // max(1, nanoseconds), MIN_RUNS, MAX_RUNS))
 
 
 def summarise(repeats: pl.DataFrame, clock: str) -> Outcome:
-    """The outcome of all configurations that were timed in both halves.
+    """Return the outcome of all configurations that were timed in both halves.
 
     Args:
-        repeats: of SCHEMA.
+        repeats: the timed runs, with SCHEMA's columns.
         clock: cpu or wall.
     """
     smallest = (
@@ -89,7 +90,7 @@ def summarise(repeats: pl.DataFrame, clock: str) -> Outcome:
 
 
 def is_settled(repeats: pl.DataFrame, clock: str) -> bool:
-    """Whether more passes would hardly change the order."""
+    """Return True if more passes would hardly change the order."""
     passes = repeats["turn"].n_unique()
     if passes < 2 * MIN_PASSES:
         return False

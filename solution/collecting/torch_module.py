@@ -1,4 +1,4 @@
-"""A torch module as a jax function, through torchax, where a version of it is there that works."""
+"""Translate a torch module into a jax function with torchax, if a working version is installed."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -11,16 +11,16 @@ from packaging.version import Version
 from solution.system.errors import InputError
 from solution.system.wording import how_to_install
 
-OLDEST = Version("0.0.14.dev0")  # earlier ones do not import beside today's torch
+OLDEST = Version("0.0.14.dev0")  # earlier versions cannot be imported beside current torch
 INSTALL = how_to_install("collect-torch")
 
 
 def translate(
     path: Path, module: Any, arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A function of the module's weights and its arguments, and what it is called with.
+    """Return a function of the module's weights and arguments, and the values of these.
 
-    Raises InputError where torchax is not there, is too old, or does not know an operation.
+    Raises InputError if torchax is not installed, is too old, or does not know an operation.
     """
     _check_installed(path)
     try:

@@ -8,7 +8,7 @@ random = np.random.default_rng(0)
 
 
 def convolve(x, kernel, stride):
-    """Batch, height, width, channels; the kernel height, width, input, output."""
+    """Convolve x (batch, height, width, channels) with kernel (height, width, input, output)."""
     numbers = ("NHWC", "HWIO", "NHWC")
     return jax.lax.conv_general_dilated(
         x, kernel, (stride, stride), "SAME", dimension_numbers=numbers
@@ -16,14 +16,14 @@ def convolve(x, kernel, stride):
 
 
 def program(images, first, second, weights):
-    """The scores (batch, 10)."""
+    """Return the scores (batch, 10)."""
     hidden = jax.nn.relu(convolve(images, first, 1))
     hidden = jax.nn.relu(convolve(hidden, second, 2))
     return hidden.reshape(hidden.shape[0], -1) @ weights + jnp.float32(0.1)
 
 
 def draw(*size):
-    """Small random numbers."""
+    """Return small random arguments."""
     return (0.1 * random.standard_normal(size)).astype(np.float32)
 
 

@@ -9,7 +9,7 @@ SIZES = (96, 192, 192, 48)
 
 
 def program(x, layers):
-    """The last layer's output (batch, 48)."""
+    """Return the last layer's output (batch, 48)."""
     for weights, bias in layers[:-1]:
         x = jax.nn.relu(x @ weights + bias)
     weights, bias = layers[-1]
@@ -17,7 +17,7 @@ def program(x, layers):
 
 
 def draw(*size):
-    """Small random numbers."""
+    """Return small random arguments."""
     return (0.1 * random.standard_normal(size)).astype(np.float32)
 
 

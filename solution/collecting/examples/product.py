@@ -6,7 +6,7 @@ random = np.random.default_rng(0)
 
 
 def program(x, weights):
-    """The product (96, 128)."""
+    """Return the product (96, 128)."""
     return x @ weights
 
 

@@ -9,18 +9,18 @@ BATCH, LENGTH, WIDTH, HEADS = 2, 32, 64, 4
 
 
 def normalise(x):
-    """Zero mean and unit variance over the last dimension."""
+    """Normalise to zero mean and unit variance over the last dimension."""
     mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
     return (x - mean) / jnp.sqrt(variance + 1e-5)
 
 
 def split(x):
-    """(batch, heads, length, width of a head)"""
+    """Split x into heads: (batch, heads, length, width of a head)."""
     return x.reshape(BATCH, LENGTH, HEADS, WIDTH // HEADS).transpose(0, 2, 1, 3)
 
 
 def program(x, query, key, value, out, up, down):
-    """The block's output (batch, length, width)."""
+    """Return the block's output (batch, length, width)."""
     own = normalise(x)
     scores = split(own @ query) @ split(own @ key).transpose(0, 1, 3, 2)
     mixed = jax.nn.softmax(scores / (WIDTH // HEADS) ** 0.5) @ split(own @ value)
@@ -29,7 +29,7 @@ def program(x, query, key, value, out, up, down):
 
 
 def draw(*size):
-    """Small random numbers."""
+    """Return small random arguments."""
     return (0.1 * random.standard_normal(size)).astype(np.float32)
 
 
