@@ -6,7 +6,9 @@ folder, locks it, and sets it as the temporary folder for itself and its child p
 without a lock belongs to a dead command, and the next command removes it.
 """
 
+import atexit
 import fcntl
+import functools
 import os
 import shutil
 import tempfile
@@ -29,7 +31,9 @@ def find_base() -> Path:
 def scratch_folder() -> Iterator[None]:
     """Use a new temporary folder inside the block, and remove it afterwards.
 
-    If it cannot be made, the usual temporary folder is used.
+    If it cannot be made, the usual temporary folder is used. matplotlib, where it may not write
+    into the home folder, keeps its settings in a temporary folder until the process exits, and
+    complains at exit if that is gone. Then the whole folder is removed after matplotlib's.
     """
     try:
         base = find_base()
@@ -38,6 +42,8 @@ def scratch_folder() -> Iterator[None]:
     except OSError:  # no space or no permission: code that needs a file will report it
         yield
         return
+    remove = functools.partial(_remove, folder, descriptor)
+    atexit.register(remove)  # before matplotlib registers, so it runs after matplotlib's callback
     before = {name: os.environ.get(name) for name in (VARIABLE, BASE)}
     cached, tempfile.tempdir = tempfile.tempdir, str(folder)
     os.environ.update({VARIABLE: str(folder), BASE: str(base)})
@@ -50,8 +56,9 @@ def scratch_folder() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(descriptor)
+        if not any(folder.glob("matplotlib-*")):
+            atexit.unregister(remove)
+            remove()
 
 
 def sweep(base: Path) -> None:
@@ -75,6 +82,12 @@ def _make(base: Path) -> tuple[Path, int]:
         if _lock(descriptor) and folder.is_dir():
             return folder, descriptor
         os.close(descriptor)
+
+
+def _remove(folder: Path, descriptor: int) -> None:
+    """Remove the folder and give up its lock."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(descriptor)
 
 
 def _open(folder: Path) -> int:

@@ -104,7 +104,7 @@ def test_nothing_is_there(place: Place) -> None:
     place.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
     scores = place.call("scores")
     assert scores.code == 2
-    assert "nothing is" in scores.words
+    assert "could not be asked" in scores.words
     assert "No submission yet" not in scores.words
     assert "Where it would stand" not in scores.words  # nothing of ours would stand there
 
