@@ -1,1 +1,1 @@
-"""Programs as people have them: which form a file has, and the module that it holds."""
+"""Read program files: find a file's form, and the modules in it."""

@@ -1,9 +1,8 @@
-"""Tell by its bytes which form of a program a file has, and divide it into its modules.
+"""Tell a program file's form by its bytes, and split it into its modules.
 
-A text of HLO begins with HloModule, whatever stands in its strings; one of StableHLO, or of VHLO,
-with a module or a function. Lines of a log before it are left out. Where a text was printed without
-its large constants, a custom call named LEFT_OUT is written in place of each, which the reader of
-the module replaces by numbers.
+HLO text begins with HloModule; text of StableHLO or VHLO begins with a module or a function. Lines
+of a log before it are skipped. If a text was printed without its large constants, a custom call
+named LEFT_OUT takes the place of each, which the reader of the module replaces with numbers.
 """
 
 import json
@@ -12,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HLO, STABLEHLO, PROTOBUF = "HLO", "StableHLO", "protobuf"
-BYTECODE = b"ML\xefR"  # begins MLIR's bytecode, also inside of what jax.export serializes
-MODULE_BEGIN = b"\n"  # the first field of a module of protobuf, and of every record of one
+BYTECODE = b"ML\xefR"  # first bytes of MLIR bytecode, also inside the output of jax.export
+MODULE_BEGIN = b"\n"  # the first field of a serialized module, and of every tuning record
 LEFT_OUT = "fastslow.constant_left_out"
 BOM = "\ufeff"
-LOOKED_AT = 256  # letters, by which text is told from anything else
-HEAD = 1 << 16  # bytes, by which protobuf is told from text
-LENGTH = 4  # bytes before a vector of flatbuffers, which say how long it is
+LOOKED_AT = 256  # letters that are examined to recognise text
+HEAD = 1 << 16  # bytes that are examined to tell protobuf from text
+LENGTH = 4  # bytes of the length that stands before a vector in flatbuffers
 
 HLO_BEGIN = re.compile(
     r"^(?P<log>[IWEF]\d{4} .*?\] ?)?[ \t]*HloModule[ \t]+(?P<name>[^\s,]+)", re.M
@@ -39,7 +38,7 @@ MLIR_LEFT_OUT = (
         r" : \(\) -> (tensor<[^<>]*>)"
     ),
 )
-# How many partitions and replicas a module is meant for.
+# Numbers of partitions and replicas in the text of a module.
 HLO_COUNTS = re.compile(r"\bnum_partitions=(\d+)"), re.compile(r"\breplica_count=(\d+)")
 MLIR_COUNTS = (
     re.compile(r"\bmhlo\.num_partitions = (\d+)"),
@@ -49,17 +48,17 @@ MLIR_COUNTS = (
 
 @dataclass(frozen=True)
 class Source:
-    """One module as a compiler reads it."""
+    """One module, in a form that a compiler reads."""
 
     form: str  # HLO or STABLEHLO
     content: str | bytes  # bytes: MLIR's bytecode
-    name: str = ""  # of the module, where the text says it
-    partitions: int = 1  # that the module is meant for
+    name: str = ""  # of the module, if the text has it
+    partitions: int = 1  # number of partitions for which the module was made
     replicas: int = 1
 
 
 def find_form(data: bytes) -> str:
-    """HLO, STABLEHLO or PROTOBUF; empty for a text without the beginning of a module."""
+    """Return HLO, STABLEHLO or PROTOBUF; "" for text without the beginning of a module."""
     if find_bytecode(data) is not None:
         return STABLEHLO
     text = decode(data)
@@ -72,24 +71,24 @@ def find_form(data: bytes) -> str:
 
 
 def find_form_of(path: Path) -> str:
-    """The form of a file. Of what begins as a module of protobuf no more is read than that."""
+    """Return the form of a file; of a protobuf file only the head is read."""
     with path.open("rb") as file:
         head = file.read(HEAD)
     return find_form(path.read_bytes()) if find_form(head) != PROTOBUF else PROTOBUF
 
 
 def has_module_begin(path: Path) -> bool:
-    """Whether a file begins as a module of protobuf, or a record of some, does."""
+    """Return True if a file begins like a serialized module or tuning record."""
     with path.open("rb") as file:
         return file.read(len(MODULE_BEGIN)) == MODULE_BEGIN
 
 
 def find_bytecode(data: bytes) -> bytes | None:
-    """The MLIR bytecode that is all of the bytes, or that jax.export has put among others."""
+    """Return MLIR bytecode: all bytes, or the part inside the output of jax.export."""
     if data.startswith(BYTECODE):
         return data
     begin = data.find(BYTECODE)
-    # A file of flatbuffers begins with a multiple of four, a module of protobuf with 10.
+    # A flatbuffers file begins with a multiple of four, a serialized module with 10.
     if begin < LENGTH or data[0] % LENGTH:
         return None
     length = int.from_bytes(data[begin - LENGTH : begin], "little")
@@ -97,7 +96,7 @@ def find_bytecode(data: bytes) -> bytes | None:
 
 
 def decode(data: bytes) -> str | None:
-    """The text in UTF-8 or UTF-16, without the mark that editors begin it with; None: no text."""
+    """Decode UTF-8 or UTF-16 text, without a byte order mark; None if it is no text."""
     encoding = json.detect_encoding(data)
     try:
         text = data.decode(encoding).removeprefix(BOM)
@@ -110,7 +109,7 @@ def decode(data: bytes) -> str | None:
 
 
 def list_sources(data: bytes, form: str) -> list[Source]:
-    """The modules of a file that is no protobuf, in their order.
+    """Return the modules of a file that is not protobuf, in order.
 
     Args:
         form: HLO or STABLEHLO.
@@ -137,7 +136,7 @@ def _divide_hlo(text: str) -> list[str]:
 
 
 def _cut_end(text: str) -> str:
-    """An HLO module without what a log says after its last bracket."""
+    """Cut off what a log says after an HLO module's last bracket."""
     lines = text.splitlines()
     last = max((place for place, line in enumerate(lines) if line.strip() == "}"), default=None)
     rest = [] if last is None else lines[last + 1 :]

@@ -1,6 +1,6 @@
-"""Make a function of a StableHLO module its program: XLA takes only one that is called main.
+"""Make a function of a StableHLO module its program: XLA only accepts one called main.
 
-This is the only file that knows MLIR's Python bindings, which come with jaxlib.
+This is the only file that uses MLIR's Python bindings, which come with jaxlib.
 """
 
 import io
@@ -17,10 +17,10 @@ MOST_NAMED = 10
 
 
 def make_main(content: str | bytes, function: str) -> bytes:
-    """The bytecode of a module whose program is the function; if none is named, the public one.
+    """Return the bytecode of a module with the function as main; by default the public one.
 
-    Raises InputError where there is no such function, or several and none is named. What MLIR says
-    of a text that it cannot read is raised as it is.
+    Raises InputError if there is no such function, or several and none is named. MLIR's errors on
+    unreadable text pass through.
     """
     ir = import_module("jaxlib.mlir.ir")
     with import_module("jax.interpreters.mlir").make_ir_context() as context:
@@ -35,12 +35,13 @@ def make_main(content: str | bytes, function: str) -> bytes:
             operation.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
         _rename(ir, module, chosen, MAIN)
         passes = import_module("jaxlib.mlir.passmanager").PassManager
-        passes.parse("builtin.module(symbol-dce)").run(module.operation)  # what nothing calls
+        # delete functions that nothing calls
+        passes.parse("builtin.module(symbol-dce)").run(module.operation)
         return _write(module)
 
 
 def drop_uncalled(module: Any) -> None:
-    """Take out, in place, the computations of a message Module that its entry does not call.
+    """Delete, in place, the computations of a message Module that its entry does not call.
 
     XLA keeps a function of StableHLO that nothing calls.
     """
@@ -59,7 +60,7 @@ def drop_uncalled(module: Any) -> None:
 
 
 def _read(ir: Any, content: str | bytes) -> Any:
-    """The module; of VHLO, which is StableHLO as it is handed on, the same in StableHLO."""
+    """Parse the module; convert VHLO, the serialization format of StableHLO, to StableHLO."""
     module = ir.Module.parse(content)
     if any(operation.name == "vhlo.func_v1" for operation in _list_functions(module)):
         portable = import_module("jax.extend.mlir").deserialize_portable_artifact(_write(module))
@@ -103,7 +104,7 @@ def _name(operation: Any) -> str:
 
 
 def _is_public(operation: Any) -> bool:
-    """Whether a function is more than a declaration, and not for the module alone."""
+    """Return True if a function has a body and is not private."""
     attributes = operation.attributes
     is_private = "sym_visibility" in attributes and "private" in str(attributes["sym_visibility"])
     return not is_private and len(operation.regions) > 0 and len(operation.regions[0].blocks) > 0
@@ -118,7 +119,7 @@ def _find_free(module: Any) -> str:
 
 
 def _rename(ir: Any, module: Any, operation: Any, name: str) -> None:
-    """Give a function another name, wherever the module names it."""
+    """Rename a function and all references to it in the module."""
     before = ir.FlatSymbolRefAttr.get(_name(operation))
     after = ir.FlatSymbolRefAttr.get(name)
     for found in _walk(module.operation):
@@ -128,7 +129,7 @@ def _rename(ir: Any, module: Any, operation: Any, name: str) -> None:
 
 
 def _walk(operation: Any) -> Iterator[Any]:
-    """The operation and all that are in it."""
+    """Yield the operation and all operations inside it."""
     waiting = [operation]
     while waiting:
         found = waiting.pop()

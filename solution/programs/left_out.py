@@ -1,6 +1,6 @@
-"""Put drawn numbers in place of the constants that a text was printed without.
+"""Replace constants that a text was printed without by drawn numbers.
 
-They depend on the module alone, so that a program is the same one each time it is read.
+The numbers depend on the module alone, so a program is the same each time it is read.
 """
 
 from typing import Any
@@ -11,13 +11,13 @@ from solution.data.hlo.messages import MESSAGES, instructions
 from solution.programs.forms import HLO, LEFT_OUT
 from solution.system.errors import InputError
 
-MAX_BYTES = 1 << 31  # of a message of protobuf
-SCALE = 0.1  # of numbers with a fraction, as of drawn arguments
-HIGHEST_INTEGER = 8  # integers are below
+MAX_BYTES = 1 << 31  # limit of a protobuf message
+SCALE = 0.1  # standard deviation of floats, as of drawn arguments
+HIGHEST_INTEGER = 8  # exclusive bound of integers
 SHAPE, TUPLES = 1, 10  # fields of LiteralProto, in xla_data.proto of XLA
-TUPLE = 13  # of XLA's PrimitiveType
-# The field of LiteralProto that holds numbers of a type, and numpy's type for them, by the number
-# of XLA's PrimitiveType. Integers of 32 and 64 bits are written as varints: small ones in a byte.
+TUPLE = 13  # in XLA's PrimitiveType
+# By number of XLA's PrimitiveType: the field of LiteralProto that holds the numbers, and their
+# numpy type. Integers of 32 and 64 bits are written as varints: small ones in a byte.
 VARINT = "varint"
 FIELDS = {
     1: (2, "bool"), 2: (15, "int8"), 3: (17, "<i2"), 4: (4, VARINT), 5: (5, VARINT),
@@ -30,7 +30,7 @@ FIELDS = {
 
 
 def find_left_out(module: Any) -> list[Any]:
-    """The instructions of a message Module that stand for constants which were left out."""
+    """Return the instructions of a message Module that replace left-out constants."""
     return [
         instruction
         for instruction in instructions(module)
@@ -39,13 +39,13 @@ def find_left_out(module: Any) -> list[Any]:
 
 
 def restore_constants(module: Any, name: str, *, fill: bool) -> int:
-    """Make constants of what stands for them, in place; how many numbers they have.
+    """Turn these instructions into constants, in place; return how many numbers they have.
 
     Args:
         name: of the program, for messages.
-        fill: draw their numbers: who runs nothing needs none.
+        fill: draw the numbers; they are not needed if nothing is run.
 
-    Raises InputError where numbers of a type cannot be drawn, or are too many.
+    Raises InputError if numbers of a type cannot be drawn, or are too many.
     """
     count = 0
     for place, instruction in enumerate(find_left_out(module)):
@@ -61,7 +61,7 @@ def restore_constants(module: Any, name: str, *, fill: bool) -> int:
 
 
 def describe_left_out(form: str, constants: int, numbers: int) -> str:
-    """A sentence for the user; empty where nothing was left out."""
+    """Return a sentence for the user; "" if nothing was left out."""
     if not constants:
         return ""
     how = (
@@ -83,7 +83,7 @@ def _count(shape: Any) -> int:
 
 
 def _draw_literal(shape: Any, generator: np.random.Generator, name: str) -> bytes:
-    """A LiteralProto of the shape."""
+    """Draw a serialized LiteralProto of the shape."""
     found = _field(SHAPE, shape.SerializeToString())
     if shape.element_type == TUPLE:
         parts = [_draw_literal(part, generator, name) for part in shape.tuple_shapes]
@@ -115,7 +115,7 @@ def _draw(kind: str, count: int, generator: np.random.Generator) -> bytes:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    """A field of protobuf that holds bytes."""
+    """Encode a protobuf field that holds bytes."""
     return _varint(number << 3 | 2) + _varint(len(data)) + data
 
 

@@ -1,6 +1,6 @@
-"""Why a module can be looked at here but not run, and what is to be known of one that can.
+"""Say why a module cannot be run here, and what is special about one that can.
 
-Modules are meant for several devices, call back into the Python process that made them, or were
+Obstacles are modules for several devices, with callbacks into the Python process that made them, or
 optimised for another backend.
 """
 
@@ -9,17 +9,17 @@ from typing import Any
 from solution.data.hlo.messages import instructions
 from solution.programs.forms import Source
 
-CALLBACK = "python"  # with "callback" in the names of what XLA calls to come back to Python
+CALLBACK = "python"  # with "callback" in a custom call's target: XLA calls into Python
 COLLECTIVES = (
     "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute",
     "ragged-all-to-all", "reduce-scatter",
 )  # fmt: skip
-# Custom calls at the borders of what every device runs for itself, as jax.shard_map writes them.
+# Custom calls of jax.shard_map, around the part that each device runs by itself.
 BORDERS = (
     "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "SPMDFullToShardShape",
     "SPMDShardToFullShape",
 )  # fmt: skip
-OF_GPUS = ("__cu", "__triton", "__gpu", "triton")  # begin the names of what only a GPU has
+OF_GPUS = ("__cu", "__triton", "__gpu", "triton")  # prefixes of custom calls that only GPUs have
 DUMP = (
     "Dump it before optimisation: XLA_FLAGS=--xla_dump_to=FOLDER writes "
     "*before_optimizations.txt, with --xla_dump_hlo_as_proto *before_optimizations.hlo.pb."
@@ -27,10 +27,10 @@ DUMP = (
 
 
 def find_obstacle(module: Any, source: Source | None = None) -> str:
-    """Why a message Module cannot be run on one device of this machine; empty where it can.
+    """Return why a message Module cannot be run on one device of this machine; "" if it can.
 
     Args:
-        source: where it was read from a text, which says for how many devices it is.
+        source: the text that it was read from, if any; it has the number of devices.
     """
     partitions = source.partitions if source else 1
     for instruction in instructions(module):
@@ -62,7 +62,7 @@ def find_obstacle(module: Any, source: Source | None = None) -> str:
 
 
 def _count_collecting(instruction: Any, partitions: int) -> int:
-    """Between how many devices an instruction exchanges numbers; 0: it is no such instruction."""
+    """Return how many devices a collective instruction connects; 0 for other instructions."""
     if instruction.opcode.removesuffix("-start") not in COLLECTIVES:
         return 0
     return _count_named(instruction) if _names_devices(instruction) else partitions
@@ -73,7 +73,7 @@ def _is_shared(module: Any) -> bool:
 
 
 def describe_module(module: Any, source: Source | None = None) -> list[str]:
-    """Sentences on what is looked at, where it is not the whole program as it was written."""
+    """Return sentences on how the module differs from the whole program as it was written."""
     found = []
     if source and source.partitions > 1:
         number = source.partitions
@@ -119,7 +119,7 @@ def _names_devices(instruction: Any) -> bool:
 
 
 def _count_named(instruction: Any) -> int:
-    """Of the devices that a collective names, the highest number and one."""
+    """Return 1 + the highest device number that a collective names."""
     groups = [*instruction.replica_groups, *instruction.collective_device_list.replica_groups]
     named = [number for group in groups for number in group.replica_ids]
     named += [n for pair in instruction.source_target_pairs for n in (pair.source, pair.target)]
