@@ -1,4 +1,4 @@
-"""A protobuf file of modules for people."""
+"""Print the contents of a protobuf file of modules."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ MAX_ROWS = 15
 
 
 def show_records(name: str, records: Sequence[Record]) -> list[Table]:
-    """A row for each record of the file, then the opcodes of all of them; 80 columns wide."""
+    """Print a row per record of the file, then the opcodes of all records; 80 columns wide."""
     return [_show_graphs(name, records), _show_opcodes(records)]
 
 

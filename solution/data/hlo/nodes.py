@@ -1,8 +1,8 @@
-"""The graph of a module as the competition has it: opcodes, 140 node features, edges.
+"""Convert a module to the competition's graph: opcodes, 140 node features, edges.
 
-Source: featurizers.h and hlo_encoder.cc of google-research-datasets/tpu_graphs say what the arrays
-hold (Phothilimthana et al., "TpuGraphs", NeurIPS 2023). All of it are whole numbers; sums and
-products wrap around as 64-bit integers do, and become float32 at the end.
+Source: featurizers.h and hlo_encoder.cc of google-research-datasets/tpu_graphs define the arrays
+(Phothilimthana et al., "TpuGraphs", NeurIPS 2023). All numbers are integers; sums and products wrap
+around like 64-bit integers, and become float32 at the end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,22 +15,23 @@ from solution.data.hlo.messages import instructions
 from solution.domain.graph import InvalidGraphError
 from solution.domain.vocabulary import CONFIGURABLE_OPCODES, MAX_RANK, OPCODE_IDS, SUMMED
 
-# The numbers that XLA's PrimitiveType has for the element types in the order of the one-hot code.
+# Numbers in XLA's PrimitiveType of the element types, in the order of the one-hot encoding.
 ELEMENT_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 17)
 WINDOW_NUMBERS = ("size", "stride", "padding_low", "padding_high", "window_dilation",
                   "base_dilation")  # fmt: skip
-SPATIAL = 4  # dimensions of a convolution that are kept
-FEW = 2  # of slices and padding
-NONE = -1  # 0 is a dimension
-MAIN_COMPUTATIONS = ("cluster", "while", "cond")  # the parts of node_splits end with these
+SPATIAL = 4  # convolution dimensions in the features
+FEW = 2  # dimensions of slices and padding in the features
+NONE = -1  # marks a missing dimension; 0 is a dimension
+# computations with one of these in their names end the parts of node_splits
+MAIN_COMPUTATIONS = ("cluster", "while", "cond")
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """A module without configurations."""
+    """The graph of a module, without configurations."""
 
     features: np.ndarray  # (nodes, 140) float32
-    opcodes: np.ndarray  # (nodes,) uint8; 0 where the opcode has no id
+    opcodes: np.ndarray  # (nodes,) uint8; 0 if the opcode has no id
     edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer]
     splits: np.ndarray  # (1, s) int64: where the main computations begin and end
     summed: np.ndarray  # (nodes, 2, SUMMED) int8: dimensions that dots sum, -1: none
@@ -39,8 +40,8 @@ class Nodes:
 def read_nodes(module: Any) -> Nodes:
     """Extract the graph of a message Module.
 
-    Raises InvalidGraphError where an instruction or computation that is named is not there, or is
-    there twice.
+    Raises InvalidGraphError if an instruction or computation that is referred to is missing, or
+    exists twice.
     """
     rows = [
         describe(instruction, is_root=instruction.id == computation.root_id)
@@ -58,17 +59,18 @@ def read_nodes(module: Any) -> Nodes:
 
 
 def find_configurable(opcodes: np.ndarray) -> np.ndarray:
-    """The nodes (configurable,) int64 whose layouts may be set: the competition's rule."""
+    """Return the nodes (configurable,) int64 whose layouts may be set, by the competition's
+    rule."""
     wanted = [OPCODE_IDS[name] for name in CONFIGURABLE_OPCODES]
     return np.flatnonzero(np.isin(opcodes, wanted))
 
 
 def describe(instruction: Any, *, is_root: bool) -> list[int]:
-    """The 140 features of an instruction, in the order of solution.domain.vocabulary."""
+    """Return the 140 features of an instruction, in the order of solution.domain.vocabulary."""
     shape = instruction.shape
     return [
         int(is_root),
-        0,  # bits of an element, which the extractor never knew
+        0,  # bits of an element, which the extractor always leaves 0
         *(int(shape.element_type == kind) for kind in ELEMENT_TYPES),
         *summarise(shape.dimensions, MAX_RANK),
         len(shape.tuple_shapes),
@@ -89,21 +91,21 @@ def describe(instruction: Any, *, is_root: bool) -> list[int]:
 
 
 def first(values: Sequence[int], length: int, missing: int = 0) -> list[int]:
-    """The first `length` of the values, filled up with `missing`."""
+    """Return the first `length` values, padded with `missing`."""
     kept = list(values[:length])
     return kept + [missing] * (length - len(kept))
 
 
 def summarise(values: Sequence[int], length: int) -> list[int]:
-    """The first `length` of the values, their sum and their product; of none, 0 and 1."""
+    """Return the first `length` values, their sum and their product; without values, 0 and 1."""
     product = 1
-    for value in values:  # wrapped each time: the whole product may have millions of digits
+    for value in values:  # wrap after each factor: the whole product may have millions of digits
         product = wrap(product * value)
     return [*first(values, length), wrap(sum(values)), product]
 
 
 def wrap(value: int) -> int:
-    """The 64-bit integer that is left of a number of any size."""
+    """Wrap an integer of any size around to 64 bits."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -137,7 +139,7 @@ def _describe_convolution(numbers: Any) -> list[int]:
 
 
 def _describe_dot(instruction: Any) -> list[list[int]]:
-    """What it sums in its left and in its right operand; of what is no dot nothing."""
+    """Return the dimensions that a dot sums in its left and right operand; none for others."""
     numbers = instruction.dot
     lists = [numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions]
     is_dot = instruction.opcode == "dot"
@@ -146,9 +148,9 @@ def _describe_dot(instruction: Any) -> list[list[int]]:
 
 
 def find_places(module: Any) -> dict[int, int]:
-    """The node of each instruction's id.
+    """Return the node number of each instruction's id.
 
-    Raises InvalidGraphError where two have one id.
+    Raises InvalidGraphError if two instructions have one id.
     """
     places: dict[int, int] = {}
     for place, instruction in enumerate(instructions(module)):
@@ -158,7 +160,7 @@ def find_places(module: Any) -> dict[int, int]:
 
 
 def _find_edges(module: Any) -> np.ndarray:
-    """An edge to each operand and to the root of each computation that is called, in order."""
+    """Return edges to each operand and to the root of each called computation, in order."""
     places = find_places(module)
     roots = {computation.id: computation.root_id for computation in module.computations}
     edges = []

@@ -1,12 +1,11 @@
-"""Tuning records as graphs: the nodes of a module, its configurations, their runtimes.
+"""Convert tuning records to graphs: the nodes of a module, its configurations, their runtimes.
 
-Runs that failed are left out, and where some runs were timed, those that were not. Where none was,
-the graph has no labels, as in a test split. A module without any run is a layout graph with one
+Failed runs are left out, and if some runs were timed, so are those that were not. If none was
+timed, the graph has no labels, as in a test split. A module without runs is a layout graph with one
 configuration, in which the compiler chooses everything.
 
-Source: tuning_data_iterator.cc of google-research-datasets/tpu_graphs. Where a record has no
-default run, which it asks for, a tile's runtimes are divided by the shortest: no score depends on
-it.
+Source: tuning_data_iterator.cc of google-research-datasets/tpu_graphs. It requires a default run;
+if a record has none, a tile's runtimes are divided by the shortest here: no score depends on it.
 """
 
 from collections import Counter
@@ -38,27 +37,27 @@ from solution.system.names import make_safe
 from solution.system.progress import track
 
 DEFAULT_COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
-NO_TIME = 1  # nanoseconds: up to here a run was not timed
-BLOCK_RUNS = 256  # whose layouts are in memory as numbers at once
+NO_TIME = 1  # nanoseconds; a run with at most this time was not timed
+BLOCK_RUNS = 256  # runs whose layouts are expanded in memory at once
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A tuning record that can be used, and what a Graph does not keep of it."""
+    """A usable tuning record as a graph, with facts that a Graph does not hold."""
 
     graph: Graph
     module: Any  # the message Module
     splits: np.ndarray  # (1, s) int64: where the main computations begin and end
-    nanoseconds: np.ndarray  # (configs,) int64; zeros where there are no labels
-    normalizer: int  # nanoseconds that a tile's runtimes are divided by
-    left_out: int  # runs that are not among the configurations
+    nanoseconds: np.ndarray  # (configs,) int64; zeros if there are no labels
+    normalizer: int  # nanoseconds by which a tile's runtimes are divided
+    left_out: int  # number of runs that are not among the configurations
 
 
 def read_module_file(path: Path, collection_name: str | None = None) -> list[Record]:
     """Read every record of a protobuf file.
 
     Args:
-        collection_name: what layout graphs belong to; tiles are of tile:xla.
+        collection_name: the collection of layout graphs; tiles belong to tile:xla.
 
     Raises:
         InputError: no such protobuf, truncated, or a record that is no graph.
@@ -69,7 +68,8 @@ def read_module_file(path: Path, collection_name: str | None = None) -> list[Rec
 def make_records(
     path: Path, messages: Sequence[Any], collection_name: str | None = None
 ) -> list[Record]:
-    """The same of messages TuningRecord that were read from the file."""
+    """Convert messages TuningRecord that were read from the file `path`, as read_module_file
+    does."""
     names = _names(path, messages)
     records = []
     named = list(zip(names, messages, strict=True))
@@ -117,7 +117,7 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
 
 
 def _usable(runs: Sequence[Any]) -> tuple[str, list[Any], int]:
-    """Layout or tile, the runs that are its configurations, and how many tell theirs at all."""
+    """Return "layout" or "tile", the usable runs, and how many runs have a configuration at all."""
     given = [run for run in runs if run.tile.HasField("sizes") or run.layout.HasField("layouts")]
     kinds = {run.WhichOneof("configuration") for run in given}
     if len(kinds) > 1:
@@ -143,7 +143,8 @@ def _configurable(message: Any, nodes: Nodes) -> np.ndarray:
 
 
 def read_tiles(runs: Sequence[Any]) -> np.ndarray:
-    """(configs, 24) float32: the sizes, their sum and product, for kernel, output and input."""
+    """Return tiles (configs, 24) float32: sizes, their sum and product, for kernel, output,
+    input."""
     rows = []
     for run in runs:
         sizes = run.tile.sizes
@@ -153,28 +154,30 @@ def read_tiles(runs: Sequence[Any]) -> np.ndarray:
 
 
 def _summarise_tile(bounds: Sequence[int]) -> list[int]:
-    """As of the numbers of a node, but the product of none is 0."""
+    """Summarise like the numbers of a node, except that the product of no sizes is 0."""
     return summarise(bounds, MAX_RANK) if len(bounds) else [0] * (MAX_RANK + 2)
 
 
 def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
-    """Graph's fields for options, all the compiler's own where a run has none."""
+    """Return Graph's fields for options; a run without options has the compiler's defaults."""
     if not any(run.HasField("options") for run in runs):
         return {}
-    names = find_option_set(message.option_names)  # of the CPU where the record does not say
+    names = find_option_set(message.option_names)  # the CPU's options if the record has no names
     if names is None:
         told = ", ".join(message.option_names)
         raise InvalidGraphError([f"its options are {told}, which are those of no target"])
     rows = [list(run.options.choices) for run in runs]
     if any(len(row) > len(names) for row in rows):
         raise InvalidGraphError([f"a run has more than {len(names)} options"])
-    padded = [row + [0] * (len(names) - len(row)) for row in rows]  # options that came later
+    # older records lack options that were added later
+    padded = [row + [0] * (len(names) - len(row)) for row in rows]
     choices = np.array(padded, np.int64).clip(-1, 127).astype(np.int8)
     return {"options": choices, "option_names": names}
 
 
 def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
-    """The codebook of the runs; of none, one configuration that leaves all to the compiler."""
+    """Return the codebook of the runs; without runs, one configuration with all left to the
+    compiler."""
     encoder = LayoutEncoder(max(1, len(runs)), nodes)
     if not runs:
         encoder.add(np.full((1, nodes, NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8))
@@ -190,14 +193,14 @@ def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
 
 
 def _layout_rows(run: Any, nodes: int) -> list[tuple[int, ...]]:
-    """The 18 numbers of each configurable node."""
+    """Return the 18 numbers of each configurable node."""
     given = run.layout.layouts.nodes
     if len(given) != nodes:
         raise InvalidGraphError([f"a run has layouts for {len(given)} of {nodes} nodes"])
     return [_layout_row(node.SerializeToString()) for node in given]
 
 
-@lru_cache(maxsize=1 << 16)  # few of the many are distinct: four times as fast
+@lru_cache(maxsize=1 << 16)  # few layouts are distinct: four times as fast
 def _layout_row(data: bytes) -> tuple[int, ...]:
     tensors = MESSAGES["NodeLayout"].FromString(data).tensors
     if len(tensors) > len(LAYOUT_TENSORS):
@@ -207,9 +210,10 @@ def _layout_row(data: bytes) -> tuple[int, ...]:
 
 
 def _names(path: Path, messages: Sequence[Any]) -> list[str]:
-    """The file's name for its only record; as in the competition, module and fingerprint for many.
+    """Name records: by the file if it is the only one, otherwise by module and fingerprint.
 
-    Names are made safe for a file system; equal ones are numbered until none is as another.
+    The second form is the competition's. Names are made safe for file systems; equal ones are
+    numbered.
     """
     if len(messages) == 1:
         return [make_safe(path.stem)]
@@ -223,7 +227,8 @@ def _names(path: Path, messages: Sequence[Any]) -> list[str]:
 
 
 def _number(name: str, place: int, taken: set[str]) -> str:
-    """The name with a number that makes it another than those `taken`, which it joins."""
+    """Return the name with a number that makes it differ from those in `taken`, and add it
+    there."""
     numbered = next(
         numbered for number in count(place) if (numbered := f"{name}_{number}") not in taken
     )

@@ -1,4 +1,4 @@
-"""Write a record as an npz file of the competition, where its download has it."""
+"""Write a record as an npz file, in the folder structure of the competition's download."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +11,14 @@ from solution.data.npz_arrays import LAYOUTS
 from solution.data.npz_writer import Blocks, write_npz
 from solution.domain.codebook import Codebook
 
-BLOCK_VALUES = 1 << 22  # of the config tensor that are expanded at once: 16 MB
+BLOCK_VALUES = 1 << 22  # values of the config tensor that are expanded at once: 16 MB
 
 
 def write_record(record: Record, folder: Path, split: str | None = None) -> Path:
     """Write the graph below `folder`, atomically, the layouts a block at a time.
 
     Args:
-        split: train, valid or test; by default train where there are labels, test where not.
+        split: train, valid or test; by default train if there are labels, otherwise test.
     """
     graph = record.graph
     chosen = split or ("test" if graph.runtimes is None else "train")
@@ -27,7 +27,7 @@ def write_record(record: Record, folder: Path, split: str | None = None) -> Path
 
 
 def _arrays(record: Record) -> dict[str, np.ndarray | Blocks]:
-    """By the competition's names and in its types."""
+    """Return the arrays with the competition's names and types."""
     graph = record.graph
     arrays: dict[str, np.ndarray | Blocks] = {
         "node_feat": graph.node_features,
@@ -52,7 +52,7 @@ def _arrays(record: Record) -> dict[str, np.ndarray | Blocks]:
 
 
 def _expand(codebook: Codebook) -> Iterator[np.ndarray]:
-    """The config tensor (configs, configurable, 18), a few configurations at a time."""
+    """Yield the config tensor (configs, configurable, 18), a few configurations at a time."""
     configs, nodes, slots = codebook.shape
     step = max(1, BLOCK_VALUES // max(1, nodes * slots))
     for begin in range(0, configs, step):
