@@ -33,7 +33,7 @@ app = typer.Typer()
 WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
 )  # fmt: skip
-UNUSED = {  # options that would be ignored where nothing is compiled
+UNUSED = {  # options that have no effect if nothing is compiled
     "replay": WHILE_MEASURING,
     "model_only": (*WHILE_MEASURING, "measure", "seed", "search"),
 }
@@ -138,7 +138,7 @@ def _check_compilable(program: Path) -> None:
 
 
 def _open_leading(bundle: Path | None, search: str) -> "Bundle | None":
-    """The bundle that leads the search; None where no model does."""
+    """Return the bundle that guides the search; None if no model does."""
     from solution.choosing.methods import check_method, is_led
 
     if is_led(check_method(search)):
@@ -163,7 +163,7 @@ def _measure(
 
 
 def _refuse_unused(context: typer.Context) -> None:
-    """InputError where two options were given of which one would be ignored."""
+    """Raise InputError if two options are given of which one would have no effect."""
     given = {
         name for name in context.params
         if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"

@@ -62,7 +62,7 @@ TargetOption = Annotated[
         "needed; with the extra `tpu`.",
     ),
 ]
-# Of a TPU's compiler a compilation takes more, so what is not given depends on the target.
+# A TPU's compiler needs more time and memory, so the defaults depend on the target.
 Most = Annotated[
     float | None,
     typer.Option(min=1, callback=check_finite, help="That a compilation may take. For a TPU: 600."),
@@ -226,7 +226,7 @@ def report(
 
 
 def _find_target(text: str) -> "Target":
-    """The target that is meant; InputError where it is none, or not for this machine."""
+    """Return the target; raise InputError if there is none of this name, or not on this machine."""
     from solution.collecting.target import check_target, parse_target
 
     target = parse_target(text)
@@ -235,7 +235,7 @@ def _find_target(text: str) -> "Target":
 
 
 def _find_limits(target: "Target", seconds: float | None, megabytes: int | None) -> "Limits":
-    """What a compilation may take: what is given, or what is usual for the target."""
+    """Return the limits of a compilation: the given ones, or the target's defaults."""
     from solution.collecting.children import Limits
 
     usual = Limits(600, 8192) if target.is_estimated else Limits(60, 4096)
@@ -280,7 +280,7 @@ def _collect_away(
     settings: "Settings",
     minutes: float,
 ) -> "list[Finished]":
-    """A file at a time on each core of a cluster; what comes back is written here."""
+    """Collect files on a cluster, one per core; write the returned files on this machine."""
     from solution.collecting.away import Collector
     from solution.collecting.program import name_program
     from solution.collecting.records import remove_graph
@@ -298,7 +298,7 @@ def _collect_away(
     def keep(number: int, result: "tuple[list[Finished], bytes]") -> None:
         found[number] = result[0]
         check_names([one.name for finished in found.values() for one in finished])
-        for one in result[0]:  # of one without a graph, an earlier graph is none of what is kept
+        for one in result[0]:  # if a program has no graph now, an older graph of it must go
             if one.state and "npz" not in one.state:
                 remove_graph(place, one.name)
         add_files(result[1], place.folder)
@@ -322,7 +322,7 @@ def _read(path: Path) -> bytes:
 
 
 def _pack_log(place: "Place", path: Path) -> bytes | None:
-    """What an earlier collection of the program wrote, so that it is gone on with."""
+    """Pack the journal of an earlier collection of the program, so that it is resumed."""
     from solution.collecting.program import name_program
     from solution.system.parcel import pack_folder
 
@@ -331,7 +331,7 @@ def _pack_log(place: "Place", path: Path) -> bytes | None:
 
 
 def _say_cut(finished: "list[Finished]") -> None:
-    """Which could have had more, also where another one failed."""
+    """Name the programs whose time was too short, even if another program failed."""
     cut = [one.name for one in finished if one.state.get("cut")]
     if cut:
         say(
@@ -341,7 +341,7 @@ def _say_cut(finished: "list[Finished]") -> None:
 
 
 def _say_outcome(folder: Path, finished: "list[Finished]") -> None:
-    """What to do with what was written; exit with 1 where nothing was."""
+    """Say how to use what was written; exit with 1 if nothing was."""
     from solution.collecting.tables import describe_failures
 
     if any("npz" in one.state for one in finished):

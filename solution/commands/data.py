@@ -291,7 +291,7 @@ def module(
 
 
 def _write_graphs(records: "Sequence[Record]", to: Path, split: str | None) -> None:
-    """Write an npz file for each record, and say what to do with them."""
+    """Write an npz file for each record, and say how to use them."""
     paths = [_write_beside(record, to, split) for record in records]
     say(f"{to}: {count(len(paths), 'graph')}, such as {paths[0]}")
     if records[0].graph.options is None:
@@ -325,7 +325,7 @@ def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain:
 
 
 def _write_beside(record: "Record", folder: Path, split: str | None) -> Path:
-    """Write its npz file; InputError where that of another program has the name."""
+    """Write a record's npz file; raise InputError if another program's file has this name."""
     from solution.data.hlo.writing import write_record
 
     with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:

@@ -89,7 +89,7 @@ def arrange(app: typer.Typer) -> None:
     for group in app.registered_groups:
         if group.typer_instance is None:
             continue
-        if name := group.typer_instance.info.name:  # it has commands of its own
+        if name := group.typer_instance.info.name:  # the group has subcommands
             group.rich_help_panel = panels[name]
             continue
         for command in group.typer_instance.registered_commands:

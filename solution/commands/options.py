@@ -123,7 +123,7 @@ MixLabels = Annotated[
     bool,
     typer.Option("--mix-labels", help="Learn from measured and estimated runtimes together."),
 ]
-# What every generator takes, those of the libraries too.
+# Largest seed that all random generators accept, those of libraries too.
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides everything random.")]
 RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
 SAMPLE_RUN = find_runs() / "sample"

@@ -30,7 +30,7 @@ def refuse_empty(text: str) -> str:
     return text
 
 
-read_place.__name__ = "path"  # what the help of older versions of typer calls such a value
+read_place.__name__ = "path"  # older versions of typer show this name in the help
 
 
 def refuse_addresses(app: typer.Typer) -> None:
@@ -44,7 +44,7 @@ def refuse_addresses(app: typer.Typer) -> None:
 
 
 def _read_here(annotation: Any) -> None:
-    """Set the parser of an Annotated[Path, ...], of an optional one or a list."""
+    """Set the parser of an Annotated Path, also of an optional one or of a list."""
     kind, *described = get_args(annotation) or (None,)
     if kind is not Path and Path not in get_args(kind):
         return

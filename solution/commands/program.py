@@ -10,7 +10,7 @@ from solution.commands.examples import arrange
 from solution.commands.places import refuse_addresses
 from solution.system.terminal import say
 
-# Where each command, or group of commands, is defined.
+# The modules in which each command, or group of commands, is defined.
 FILES = {
     "solution.commands.data": ("check", "inspect", "prepare", "data", "features", "module"),
     "solution.commands.running": ("run", "demo"),

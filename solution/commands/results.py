@@ -117,7 +117,7 @@ def report(
 
 
 def _check_beside(run_folder: Path) -> None:
-    """Raise InputError, which names --out, where the page could not be written into the run."""
+    """Raise InputError, which suggests --out, if the page cannot be written into the run."""
     try:
         check_writable(run_folder)
     except InputError as error:
@@ -147,7 +147,7 @@ def verify(
 
 
 def _check_unchanged(experiment: "Experiment", run: Run) -> None:
-    """Raise InputError where its models in the run were trained by another file of its name."""
+    """Raise InputError if the run's models were trained by another experiment file of this name."""
     from solution.training.own_files import is_own
 
     trained = run.record()["settings"][EXPERIMENTS].get(experiment.name, {}).get("source")

@@ -56,7 +56,7 @@ FOLDS, QUICK_FOLDS = 5, 2
 
 
 def _name_once(names: list[str]) -> list[str]:
-    """The names without those that were given again."""
+    """Return the names without repetitions."""
     return [*dict.fromkeys(names)]
 
 
@@ -119,7 +119,7 @@ def run(
     mixes: MixLabels = False,
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
-    members = _list_members(recipe)  # before what takes seconds to import
+    members = _list_members(recipe)  # check it before slow imports
     from solution.training.out_of_fold import run_experiments
 
     folds = folds or (QUICK_FOLDS if limit else FOLDS)
@@ -156,7 +156,7 @@ class Division:
     folds: int
     limit: bool
     collections: Sequence[str]
-    mixes: bool  # labels of several sources may be learned from together
+    mixes: bool  # training may use labels of several sources together
 
     def prepare(
         self, found: "list[Experiment]", source: Path, place: Path, named: bool, workers: int | None
@@ -212,16 +212,13 @@ def _recall(
     hours: float | None,
     afresh: bool,
 ) -> "Budget | None":
-    """Return what the run in the folder began with; None where none did.
-
-    Raises InputError for the folder of another run, before the data is prepared.
-    """
+    """Return how the run in the folder began; None if there is none."""
     from solution.runs.record import check_folder
     from solution.training.forecast import list_budgets, recall_budget
 
     began = None if afresh else recall_budget(folder, found, divided.folds)
     known: dict[str, object] = {"scheme": divided.scheme}
-    if began or hours is None:  # otherwise what is given up is chosen later
+    if began or hours is None:  # with a time limit, what to leave out is chosen later
         budget = began or list_budgets(found, divided.folds)[0]
         described = {item.name: item.describe() for item in budget.apply(found)}
         known |= {"folds": budget.folds, EXPERIMENTS: described}
@@ -237,7 +234,7 @@ def _settle(
     slots: int | None,
     hours: float | None,
 ) -> "tuple[list[Experiment], Division, Plan]":
-    """Return what is trained, as the run began, as it fits into the hours, or all of it."""
+    """Return what to train: as the run began, what fits into the hours, or everything."""
     plan = divided.plan(found, store)
     budget = began or choose_budget(found, plan, slots, divided.folds, hours)
     _say_budget(budget, found, divided.folds, hours, began=began is not None)
@@ -296,7 +293,7 @@ def _say_budget(
 
 
 def _list_members(recipe: str | None) -> list[str]:
-    """What a recipe merges and falls back on, as far as it comes with the package."""
+    """Return a recipe's members and fallback, as far as they come with the package."""
     from ensembles.recipe import find_recipe
     from solution.experiments.base import list_experiments
 
@@ -309,7 +306,7 @@ def _list_members(recipe: str | None) -> list[str]:
 def _find_experiments(
     names: Sequence[str], recipe: str | None, folds: int, *, limit: bool
 ) -> "list[Experiment]":
-    """The experiments; without a recipe, doing nothing ranks what they do not, which is free."""
+    """Load the experiments; without a recipe add NOTHING, a free baseline for other collections."""
     from solution.training.own_files import load_experiment
 
     added = [] if recipe is not None else [NOTHING]
@@ -327,7 +324,7 @@ def _find_experiments(
 
 
 def _choose_recipe(folder: Path, recipe: str | None, names: Sequence[str]) -> "Recipe":
-    """What the run will be merged by; what it leaves out is said before the training."""
+    """Return the recipe that will merge the run; say before the training what it leaves out."""
     from ensembles.last_recipe import choose_before_training, describe_choice
 
     merging = choose_before_training(folder, recipe, names)

@@ -86,7 +86,7 @@ def pack(
     if data is not None and not (refit or distill):
         raise InputError("--data is what is trained on again. Give --refit or --distill as well.")
     run = Run.existing(run_folder)
-    check_bundle_place(out)  # before anything is trained
+    check_bundle_place(out)  # check it before training
     chosen = choose_recipe(run, recipe)
     if not (refit or distill):
         made = make(run, chosen, out)
@@ -160,9 +160,9 @@ def rank(
 
 
 def _check_files(csv: Path | None, json: Path | None) -> tuple[Path | None, Path | None]:
-    """Both, but for what is written to standard output; raise InputError for a wrong ending.
+    """Return both paths, with None for standard output; raise InputError for a wrong ending.
 
-    And where both are to be written to standard output.
+    InputError also if both are standard output.
     """
     if csv == json == PIPE:
         raise InputError("Give - to --csv or --json, one of them: there is one standard output.")
@@ -175,7 +175,7 @@ def _check_files(csv: Path | None, json: Path | None) -> tuple[Path | None, Path
 def _ask(
     file: Path, collection: str | None, configs: int | None, wanted: "Wanted | None"
 ) -> Iterator["Question"]:
-    """What is to be ranked; layouts that no tensor can have are warned of."""
+    """Yield the graphs to rank; warn of layouts that no tensor can have."""
     from solution.serving.possible import describe_impossible
     from solution.serving.reading import read_questions
     from solution.system.progress import warn
@@ -187,7 +187,7 @@ def _ask(
 
 
 def _check_there(files: list[Path]) -> None:
-    """Raise InputError, before a bundle is opened, for the first that is not there."""
+    """Raise InputError for the first missing file, before a bundle is opened."""
     for file in files:
         if not file.exists():
             raise InputError(f"{file}: there is no such file or folder. Give what is to be ranked.")
@@ -195,9 +195,9 @@ def _check_there(files: list[Path]) -> None:
 
 @contextmanager
 def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
-    """A list whose rankings are written, those before a file that cannot be read, too.
+    """Yield a list, and write the rankings that the caller adds to it, even after an error.
 
-    Where one is written to standard output, all that is printed meanwhile goes to standard error.
+    If one file is standard output, everything else that is printed goes to standard error.
     """
     from solution.serving.export import format_csv, format_json, write_text
 

@@ -72,7 +72,7 @@ def train(
     trains_on = make_executor(executor, address, workers, gpu_share)
     known = {EXPERIMENTS: {found.name: found.describe()}, "scheme": scheme, "folds": folds}
     with on_this_machine(place, alone=True) as folder:
-        check_folder(folder, known)  # before the data is prepared
+        check_folder(folder, known)  # check it before the data is prepared
         with (
             open_given_store(data, [found]) as store,
             open_experiments([found], store, folder, scheme=scheme, folds=folds, mixes=mixes) as (
@@ -122,7 +122,8 @@ def tune(
     found = load_experiment(experiment)
     if collection is not None:
         found = replace(found, collections=check_collections(found, [collection]))
-    find_searched(found.ranker)  # or it is refused, before the data is prepared
+    # reject a model without settings to search, before the data is prepared
+    find_searched(found.ranker)
     folder = out or TUNING / found.name
     check_writable(folder)
     at_once = workers or (1 if executor == "local" else None)
@@ -139,7 +140,7 @@ def tune(
 
 
 def _make_plan(store: "Store", folds: int, *, mixes: bool) -> "Plan":
-    """The folds that trials are scored on; labels of several sources only where that is asked."""
+    """Return the folds on which trials are scored; reject mixed label sources unless asked for."""
     from solution.training.opening import check_mixture
     from solution.training.plan import make_plan
 
