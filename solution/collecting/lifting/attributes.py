@@ -1,4 +1,4 @@
-"""The attributes of instructions: dimension numbers, windows, slices, padding, directions."""
+"""Infer attributes of instructions: dimension numbers, windows, slices, padding, directions."""
 
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -19,9 +19,10 @@ from solution.data.hlo.nodes import FEW, SPATIAL
 from solution.domain import vocabulary
 
 Fields = dict[str, Any]
-STARTS, STRIDES, LIMITS, LOWS, HIGHS = 109, 113, 117, 125, 129  # two numbers, sum, product
+# columns of the features: two numbers, sum, product
+STARTS, STRIDES, LIMITS, LOWS, HIGHS = 109, 113, 117, 125, 129
 IS_STABLE = 133
-MAX_TRIES = 20_000  # ways to divide a sum among the dimensions that features leave out
+MAX_TRIES = 20_000  # ways to divide a sum among the dimensions beyond the features that are tried
 UNIFORM = 1  # numbers of XLA's enumerations
 NO_TRANSPOSE = 1
 HALVES = ("X64SplitLow", "X64SplitHigh")
@@ -31,14 +32,14 @@ S64, U64, U32, S32 = 5, 9, 8, 4
 
 
 class Attributes:
-    """Describes the instructions of a draft."""
+    """Infers the attributes of a draft's instructions."""
 
     def __init__(self, draft: Draft, types: TupleTypes) -> None:
         self._draft = draft
         self._types = types
 
     def describe(self, node: int) -> Fields:
-        """Fields of the message Instruction besides shape, operands and literal."""
+        """Return the fields of the message Instruction, except for shape, operands and literal."""
         draft = self._draft
         row = draft.features[node]
         known: Fields = {
@@ -70,7 +71,8 @@ class Attributes:
         return found
 
     def _list_many(self, node: int) -> list[int]:
-        """Dimension numbers of which some are above the sixth, which repairs leave out."""
+        """Return dimension numbers if some are above the sixth, from the file's unrepaired
+        numbers."""
         draft, rank = self._draft, len(self._draft.sizes[node])
         read = len(draft.sizes[self._types.operands[node][0]]) if draft.operands[node] else 0
         counts = {"broadcast": read, "reduce": read - rank}
@@ -147,7 +149,7 @@ class Attributes:
         return {"slices": [{"start": a, "stride": b, "limit": c} for a, b, c in columns]}
 
     def _cut(self, node: int, cut: list[int], left: list[int]) -> dict[int, tuple[int, int, int]]:
-        """Start, stride and limit of the dimensions that are cut, by the sums of all of them."""
+        """Return start, stride and limit of the sliced dimensions, which have the given sums."""
         draft = self._draft
         if not cut:
             return {}
@@ -248,7 +250,8 @@ class Attributes:
         return found
 
     def _compare(self, node: int) -> Fields:
-        """The direction is lost: as comparators, conditions of loops and masks mostly have it."""
+        """Guess the direction, which is lost, from what comparators, loops and masks mostly
+        have."""
         draft = self._draft
         draft.guesses.add("direction of compare", node)
         caller = draft.callers.get(draft.computation[node])
@@ -263,7 +266,8 @@ class Attributes:
         return {"distribution": UNIFORM}
 
     def _call_custom(self, node: int) -> Fields:
-        """64-bit integers on a TPU are cut into halves; other targets are unknown."""
+        """Infer a custom call: a TPU splits 64-bit integers into halves; other targets are
+        unknown."""
         draft, operands = self._draft, self._types.operands[node]
         read = [draft.kinds[one] for one in operands]
         if draft.kinds[node] in (U32, S32) and read in ([S64], [U64]):
@@ -280,7 +284,7 @@ class Attributes:
         return {"fusion_kind": "kLoop"}
 
     def _normalize(self, node: int) -> Fields:
-        """The features are the last dimension that is as long as the scale."""
+        """Take the last dimension with the scale's length as the feature dimension."""
         draft = self._draft
         tensor, scale = (draft.sizes[one] for one in self._types.operands[node][:2])
         fitting = [axis for axis, size in enumerate(tensor) if (size,) == scale]
@@ -290,7 +294,7 @@ class Attributes:
         return {"feature_index": fitting[-1], "epsilon": 1e-3}
 
     def _transform(self, node: int) -> Fields:
-        """A Fourier transform along the last dimension; its type follows from the elements."""
+        """Infer a Fourier transform along the last dimension; the element types tell its kind."""
         draft = self._draft
         source = self._types.operands[node][0]
         kinds = draft.kinds[source] in FLOATS, draft.kinds[node] in FLOATS

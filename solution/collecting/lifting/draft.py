@@ -1,4 +1,4 @@
-"""A graph's nodes as plain lists, divided into computations: what lifting works on."""
+"""Represent a graph's nodes as plain lists, divided into computations, as input of lifting."""
 
 import math
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from solution.features.propagation.inlining import CALLING
 from solution.system.errors import InputError
 
 CALLERS = frozenset([*CALLING.split(), "custom-call"])
-TUPLE_COUNT = 29  # columns of the node features that vocabulary does not name
-WINDOW_COUNTS = slice(91, 93)  # reversed dimensions of a window, and others
+TUPLE_COUNT = 29  # columns of the node features that the vocabulary does not name
+WINDOW_COUNTS = slice(91, 93)  # numbers of reversed and of other window dimensions
 PRED, S32, S64, U32, U64 = 1, 4, 5, 8, 9  # XLA's PrimitiveType
 TUPLE, OPAQUE, TOKEN = 13, 14, 17
 INTEGERS = frozenset(range(2, 10))
@@ -25,12 +25,12 @@ UNKNOWN_TYPE = -1
 
 
 class NotLiftedError(InputError):
-    """The graph holds a node that no program can be made of."""
+    """The graph has a node that cannot be part of any program."""
 
 
 @dataclass
 class Guesses:
-    """What the graph does not say, by kind: the nodes where it was guessed."""
+    """By kind of guess, the nodes where something was guessed that the graph does not tell."""
 
     nodes: dict[str, list[int]] = field(default_factory=dict)
 
@@ -40,38 +40,39 @@ class Guesses:
 
 @dataclass(frozen=True)
 class Draft:
-    """The nodes of a graph; lists have an entry a node."""
+    """The nodes of a graph; each list has an entry per node, unless its comment says otherwise."""
 
-    graph: Graph  # with the padding of its dimension numbers
+    graph: Graph  # with padded dimension numbers
     features: np.ndarray  # (nodes, 140) int64
-    listed: np.ndarray  # (nodes, 6) int64 `dimensions` as the file has them, padded with 0
+    listed: np.ndarray  # (nodes, 6) int64 `dimensions` as in the file, padded with 0
     opcodes: list[str]
-    kinds: list[int]  # element types, by XLA's numbers
-    sizes: list[tuple[int, ...]]  # of tensors; of tuples none
+    kinds: list[int]  # element types, as XLA's numbers
+    sizes: list[tuple[int, ...]]  # dimension sizes of tensors; () for tuples
     layouts: list[tuple[int, ...]]  # minor to major
-    parts: list[int]  # elements of a tuple
-    numbers: list[int]  # of parameters
+    parts: list[int]  # number of elements of a tuple
+    numbers: list[int]  # parameter numbers
     operands: list[list[int]]  # distinct, ascending
-    called: list[list[int]]  # roots of the computations that a node calls, ascending
-    users: list[list[int]]  # readers of each node inside its computation
-    roots: list[int]  # of each computation
-    ranges: list[range]  # the nodes of each computation
-    computation: list[int]  # of each node
-    callers: dict[int, int]  # of each computation that is called, the first node that calls it
+    called: list[list[int]]  # root nodes of the computations that a node calls, ascending
+    users: list[list[int]]  # readers of a node in its computation
+    roots: list[int]  # per computation: its root node
+    ranges: list[range]  # per computation: its nodes
+    computation: list[int]  # the computation of a node
+    callers: dict[int, int]  # by a called computation: the first node that calls it
     guesses: Guesses
 
     def key(self, node: int) -> tuple[int, tuple[int, ...], int]:
-        """Element type, sizes and number of elements: the type as far as the features say it."""
+        """Return element type, sizes and number of elements: what the features tell of a node's
+        type."""
         return self.kinds[node], self.sizes[node], self.parts[node]
 
     def refuse(self, node: int, reason: str) -> NotLiftedError:
-        """An error that names the node."""
+        """Return an error that names the node."""
         return NotLiftedError(
             f"{self.graph.name}: node {node} ({self.opcodes[node]}) cannot be lifted: {reason}."
         )
 
     def parameters(self, root: int) -> list[int]:
-        """The parameters of the computation with that root, in order."""
+        """Return the parameters of the computation with that root, in order."""
         own = self.ranges[self.computation[root]]
         found = [node for node in own if self.opcodes[node] == "parameter"]
         return sorted(found, key=self.numbers.__getitem__)
@@ -81,9 +82,10 @@ def make_draft(graph: Graph) -> Draft:
     """Read a graph into lists.
 
     Raises:
-        NotLiftedError: an opcode or element type is not known, or no node is a root.
+        NotLiftedError: an opcode or element type is unknown, or no node is a root.
     """
-    listed = np.rint(graph.node_features).astype(np.int64)  # with dimensions after the sixth
+    # includes dimension numbers above the sixth
+    listed = np.rint(graph.node_features).astype(np.int64)
     graph = repair_padding(graph)
     features = np.rint(graph.node_features).astype(np.int64)
     opcodes = [OPCODES.get(number, "virtual") for number in graph.node_opcodes.tolist()]
@@ -122,7 +124,7 @@ def make_draft(graph: Graph) -> Draft:
 
 
 def _link(draft: Draft) -> None:
-    """Find users and callers; a root that its own computation reads is an operand, not called."""
+    """Find users and callers; a root that its computation reads is an operand, not a called one."""
     place = draft.computation
     for node, (operands, called) in enumerate(zip(draft.operands, draft.called, strict=True)):
         for root in [one for one in called if place[one] == place[node]]:
@@ -151,7 +153,7 @@ def _check(draft: Draft) -> None:
 def _read_shapes(
     features: np.ndarray, layouts: np.ndarray, ranks: np.ndarray
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """Sizes and layouts of all tensors, each distinct row made a tuple once."""
+    """Return sizes and layouts of all tensors; each distinct row is converted once."""
     shapes = features[:, vocabulary.SHAPE_DIMENSIONS]
     rest = features[:, vocabulary.SHAPE_SUM] - shapes.sum(axis=1)
     table = np.column_stack([ranks, rest, features[:, vocabulary.SHAPE_PRODUCT], shapes, layouts])
@@ -162,7 +164,10 @@ def _read_shapes(
 
 
 def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sizes and layout of a row: rank, rest of the sum, product, six sizes, six of the layout."""
+    """Return a row's sizes and layout.
+
+    The row has: rank, sum of the sizes beyond the sixth, product, six sizes, six layout entries.
+    """
     rank, rest, product = row[:3]
     sizes, order = row[3 : 3 + MAX_RANK], row[3 + MAX_RANK :]
     if rank < MAX_RANK or rest <= 0:
@@ -173,7 +178,7 @@ def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def complete(total: int, product: int) -> list[int]:
-    """One or two sizes with that sum and product, which follow the six that the features list."""
+    """Return one or two sizes with that sum and product: those after the six in the features."""
     root = math.isqrt(max(0, total * total - 4 * product))
     first, second = (total - root) // 2, (total + root) // 2
     if total != product and first > 0 and first * second == product:
@@ -184,7 +189,7 @@ def complete(total: int, product: int) -> list[int]:
 def _divide_edges(
     graph: Graph, is_root: np.ndarray, opcodes: Sequence[str]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """The operands of each node and the roots that it calls, ascending."""
+    """Return each node's operands and the roots that it calls, ascending."""
     operands: list[list[int]] = [[] for _ in opcodes]
     called: list[list[int]] = [[] for _ in opcodes]
     calls = np.array([opcode in CALLERS for opcode in opcodes])
@@ -202,10 +207,10 @@ def find_computations(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> list[range]:
-    """The nodes of each computation, which follow each other; each has one root.
+    """Return the nodes of each computation: consecutive, with one root each.
 
-    Between two roots a node belongs to the first computation up to the last one that reads
-    something of it.
+    A node between two roots belongs to the first root's computation if it, or a later node before
+    the second root, reads a node of that computation.
     """
     starts = [0]
     for root, following in zip(roots, roots[1:], strict=False):
@@ -227,7 +232,7 @@ def _take_unread(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> int:
-    """Move the border behind parameters whose number the next computation has once more."""
+    """Move a computation's end behind parameters whose number the next computation repeats."""
     later = [node for node in range(last + 1, following + 1) if opcodes[node] == "parameter"]
     seen: dict[int, int] = {}
     for node in later:

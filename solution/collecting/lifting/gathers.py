@@ -1,29 +1,29 @@
-"""Which dimensions a gather or a scatter indexes, by the sizes of its tensors."""
+"""Infer the dimensions that a gather or a scatter indexes from its tensors' sizes."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-MAX_WAYS = 2000  # that are compared
+MAX_WAYS = 2000  # number of compared solutions
 
 
 class Indexing(NamedTuple):
-    """The dimension numbers of a gather; a scatter has the same, its updates are the output."""
+    """The dimension numbers of a gather; of a scatter too, with its updates as the output."""
 
-    offsets: list[int]  # dimensions of the output that are pieces of the tensor
-    collapsed: list[int]  # dimensions of the tensor of which one index is read at a time
-    mapped: list[int]  # dimensions of the tensor that the indices run along
-    vector: int  # the dimension of the indices that holds them
-    slices: list[int]  # sizes of a piece
+    offsets: list[int]  # dimensions of the output that belong to a slice
+    collapsed: list[int]  # dimensions of the tensor whose slice has size 1 and is dropped
+    mapped: list[int]  # dimensions of the tensor that an index vector addresses
+    vector: int  # the dimension of the indices that holds the index vectors
+    slices: list[int]  # sizes of a slice
 
 
 def find_indexing(
     tensor: Sequence[int], indices: Sequence[int], output: Sequence[int]
 ) -> Indexing | None:
-    """The likeliest dimension numbers for tensors of these sizes; None where none fit.
+    """Return the likeliest dimension numbers for tensors of these sizes; None if none fit.
 
-    Pieces are whole dimensions where that fits, the first dimensions are indexed, and the
-    dimensions of the indices come first in the output.
+    Preferred are slices of whole dimensions, indices into the first dimensions, and outputs that
+    begin with the dimensions of the indices.
     """
     best: tuple[tuple[int, ...], Indexing] | None = None
     for count, found in enumerate(_list_ways(tensor, indices, output)):
@@ -75,7 +75,7 @@ def _list_ways(
 def _map(
     tensor: Sequence[int], slices: Sequence[int], collapsed: Sequence[int], width: int
 ) -> list[int]:
-    """So many dimensions: those that are collapsed or cut, then the first of the others."""
+    """Return `width` indexed dimensions: collapsed ones, cut ones, then the first of the others."""
     cut = [axis for axis, size in enumerate(tensor) if slices[axis] != size]
     order = [*collapsed, *cut, *range(len(tensor))]
     return sorted(dict.fromkeys(order).keys(), key=order.index)[:width]

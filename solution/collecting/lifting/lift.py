@@ -1,8 +1,9 @@
-"""Write a graph back as a program: a module that has the graph's features.
+"""Lift a graph back to a program: a module that has the graph's features.
 
-The competition gives graphs, not programs. Opcodes, types, shapes, windows and edges stand in the
-features; the rest is inferred from shapes, or taken so that it costs the same, and counted. Read
-with solution.data.hlo.nodes the module gives the same node features, edges and configurable nodes.
+The competition gives graphs, not programs. Opcodes, types, shapes, windows and edges are in the
+features. The rest is inferred from shapes, or guessed such that it costs the same; guesses are
+counted. Read with solution.data.hlo.nodes, the module gives the same node features, edges and
+configurable nodes.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from solution.collecting.lifting.values import find_values, make_literal
 from solution.data.hlo.messages import MESSAGES
 from solution.domain.graph import Graph
 
-# Opcodes that need what no feature says, so that nothing that costs the same can be written.
+# Opcodes that need facts which no feature tells, so that no equivalent can be written.
 REFUSED_NAMES = """
     send send-done recv recv-done copy-start copy-done async-start async-update async-done
     all-gather-start all-gather-done collective-permute-start collective-permute-done
@@ -33,14 +34,14 @@ class Lifted:
     """A program that has the features of a graph."""
 
     module: Any  # the message Module; instruction n + 1 is node n
-    guesses: dict[str, list[int]]  # by kind: the nodes where something was guessed
+    guesses: dict[str, list[int]]  # by kind of guess: the nodes where something was guessed
 
 
 def lift(graph: Graph) -> Lifted:
-    """Write a graph as a module.
+    """Return the graph as a module.
 
     Raises:
-        NotLiftedError: a node of which no instruction can be made; it names the node and why.
+        NotLiftedError: a node cannot become an instruction; the message names it and says why.
     """
     draft = make_draft(graph)
     for node, opcode in enumerate(draft.opcodes):
@@ -80,7 +81,7 @@ class _Writer:
         return module
 
     def _name(self, place: int) -> str:
-        """Of a computation: the readers of modules know main computations by their names."""
+        """Return a computation's name, by which readers of modules recognise main computations."""
         draft = self._draft
         caller = draft.callers.get(place)
         if caller is None:
@@ -91,7 +92,7 @@ class _Writer:
         return f"while_body.{place}" if is_body else f"while_condition.{place}"
 
     def _make(self, node: int) -> Any:
-        """The instruction of a node."""
+        """Return the instruction of a node."""
         draft, opcode = self._draft, self._draft.opcodes[node]
         shape = self._shape_of(node)
         fields = self._attributes.describe(node)

@@ -1,7 +1,7 @@
-"""Put the operands of each node into their order, and repeat those that are read twice.
+"""Restore the operand order of each node, and repeat operands that are read twice.
 
-The edges of a graph are a set: an operand that is read twice stands there once, and the operands
-stand in the order of their numbers. Types and shapes mostly say which is which.
+The edges of a graph are a set: an operand that is read twice has one edge, and operands are sorted
+by number. Types and shapes mostly tell which is which.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,14 +16,14 @@ ORDERED_NAMES = """
 """
 ORDERED = frozenset(ORDERED_NAMES.split())
 RECIPROCAL = ("add", "exponential", "sqrt")  # as sigmoids and norms divide 1 by
-CALLS = ("call", "fusion")  # may be called with nothing
+CALLS = ("call", "fusion")  # may have no operands
 
 
 def order_operands(draft: Draft) -> list[list[int]]:
-    """The operands of each node as its instruction names them.
+    """Return the operands of each node in the order of its instruction.
 
     Raises:
-        NotLiftedError: some that an operation needs are missing.
+        NotLiftedError: operands that an operation needs are missing.
     """
     ordered = [list(operands) for operands in draft.operands]
     dots = [node for node, opcode in enumerate(draft.opcodes) if opcode == "dot"]
@@ -39,11 +39,11 @@ def order_operands(draft: Draft) -> list[list[int]]:
 
 
 def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Both operands; of differences, quotients and comparisons the order is a guess.
+    """Return both operands; for subtractions, divisions and comparisons the order is a guess.
 
-    As most programs have it whose modules are known, a tensor is taken from a constant, divided by
-    a constant or by what is broadcast, and a constant is divided by what only a reciprocal is taken
-    of. Otherwise the operands stand in the order of their nodes.
+    The guess follows most programs whose modules are known: tensors are subtracted from a constant,
+    and divided by a constant or by a broadcast. A constant is divided by a tensor only if that has
+    an opcode in RECIPROCAL. Otherwise the operands stand in the order of their nodes.
     """
     if len(operands) == 1:
         return operands * 2
@@ -82,7 +82,7 @@ def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Lower bound, value, upper bound: the value has the node's shape and is no constant."""
+    """Return lower bound, value, upper bound: the value has the node's shape and is no constant."""
     fitting = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     value = min(fitting, key=lambda one: _is_constant(draft, one))
     bounds = [one for one in operands if one != value] or [value]
@@ -91,7 +91,7 @@ def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_reduction(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Tensors, then as many initial values; of several the called computation says the types."""
+    """Return the tensors, then their initial values; if several, the reducer tells the types."""
     if len(operands) == 1:
         return operands * 2
     count = max(1, draft.parts[node])
@@ -115,9 +115,9 @@ def _match_kinds(draft: Draft, wanted: Sequence[int], pool: Sequence[int]) -> li
 def _match(
     wanted: Sequence[object], pool: Sequence[int], describe: Callable[[int], object]
 ) -> tuple[list[int], bool]:
-    """A node of the pool for each wanted type, in order, and whether there was a choice.
+    """Return a node of the pool for each wanted type, in order, and whether there was a choice.
 
-    A node is taken again where no other one has the type.
+    A node is taken again if no other node has the type.
     """
     by_type: dict[object, list[int]] = {}
     for one in pool:
@@ -133,13 +133,14 @@ def _match(
 
 
 def _order_scattered_window(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Of select-and-scatter: operand, source, initial value."""
+    """Return operand, source and initial value of a select-and-scatter."""
     whole = [one for one in operands if draft.sizes[one] == draft.sizes[node]]
     initial = [one for one in operands if not draft.sizes[one]]
     if not whole or not initial:
         raise draft.refuse(node, "its operand or its initial value is missing")
     sources = [one for one in operands if one not in (whole[0], initial[0])] or whole[:1]
-    draft.called[node].sort(key=lambda root: draft.kinds[root] != PRED)  # selects, then scatters
+    # the select computation first, then scatter
+    draft.called[node].sort(key=lambda root: draft.kinds[root] != PRED)
     return [whole[0], sources[0], initial[0]]
 
 
@@ -150,9 +151,9 @@ def _order_padding(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Of dynamic slices and updates: tensor, update, then an index for each dimension.
+    """Return tensor, update (if any), and an index per dimension of a dynamic slice or update.
 
-    Where whole dimensions are taken the index is 0, which is one constant for all of them.
+    The index is 0 for dimensions that are taken whole; one constant serves all of them.
     """
     is_update = draft.opcodes[node] == "dynamic-update-slice"
     rank = len(draft.sizes[node])
@@ -197,7 +198,7 @@ def _spread_indices(
 
 
 def _order_gather(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Tensor, indices: they are integers, and the tensor has the node's type."""
+    """Return tensor and indices: indices are integers, and the tensor has the node's type."""
     if len(operands) == 1:
         return operands * 2
     indices = [one for one in operands if draft.kinds[one] in INTEGERS]
@@ -211,7 +212,7 @@ def _order_gather(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_scatter(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Tensor, indices, updates."""
+    """Return tensor, indices, updates."""
     whole = [one for one in operands if draft.key(one) == draft.key(node)]
     if not whole or draft.parts[node]:
         raise draft.refuse(node, "it scatters into several tensors, or into none of its shape")
@@ -224,7 +225,7 @@ def _order_scatter(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """The arguments of a call: the types of the parameters say which is which."""
+    """Return the arguments of a call, matched with the types of the parameters."""
     called = draft.called[node]
     if not called:
         return operands
@@ -240,7 +241,7 @@ def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_sort(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """The tensors, as the comparator's pairs of parameters have their types."""
+    """Return the tensors, matched with the comparator's pairs of parameters."""
     called = draft.called[node]
     kinds = [draft.kinds[one] for one in draft.parameters(called[0])][::2] if called else []
     count = max(1, draft.parts[node])
@@ -252,19 +253,19 @@ def _order_sort(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_outfeed(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Values first, then the token that orders them."""
+    """Return the values, then the token that orders them."""
     return sorted(operands, key=lambda one: draft.kinds[one] == TOKEN)
 
 
 def _order_random(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """The two bounds of random numbers."""
+    """Return the two bounds of random numbers."""
     if len(operands) > 1:
         draft.guesses.add("order of the operands of rng", node)
     return [operands[0], operands[-1]]
 
 
 def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Of a batch normalization: the tensor, then vectors; of its gradient, the other tensor."""
+    """Return a batch normalization's tensor and vectors; its gradient has a second tensor."""
     counts = {"batch-norm-training": 3, "batch-norm-inference": 5, "batch-norm-grad": 5}
     tensors = [one for one in operands if len(draft.sizes[one]) > 1]
     vectors = [one for one in operands if one not in tensors]
@@ -278,7 +279,7 @@ def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """All that is joined; what the sizes lack is a part that is joined several times."""
+    """Return the joined parts; if their sizes do not add up, a part is joined several times."""
     axis = int(draft.features[node, 31])
     missing = draft.sizes[node][axis] - sum(draft.sizes[one][axis] for one in operands)
     found = list(operands)
@@ -295,7 +296,7 @@ def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_solver(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Of a triangular solve: the square matrix, then what has the node's shape."""
+    """Return the square matrix of a triangular solve, then the operand with the node's shape."""
     other = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     matrix = [one for one in operands if one != other[-1]] or operands
     return [matrix[0], other[-1]]

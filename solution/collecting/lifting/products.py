@@ -1,4 +1,4 @@
-"""Which operand of a convolution or a dot is which, and which dimensions they share."""
+"""Infer the operand order and the shared dimensions of convolutions and dots."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ FEATURE_GROUPS, BATCH_GROUPS = 107, 108
 
 @dataclass(frozen=True)
 class WindowDimension:
-    """A window along a dimension, named as XLA does."""
+    """A window along one dimension, with XLA's names."""
 
     size: int
     stride: int
@@ -28,7 +28,7 @@ class WindowDimension:
     window_reversal: bool
 
     def count(self, size: int) -> int:
-        """How many windows there are along a dimension of that size."""
+        """Return the number of window positions along a dimension of that size."""
         dilated = (size - 1) * self.base_dilation + 1 if size else 0
         length = (self.size - 1) * self.window_dilation + 1
         room = dilated + self.padding_low + self.padding_high - length
@@ -36,7 +36,7 @@ class WindowDimension:
 
 
 def read_window(draft: Draft, node: int) -> list[WindowDimension]:
-    """The window of a node, a dimension each; empty where it has none."""
+    """Return the window of a node, an entry per dimension; empty if it has none."""
     row = draft.features[node]
     return [
         WindowDimension(
@@ -48,7 +48,7 @@ def read_window(draft: Draft, node: int) -> list[WindowDimension]:
 
 
 def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Input and kernel; where shapes allow both orders, the larger tensor is the input."""
+    """Return input and kernel; if shapes allow both orders, the larger tensor is the input."""
     pairs = [list(pair) for pair in permutations(operands, 2)] or [operands * 2]
     fitting = [pair for pair in pairs if find_output_dimensions(draft, node, pair) is not None]
     if not fitting:
@@ -62,9 +62,9 @@ def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]
 
 
 def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list[int] | None:
-    """The spatial dimensions of a convolution's output, in the order of its window.
+    """Return the spatial dimensions of a convolution's output, in the order of its window.
 
-    None where the operands' sizes do not fit.
+    None if the operands' sizes do not fit.
     """
     left, right = (draft.sizes[one] for one in pair)
     output, window, row = draft.sizes[node], read_window(draft, node), draft.features[node]
@@ -93,10 +93,10 @@ def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list
 
 
 def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
-    """Both operands of each dot.
+    """Return both operands of each dot, in order.
 
     Raises:
-        NotLiftedError: the sizes of a dot's operands do not fit its own.
+        NotLiftedError: the sizes of a dot's operands do not fit its result.
     """
     if not dots:
         return {}
@@ -109,7 +109,7 @@ def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class DotDimensions:
-    """Dimensions of a dot's operands; the n-th of each pair of lists belong together."""
+    """Dimensions of a dot's operands; the n-th entries of a pair of lists belong together."""
 
     left_summed: list[int]
     right_summed: list[int]
@@ -118,7 +118,7 @@ class DotDimensions:
 
 
 def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
-    """What a dot sums and what are its batch dimensions."""
+    """Return the summed and the batch dimensions of a dot."""
     letters = find_operands(draft.graph).letters[node]
     if not is_ordered(letters):
         raise draft.refuse(node, "its output has the dimensions of its operands in another order")
@@ -132,7 +132,7 @@ def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
 
 
 def find_each(letters: Iterable[int], own: Sequence[int]) -> Iterable[int]:
-    """The dimension that each letter names."""
+    """Return the dimension that each letter names."""
     return (own.index(letter) for letter in letters)
 
 

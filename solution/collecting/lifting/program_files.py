@@ -1,4 +1,4 @@
-"""Write a lifted program to a file: text of HLO, or a protobuf with its configurable nodes."""
+"""Write a lifted program to a file: HLO text, or a protobuf with its configurable nodes."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ PROTOBUF = ".pb"
 
 
 def write_program(lifted: Lifted, graph: Graph, path: Path) -> None:
-    """Write the program of a graph, atomically: a .pb as protobuf, anything else as text.
+    """Write the program of a graph atomically: a .pb file as protobuf, any other as text.
 
-    The protobuf is a tuning record without runs, which XLA's tools read as a module they dumped.
+    The protobuf is a tuning record without runs, which XLA's tools read like a dumped module.
 
     Raises:
-        InputError: text is wanted, and jax, which writes it, is not installed.
-        RefusedError: XLA does not take the module.
+        InputError: jax, which writes text, is needed but not installed.
+        RefusedError: XLA rejects the module.
     """
     if path.suffix == PROTOBUF:
         record = MESSAGES["TuningRecord"](

@@ -1,9 +1,9 @@
-"""The types of tuples, and which element of a tuple each get-tuple-element reads.
+"""Infer the types of tuples, and which element of a tuple each get-tuple-element reads.
 
-The features of a tuple say how many elements it has and nothing of them; their types follow from
-the nodes that make the tuple, or from those that read it. Where several elements have one type,
-the n-th reader of that type reads the n-th of them. In loops an element belongs to the reader that
-lies nearest before the node that computes its next value.
+A tuple's features tell only its number of elements. Their types follow from the nodes that make the
+tuple, or from its readers. If several elements have one type, the n-th reader of that type reads
+the n-th of them. In loops, an element is assigned to the reader that is nearest before the node
+that computes its next value.
 """
 
 from collections import Counter, defaultdict, deque
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from solution.collecting.lifting.draft import PRED, S32, TOKEN, TUPLE, Draft
 
-NEAR = 6  # steps back from the next value of a loop's element to its present one
-SEEN = 64  # nodes at most that are looked at on the way
+NEAR = 6  # steps back from a loop element's next value to its current value
+SEEN = 64  # largest number of nodes visited on the way
 READ = "get-tuple-element"
 
 
@@ -41,22 +41,22 @@ class Parts(NamedTuple):
 
 Type = Tensor | Parts
 TOKEN_TYPE = Tensor(TOKEN, (), ())
-UNREAD = Tensor(S32, (), ())  # stands for an element that nobody reads
+UNREAD = Tensor(S32, (), ())  # type of an element without readers
 PASSED = ("opt-barrier", "add-dependency", "copy", "all-reduce")
 
 
 class Loop(NamedTuple):
-    """A while, and the nodes that its elements are in."""
+    """A while loop: its computations, its counter, and the elements that never change."""
 
     node: int
-    condition: int  # root
-    body: int  # root
+    condition: int  # root node
+    body: int  # root node
     counter: int | None  # the element that counts the iterations
     fixed: frozenset[int] = frozenset()  # elements that the body gives back as they are
 
 
 class TupleTypes:
-    """Finds the types of tuples; orders the operands of the tuples that loops start from."""
+    """Infers the types of tuples; orders the operands of the tuples with which loops start."""
 
     def __init__(self, draft: Draft, operands: list[list[int]]) -> None:
         self._draft = draft
@@ -64,13 +64,13 @@ class TupleTypes:
         self.index: dict[int, int] = {}  # of each get-tuple-element
         self.loops: dict[int, Loop] = {}  # of each while
         self._types: dict[int, Type] = {}
-        self._open: set[int] = set()  # whose types are being looked for
+        self._open: set[int] = set()  # nodes whose type is being inferred: stops endless recursion
 
     def resolve(self) -> None:
-        """Find all types and indices.
+        """Infer all types and indices.
 
         Raises:
-            NotLiftedError: nothing says what a tuple holds.
+            NotLiftedError: the types of a tuple's elements cannot be inferred.
         """
         draft = self._draft
         for node, opcode in enumerate(draft.opcodes):
@@ -87,7 +87,7 @@ class TupleTypes:
                 raise draft.refuse(node, "it reads no tuple")
 
     def type_of(self, node: int) -> Type:
-        """The type of a node."""
+        """Return the type of a node."""
         draft = self._draft
         if draft.kinds[node] != TUPLE:
             return Tensor(draft.kinds[node], draft.sizes[node], draft.layouts[node])
@@ -124,7 +124,8 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_element(self, node: int) -> Type:
-        """A tuple in a tuple: what the outer one says, else what its readers say."""
+        """Return the type of a tuple in a tuple, from the outer tuple, otherwise from its
+        readers."""
         (outer,) = self.operands[node]
         if self._draft.opcodes[outer] == "infeed" or outer in self._open:
             return self._read_from_readers(node)
@@ -136,7 +137,7 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_parameter(self, node: int) -> Type:
-        """What its computation is called with; of the program's, what is read of it."""
+        """Return the type of a parameter, from its callers; the program's, from its readers."""
         draft = self._draft
         place = draft.computation[node]
         caller = draft.callers.get(place)
@@ -157,14 +158,14 @@ class TupleTypes:
         return Parts((data, TOKEN_TYPE))
 
     def _find_reduction(self, node: int) -> Type:
-        """The kinds of the tensors that are reduced, and the sizes that are left."""
+        """Return the result type of a reduction: element types of its tensors, remaining sizes."""
         draft = self._draft
         tensors = self.operands[node][: draft.parts[node]]
         sizes = draft.sizes[tensors[0]]
         gone = {axis for axis in draft.features[node, 31:37].tolist() if axis >= 0}
         left = tuple(size for axis, size in enumerate(sizes) if axis not in gone)
         readers = [one for one in self._readers(node) if draft.kinds[one] != TUPLE]
-        if readers:  # of which every one has the sizes and the layout
+        if readers:  # each has the elements' sizes and layout
             left, layout = draft.sizes[readers[0]], draft.layouts[readers[0]]
         else:
             layout = tuple(range(len(left)))[::-1]
@@ -186,7 +187,7 @@ class TupleTypes:
         return [one for one in draft.users[node] if draft.opcodes[one] == READ]
 
     def _fill(self, node: int) -> None:
-        """Repeat operands of a tuple until it has as many as the features say."""
+        """Repeat operands of a tuple until it has as many as the features tell."""
         draft, found = self._draft, self.operands[node]
         missing = draft.parts[node] - len(found)
         if missing > 0 and not found:
@@ -200,7 +201,7 @@ class TupleTypes:
             found += [*again, *[found[-1]] * missing][:missing]
 
     def _number_readers(self, node: int) -> None:
-        """Give each reader of a tuple that has no index yet one of its type."""
+        """Assign an element of its type to each reader of a tuple that has no index yet."""
         whole = self.type_of(node)
         readers = [one for one in self._readers(node) if one not in self.index]
         if readers and isinstance(whole, Parts):
@@ -211,7 +212,8 @@ class TupleTypes:
     def _give(
         self, node: int, readers: Iterable[int], keys: Sequence[object], taken: set[int]
     ) -> None:
-        """The n-th reader of a type reads the n-th element of it that is not `taken`."""
+        """Assign the n-th element of a type that is not in `taken` to the n-th reader of the
+        type."""
         draft = self._draft
         places: dict[object, list[int]] = defaultdict(list)
         for place, key in enumerate(keys):
@@ -235,7 +237,7 @@ class TupleTypes:
         if sorted(is_flag) != [False, True]:
             raise draft.refuse(node, "no edge says which computation is its condition")
         condition, body = (draft.called[node][is_flag.index(flag)] for flag in (True, False))
-        draft.called[node][:] = [body, condition]  # as XLA has them
+        draft.called[node][:] = [body, condition]  # XLA's order
         self.loops[node] = Loop(node, condition, body, None)
         if draft.opcodes[body] != "tuple":
             return
@@ -257,7 +259,8 @@ class TupleTypes:
             self._reorder(start, keys, counter)
 
     def _order_by_start(self, node: int, body: int) -> None:
-        """Complete the body's result, and bring it into the order that its start has if it must."""
+        """Complete the body's result; reorder it like the loop's start if the start cannot be
+        changed."""
         draft = self._draft
         self._complete_state(node, body)
         (start,) = self.operands[node]
@@ -289,9 +292,9 @@ class TupleTypes:
         found += [*added, *[found[-1]] * missing][:missing]
 
     def _reorder(self, node: int, keys: Sequence[object], counter: int | None = None) -> None:
-        """Order the operands of a tuple by their types; one is repeated where none is left.
+        """Order the operands of a tuple by their types; repeat one if none is left.
 
-        A counter starts from a constant where the tuple has one of its type.
+        A counter starts from a constant if the tuple has one of its type.
         """
         draft = self._draft
         pool: dict[object, list[int]] = defaultdict(list)
@@ -311,7 +314,7 @@ class TupleTypes:
         self.operands[node][:] = [ordered[place] for place in range(len(keys))]
 
     def _match_state(self, parameter: int, results: Sequence[int], keys: Sequence[object]) -> None:
-        """Give each reader of a body's parameter the element whose next value is nearest."""
+        """Assign to each reader of a body's parameter the element whose next value is nearest."""
         draft = self._draft
         readers = self._readers(parameter)
         places: dict[int, int] = {}
@@ -331,7 +334,7 @@ class TupleTypes:
         self._give(parameter, [one for one in readers if one not in places], keys, taken)
 
     def _look_back(self, result: int, parameter: int) -> dict[int, int]:
-        """The readers of the parameter that a result is computed from, and how far they are."""
+        """Return the parameter's readers from which a result is computed, with their distances."""
         draft = self._draft
         found: dict[int, int] = {}
         distance, waiting = {result: 0}, deque([result])
@@ -347,7 +350,7 @@ class TupleTypes:
         return found
 
     def _find_counter(self, parameter: int, results: Sequence[int]) -> int | None:
-        """The element to which a constant is added in each iteration."""
+        """Return the element to which a constant is added in each iteration."""
         draft = self._draft
         for place, result in enumerate(results):
             read = draft.operands[result]
@@ -359,7 +362,7 @@ class TupleTypes:
         return None
 
     def _read_counter(self, condition: int, counter: int | None, keys: Sequence[object]) -> None:
-        """The condition compares the counter, if it reads one element of its type."""
+        """Let the condition compare the counter, if it reads one element of the counter's type."""
         draft = self._draft
         for parameter in draft.parameters(condition):
             readers = self._readers(parameter)

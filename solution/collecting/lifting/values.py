@@ -1,7 +1,7 @@
-"""The values of constants: they are lost, and some decide what the compiler makes of a program.
+"""Choose values of constants: the originals are lost, but some affect compilation.
 
-A neutral value is kept neutral (the start of a sum is 0), and any other value is one that no
-simplification removes.
+Neutral values stay neutral (a sum starts with 0); all other values are ones that no simplification
+removes.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,19 +14,19 @@ from solution.collecting.lifting.draft import FLOATS, INTEGERS, PRED, Draft
 from solution.collecting.lifting.tuple_types import TupleTypes
 from solution.data.hlo.messages import MESSAGES
 
-TRIPS = 10  # of a loop that does not say how often it runs
-# The neutral element of what a reduction computes; infinite for an extreme of the type.
+TRIPS = 10  # iterations of a loop that does not tell them
+# The neutral element of each reduction; infinite stands for an extreme of the type.
 NEUTRAL = {"add": 0.0, "or": 0.0, "xor": 0.0, "multiply": 1.0, "and": 1.0,
            "maximum": -np.inf, "minimum": np.inf}  # fmt: skip
-# Fields of a literal by XLA's element types; numpy's name of the type where bytes are written.
+# By element type, the literal's field; numpy's type name if the field holds bytes.
 LISTS = {1: "preds", 4: "s32s", 5: "s64s", 8: "u32s", 9: "u64s", 11: "f32s", 12: "f64s"}
 BYTES = {2: ("s8s", "<i1"), 3: ("s16s", "<i2"), 6: ("u8s", "<u1"), 7: ("u16s", "<u2"),
          10: ("f16s", "<f2"), 16: ("bf16s", "bfloat16")}  # fmt: skip
-PERIOD = 53  # values of an array repeat after so many
+PERIOD = 53  # an array's values repeat with this period
 
 
 def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
-    """Values of scalar constants that their readers fix, by node."""
+    """Return by node the values of scalar constants that follow from their readers."""
     values: dict[int, float] = {}
     for node, opcode in enumerate(draft.opcodes):
         rule = RULES.get(opcode)
@@ -41,7 +41,8 @@ def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
 
 
 def _find_constant(draft: Draft, node: int) -> int | None:
-    """The constant behind a node, through broadcasts and conversions; None where there is none."""
+    """Return the constant behind a node, through broadcasts and conversions; None if there is
+    none."""
     while draft.opcodes[node] in ("broadcast", "convert", "reshape") and draft.operands[node]:
         node = draft.operands[node][0]
     return node if draft.opcodes[node] == "constant" else None
@@ -91,7 +92,7 @@ RULES: dict[str, Callable[[Draft, int, int], float | None]] = {
 
 
 def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, float]) -> None:
-    """Count from 0 to the number of iterations in steps of 1."""
+    """Make a loop count from 0 to its number of iterations in steps of 1."""
     loop = types.loops[node]
     trips = find_trips(draft, types, node)
     for one in types.operands[loop.condition]:
@@ -111,7 +112,7 @@ def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, fl
 
 
 def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
-    """How often a loop runs: as long as the dimension is of which its body takes one at a time."""
+    """Return a loop's iterations: the length of the dimension that its body takes one at a time."""
     lengths = []
     for one in draft.ranges[draft.computation[types.loops[node].body]]:
         if draft.opcodes[one] in ("dynamic-slice", "dynamic-update-slice"):
@@ -128,15 +129,15 @@ def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
 
 
 def make_literal(draft: Draft, node: int, shape: Any, values: Mapping[int, float]) -> Any:
-    """The message Literal of a constant of that shape.
+    """Return the message Literal of a constant of that shape.
 
     Raises:
-        NotLiftedError: constants of its type are not known.
+        NotLiftedError: constants of its type are not supported.
     """
     kind, sizes = draft.kinds[node], draft.sizes[node]
     count = int(np.prod(sizes, dtype=np.int64))
     literal = MESSAGES["Literal"](shape=shape)
-    if kind in (15, 18):  # complex: pairs
+    if kind in (15, 18):  # complex numbers are pairs
         numbers = _draw(node, 2 * count, 11, None).tolist()
         (literal.c64s if kind == 15 else literal.c128s).extend(numbers)
         return literal
@@ -152,7 +153,7 @@ def make_literal(draft: Draft, node: int, shape: Any, values: Mapping[int, float
 
 
 def _draw(node: int, count: int, kind: int, value: float | None) -> np.ndarray:
-    """Numbers (count,) of an element type: all `value` if it is given, else various ones."""
+    """Return numbers (count,) of an element type: all `value` if given, otherwise various ones."""
     steps = (np.arange(count) + node) % PERIOD
     if value is not None:
         numbers = np.full(count, value)
@@ -173,7 +174,7 @@ def _draw(node: int, count: int, kind: int, value: float | None) -> np.ndarray:
 
 
 def _to_bytes(numbers: np.ndarray, dtype: str) -> bytes:
-    """Little endian; bfloat16 is the upper half of a float32."""
+    """Return little-endian bytes; bfloat16 is the upper half of a float32."""
     if dtype == "bfloat16":
         return (numbers.astype("<f4").view("<u4") >> 16).astype("<u2").tobytes()
     return numbers.astype(dtype).tobytes()

@@ -1,21 +1,21 @@
-"""Ask a TPU's compiler for layouts, in the meaning that TpuGraphs' configurations have.
+"""Ask a TPU's compiler for layouts with the same meaning as TpuGraphs' configurations.
 
 A LayoutConstraint on a single tensor is undone: layout assignment obeys it and copies the tensor
-behind it, and the pass that folds copies into convolutions then takes the layout back. TpuGraphs'
-tool set layouts on instructions and let them propagate. So here each output layout that a
-configuration gives is propagated forward, in the order of the nodes:
+behind it, and then the pass that folds copies into convolutions takes the layout back. TpuGraphs'
+tool set layouts on instructions and let them propagate. So each output layout of a configuration is
+propagated forward here, in the order of the nodes:
 
 * Element-wise instructions, windows (pooling and its gradient), slices, paddings and
   concatenations of the same rank take the layout of their first operand that has one.
 * Constraints stand behind the configurable nodes, and again behind each propagated tensor that a
   configurable node or a window reads, or that a window, a concatenation or a comparison writes.
 
-Calls are inlined first, so that layouts reach the readers. Of convolutions and dots only the output
-is asked for: the layouts of their operands follow from the producers, and in TpuGraphs' data they
-have no effect. An operand that an infeed gives is asked for as well, because no output decides its
-layout: the compiler copies what was fed, or folds the copy into the convolution. Reshapes get both
-tensors. The layouts of what crosses the program's boundary, entry parameters and infeeds, stay as
-the module has them.
+Calls are inlined first, so that layouts reach the readers. For convolutions and dots only the
+output layout is requested: their operands' layouts follow from the producers, and in TpuGraphs'
+data they have no effect. An operand from an infeed is the exception, because no output decides its
+layout: the compiler copies what was fed, or folds the copy into the convolution. For reshapes both
+layouts are requested. The layouts at the program's boundary, entry parameters and infeeds, stay as
+in the module.
 
 Compared on one program of TpuGraphs (AlexNet training, 28 distinct runtimes on a TPU v3): Kendall's
 tau of the estimates is 0.952 with this meaning, 0.491 with constraints on the outputs alone.
@@ -46,9 +46,9 @@ from solution.collecting.tpu.reading import open_tuple
 from solution.data.hlo.messages import instructions
 from solution.domain.vocabulary import LAYOUT_UNSET
 
-NODE = "node."  # begins the op_name of a configurable node
+NODE = "node."  # prefix of a configurable node's op_name
 TAKEN, UNTAKEN, UNASKED, UNSEEN = 1, 0, -1, -2
-# What a configurable instruction is in the compiled program: a dot becomes a convolution.
+# Opcodes of configurable instructions in the compiled program: a dot becomes a convolution.
 MADE_OF = {
     "convolution": ("convolution",),
     "dot": ("convolution", "dot"),
@@ -68,7 +68,8 @@ PROPAGATES = ELEMENTWISE | WINDOWS | {"slice", "concatenate", "pad", "reverse"}
 
 
 def find_asked_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
-    """Return the rank (configurable, 3) of each tensor that is asked for on a TPU; 0: none is."""
+    """Return the rank (configurable, 3) of each tensor whose layout is requested on a TPU; 0:
+    none."""
     ranks = find_ranks(module, configurable)
     nodes = list(instructions(module))
     producers = {instruction.id: instruction for instruction in nodes}
@@ -81,7 +82,7 @@ def find_asked_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
 
 
 def _is_fed(operand: int, producers: dict[int, Any]) -> bool:
-    """True if an instruction is part of what an infeed gives."""
+    """Return True if an instruction is part of the output of an infeed."""
     producer = producers[operand]
     while producer.opcode == "get-tuple-element":
         producer = producers[producer.operand_ids[0]]
@@ -161,14 +162,14 @@ def compare_with_asked(
 
 
 def _compare(tensors: list[Tensor], node: Any, order: list[int]) -> int:
-    """What became of one node's output; `tensors` come from the node."""
+    """Compare one node's output layout with the requested order; `tensors` come from the node."""
     made = MADE_OF.get(node.opcode, ())
     sizes = tuple(node.shape.dimensions)
     own = [one for one in tensors if one.opcode in made and one.dimensions == sizes]
     if not own:
         return UNSEEN
     whole = tuple(complete_layout(order, len(sizes)))
-    # A reshape moves no data: whether the copy to the layout stands before it or behind it is one.
+    # A reshape moves no data, so the copy to the layout may stand before or behind it.
     holds = any if node.opcode == "reshape" else all
     return TAKEN if holds(is_same_order(one, whole) for one in own) else UNTAKEN
 
@@ -181,10 +182,10 @@ def is_same_order(tensor: Tensor, order: tuple[int, ...]) -> bool:
 
 
 def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int, list[int]]:
-    """Return the whole layout of each instruction's result that a configuration decides.
+    """Return the full result layout of each instruction that a configuration decides.
 
     Args:
-        wanted: what is asked for.
+        wanted: the requested layouts.
         settable: ids of the configurable nodes, which take no layout from their operands.
     """
     found: dict[int, list[int]] = {}
@@ -207,7 +208,7 @@ def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int,
 def _find_fixed(
     computation: Any, propagated: dict[int, list[int]], settable: set[int]
 ) -> list[int]:
-    """Return the instructions, none of them configurable, behind which a constraint stands."""
+    """Return the instructions, without configurable ones, that get a constraint behind them."""
     readers: dict[int, list[Any]] = defaultdict(list)
     for instruction in computation.instructions:
         for operand in instruction.operand_ids:

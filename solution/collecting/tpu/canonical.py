@@ -1,9 +1,9 @@
-"""Names for kernels and programs that say what they do, and nothing of how they are called.
+"""Name kernels and programs by what they compute, independent of their names in a module.
 
-The name of a kernel is a hash of its canonical form: the instruction with the shapes and layouts
-of its result and operands, its attributes and the computations that it calls, without names, ids
-and what only tells where it comes from. Kernels with equal names have equal costs. Attributes that
-are not described in hlo.proto are part of it, because protobuf keeps the fields it does not know.
+The name of a kernel is a hash of its canonical form: the instruction with the shapes and layouts of
+its result and operands, its attributes and called computations, without names, ids and source
+locations. Kernels with equal names have equal costs. Attributes that hlo.proto does not describe
+are included, because protobuf keeps unknown fields.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any
 
 from solution.data.hlo.messages import MESSAGES
 
-# Fields that say how an instruction is called, where it comes from, or when it runs.
+# Fields with an instruction's name, source location or schedule.
 UNNAMED = (
     "name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids",
     "sharding", "frontend_attributes", "statistics_viz", "original_value", "channel_id",
@@ -60,7 +60,7 @@ class Names:
 
     @cached_property
     def program(self) -> str:
-        """The hash of the whole program as it is run, order included."""
+        """Return the hash of the whole scheduled program, order included."""
         return self._digest(self.entry).hex()[:32]
 
     def _digest(self, computation: Any) -> bytes:
@@ -86,7 +86,7 @@ class Names:
 
 
 def hash_texts(*parts: object) -> str:
-    """Return a hash of texts and bytes, each apart from the next one."""
+    """Return a hash of texts and bytes that also depends on the boundaries between them."""
     found = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else str(part).encode()

@@ -1,4 +1,4 @@
-"""What the TPU's compiler made of a configuration, as one value.
+"""Represent the program that the TPU's compiler made for a configuration.
 
 It is read from the optimised, scheduled module. Kernels are the instructions that take time; they
 stand in the order in which the chip runs them, inside the loops and branches that contain them.
@@ -11,10 +11,10 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Tensor:
-    """The result of an instruction, and how it lies in memory."""
+    """The result of an instruction, and its position and layout in memory."""
 
     name: str  # of the instruction in the optimised module
-    source: str  # the instruction's op_name: which one of the given module it comes from
+    source: str  # its op_name, which names the original instruction
     opcode: str
     element_type: str  # such as bf16
     dimensions: tuple[int, ...]
@@ -25,7 +25,7 @@ class Tensor:
 
     @property
     def layout(self) -> str:
-        """As XLA writes it: {1,0:T(8,128)S(1)}."""
+        """Return the layout in XLA's notation: {1,0:T(8,128)S(1)}."""
         tiles = "".join(f"({','.join(map(str, tile))})" for tile in self.tiles)
         space = f"S({self.memory_space})" if self.memory_space else ""
         order = ",".join(map(str, self.minor_to_major))
@@ -33,7 +33,7 @@ class Tensor:
 
     @property
     def shape(self) -> str:
-        """As XLA writes it: f32[16,64]{1,0:T(8,128)}."""
+        """Return the shape in XLA's notation: f32[16,64]{1,0:T(8,128)}."""
         return f"{self.element_type}[{','.join(map(str, self.dimensions))}]{self.layout}"
 
 
@@ -48,7 +48,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the compiler's cost model says of a kernel."""
+    """The costs of a kernel in the compiler's cost model."""
 
     cycles: int | None = None  # None: it has no estimate for such a kernel
     tile: Tile | None = None
@@ -56,19 +56,19 @@ class Cost:
 
 @dataclass(frozen=True)
 class Kernel:
-    """An instruction that the chip runs at a time of its own."""
+    """An instruction that occupies the chip for a time."""
 
     name: str
     source: str  # the op_name
     opcode: str
-    kind: str  # what it computes above all: convolution, reduce, loop, copy, ...
+    kind: str  # its main computation: convolution, reduce, loop, copy, ...
     computes: tuple[str, ...]  # the opcodes inside, each once, in alphabetical order
     shapes: tuple[str, ...]  # of its results
-    bytes: int  # that it reads and writes, padding of tiles included
-    hbm_bytes: int  # those of them that lie in HBM
+    bytes: int  # read and written, including the padding of tiles
+    hbm_bytes: int  # the part of these in HBM
     cost: Cost
     key: str  # a hash of its canonical form: equal kernels have equal costs
-    trips: int = 1  # how often a run of the program runs it
+    trips: int = 1  # runs of the kernel per run of the program
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Begin:
-    """What starts beside computation: a copy, or a computation of another engine."""
+    """The start of asynchronous work: a copy, or a computation of another engine."""
 
     name: str
     region: "Region | None"  # of an asynchronous computation; None: a copy
@@ -97,7 +97,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Wait:
-    """Where the program waits for what `Begin` started."""
+    """The point where the program waits for the work of a `Begin`."""
 
     name: str  # of the Begin
 
@@ -109,7 +109,7 @@ class Loop:
     body: "Region"
     condition: "Region"
     trips: int
-    are_known: bool  # False: nothing in the module tells them
+    are_known: bool  # False: the module does not tell the trips
 
 
 @dataclass(frozen=True)
@@ -131,23 +131,23 @@ class Region:
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """What the compiler made of a program in one configuration."""
+    """The compiled form of a program in one configuration."""
 
     region: Region  # the entry computation
     copies: tuple[Copy, ...]
     tensors: tuple[Tensor, ...]  # of all instructions whose result is an array
-    memory_bytes: int  # of HBM: arguments, results, constants and what is between
+    memory_bytes: int  # of HBM: arguments, results, constants and temporaries
     argument_bytes: int
     digest: str  # equal for configurations that compile to the same program
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """All kernels with how often each is run, loops and branches opened."""
+        """Return all kernels with their trips, including those in loops and branches."""
         return tuple(list_kernels(self.region))
 
     @property
     def unestimated(self) -> tuple[Kernel, ...]:
-        """The kernels for which the compiler's cost model has no cycles."""
+        """Return the kernels for which the compiler's cost model has no cycles."""
         return tuple(kernel for kernel in self.kernels if kernel.cost.cycles is None)
 
 

@@ -1,4 +1,4 @@
-"""What a module needs of a TPU before it is compiled: how many devices, which features."""
+"""Find out what a module needs of a TPU: how many devices, which features."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from solution.data.hlo.messages import MESSAGES, instructions
 
 REFUSED_TYPES = {"f64", "c128"}
 TYPE_NAMES = NAMES.split()
-# Custom calls of this project and of XLA itself, which the TPU's compiler knows.
+# Custom calls of this project and of XLA, which the TPU's compiler knows.
 CPU_CALLS = ("lapack_", "blas_", "__onednn", "__cpu", "xla_python_cpu", "xla_ffi_python_cpu",
              "ducc_fft", "dynamic_ducc_fft", "cpu_")  # fmt: skip
 
@@ -23,15 +23,14 @@ class CheckedModule:
     """A module that a TPU may run."""
 
     devices: Devices
-    content: bytes  # the same for modules that differ by the number of their process alone
+    content: bytes  # serialized without the process-specific id
 
 
 def check_module(module: bytes) -> CheckedModule | str:
     """Return what a serialized module needs, or why no TPU can run it.
 
-    A module of several devices says so in the groups of what communicates. Where they number
-    devices of both kinds at once (use_global_device_ids) they count as partitions, else as
-    replicas.
+    The groups of collective instructions tell the number of devices. If they number devices
+    globally (use_global_device_ids) these count as partitions, otherwise as replicas.
     """
     try:
         message = MESSAGES["Module"].FromString(module)
@@ -59,7 +58,7 @@ def check_module(module: bytes) -> CheckedModule | str:
 
 
 def find_entry_layouts(message: Any) -> EntryLayouts:
-    """Return the layouts that the entry of a message Module gives its parameters and results."""
+    """Return the layouts of the entry's parameters and results in a message Module."""
     entry = find_entry(message)
     parameters = sorted(
         (i for i in entry.instructions if i.opcode == "parameter"), key=lambda i: i.parameter_number
@@ -71,13 +70,13 @@ def find_entry_layouts(message: Any) -> EntryLayouts:
 
 
 def _name_layout(shape: Any) -> str:
-    """Return a layout as jax names it; `default` where the shape has none."""
+    """Return a layout in jax's notation; `default` if the shape has none."""
     order = list(shape.layout.minor_to_major)
     return f"{{{','.join(map(str, order))}}}" if order else "default"
 
 
 def find_refused(message: Any) -> str:
-    """Return which features of a message Module a TPU has not; empty if it has all of them."""
+    """Return the features of a message Module that a TPU lacks; empty if it has all of them."""
     for instruction in instructions(message):
         if instruction.opcode == "fusion":
             return (

@@ -36,7 +36,8 @@ from solution.collecting.tpu.compiled import (
 
 @dataclass(frozen=True)
 class Chip:
-    """What the formula knows of a generation, for the part of it that one program runs on."""
+    """The properties of a chip's generation in the formula, for the part that one program runs
+    on."""
 
     gigahertz: float  # the clock of the core
     gigabytes_per_second: float  # of its share of HBM
@@ -60,28 +61,30 @@ CHIPS = {
 
 @dataclass(frozen=True)
 class Corrections:
-    """What is added to the compiler's cost model. By default nothing."""
+    """Corrections of the compiler's cost model; by default none."""
 
     start: float = 0.0  # nanoseconds that starting a kernel takes
-    factors: Mapping[str, float] = field(default_factory=dict)  # of cycles, by kind of kernel
+    # factor of the cycles, by kind of kernel
+    factors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class _Timeline:
-    """The moment until which the core is busy, and the engine that copies."""
+    """The times at which the core and the copying engine become free."""
 
     chip: Chip
     corrections: Corrections
     core: float = 0.0
     engine: float = 0.0
-    ready: dict[str, float] = field(default_factory=dict)  # by name of a Begin
+    # end of the asynchronous work, by name of its Begin
+    ready: dict[str, float] = field(default_factory=dict)
 
     def run(self, region: Region) -> None:
         for step in region.steps:
             self.core = self._advance(step)
 
     def _advance(self, step: Step) -> float:
-        """Return the moment at which the core has done a step."""
+        """Return the time at which the core has finished a step."""
         match step:
             case Kernel():
                 return self.core + time_kernel(step, self.chip, self.corrections)
@@ -99,19 +102,19 @@ class _Timeline:
 
     def _time_beside(self, step: Begin) -> float:
         moved = step.bytes
-        if step.region is not None:  # slices of an array, in the same engine
+        if step.region is not None:  # an asynchronous slice of an array, in the same engine
             moved = sum(kernel.hbm_bytes for kernel in list_kernels(step.region))
         return moved / self.chip.gigabytes_per_second
 
     def _time(self, region: Region) -> float:
-        """Return how long a region takes by itself."""
+        """Return the duration of a region that runs alone."""
         other = _Timeline(self.chip, self.corrections)
         other.run(region)
         return other.core
 
 
 def time_kernel(kernel: Kernel, chip: Chip, corrections: Corrections) -> float:
-    """Return the nanoseconds that a kernel takes, once."""
+    """Return the nanoseconds of one run of a kernel."""
     if kernel.cost.cycles is None:
         return corrections.start + kernel.bytes / chip.gigabytes_per_second
     factor = corrections.factors.get(kernel.kind, 1.0)

@@ -1,8 +1,8 @@
-"""Estimate how long programs take on a TPU, in children that compile them.
+"""Estimate how long programs take on a TPU, by compiling them in child processes.
 
-Most configurations of a program need only the passes over HLO: their kernels are known from
-configurations before. Where one is new, the program is compiled in full, and all of its kernels
-are learned.
+Most configurations of a program need only the passes over HLO, because their kernels are known from
+earlier configurations. If a kernel is new, the program is compiled in full, and the costs of all of
+its kernels are stored.
 """
 
 import tempfile
@@ -29,18 +29,18 @@ from solution.system.errors import InputError
 
 DEFAULT_LIMITS = Limits(seconds=600.0, megabytes=8192)  # of one compilation
 FULL_MEMORY = 0.8  # of HBM: a program that needs more may be refused
-GRACE_SECONDS = 30.0  # for the child to say that the limit was reached
+GRACE_SECONDS = 30.0  # extra time in which the child can report that a limit was reached
 Option = tuple[str, bool | int | float | str]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a configuration."""
+    """The estimate of a configuration, or why there is none."""
 
-    nanoseconds: float | None  # the estimate of one run; None where it was refused
+    nanoseconds: float | None  # the estimate of one run; None if it was refused
     refused: str = ""  # why there is no estimate
     program: str = ""  # equal for configurations that compile to the same program
-    processor_seconds: float = 0.0  # that the answer took now, in all processes
+    processor_seconds: float = 0.0  # used now for this answer, in all processes
     is_full: bool = False  # it was compiled in full, because a kernel was new
     compiled: CompiledProgram | None = None
 
@@ -63,14 +63,14 @@ class Estimator:
         is_always_full: bool = False,
         corrections: Corrections | None = None,
     ) -> None:
-        """Start nothing yet.
+        """Store the settings; children start at the first request.
 
         Args:
             target: a TPU.
             limits: of each compilation.
             cache: the folder of the cache; by default `kernels.find_cache_folder`.
-            processes: how many compile side by side in `estimate_many`.
-            is_always_full: compile every program in full, and look nothing up.
+            processes: number of parallel compilations in `estimate_many`.
+            is_always_full: compile every program in full, without the cache.
             corrections: of the compiler's cost model; by default none.
 
         Raises InputError if this machine cannot compile for the target.
@@ -108,13 +108,14 @@ class Estimator:
         options: Iterable[Option] = (),
         layouts: EntryLayouts | None = None,
     ) -> Answer:
-        """Return what becomes of a serialized module (HloModuleProto) with XLA's options.
+        """Return the estimate of a serialized module (HloModuleProto) with XLA's options.
 
-        However the compiler fails, there is an answer that says why.
+        If the compiler fails in any way, the answer says why.
 
         Args:
             layouts: of the entry's parameters and results, see `devices.find_entry_layouts`; by
-                default those that the chip gives to arrays of their sizes, as in programs of jax.
+            default
+                those that the chip gives to arrays of their sizes, as in programs of jax.
 
         Raises InputError if the compiler cannot be started.
         """
@@ -123,7 +124,8 @@ class Estimator:
     def estimate_many(
         self, given: Iterable[tuple[bytes, Sequence[Option], EntryLayouts | None]]
     ) -> Iterator[Answer]:
-        """Yield the answers of modules, options and entry layouts, in order, side by side."""
+        """Yield the answers for modules, options and entry layouts, in order; compile in
+        parallel."""
         idle: SimpleQueue[Child] = SimpleQueue()
         for child in self._children:
             idle.put(child)
@@ -139,15 +141,16 @@ class Estimator:
             yield from pool.map(work, given)
 
     def estimate_all(self, modules: Iterable[bytes], most_full: int | None = None) -> list[Answer]:
-        """Return the answers of modules, of which as few as possible are compiled in full.
+        """Return the answers for modules; compile as few of them in full as possible.
 
-        The passes over HLO run on all of them first. Then the module with the most new kernels is
-        compiled in full, until no kernel is new. What was compiled is kept, so that a second call
-        goes on where the first one was ended.
+        The passes over HLO run on all modules first. Then the module with the most new kernels is
+        compiled in full, until no kernel is new. Compilations are stored, so that a second call
+        resumes where the first one was ended.
 
         Args:
-            most_full: full compilations at most; a module with a kernel that is still new then has
-                an answer that says how many are.
+            most_full: largest number of full compilations. If a module still has new kernels then,
+            its
+                answer says how many.
         """
         child, answers = self._children[0], dict[int, Answer]()
         waiting: dict[int, tuple[Request, str, str]] = {}
@@ -183,7 +186,8 @@ class Estimator:
         return [answers[place] for place in sorted(answers)]
 
     def _pass(self, child: Child, request: Request, key: str) -> Answer | None:
-        """Run the passes over HLO and keep what they made; an answer where they refuse."""
+        """Run the passes over HLO and store their result; return an answer if they refuse the
+        module."""
         kept = self._cache.find_compilation(key)
         if kept is not None and not kept[0]:
             return None
@@ -203,7 +207,7 @@ class Estimator:
     def _prepare(
         self, asked: tuple[bytes, Sequence[Option], EntryLayouts | None]
     ) -> Answer | tuple[Request, str, str]:
-        """Return the answer if it is known, else what to ask, its context and its key."""
+        """Return the answer if it is known, otherwise the request, its context and its key."""
         module, options, layouts = asked
         checked = check_module(module)
         if isinstance(checked, str):
@@ -226,7 +230,8 @@ class Estimator:
         return request, context, key
 
     def _compile(self, child: Child, request: Request, context: str, key: str) -> Answer:
-        """Return the answer for a module that is not known: by the passes alone, or in full."""
+        """Return the answer for an unknown module: after the passes alone, or a full
+        compilation."""
         spent = 0.0
         if not self._is_always_full:
             made = self._ask(child, replace(request, is_full=False, is_paused=True))
@@ -249,13 +254,13 @@ class Estimator:
         return replace(answer, processor_seconds=made.processor_seconds)
 
     def _learn(self, context: str, key: str, made: Compilation) -> Answer:
-        """Return the answer of a full compilation, and keep what it tells of its kernels."""
+        """Return the answer of a full compilation, and store the costs of its kernels."""
         reader = Reader(made.passed)
         learned = reader.learn(made.generated)
         if learned.is_same:
             self.conflicts += learned.conflicts + self._cache.learn(context, learned.costs)
             self._keep(key, made)
-        else:  # other kernels than the passes made: they say nothing about those
+        else:  # it made other kernels than the passes: their costs cannot be assigned
             reader = Reader(made.generated)
             learned = reader.learn(made.generated)
         compiled = reader.read(learned.costs)
@@ -270,7 +275,7 @@ class Estimator:
         return reply if isinstance(reply, Compilation) else Compilation(refused=reply.reason)
 
     def _keep(self, key: str, made: Compilation) -> None:
-        """Keep a compilation, but for what a busy machine may have caused."""
+        """Store a compilation, unless its failure may be due to a busy machine."""
         if not made.is_by_chance:
             self._cache.keep_compilation(key, made.refused, made.passed)
 

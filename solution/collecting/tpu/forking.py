@@ -39,38 +39,40 @@ from solution.system.errors import InputError
 
 LOOK_SECONDS = 0.003  # between two looks at the dumps
 # A copy may hang at once, where a thread of the process that it was copied from held a lock.
-FORKS, IDLE_SECONDS = 3, 60.0  # copies that are tried, and after how long without work it hangs
+# attempts of a copy, and the idle seconds after which it counts as hanging
+FORKS, IDLE_SECONDS = 3, 60.0
 IDLE = f"the compiler did nothing for {IDLE_SECONDS:.0f} seconds"
 MEMORY_LOOKS = 10  # looks at the dumps for each look at the memory
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
-LAST_BYTES = 8000  # of what the compiler printed that are looked at
+LAST_BYTES = 8000  # bytes read from the end of the compiler's output
 REFUSED = "refused.txt"
 PRINTED = "printed.txt"
 
 
 @dataclass(frozen=True)
 class Request:
-    """A compilation that is asked for."""
+    """A request for a compilation."""
 
     module: bytes  # a serialized HloModuleProto
     options: tuple[tuple[str, bool | int | float | str], ...] = ()  # by XLA's names
     devices: Devices = field(default_factory=Devices)
     layouts: EntryLayouts | None = None  # by default the chip's
     is_full: bool = True  # False: only the passes over HLO
-    is_paused: bool = False  # after the passes: the same in full, if asked next, goes on from there
+    # stop after the passes; a following full request for the same module continues from there
+    is_paused: bool = False
     seconds: float = 600.0
     megabytes: int = 8192
 
 
 @dataclass(frozen=True)
 class Compilation:
-    """What the compiler made: serialized messages OptimisedModule, or why it made nothing."""
+    """The compiler's output, as serialized messages OptimisedModule, or why there is none."""
 
-    passed: bytes = b""  # after the passes over HLO, with the buffers that it needs
-    generated: bytes = b""  # after machine code was made, with estimated cycles; if asked for
+    passed: bytes = b""  # after the passes over HLO, with its buffers
+    generated: bytes = b""  # after code generation, with estimated cycles; if requested
     refused: str = ""
     processor_seconds: float = 0.0
-    is_by_chance: bool = False  # a limit was reached: it may not be again
+    is_by_chance: bool = False  # a limit was reached, which may not happen again
 
 
 def serve_tpu(
@@ -106,18 +108,18 @@ class Copy:
     number: int
     request: Request
     folder: Path
-    counted: float = 0.0  # processor seconds that an answer has told already
+    counted: float = 0.0  # processor seconds that earlier answers have reported
 
 
 class Copies:
-    """Forks a copy for each compilation; at most one is kept, stopped after the passes."""
+    """Forks a copy for each compilation; keeps at most one, stopped after the passes."""
 
     def __init__(self, compiler: Libtpu, parent: Path) -> None:
         self._compiler, self._parent = compiler, parent
         self._paused: Copy | None = None
 
     def answer(self, request: Request) -> Compilation:
-        """Compile what is asked for; a copy that hangs at once is replaced by another."""
+        """Compile as requested; a copy that hangs at once is replaced by another."""
         begin = time.process_time()
         copy, seconds = self._resume(request) or self._fork(request), 0.0
         for left in reversed(range(FORKS)):
@@ -131,17 +133,17 @@ class Copies:
         is_by_chance, wanted = bool(why), generated if request.is_full else passed
         if not why and not wanted:
             why = _read_text(copy.folder / REFUSED) or _find_last_words(copy.folder / PRINTED)
-        if request.is_paused and not why and copy.number:  # it has not ended by itself
+        if request.is_paused and not why and copy.number:  # it is still alive
             copy.counted = spent
             self._paused = copy
         else:
             shutil.rmtree(copy.folder, ignore_errors=True)
-        seconds += time.process_time() - begin  # of forking and watching
+        seconds += time.process_time() - begin  # for forking and watching
         generated = generated if request.is_full else b""
         return Compilation(passed, generated, why, seconds, is_by_chance)
 
     def _resume(self, request: Request) -> Copy | None:
-        """Return the stopped copy if it has begun what is asked for; otherwise end it."""
+        """Return the stopped copy if it works on the same module; otherwise end it."""
         copy, self._paused = self._paused, None
         if copy is None:
             return None
@@ -179,9 +181,9 @@ def _compile_and_exit(compiler: Libtpu, request: Request, folder: Path) -> None:
 
 
 def _watch(copy: Copy) -> tuple[str, float]:
-    """Wait until a copy has dumped what is asked for; stop or end it.
+    """Wait until a copy has dumped the requested module; stop or end it.
 
-    Returns why it was ended before, and the processor seconds that it has taken in all.
+    Returns why it was ended earlier, and the processor seconds that it has used so far.
     """
     request, number = copy.request, copy.number
     ends = GENERATED_ENDS if request.is_full else PASSED_ENDS
@@ -190,7 +192,7 @@ def _watch(copy: Copy) -> tuple[str, float]:
     while not why:
         done, _, usage = os.wait4(number, os.WNOHANG)
         if done:
-            copy.number = 0  # another process may get it
+            copy.number = 0  # another process may get its number
             return why, usage.ru_utime + usage.ru_stime
         if _find(copy.folder, ends) is not None:
             break
@@ -211,7 +213,7 @@ def _watch(copy: Copy) -> tuple[str, float]:
 
 
 def _end(number: int) -> float:
-    """End a copy, and return the processor seconds that it took."""
+    """End a copy, and return the processor seconds that it used."""
     if not number:
         return 0.0
     os.kill(number, signal.SIGKILL)
@@ -220,7 +222,7 @@ def _end(number: int) -> float:
 
 
 class Worked:
-    """When a process was last seen to have used a processor."""
+    """When a process was last seen to use the processor."""
 
     def __init__(self) -> None:
         self._ticks, self._moment = "", time.monotonic()
@@ -247,7 +249,7 @@ def _measure_memory(number: int) -> float:
 
 
 def _find(folder: Path, end: str) -> Path | None:
-    """Return the dump whose name ends so; of several modules that of the first."""
+    """Return the dump whose name has this ending; the first module's if there are several."""
     return min(folder.glob(f"*.{end}"), default=None)
 
 

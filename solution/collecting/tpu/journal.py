@@ -1,4 +1,4 @@
-"""What the journal of a collection keeps of a compiler's estimates."""
+"""Columns of the journal for a compiler's estimates."""
 
 import numpy as np
 import polars as pl
@@ -11,9 +11,9 @@ ESTIMATES = pl.Schema(
         **CANDIDATES,  # compile_seconds: of processor time
         "nanoseconds": pl.Float64(),  # the estimate; null where the compiler refused
         "program": pl.String(),  # equal for configurations that compile to the same program
-        "taken": pl.Int32(),  # output layouts that the compiled program has as asked
+        "taken": pl.Int32(),  # number of output layouts that the compiled program has as requested
         "untaken": pl.List(pl.Int32()),  # configurable nodes whose output has another layout
-        "unseen": pl.Int32(),  # asked for, and the instruction is not there any more
+        "unseen": pl.Int32(),  # number of requests whose instruction no longer exists
     }
 )
 
@@ -30,5 +30,5 @@ def read_estimates(candidates: pl.DataFrame) -> Outcome:
 
 
 def round_estimates(nanoseconds: np.ndarray) -> np.ndarray:
-    """Return whole nanoseconds int64, as records have them, none so short that it is no time."""
+    """Return whole nanoseconds int64, as records have them, large enough to count as a time."""
     return np.maximum(np.rint(nanoseconds), 2).astype(np.int64)

@@ -1,8 +1,8 @@
-"""The cache of what was compiled: costs of kernels, and whole compilations.
+"""Cache compilations: the costs of kernels, and whole modules.
 
-A kernel's cost is kept by the hash of its canonical form, a compilation by the hash of its module;
-both together with the target, the options and libtpu's version, on all of which they depend. The
-cache is one SQLite file, which several processes share. Deleting its folder clears it.
+A kernel's cost is stored by the hash of its canonical form, a compilation by the hash of its
+module. Both keys include the target, the options and libtpu's version. The cache is one SQLite
+file, which several processes share. Deleting its folder clears it.
 """
 
 import json
@@ -19,9 +19,9 @@ from solution.system.errors import InputError
 from solution.system.files import check_writable, make_folder
 
 VARIABLE = "FASTSLOW_TPU_CACHE"
-FILE = "compiled-1.sqlite"  # the number changes with what is kept in it
-WAIT_SECONDS = 60.0  # for another process that writes
-MOST_BYTES = 2 << 30  # of whole compilations: the oldest ones go
+FILE = "compiled-1.sqlite"  # the number changes with the format
+WAIT_SECONDS = 60.0  # wait for another process that writes
+MOST_BYTES = 2 << 30  # limit of whole compilations: the oldest ones are deleted
 TABLES = """
 CREATE TABLE IF NOT EXISTS kernels (
     context TEXT, key TEXT, cost TEXT, PRIMARY KEY (context, key)) WITHOUT ROWID;
@@ -75,7 +75,7 @@ class KernelCache:
         self._database.close()
 
     def find(self, context: str, keys: Iterable[str]) -> dict[str, Cost]:
-        """Return the costs that are known of kernels with these keys."""
+        """Return the known costs of kernels with these keys."""
         with self._lock:
             return self._find(context, keys)
 
@@ -90,7 +90,7 @@ class KernelCache:
         return found
 
     def learn(self, context: str, costs: Mapping[str, Cost]) -> int:
-        """Keep the costs of kernels; return how many are known with another cost already."""
+        """Store the costs of kernels; return how many are known with another cost already."""
         with self._lock:
             return self._learn(context, costs)
 
@@ -117,13 +117,13 @@ class KernelCache:
         return conflicts
 
     def count_conflicts(self) -> int:
-        """Return how many kernels were ever seen with two costs."""
+        """Return the number of kernels that were ever seen with two costs."""
         with self._lock:
             (count,) = self._database.execute("SELECT COUNT(*) FROM conflicts").fetchone()
         return int(count)
 
     def find_compilation(self, key: str) -> tuple[str, bytes] | None:
-        """Return why a module was refused, and what the passes over HLO made; None: unknown."""
+        """Return why a module was refused, and the result of the passes over HLO; None: unknown."""
         with self._lock:
             row = self._database.execute(
                 "SELECT refused, passed FROM compilations WHERE key = ?", (key,)
@@ -131,7 +131,7 @@ class KernelCache:
         return (str(row[0]), zlib.decompress(row[1])) if row else None
 
     def keep_compilation(self, key: str, refused: str, passed: bytes) -> None:
-        """Keep a compilation; the oldest ones go where all of them are too large."""
+        """Store a compilation; delete the oldest ones if all of them are too large."""
         packed = zlib.compress(passed, 1)
         with self._lock:
             self._database.execute(

@@ -1,8 +1,8 @@
-"""Label the configurations of a program for a TPU: the compiler's estimates of their times.
+"""Label the configurations of a program for a TPU with the compiler's estimates of their times.
 
-Nothing is measured, so nothing is repeated: the same configuration has the same estimate in every
-process. What is drawn depends on the seed and on what was found before alone, so a collection that
-was stopped ends with the same labels.
+Nothing is measured, so nothing is repeated: a configuration has the same estimate in every process.
+Drawing depends only on the seed and on earlier results, so a resumed collection ends with the same
+labels.
 """
 
 from collections import Counter
@@ -45,8 +45,8 @@ from solution.system.wording import spell
 # Of the time of a full compilation, what a configuration takes at least: where all kernels are
 # known, the passes over HLO alone.
 LEAST_SHARE = 0.1
-LEARN_EVERY = 8  # candidates: then the layouts that the compiler did not take are left out
-LOWERING_MEGABYTES = 4096  # of the child that reads the files of programs
+LEARN_EVERY = 8  # candidates between updates of the layouts that the compiler does not take
+LOWERING_MEGABYTES = 4096  # limit of the child that reads program files
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class EstimatingWorkers:
 
     @property
     def label_source(self) -> str:
-        """Target and compiler."""
+        """Return the name of target and compiler."""
         return name_estimate(self.estimator.target.name, f"libtpu {find_libtpu_version()}")
 
     def identify(self, program: Program) -> Mapping[str, Any]:
@@ -76,7 +76,7 @@ class EstimatingWorkers:
     def start(
         self, program: Program, space: CompilerSpace, journal: Journal, seed: int
     ) -> "Estimation":
-        """Return what estimates the configurations of a program."""
+        """Return the Estimation of a program's configurations."""
         return Estimation(program, space, journal, self, seed)
 
 
@@ -92,7 +92,7 @@ def open_estimating(target: Target, limits: Limits, processes: int) -> Iterator[
 
 
 class Estimation:
-    """Configurations are compiled for a TPU side by side; their labels are estimates."""
+    """Compile configurations for a TPU in parallel; the labels are estimates."""
 
     def __init__(
         self,
@@ -110,9 +110,9 @@ class Estimation:
         self.batch = workers.processes
 
     def open(self, tell: Tell, wanted: int) -> None:
-        """Compile the program as it is; say what all of it will take.
+        """Compile the default configuration; tell an estimate of the total duration.
 
-        Raises InputError where the compiler refuses it.
+        Raises InputError if the compiler refuses it.
         """
         default = self._space.default
         if name_configuration(default) in self._journal.names:
@@ -149,22 +149,22 @@ class Estimation:
         return found
 
     def label(self, drawn: Sequence[np.ndarray]) -> None:
-        """Compile configurations side by side; each is written down in its turn."""
+        """Compile configurations in parallel; write each into the journal, in order."""
         for values, answer in zip(drawn, self._estimate(drawn), strict=True):
             self._add(values, answer)
 
     def look(self) -> None:
-        """Estimates are known at once."""
+        """Do nothing: estimates are known at once."""
 
     def finish(self, deadline: float, tell: Tell) -> None:
-        """Estimates are final."""
+        """Do nothing: estimates are final."""
 
     def summarise(self) -> Outcome:
         """Return the estimates, which no repetition would change."""
         return read_estimates(self._journal.candidates)
 
     def describe(self) -> dict[str, Any]:
-        """Return how many different programs there were, and what became of the layouts."""
+        """Return the number of different programs, and how many requested layouts were taken."""
         sound = self._journal.sound()
         return {
             "target": self._estimator.target.name,
@@ -183,7 +183,7 @@ class Estimation:
         )
 
     def _add(self, values: np.ndarray, answer: Answer) -> None:
-        """Write down what became of a configuration."""
+        """Write a configuration's answer into the journal."""
         states = np.empty(0, np.int8)
         if isinstance(self._space, TpuLayoutSpace) and answer.compiled is not None:
             states = compare_with_asked(answer.compiled, self._program, values)
@@ -201,10 +201,8 @@ class Estimation:
         )
 
     def _find_untaken(self, space: TpuLayoutSpace, seen: int) -> set[tuple[int, int]]:
-        """Return which choices the compiler mostly did not take in the first `seen` candidates.
-
-        (configurable, choice) of each.
-        """
+        """Return (configurable, choice) that the compiler mostly ignored in the first `seen`
+        candidates."""
         asked: Counter[tuple[int, int]] = Counter()
         untaken: Counter[tuple[int, int]] = Counter()
         rows = self._journal.candidates.head(seen).filter(pl.col("status") == SOUND)
@@ -215,14 +213,15 @@ class Estimation:
         return {pair for pair, number in untaken.items() if 2 * number >= asked[pair]}
 
     def _find_fastest(self, wanted: int) -> list[np.ndarray]:
-        """The fastest of the first `wanted` sound configurations."""
+        """Return the fastest of the first `wanted` sound configurations."""
         fastest = self._journal.sound().head(wanted).sort("nanoseconds", maintain_order=True)
         data = fastest.head(PARENTS)["values"]
         return [read_configuration(own, self._space.default) for own in data]
 
     def _foretell(self, seconds: float, wanted: int) -> None:
-        """Say what all configurations will take, by the first compilation of the program."""
-        if not seconds:  # it was compiled before, as all others may have been
+        """Tell the estimated duration of all configurations, from the program's first
+        compilation."""
+        if not seconds:  # it was in the cache, as all others may be
             return
         low, high = seconds * (1 + LEAST_SHARE * (wanted - 1)), seconds * wanted
         self._foretold = [low, high]

@@ -23,8 +23,8 @@ from solution.data.hlo.messages import instructions
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 from solution.features.candidates import CHANGES, SHARES
 
-PROBES = 2  # configurations that find out which layouts the compiler takes
-ALIKE = 0.5  # of the random configurations have one choice for all nodes of an opcode
+PROBES = 2  # configurations that probe which layouts the compiler takes
+ALIKE = 0.5  # share of random configurations with one choice for all nodes of an opcode
 
 
 class TpuLayoutSpace(LayoutSpace):
@@ -42,7 +42,7 @@ class TpuLayoutSpace(LayoutSpace):
         self._set_offered([np.arange(len(own)) for own in self.choices])
 
     def learn(self, untaken: set[tuple[int, int]]) -> None:
-        """Offer no longer what the compiler did not take: (configurable, choice) of each."""
+        """Stop drawing choices that the compiler does not take: (configurable, choice) of each."""
         self._set_offered(
             [
                 np.array([c for c in range(len(own)) if (place, c) not in untaken], np.int64)
@@ -51,7 +51,7 @@ class TpuLayoutSpace(LayoutSpace):
         )
 
     def probe(self, number: int) -> np.ndarray:
-        """Return the configuration that asks for the choice with this number everywhere."""
+        """Return the configuration that requests the choice with this number everywhere."""
         values = self.default.copy()
         for place, own in enumerate(self.choices):
             if len(own):
@@ -59,7 +59,8 @@ class TpuLayoutSpace(LayoutSpace):
         return values
 
     def list_choices(self, values: np.ndarray) -> list[tuple[int, int]]:
-        """Return what a configuration asks for: (configurable, choice) of each node."""
+        """Return the choices of a configuration: (configurable, choice) of each node that it
+        sets."""
         return [
             (place, number)
             for place, choices in enumerate(self.choices)
@@ -70,7 +71,7 @@ class TpuLayoutSpace(LayoutSpace):
     def draw(
         self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
     ) -> list[np.ndarray]:
-        """Random choices; or, around the compiler's, changes of parents."""
+        """Draw random choices; or, to search around the default, mutate parents."""
         if not len(self._sites):
             return []
         if self._search == "random":
@@ -79,7 +80,7 @@ class TpuLayoutSpace(LayoutSpace):
         return [self._mutate_choices(generator, own) for _ in range(count)]
 
     def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
-        """The module that asks for the layouts; the compiler is told nothing else."""
+        """Return the module that requests the layouts, and no flags."""
         return ask(self._program.module, self._program.configurable, values), Flags()
 
     def _set_offered(self, offered: list[np.ndarray]) -> None:
@@ -102,7 +103,7 @@ class TpuLayoutSpace(LayoutSpace):
     def _mutate_choices(
         self, generator: np.random.Generator, parents: list[np.ndarray]
     ) -> np.ndarray:
-        """Nodes of two parents mixed, then some chosen anew or left to the compiler again."""
+        """Mix the choices of two parents, then redraw or unset some."""
         first, second = (parents[generator.integers(len(parents))] for _ in range(2))
         is_first = generator.random(len(first)) < 0.5
         values = np.where(is_first[:, None, None], first, second)
@@ -119,7 +120,7 @@ class TpuLayoutSpace(LayoutSpace):
 
 
 def _list_choices(node: Any, shapes: dict[int, list[int]], ranks: np.ndarray) -> np.ndarray:
-    """The choices (choices, 3, 6) of a configurable node; none where nothing may be set."""
+    """Return the choices (choices, 3, 6) of a configurable node; none if nothing may be set."""
     layouts: list[dict[int, list[int]]] = []
     if node.opcode == "reshape":
         layouts = _list_of_reshape(shapes[node.operand_ids[0]], list(node.shape.dimensions))
@@ -139,11 +140,11 @@ def _list_choices(node: Any, shapes: dict[int, list[int]], ranks: np.ndarray) ->
 
 
 def _find_minor(node: Any, shapes: dict[int, list[int]]) -> list[int]:
-    """The two dimensions of a product's output that may be the most minor ones."""
+    """Return the two dimensions of a product's output that may be the most minor ones."""
     if node.opcode == "convolution":
         numbers = node.convolution
         return [numbers.output_feature_dimension, numbers.output_batch_dimension]
-    # The output's dimensions: batch, those of the left factor, those of the right one.
+    # The output's dimensions: batch, then the left factor's, then the right factor's.
     batch, rank = len(node.dot.lhs_batch_dimensions), len(node.shape.dimensions)
     left, right = (len(shapes[operand]) - batch for operand in node.operand_ids)
     rows = left - len(node.dot.lhs_contracting_dimensions)
@@ -152,9 +153,9 @@ def _find_minor(node: Any, shapes: dict[int, list[int]]) -> list[int]:
 
 
 def _list_of_reshape(source: list[int], target: list[int]) -> list[dict[int, list[int]]]:
-    """Two pairs of layouts under which a reshape moves no data, row-major first.
+    """Return two pairs of layouts under which a reshape moves no data, row-major first.
 
-    In the other one the most major group of dimensions is the most minor one.
+    In the other pair the most major group of dimensions is the most minor one.
     """
     groups = split_into_groups(source, target)
     found = []

@@ -1,4 +1,4 @@
-"""Compile options of a TPU that people tune by hand, as far as estimates show what they do."""
+"""Compile options of a TPU that people tune by hand and whose effect estimates can show."""
 
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from solution.domain.vocabulary import (
     TPU_OPTION_CHOICES,
 )
 
-# The compiler's name of each option, and what each choice tells it; the default tells nothing.
+# By option: its name in the compiler.
 NAMES = {
     "tpu_scoped_vmem_kib": "xla_tpu_scoped_vmem_limit_kib",
     "tpu_dot_dot_fusion": "xla_tpu_dot_dot_fusion",
@@ -23,25 +23,25 @@ NAMES = {
 
 
 class TpuOptionSpace(OptionSpace):
-    """Choices of the options: values (options,), positions in TPU_OPTION_CHOICES."""
+    """The space of a TPU's options: values (options,) are positions in TPU_OPTION_CHOICES."""
 
     options = TPU_OPTION_CHOICES
-    option_names = tuple(TPU_OPTION_CHOICES)  # as records name them
+    option_names = tuple(TPU_OPTION_CHOICES)  # names in records
 
     def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
-        """The program as it is, and what the compiler is told."""
+        """Return the unchanged program, and the compiler's flags."""
         return self.unasked, find_tpu_flags(values)
 
     @cached_property
     def unasked(self) -> bytes:
-        """The module, without any layout that is asked for."""
+        """Return the module without layout constraints."""
         configurable = self._program.configurable
         unset = np.full((len(configurable), len(LAYOUT_TENSORS), MAX_RANK), LAYOUT_UNSET, np.int8)
         return ask(self._program.module, configurable, unset)
 
 
 def find_tpu_flags(values: np.ndarray) -> Flags:
-    """Return what the compiler is told for choices (options,)."""
+    """Return the compiler's flags for values (options,)."""
     told: list[tuple[str, bool | int | str]] = []
     for (name, choices), value in zip(TPU_OPTION_CHOICES.items(), values.tolist(), strict=True):
         if value:
@@ -50,7 +50,8 @@ def find_tpu_flags(values: np.ndarray) -> Flags:
 
 
 def read_choice(choice: str) -> bool | int | str:
-    """Return a choice as the compiler takes it: on and off, a whole number, or a word."""
+    """Return a choice as the compiler's value: True or False for on and off, an integer, or a
+    word."""
     if choice in ("on", "off"):
         return choice == "on"
     return int(choice) if choice.isdigit() else choice

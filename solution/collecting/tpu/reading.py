@@ -24,9 +24,9 @@ from solution.collecting.tpu.compiled import (
 )
 from solution.data.hlo.messages import MESSAGES
 
-HBM = 0  # the number of its memory space
+HBM = 0  # number of this memory space in layouts
 TYPE_NAMES = NAMES.split()
-# Instructions that only name values, or whose work their kernels do.
+# Instructions that take no time: they only name values, or kernels do their work.
 FREE = {
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "add-dependency",
     "opt-barrier", "partition-id", "replica-id", "domain", "get-dimension-size",
@@ -38,32 +38,32 @@ FREE_CALLS = {
 }  # fmt: skip
 # Kinds of kernels that read no more of an operand than they write.
 PICKING = {"slice", "dynamic-slice", "gather"}
-MAJOR_REDUCE = "major-reduce"  # a reduction that leaves the minor dimension as it is
+MAJOR_REDUCE = "major-reduce"  # a reduction that keeps the minor dimension
 BEGINS, WAITS, UPDATES = "-start", "-done", "-update"
-# What a fusion is called by, the first that it contains.
+# The kind of a fusion is the first of these that it contains.
 MAIN = (
     "convolution", "dot", "select-and-scatter", "reduce-window", "scatter", "gather", "sort",
     "reduce", "dynamic-update-slice", "dynamic-slice", "transpose", "copy", "concatenate", "pad",
     "reverse",
 )  # fmt: skip
-DEFAULT_TRIPS = 10  # of a loop whose trips the module does not tell
+DEFAULT_TRIPS = 10  # trips of a loop if the module does not tell them
 BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What a full compilation tells of the kernels that the passes over HLO made."""
+    """Costs that a full compilation gives to the kernels from the passes over HLO."""
 
     costs: dict[str, Cost]  # by canonical name
     conflicts: int  # kernels with one canonical name and two costs
-    is_same: bool  # False: the compiler began anew, and made other kernels
+    is_same: bool  # False: the compiler started again, and made other kernels
 
 
 class Reader:
-    """The modules of one compilation, and the kernels in it that cost something."""
+    """Reads the modules of one compilation, and the kernels in it that cost time."""
 
     def __init__(self, passed: bytes, default_trips: int = DEFAULT_TRIPS) -> None:
-        """Parse a serialized OptimisedModule: what the passes over HLO made."""
+        """Parse a serialized OptimisedModule: the result of the passes over HLO."""
         dump = MESSAGES["OptimisedModule"].FromString(passed)
         self.module = dump.module
         self.names = Names(dump.module)
@@ -85,7 +85,7 @@ class Reader:
         return self.names.program
 
     def learn(self, generated: bytes) -> Learned:
-        """Return the cost of each kernel from what a full compilation made."""
+        """Return the cost of each kernel from the module of a full compilation."""
         module = MESSAGES["OptimisedModule"].FromString(generated).module
         found = {
             instruction.name: read_cost(instruction)
@@ -131,7 +131,8 @@ class Reader:
         keep: Callable[[Copy], None],
     ) -> Region:
         steps: list[Step] = []
-        begun: dict[int, str] = {}  # by id: which Begin an instruction goes back to
+        # by an instruction's id: the name of the Begin that it continues
+        begun: dict[int, str] = {}
         for instruction in self.names.order(computation):
             called = self.names.called(instruction)
             opcode = instruction.opcode
@@ -214,7 +215,7 @@ class Reader:
         )
 
     def _list_inside(self, instruction: Instruction) -> list[Instruction]:
-        """Return the instructions that a kernel runs, those of fusions inside it included."""
+        """Return the instructions of a kernel, including those of nested fusions."""
         if instruction.opcode != "fusion":
             return [instruction]
         return [
@@ -226,7 +227,7 @@ class Reader:
         ]
 
     def _name_kind(self, instruction: Instruction, inside: Sequence[Instruction]) -> str:
-        """Return what a kernel computes above all."""
+        """Return the main computation of a kernel."""
         opcodes = {inner.opcode for inner in inside}
         kind = next((name for name in MAIN if name in opcodes), "")
         if kind == "reduce":
@@ -240,9 +241,9 @@ class Reader:
         return not order or order[0] in reduction.dimensions
 
     def takes_time(self, instruction: Instruction) -> bool:
-        """True if the chip runs the instruction at a time of its own, and waits for it.
+        """Return True if the chip runs the instruction synchronously and it takes time.
 
-        What works on single numbers does not: that is a few cycles of the scalar unit.
+        Scalar instructions do not count: they take a few cycles of the scalar unit.
         """
         opcode = instruction.opcode
         if opcode in FREE or opcode in ("while", "conditional", "call"):
@@ -285,7 +286,7 @@ class Reader:
 
 
 def _find_run(names: Names) -> list[Any]:
-    """Return the computations whose instructions run one after the other, not inside kernels."""
+    """Return the computations whose instructions run sequentially, not inside kernels."""
     found: dict[int, Any] = {}
     waiting = [names.entry]
     while waiting:
@@ -300,7 +301,7 @@ def _find_run(names: Names) -> list[Any]:
 
 
 def read_cost(instruction: Instruction) -> Cost:
-    """Return what the compiler's cost model says of an instruction of the finished module."""
+    """Return the cost of an instruction in the finished module's cost model data."""
     window = _read_config(instruction).get("window_config", {})
     if not window:
         return Cost()
@@ -314,10 +315,10 @@ def read_cost(instruction: Instruction) -> Cost:
 
 
 def find_trips(instruction: Instruction, condition: Any) -> int | None:
-    """Return how often a loop's body runs; None if the module does not tell.
+    """Return how many iterations a loop has; None if the module does not tell.
 
-    The compiler writes it down where it knows it. Otherwise a condition `counter < constant` tells
-    it, if the counter begins at 0 and counts by one, as jax's loops do.
+    The compiler writes the number if it knows it. Otherwise a condition `counter < constant` tells
+    it, if the counter begins at 0 and grows by one, as in jax's loops.
     """
     known = _read_config(instruction).get("known_trip_count", {}).get("n")
     if known is not None:
@@ -335,13 +336,13 @@ def find_trips(instruction: Instruction, condition: Any) -> int | None:
 def _read_config(instruction: Instruction) -> dict[str, Any]:
     try:
         found = json.loads(instruction.backend_config or b"{}")
-    except ValueError:  # of another backend
+    except ValueError:  # the text is another backend's
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def open_tuple(shape: Any) -> list[Any]:
-    """Return the arrays of a shape, those of nested tuples included."""
+    """Return the arrays of a shape, including those of nested tuples."""
     if shape.element_type != TUPLE:
         return [shape]
     return [part for inner in shape.tuple_shapes for part in open_tuple(inner)]
@@ -362,7 +363,7 @@ def _in_hbm(shapes: Iterable[Any]) -> list[Any]:
 
 
 def _sum_bytes(shapes: Iterable[Any], most: int | None) -> int:
-    """Return the bytes of arrays, of each at most `most`."""
+    """Return the sum of arrays' bytes, each counted with at most `most`."""
     sizes = (count_bytes(shape) for shape in shapes)
     return sum(size if most is None else min(size, most) for size in sizes)
 
@@ -392,7 +393,7 @@ def make_tensor(instruction: Instruction, *, is_fused: bool) -> Tensor:
 
 
 def spell(shape: Any) -> str:
-    """Return an array's shape as XLA writes it."""
+    """Return an array's shape in XLA's notation."""
     instruction = MESSAGES["Instruction"](shape=shape)
     return make_tensor(instruction, is_fused=False).shape
 
