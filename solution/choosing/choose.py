@@ -92,8 +92,7 @@ def choose_program(
 
     Raises:
         InputError: jax is not installed, the file holds no program or several, or the program
-        cannot be
-            compiled in its default configuration.
+            cannot be compiled in its default configuration.
     """
     check_installed()
     core = choose_core()

@@ -58,8 +58,7 @@ class Machine:
 
         Args:
             reference: the default's nanoseconds in an earlier session of the same search; times are
-            scaled
-                to it.
+                scaled to it.
 
         Raises:
             InputError: the program cannot be compiled in its default configuration.

@@ -62,8 +62,7 @@ class Child:
         Args:
             core: the core to pin the process to; None: no pinning.
             work: the process's main function, called with a connection, a file for its output, and
-            the
-                core. First it sends the platform and whether it is pinned, or a Refusal.
+                the core. First it sends the platform and whether it is pinned, or a Refusal.
         """
         self.limits = limits
         self.core = core

@@ -41,8 +41,7 @@ def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> byt
     Args:
         configurable: (configurable,) nodes.
         layouts: (configurable, 3, 6) minor to major, -1 where the compiler chooses. The first -1
-        ends a
-            layout; the dimensions that it leaves out follow, the last one first.
+            ends a layout; the dimensions that it leaves out follow, the last one first.
     """
     return write_constraints(make_portable(module), list_wanted(module, configurable, layouts))
 

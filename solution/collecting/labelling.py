@@ -125,7 +125,7 @@ def open_workers(target: Target, limits: Limits, processes: int | None = None) -
     Args:
         limits: of each compilation.
         processes: number of parallel compilations if times are not measured; by default one per
-        core.
+            core.
 
     Raises InputError if this machine cannot compile for the target.
     """

@@ -26,8 +26,7 @@ class Loaded:
         Args:
             arguments: the program's arguments.
             bury: called with the name of an executable that cannot be run, and the reason; the
-            executable
-                is removed.
+                executable is removed.
         """
         self._child, self._arguments, self._bury = child, arguments, bury
         self._executables: dict[str, bytes] = {}

@@ -23,8 +23,7 @@ def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
 
     Args:
         keeps_boundary: keep the module's layouts of the entry's parameters and of infeeds; by
-        default
-            all layouts become row-major. Tiles are dropped in any case.
+            default all layouts become row-major. Tiles are dropped in any case.
     """
     copy = MESSAGES["Module"].FromString(module.SerializeToString())
     for name in ("schedule", "input_output_alias", "buffer_donor"):

@@ -55,7 +55,7 @@ class Program:
     module: Any  # the message Module, as the graph shows it
     # The file's arguments, with None for one without numbers; None: the file has none.
     given: list[np.ndarray | None] | None
-    notes: tuple[str, ...] = ()  # sentences on what of the file is looked at, and what is not
+    notes: tuple[str, ...] = ()  # sentences on which parts of the program are considered
     obstacle: str = ""  # why it cannot be run on one device of this machine; "" if it can
 
     @cached_property
@@ -148,8 +148,7 @@ def read_programs(
 
     Raises:
         InputError: no such file, an unknown form, or jax or XLA rejects it; or it cannot be run
-        here
-            although `runs` is set.
+            here although `runs` is set.
     """
     wanted = wanted or Wanted()
     if path.is_dir():

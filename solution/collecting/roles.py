@@ -78,7 +78,7 @@ class _Flow:
 
         Args:
             follow: returns the positions of the operands through which to trace an instruction
-            back.
+                back.
         """
         waiting, seen = list(starts), set[Value]()
         while waiting:

@@ -43,7 +43,7 @@ def collect_programs(
 
     Args:
         minutes: time limit for all of them; time that one does not use is left to the following
-        ones.
+            ones.
 
     Raises:
         InputError: jax is not installed, a file holds no program, or another process works in the

@@ -60,7 +60,7 @@ class LayoutSpace:
         Args:
             search: "random", or any other word to search around the compiler's default.
             ranks: (configurable, 3) ranks of the tensors, 0 if none may be set; by default
-            find_ranks.
+                find_ranks.
         """
         self._program = program
         self._search = search

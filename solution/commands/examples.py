@@ -1,4 +1,4 @@
-"""What people type: the groups of commands in `fastslow --help`, and examples of each."""
+"""The groups of commands in `fastslow --help`, and examples of each command."""
 
 import typer
 
@@ -84,7 +84,7 @@ EXAMPLES = {
 
 
 def arrange(app: typer.Typer) -> None:
-    """Put every command of the app into its group, a single one with examples below its help."""
+    """Put every command of the app into its help group; a single command also shows examples."""
     panels = {name: panel for panel, names in GROUPS.items() for name in names}
     for group in app.registered_groups:
         if group.typer_instance is None:

@@ -1,4 +1,4 @@
-"""What several commands share: their options, and the store that is meant."""
+"""Options that several commands share, and helpers that check them and open the store."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 def check_given(data: str | None) -> str | None:
-    """What was given again; InputError for a folder that is not there, or no sound address."""
+    """Return the value; raise InputError for a missing folder or a malformed address."""
     if data is not None and not is_address(check_address(refuse_empty(data))):
         check_exists(Path(data))
     return data
 
 
 def check_written(folder: str | None) -> str | None:
-    """What was given again; InputError where it is neither a folder nor a place in a bucket."""
+    """Return the value; raise InputError if it is neither a folder nor a bucket's address."""
     return None if folder is None else check_address(refuse_empty(folder), named=True)
 
 
 def check_finite(number: float | None) -> float | None:
-    """What was given again; the lower bound of an option lets "inf" pass."""
+    """Return the number if it is finite: an option's lower bound would accept "inf"."""
     if number is not None and not isfinite(number):
         raise typer.BadParameter(f"expected a finite number, found {number}.")
     return number
@@ -145,25 +145,25 @@ FunctionOption = Annotated[
 
 
 def make_wanted(module: str, function: str) -> "Wanted | None":
-    """Which programs of a file are meant; None: all."""
+    """Return which programs of a file are selected; None: all."""
     from solution.collecting.program import Wanted
 
     return Wanted(module, function) if module or function else None
 
 
 def check_output(path: Path) -> None:
-    """Raise InputError, before what takes long, where a file could not be written."""
+    """Raise InputError, before any long work, if a file could not be written."""
     check_place(path)
     check_writable(path.parent)
 
 
 def check_outputs(*inputs: Path | None, **paths: Path | None) -> None:
-    """Raise InputError, before what takes long, for files that are not to be written.
+    """Raise InputError, before any long work, if an output file is not allowed.
 
     Args:
-        inputs: what is read, which stays as it is; of a folder all that is there.
-        paths: what is written, by the names of the options: each another file, as check_output
-            wants it.
+        inputs: files and folders that are read and must not be overwritten, nor files inside them.
+        paths: output files by the names of their options; all different and writable
+            (check_output).
     """
     read = [path.resolve() for path in inputs if path is not None]
     given: dict[Path, str] = {}
@@ -185,14 +185,14 @@ def make_executor(
     workers: int | None,
     gpu_share: float = 1.0,
 ) -> "Executor":
-    """Where work is done; what cannot be is refused as by choose_executor."""
+    """Return the executor; choose_executor rejects what is not possible."""
     from solution.training.executors.choose import choose_executor
 
     return choose_executor(kind, address, workers, gpu_share)
 
 
 def name_of(data: Path, *, limit: bool) -> str:
-    """What a run or a store of the data is called."""
+    """Return the name of a run or a store of the data."""
     return data.resolve().name + ("-limit" if limit else "")
 
 
@@ -202,10 +202,11 @@ def open_given_store(
     experiments: "Sequence[Experiment]" = (),
     collections: "Sequence[str]" = (),
 ) -> "Iterator[Store]":
-    """The store that is meant; the sample's where none is given.
+    """Open the data's store; by default the sample's.
 
     Args:
-        collections: of which it must have graphs; said before any of the data is prepared.
+        collections: collections of which the store must have graphs; checked before the data is
+            prepared.
     """
     from solution.experiments.base import find_experiment
     from solution.training.opening import open_store

@@ -1,7 +1,7 @@
-"""Files and folders of this machine, among what is typed: an address of a bucket is none.
+"""Read local paths from the command line, and reject addresses of buckets.
 
-A path folds the slashes of s3://BUCKET/NAME to s3:/BUCKET/NAME, which would be written beside the
-user's files, and success be said. So every option and argument that is a Path reads its text here.
+Path would turn s3://BUCKET/NAME into s3:/BUCKET/NAME, a local folder, and the command would report
+success. So every option and argument of type Path is parsed here.
 """
 
 from inspect import get_annotations
@@ -19,12 +19,12 @@ TAKERS = (
 
 
 def read_place(text: str | Path) -> Path:
-    """The path that was typed; InputError where it is an address, BadParameter where empty."""
+    """Return the typed path; raise InputError for an address, BadParameter for an empty text."""
     return Path(refuse_address(refuse_empty(str(text)), TAKERS))
 
 
 def refuse_empty(text: str) -> str:
-    """What was given again; BadParameter where that is nothing, which would be the folder here."""
+    """Return the text; raise BadParameter if it is empty, which would mean the current folder."""
     if not text:
         raise typer.BadParameter("expected a file or folder, found nothing. Is a variable empty?")
     return text
@@ -34,7 +34,7 @@ read_place.__name__ = "path"  # older versions of typer show this name in the he
 
 
 def refuse_addresses(app: typer.Typer) -> None:
-    """Let all commands of the app, and of its groups, read their paths so."""
+    """Make all commands of the app and of its groups parse their paths with `read_place`."""
     for command in app.registered_commands:
         for annotation in get_annotations(command.callback).values() if command.callback else ():
             _read_here(annotation)

@@ -1,4 +1,4 @@
-"""All commands, put together."""
+"""Assemble all commands into one command line."""
 
 from collections.abc import Sequence
 from importlib import import_module, metadata
@@ -27,11 +27,11 @@ FILES = {
 
 
 def assemble(words: Sequence[str] = ()) -> typer.Typer:
-    """The command line.
+    """Return the command line app.
 
     Args:
-        words: what was typed. Where the first is a command, only the file that defines it is read:
-            nothing of the others is used, and all of them take longer to start.
+        words: the typed words. If the first is a command, only the module that defines it is
+            imported: importing all of them takes longer.
     """
     app = typer.Typer(
         no_args_is_help=True,

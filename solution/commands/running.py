@@ -150,7 +150,7 @@ def run(
 
 @dataclass(frozen=True)
 class Division:
-    """Which graphs are taken, and how they are divided into folds."""
+    """Which graphs a run takes, and how it divides them into folds."""
 
     scheme: Scheme
     folds: int
@@ -172,7 +172,7 @@ class Division:
     def plan(self, found: "list[Experiment]", store: "Store") -> "Plan":
         """Draw the folds.
 
-        Raises InputError where nothing has labels, or none of the experiments ranks anything here.
+        Raises InputError if no graph has labels, or no experiment ranks any of the graphs.
         """
         from solution.training.opening import check_experiments, check_labels, check_mixture
         from solution.training.plan import make_plan
@@ -189,7 +189,7 @@ class Division:
     def open(
         self, found: "list[Experiment]", plan: "Plan", folder: Path, *, afresh: bool
     ) -> "Iterator[Run]":
-        """Begin or go on with the run; of graphs that are there twice it is told first."""
+        """Begin or resume the run; warn first of graphs that exist twice."""
         from solution.analysis.equal_graphs import find_equal_graphs
         from solution.system.progress import warn
         from solution.training.opening import describe_run, open_planned
@@ -247,7 +247,7 @@ def _settle(
 def show_estimate(
     found: "list[Experiment]", plan: "Plan", slots: int | None, folds: int, hours: float | None
 ) -> None:
-    """Print what all of it takes, and what of it fits into the hours."""
+    """Print how long everything takes, and what fits into the hours."""
     from solution.training import forecast
 
     startup, slots = time.time() - Process().create_time(), slots or 1
@@ -261,7 +261,7 @@ def show_estimate(
 def choose_budget(
     found: "list[Experiment]", plan: "Plan", slots: int | None, folds: int, hours: float | None
 ) -> "Budget":
-    """Return what fits into the hours; everything where there is no limit."""
+    """Return what fits into the hours; everything if there is no limit."""
     from solution.training import forecast
 
     if hours is None:

@@ -98,16 +98,16 @@ class Bundle:
 
         Args:
             graph: an unpruned graph, as read from its file; a graph of a store; or the path of its
-            file.
+                file.
             facts: sizes of the whole program, needed if the graph is pruned; a store's file has
-            them.
+                them.
             regret: how much slower than the best configuration the best of the measured ones may
-            be.
+                be.
             confidence: the share of programs for which this shall hold.
 
         Raises:
             InputError: the bundle has no model for the graph's collection, or a model cannot be
-            used.
+                used.
         """
         calibration.check_promise(regret, confidence)
         asked, known = _read(graph)
@@ -132,8 +132,7 @@ class Bundle:
 
         Args:
             graph: the unpruned program; some of its configurations become the reference list, or
-            generated
-                ones if it has just one.
+                generated ones if it has just one.
             reference: length of the list; by default solution.serving.session.REFERENCE.
         """
         from solution.serving.session import REFERENCE, open_session
@@ -248,8 +247,7 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
 
     Args:
         path: by default the bundle that comes with the package. It learned from the package's
-        sample
-            and from collected programs.
+            sample and from collected programs.
 
     Raises InputError if it is damaged, contains unknown files, or was made for other features.
     """

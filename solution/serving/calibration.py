@@ -174,7 +174,7 @@ def measure(
 
     Args:
         learned: the programs of the graph's collection; k is calibrated on those predicted out of
-        fold.
+            fold.
     """
     if configs == 1:
         return Measure(1, "there is only one configuration")

@@ -54,8 +54,7 @@ def pack(
 
     Args:
         refitted: take the models that were trained on all folds; the card's scores are still those
-        of
-            the models of the folds.
+            of the models of the folds.
         teacher: the ensemble from which the recipe's members were distilled.
 
     Raises InputError if `out` exists and is no bundle, if the recipe does not fit the run, if the

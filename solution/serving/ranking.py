@@ -72,7 +72,7 @@ class Ranking:
         Args:
             top: number of rows; None: all.
             whole: write every layout that a configuration asks for, which may be long; otherwise a
-            few.
+                few.
 
         Raises InputError if `top` is negative.
         """

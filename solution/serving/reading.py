@@ -47,7 +47,7 @@ class Question:
     facts: Facts  # sizes of the whole program
     file: Path  # the file that holds it
     made: bool = False  # True if its configurations were generated here
-    notes: tuple[str, ...] = ()  # sentences on what of the program is looked at, and what is not
+    notes: tuple[str, ...] = ()  # sentences on which parts of the program are considered
 
 
 def read_questions(

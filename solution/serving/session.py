@@ -47,7 +47,7 @@ class Session:
 
         Args:
             configs: (k, configurable, 18) layouts with -1 where the compiler chooses, or (k, 24)
-            tiles.
+                tiles.
 
         Raises:
             InputError: they are no configurations of the program.

@@ -126,9 +126,9 @@ def _name_nodes(module: Any, places: dict[int, int]) -> None:
 
 
 def find_fixed_boundary(module: Any) -> EntryLayouts | None:
-    """Return the layouts of the entry's parameters and results, where the module chooses them.
+    """Return the layouts of the entry's parameters and results, if the module chooses them.
 
-    A dump of a TPU does; those of jax are row-major throughout, which means that the chip chooses.
+    A TPU's dump does. A module from jax is row-major throughout, which means that the chip chooses.
     """
     entry = find_entry(module)
     crossing = [i for i in entry.instructions if i.opcode == "parameter" or i.id == entry.root_id]

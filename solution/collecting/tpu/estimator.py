@@ -114,8 +114,7 @@ class Estimator:
 
         Args:
             layouts: of the entry's parameters and results, see `devices.find_entry_layouts`; by
-            default
-                those that the chip gives to arrays of their sizes, as in programs of jax.
+                default those that the chip gives to arrays of their sizes, as in programs of jax.
 
         Raises InputError if the compiler cannot be started.
         """
@@ -149,8 +148,7 @@ class Estimator:
 
         Args:
             most_full: largest number of full compilations. If a module still has new kernels then,
-            its
-                answer says how many.
+                its answer says how many.
         """
         child, answers = self._children[0], dict[int, Answer]()
         waiting: dict[int, tuple[Request, str, str]] = {}

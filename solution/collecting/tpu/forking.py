@@ -38,8 +38,8 @@ from solution.collecting.tpu.libtpu import (
 from solution.system.errors import InputError
 
 LOOK_SECONDS = 0.003  # between two looks at the dumps
-# A copy may hang at once, where a thread of the process that it was copied from held a lock.
-# attempts of a copy, and the idle seconds after which it counts as hanging
+# A copy may hang at once, if a thread of the forked process held a lock: how many copies are
+# tried, and the idle seconds after which one counts as hanging.
 FORKS, IDLE_SECONDS = 3, 60.0
 IDLE = f"the compiler did nothing for {IDLE_SECONDS:.0f} seconds"
 MEMORY_LOOKS = 10  # looks at the dumps for each look at the memory
