@@ -122,8 +122,7 @@ def tune(
     found = load_experiment(experiment)
     if collection is not None:
         found = replace(found, collections=check_collections(found, [collection]))
-    # reject a model without settings to search, before the data is prepared
-    find_searched(found.ranker)
+    find_searched(found.ranker)  # raises, before slow work, if there is nothing to search
     folder = out or TUNING / found.name
     check_writable(folder)
     at_once = workers or (1 if executor == "local" else None)
