@@ -68,8 +68,6 @@ def read_questions(
     Raises:
         InputError: there is no such file, it is no graph, or nothing may be configured.
     """
-    from solution.system.progress import warn  # slow to import
-
     is_empty, left_out = True, []
     with _Reader(collection, wanted) as reader:
         for question in reader.read(path):
@@ -81,6 +79,8 @@ def read_questions(
     if is_empty and len(left_out) == 1 and not path.is_dir():
         raise left_out[0][1]
     for file, _ in left_out:
+        from solution.system.progress import warn  # imports rich, which most files need not
+
         warn(f"{file}: left out, for nothing in it may be configured.")
     if is_empty:
         raise InputError(f"{path}: holds no program in which anything may be configured.")

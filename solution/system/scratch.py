@@ -6,17 +6,18 @@ folder, locks it, and sets it as the temporary folder for itself and its child p
 without a lock belongs to a dead command, and the next command removes it.
 """
 
-import atexit
 import fcntl
-import functools
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 PREFIX = "fastslow-run-"
+KEPT = ("matplotlib-", "pymp-")  # how the names of folders begin that libraries remove at exit
+AFTER_OTHERS = -200  # exit priority; multiprocessing removes its folder with -100
 VARIABLE = "TMPDIR"  # the environment variable that libraries and child processes read
 BASE = "FASTSLOW_TEMPORARY"  # the variable with the original temporary folder
 
@@ -31,9 +32,9 @@ def find_base() -> Path:
 def scratch_folder() -> Iterator[None]:
     """Use a new temporary folder inside the block, and remove it afterwards.
 
-    If it cannot be made, the usual temporary folder is used. matplotlib, where it may not write
-    into the home folder, keeps its settings in a temporary folder until the process exits, and
-    complains at exit if that is gone. Then the whole folder is removed after matplotlib's.
+    If it cannot be made, the usual temporary folder is used. multiprocessing keeps a folder in it
+    until the process exits, and so does matplotlib if it may not write into the home folder. Both
+    complain at exit if theirs is gone, so then the whole folder is removed at exit, after them.
     """
     try:
         base = find_base()
@@ -42,8 +43,7 @@ def scratch_folder() -> Iterator[None]:
     except OSError:  # no space or no permission: code that needs a file will report it
         yield
         return
-    remove = functools.partial(_remove, folder, descriptor)
-    atexit.register(remove)  # before matplotlib registers, so it runs after matplotlib's callback
+    remove = Finalize(None, _remove, (folder, descriptor), exitpriority=AFTER_OTHERS)
     before = {name: os.environ.get(name) for name in (VARIABLE, BASE)}
     cached, tempfile.tempdir = tempfile.tempdir, str(folder)
     os.environ.update({VARIABLE: str(folder), BASE: str(base)})
@@ -56,8 +56,7 @@ def scratch_folder() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        if not any(folder.glob("matplotlib-*")):
-            atexit.unregister(remove)
+        if not any(entry.name.startswith(KEPT) for entry in folder.glob("*")):
             remove()
 
 

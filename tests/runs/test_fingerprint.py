@@ -72,7 +72,7 @@ def test_code_that_decides_predictions_is_covered(
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
-        ("training/distilling.py", '"""Small rankers', '"""Tiny rankers'),
+        ("training/distilling.py", '"""Train small rankers', '"""Train tiny rankers'),
         ("training/distilling.py", "MADE_LAYOUTS = 240", "MADE_LAYOUTS = (240)  # a remark"),
         ("training/distilling.py", "def list_refits(", "\n\n\ndef list_refits("),
         ("training/distilling.py", "(experiment: Experiment, plan", "(experiment, plan"),

@@ -18,7 +18,7 @@ def test_another_source_has_another_cache(tmp_path: Path) -> None:
         shutil.copytree(PACKAGE / folder, copy / folder)
     first = find_cache(copy)
     assert first.name == find_cache().name
-    heaps = copy / "placement" / "simulation" / "heaps.py"
+    heaps = copy / "placement" / "simulation" / "loop.py"
     text = heaps.read_text()
     heaps.write_text(text.replace("costs[READY, one] < ", "costs[READY, one] > "))
     assert find_cache(copy) != first

@@ -26,8 +26,7 @@ def tune(folder: Path) -> None:
 
 
 def run(folder: Path) -> None:
-    """Of experiments whose names a record may have, though none can be called so."""
-    with open_run(folder, {"experiments": {"one": {}, "*": {}, "..": {}}}):
+    with open_run(folder, {"experiments": {"one": {}}}):
         pass
 
 

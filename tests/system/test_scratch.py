@@ -72,3 +72,20 @@ def test_where_no_folder_can_be_made_the_command_goes_on(
     monkeypatch.setattr(tempfile, "mkdtemp", refuse)
     with scratch_folder():
         assert not list(base.iterdir())
+
+
+def test_what_multiprocessing_keeps_there_is_removed_without_a_word(tmp_path: Path) -> None:
+    """It removes its folder when the process exits, and prints a traceback if that is gone."""
+    code = (
+        "from multiprocessing.util import get_temp_dir\n"
+        "from solution.system.scratch import scratch_folder\n"
+        "with scratch_folder():\n"
+        "    print(get_temp_dir())"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    environment.pop("FASTSLOW_TEMPORARY", None)
+    called = [sys.executable, "-c", code]
+    done = subprocess.run(called, env=environment, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()).is_relative_to(tmp_path)
+    assert not done.stderr
+    assert not list(tmp_path.iterdir())

@@ -9,8 +9,8 @@ if a record has none, a tile's runtimes are divided by the shortest here: no sco
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -34,7 +34,6 @@ from solution.domain.vocabulary import (
 )
 from solution.system.errors import InputError
 from solution.system.names import make_safe
-from solution.system.progress import track
 
 DEFAULT_COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
 NO_TIME = 1  # nanoseconds; a run with at most this time was not timed
@@ -73,8 +72,7 @@ def make_records(
     names = _names(path, messages)
     records = []
     named = list(zip(names, messages, strict=True))
-    bar = track(named, f"Reading {path.name}") if len(named) > 1 else nullcontext(iter(named))
-    with bar as tracked:
+    with _show_progress(path, named) as tracked:
         for place, (name, message) in enumerate(tracked):
             try:
                 records.append(_read_record(name, message, collection_name))
@@ -207,6 +205,17 @@ def _layout_row(data: bytes) -> tuple[int, ...]:
         raise InvalidGraphError([f"a run has layouts for {len(tensors)} tensors of a node"])
     row = [slot for tensor in tensors for slot in first(tensor.dims, MAX_RANK, LAYOUT_UNSET)]
     return tuple(first(row, NUM_LAYOUT_FEATURES, LAYOUT_UNSET))
+
+
+def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Iterator[Any]]:
+    """Return an iterator over the records, with a progress bar if there are several."""
+    if len(named) == 1:
+        return nullcontext(iter(named))
+    from solution.system.progress import (
+        track,
+    )  # imports rich, which ranking one file can do without
+
+    return track(named, f"Reading {path.name}")
 
 
 def _names(path: Path, messages: Sequence[Any]) -> list[str]:
