@@ -171,6 +171,7 @@ def count_misses(
     kept = np.minimum.accumulate(np.minimum(room, 1), axis=0)[:-1]
     least = np.minimum.accumulate(brought, axis=0)
     gradual = least[0] - (kept * (least[:-1] - least[1:])).sum(axis=0)
+    gradual = np.where(gradual > 0, gradual, least[-1])  # sizes near 2^63 cancel to 0
     return Misses(brought[level, np.arange(configs)], gradual)
 
 
