@@ -142,7 +142,7 @@ def follow(tracker: Tracker, key: str) -> Outcome:
 
 
 def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
-    """Yield the submission's row until it has a score, and the problem of the last look."""
+    """Yield the submission's row and the error of the latest query, until it has a score."""
     settings = tracker.settings
     deadline = time.monotonic() + settings.score_seconds
     has_looked, problem = tracker.skew is not None, ""

@@ -35,7 +35,7 @@ STRICTNESS = 10.0  # inverse regularisation of the classifier of failures
 
 @dataclass(frozen=True)
 class Beliefs:
-    """The prior weights of a program, before anything is measured."""
+    """How much the mixture's components count before anything of a program is measured."""
 
     kind: str = ""  # "layout" or "tile"; for others there is no known slope
     doubt: float = DOUBT  # prior weight of "the scores are useless"

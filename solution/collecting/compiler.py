@@ -267,7 +267,7 @@ def _find_lapack() -> None:
 
 
 def shorten(error: BaseException) -> str:
-    """Return the first line of XLA's or jax's message, and for unreadable text the location."""
+    """Return the first line of an error's message, and its position if a text cannot be parsed."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = (lines or [type(error).__name__])[0]
     if said.endswith(":") and len(lines) > 1:

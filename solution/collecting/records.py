@@ -97,7 +97,7 @@ def has_graph(place: Place, name: str) -> bool:
 
 
 def remove_graph(place: Place, name: str) -> None:
-    """Delete a program's record and npz file, because its journal says otherwise now."""
+    """Delete a program's record and npz file, which its changed journal no longer supports."""
     for path in _list_files(place, name):
         path.unlink(missing_ok=True)
 

@@ -145,7 +145,7 @@ def _read(readme: Path) -> str:
 
 
 def main() -> None:
-    """Pack, and print the text to publish."""
+    """Pack the archive of a release, and print the text to publish with it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="with the npz files")
     parser.add_argument("--readme", type=Path, required=True, help="how they were measured")

@@ -150,7 +150,7 @@ def _list_positive(module: Any) -> Iterator[Value]:
 
 def _list_kept(node: Any) -> Iterable[int]:
     if node.opcode == "multiply" and len(set(node.operand_ids)) == 1:
-        return ()  # a square is positive anyway
+        return ()  # x * x is positive for any x, so x need not be
     kept = KEEPS.get(node.opcode, ())
     return range(len(node.operand_ids)) if kept is None else kept
 

@@ -160,7 +160,7 @@ def read_configuration(data: bytes, like: np.ndarray) -> np.ndarray:
 def make_run(
     space: CompilerSpace, values: np.ndarray, nanoseconds: int, *, is_default: bool
 ) -> Any:
-    """Return the message Run of a configuration; without a time it is a failed one."""
+    """Return the protobuf message Run of a configuration, marked as failed if it has no time."""
     run = MESSAGES["Run"](is_default=is_default, error=not nanoseconds)
     run.profile.compute_time_ns = nanoseconds
     space.write(values, run)

@@ -125,7 +125,7 @@ def _draw_tiles(graph: Graph, count: int, generator: np.random.Generator) -> np.
 
 
 def divide(size: int) -> list[int]:
-    """Return the ascending divisors of a size; of a huge size those with a small factor."""
+    """Return the divisors of a size, ascending; if it is huge, only d with small d or size / d."""
     largest = min(isqrt(size), MAX_FACTOR)
     small = [number for number in range(1, largest + 1) if size % number == 0]
     return sorted({*small, *(size // number for number in small)})

@@ -250,7 +250,7 @@ class Dots:
         return max((place for place, goal in enumerate(goals) if goal == found), default=-1)
 
     def _is_allowed(self, way: Dot) -> bool:
-        """Whether its module says the same of what it sums, where a module says anything."""
+        """Tell if a module that states the contracted dimensions states the same ones."""
         told = find_told(self._graph, way.node)
         return told is None or told == way.letters.summed
 

@@ -29,7 +29,7 @@ BUNDLED = ("solution", "data", "sample")
 
 @dataclass(frozen=True)
 class Origin:
-    """The record, all of it text."""
+    """Where a run came from, as origin.json stores it; every field is text."""
 
     data: str  # the folder that the user gave
     store: str  # the folder of the prepared data

@@ -56,7 +56,7 @@ def run_experiments(
 def train_jobs(
     jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch, executor: Executor = HERE
 ) -> None:
-    """Train every job that is missing.
+    """Train every job that has no saved result.
 
     Args:
         executor: where they are trained; by default in processes of this machine. An experiment

@@ -32,7 +32,7 @@ FEATURES = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in TEN
 
 @dataclass(frozen=True)
 class Tensors:
-    """One of the three tensors of every configurable node."""
+    """One kind of tensor (output, input or kernel) of all configurable nodes."""
 
     sizes: np.ndarray  # (configurable, 6) int64; 1 past the rank
     ranks: np.ndarray  # (configurable,) int64

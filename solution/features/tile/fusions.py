@@ -68,7 +68,9 @@ def _resolve(graph: Graph, fusions: Sequence[int]) -> np.ndarray:
         operands = [node for node in producers[fusion] if not is_root[node]]
         for parameter, operand in _match(graph, parameters, operands):
             stands_for[parameter] = operand
-    for _ in range(graph.num_nodes.bit_length()):  # fusions inside fusions
+    for _ in range(
+        graph.num_nodes.bit_length()
+    ):  # each pass doubles the depth of nested fusions that is resolved
         stands_for = stands_for[stands_for]
     return stands_for
 

@@ -116,8 +116,10 @@ def _density(x):
 def _receive(
     messages, kept, extra, weight, bias, epsilon, marked, starts, columns, values, parents
 ):  # fmt: skip
-    """Return the values (after, 2 x half) of the colours, and for the gradient: the normalised
-    sums (after, half) before weight and bias, and 1 / standard deviation (after,).
+    """Compute one round: the new value (colours after, 2 x half) of each colour.
+
+    Also return what the gradient needs: the normalised sums of messages (colours after, half)
+    before weight and bias, and 1 / their standard deviation (colours after,).
     """
     count, half = len(parents), messages.shape[1]
     found = np.empty((count, 2 * half), FLOAT)

@@ -120,7 +120,7 @@ def derive_computation(
 
 
 def make_round(own: Round, device: torch.device) -> Receiving:
-    """Return a round: compiled on a CPU, in torch operations elsewhere."""
+    """Return one round of message passing: compiled on a CPU, in torch operations elsewhere."""
     return CompiledRound(own) if device.type == "cpu" else DeviceRound(own, device)
 
 

@@ -55,7 +55,9 @@ class FitState:
         # Of the current epoch: the order of graphs (visits,), and the loss of each step.
         self.order: np.ndarray | None = None
         self.losses: list[float | Tensor] = []  # the latest may still be on the device
-        self.drawn: list[np.ndarray] = []  # rows (graphs, configs) of the next steps
+        self.drawn: list[
+            np.ndarray
+        ] = []  # for each next step, the row indices to learn from (graphs, configs)
         self.generator = np.random.default_rng(seed)
         self._net, self._optimizer, self._fit = net, optimizer, fit
         self._best_score = -np.inf

@@ -113,5 +113,5 @@ def standardise(x: Tensor, eps: float = 1e-4, listed: Tensor | None = None) -> T
 
 
 def slope(centred: Tensor, eps: float = 1e-4) -> Tensor:
-    """Return the factor by which `standardise` multiplies: (configs, ...) of mean 0 -> (...)."""
+    """Return 1 / standard deviation over the first axis, along which `centred` has mean 0."""
     return torch.rsqrt(centred.square().mean(dim=0) + eps)

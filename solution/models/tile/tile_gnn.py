@@ -155,7 +155,7 @@ class TileGnn(nn.Module):
         return self._finish(joined)
 
     def count_values(self, inputs: TileInputs) -> int:
-        """Only the width: the kernel is encoded once for all configurations."""
+        """Return the layer width: the kernel is encoded once for all configurations."""
         return self.width
 
     @torch.inference_mode()

@@ -105,7 +105,15 @@ WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *LESSONS)}
 DRAWN = 96  # number of drawn programs, the first ones, that are not used to choose a policy
 CELLS, LAYERS = 40, 24  # maximum of a drawn program, which then has up to about 2,500 nodes
 STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # steps of the document's programs
-BATCHES = (4, 8, 12, 16, 24, 48, 96)  # none of these is in the document
+BATCHES = (
+    4,
+    8,
+    12,
+    16,
+    24,
+    48,
+    96,
+)  # for training the policy; the document tests other batch sizes
 
 
 def draw_lessons(count: int, seed: int = 0, scale: int = 1) -> list[Workload]:
