@@ -118,14 +118,13 @@ def test_a_node_with_other_code_is_refused(watch: Watched, tmp_path: Path) -> No
 from tests.cluster.conftest import open_cluster
 from tests.cluster.watching import Watched
 from tests.cluster.work import square
-from solution.training.executors import cluster
 from solution.training.executors.base import Task
-from solution.training.executors.cluster import RayExecutor
+from solution.training.executors.cluster import RayExecutor, identify_code
 import os
 with open_cluster(0) as cluster:
     os.environ["PYTHONPATH"] = {str(tmp_path / "other")!r}
     cluster.add_node(num_cpus=1)
-    node.identify_code()
+    identify_code()
     try:
         RayExecutor(cluster.address).run(square, [Task("t", (2,))], Watched())
     except Exception as error:
