@@ -111,7 +111,8 @@ def test_a_node_may_join_late_and_another_be_lost(watch: Watched, tmp_path: Path
 def test_a_node_with_other_code_is_refused(watch: Watched, tmp_path: Path) -> None:
     import shutil
 
-    shutil.copytree(REPOSITORY / "solution", tmp_path / "other" / "solution")
+    for package in ("solution", "ensembles"):
+        shutil.copytree(REPOSITORY / package, tmp_path / "other" / package)
     changed = tmp_path / "other" / "solution" / "models" / "nothing.py"
     changed.write_text(changed.read_text("utf-8") + "CHANGED = 1\n", encoding="utf-8")
     (tmp_path / "script.py").write_text(f"""
