@@ -50,7 +50,7 @@ def test_what_is_read_stays_as_it_is(fastslow: FastSlow, tmp_path: Path) -> None
         (("optimize", path, "--out", "program.pb"), "is what is read, or lies in it. Give --out"),
         (("optimize", path, "--out", "program.pb/a.csv"), "a file is in its place"),
         (("optimize", path, "--out", "/dev/null"), "is a device, where a file is to be written"),
-        (("optimize", path, "--machine", "v100+p100+cpu"), "names 3 devices of 2"),
+        (("optimize", path, "--machine", "v100+p100+cpu"), "names 3 devices"),
         (("module", path, "--features", "program.pb"), "ends with .parquet"),
         (("module", path, "--split", "train"), "Give --to FOLDER"),
     ):
