@@ -16,6 +16,10 @@ from solution.store.store import Store
 from tests.made.guarded import Guard, open_guard
 from tests.processes import FASTSLOW, TRAINING, run_cold
 
+# Where the TPU's compiler is installed, jax would load it to look for a TPU; it then ignores SIGHUP
+# in this process, and in all commands that the tests start.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
 REPOSITORY = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("FASTSLOW_SHARED", REPOSITORY.parent / "shared" / "data"))
 

@@ -1,6 +1,7 @@
 """Estimates of the TPU's own compiler, on a machine without a TPU."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -362,6 +363,29 @@ def test_nothing_is_written_outside_its_folder(
     assert list(home.iterdir()) == []
     left = {path.name for path in Path("/tmp").iterdir()} - known
     assert not [name for name in left if name.startswith("fastslow-tpu")]
+
+
+def test_signals_end_a_process_with_libtpu_and_its_children_as_before(tmp_path: Path) -> None:
+    """libtpu ignores SIGHUP as it is loaded, and children would inherit that."""
+    code = f"""
+import signal
+from pathlib import Path
+from solution.collecting.target import Target
+from solution.collecting.tpu.libtpu import Libtpu, prepare_environment
+
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
+prepare_environment(Path({str(tmp_path)!r}))
+Libtpu(Target("tpu:v3"))
+print(Path("/proc/self/status").read_text())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    found = dict(line.split(":", 1) for line in done.stdout.splitlines() if line.startswith("Sig"))
+    for held in ("SigIgn", "SigCgt"):
+        numbers = [n for n in range(1, 65) if int(found[held], 16) >> (n - 1) & 1]
+        assert not {signal.SIGHUP, signal.SIGINT, signal.SIGTERM} & set(numbers), held
 
 
 def test_the_cpu_is_not_estimated(tmp_path: Path) -> None:

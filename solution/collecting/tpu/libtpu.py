@@ -11,7 +11,9 @@ only opened a topology can.
 """
 
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -37,6 +39,7 @@ SMALLEST = (2, 2)  # chips of the smallest grid: those of one host
 MOST_CHIPS = 2048
 # By layout mode, such as {1,0} or default: of the entry's parameters, and of its results.
 EntryLayouts = tuple[tuple[str, ...], tuple[str, ...]]
+ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 LAYOUT_MODE = "mhlo.layout_mode"
 # What the compiler dumps, in this order. Each file is complete once the next one is there.
 PASSED = "after_optimizations.hlo.pb"
@@ -92,6 +95,20 @@ def name_topology(target: Target, devices: int) -> str:
     return f"{name}:{'x'.join(map(str, sizes))}"
 
 
+@contextmanager
+def _kept_signals() -> Iterator[None]:
+    """Restore how the main thread answers SIGHUP, SIGINT and SIGTERM, after libtpu is loaded.
+
+    libtpu ignores SIGHUP and catches the others; child processes would inherit an ignored signal.
+    """
+    # Python's record of the handlers: what a library sets in C is not in it.
+    kept = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    yield
+    for number, handler in kept.items():
+        if handler is not None:
+            signal.signal(number, handler)
+
+
 class Libtpu:
     """The compiler for a target, in a process that `prepare_environment` has prepared."""
 
@@ -109,7 +126,8 @@ class Libtpu:
         self._make_context = import_module("jax._src.interpreters.mlir").make_ir_context
         self._ir = import_module("jaxlib.mlir.ir")
         self._internals = import_module("jaxlib._jax")
-        self._smallest = self._open(1)
+        with _kept_signals():
+            self._smallest = self._open(1)
 
     def compile(
         self,
