@@ -1,8 +1,8 @@
 """An experiment: a ranker with its settings, collections and seeds.
 
-Each is a file that holds one frozen value called EXPERIMENT: in this package, in the packages that
-the catalogue of kinds names (published systems), or anywhere on disk. The file's name is the
-experiment's name.
+Each is a file that holds one frozen value called EXPERIMENT, in this package or anywhere on disk.
+The file's name is the experiment's name. The experiments of a published system stand together in
+one file, as a tuple called EXPERIMENTS; each is written with its name and a sentence `about` it.
 """
 
 import ast
@@ -13,6 +13,7 @@ import importlib.util
 import pkgutil
 import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -22,13 +23,14 @@ from solution import experiments
 from solution.domain.collection import collection
 from solution.models.base import RankerSettings
 from solution.models.catalogue import ADDED, describe_settings
-from solution.runs.fingerprint import fingerprint_module, hash_source
+from solution.runs.fingerprint import fingerprint_modules, hash_source
 from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
 MOST_SEED = 2**31 - 1  # the largest seed that all libraries accept
 # packages beside a file in a clone that are not part of an experiment
 OURS = ("solution", "ensembles", "submissions")
+BASE = "base"  # this module, the only one here that is no experiment
 FROM_FILE = "fastslow_experiment_"  # prefix of the module names of experiment files
 
 
@@ -47,6 +49,7 @@ class Experiment:
     origin: str = ""  # the name or path that it was loaded by; empty if it was made in memory
     is_quick: bool = False  # shortened for a smoke run
     share: float = 1.0  # share of the nets' epochs; less than 1 to finish in time
+    about: str = ""  # a sentence; empty if the docstring of its file describes it
 
     def __post_init__(self) -> None:
         """Raise InputError if the experiment could not be trained."""
@@ -124,41 +127,56 @@ class Experiment:
 
 def list_experiments() -> list[str]:
     """Return the names of the package's experiments."""
-    return sorted(_list_modules())
-
-
-def describe_experiments() -> dict[str, str]:
-    """Return the first paragraph of each experiment's docstring by name, without importing any."""
-    found = {}
-    for name, module in sorted(_list_modules().items()):
-        package, _, last = module.rpartition(".")
-        folder = Path(str(sys.modules[package].__file__)).parent
-        words = ast.get_docstring(ast.parse((folder / f"{last}.py").read_text(encoding="utf-8")))
-        found[name] = " ".join((words or "").split("\n\n")[0].split())
-    return found
-
-
-def _list_modules() -> dict[str, str]:
-    """Return the module of each experiment of the package by the experiment's name."""
-    return {**_list_modules_of(experiments), **_list_added()}
+    return sorted([*_list_ours(), *_list_published()])
 
 
 def list_added() -> list[str]:
     """Return the names of the experiments of packages that add kinds: published systems."""
-    return sorted(_list_added())
+    return sorted(_list_published())
 
 
-def _list_added() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for package in ADDED:
-        found |= _list_modules_of(importlib.import_module(f"{package}.experiments"))
+def describe_experiments() -> dict[str, str]:
+    """Return a sentence about each experiment by its name, without importing any."""
+    found = {name: about for name, (_, about) in _list_published().items()}
+    for name in _list_ours():
+        source = Path(experiments.__path__[0], f"{name}.py").read_text(encoding="utf-8")
+        words = ast.get_docstring(ast.parse(source)) or ""
+        found[name] = " ".join(words.split("\n\n")[0].split())
+    return dict(sorted(found.items()))
+
+
+def _list_ours() -> list[str]:
+    return [
+        found.name for found in pkgutil.iter_modules(experiments.__path__) if found.name != BASE
+    ]
+
+
+@cache
+def _list_published() -> dict[str, tuple[str, str]]:
+    """Return the module of each published system's experiment, and the sentence about it, by name.
+
+    Both are read from the source, because importing a system takes seconds.
+    """
+    found = {}
+    for added in ADDED:
+        package = importlib.import_module(f"{added}.experiments")
+        for path in sorted(Path(package.__path__[0]).glob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                words = _list_words(node) if isinstance(node, ast.Call) else {}
+                if "about" in words:
+                    module = f"{package.__name__}.{path.stem}"
+                    found[words["name"]] = (module, words["about"])
     return found
 
 
-def _list_modules_of(package: ModuleType) -> dict[str, str]:
-    modules = pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
-    names = (module.name for module in modules if not module.ispkg)
-    return {name.rpartition(".")[2]: name for name in names if not name.endswith(".base")}
+def _list_words(call: ast.Call) -> dict[str, str]:
+    """Return the texts among the keyword arguments of a call."""
+    values = ((one.arg, one.value) for one in call.keywords if one.arg)
+    return {
+        name: value.value
+        for name, value in values
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
 
 
 def find_experiment(name: str) -> Experiment:
@@ -177,13 +195,27 @@ def find_named_experiment(name: str) -> Experiment:
 
     Raises InputError if there is none.
     """
-    modules = _list_modules()
-    if name not in modules:
+    published = _list_published()
+    if name in published:
+        table = importlib.import_module(published[name][0]).EXPERIMENTS
+        experiment = next(one for one in table if one.name == name)
+        source = fingerprint_modules(_list_modules(experiment.ranker))
+        return dataclasses.replace(experiment, source=source, origin=name)
+    if name not in _list_ours():
+        known = list_experiments()
         raise InputError(
-            f"{name!r} is not an experiment.{suggest(name, modules)} `fastslow experiments --all` "
+            f"{name!r} is not an experiment.{suggest(name, known)} `fastslow experiments --all` "
             "lists them; or give the path of a Python file that holds an EXPERIMENT."
         )
-    return _take_experiment(importlib.import_module(modules[name]), name, name)
+    module = importlib.import_module(f"{experiments.__name__}.{name}")
+    return _take_experiment(module, name, name)
+
+
+def _list_modules(settings: RankerSettings) -> tuple[str, ...]:
+    """Return the modules of the settings and of the settings of rankers inside them."""
+    values = (getattr(settings, one.name) for one in dataclasses.fields(settings))  # type: ignore
+    inner = [_list_modules(value) for value in values if isinstance(value, RankerSettings)]
+    return tuple(sorted({type(settings).__module__}.union(*inner)))
 
 
 def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
@@ -205,7 +237,7 @@ def _fingerprint(module: ModuleType) -> str:
     """Return a hash of the code of an experiment, and of its imports that no run's fingerprint
     covers."""
     if module.__name__.partition(".")[0] == OURS[0]:
-        return fingerprint_module(module.__name__)
+        return fingerprint_modules((module.__name__,))
     sources = read_sources(Path(str(module.__file__)))
     return hashlib.sha256("".join(map(hash_source, sources.values())).encode()).hexdigest()[:16]
 

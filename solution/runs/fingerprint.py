@@ -32,8 +32,8 @@ ROOTS = (
     "solution.models.light",  # evaluates the nets of a bundle without torch
     "solution.models.layout.listed_net",  # evaluates a layout net incrementally
 )
-# These packages store and report results but decide none. An experiment from a paper hashes its
-# modules by itself.
+# These packages store and report results but decide none. An experiment from a paper hashes the
+# modules of its settings by itself.
 APART = ("solution.system", "solution.runs", "solution.papers")
 PACKAGES = ("solution", "ensembles")
 HERE = Path(__file__).parents[2]
@@ -63,13 +63,13 @@ def fingerprint_code(root: Path = HERE) -> str:
 
 
 @cache
-def fingerprint_module(name: str, root: Path = HERE) -> str:
-    """Return a hash of a module and of those of its imports that fingerprint_code does not
+def fingerprint_modules(names: tuple[str, ...], root: Path = HERE) -> str:
+    """Return a hash of modules and of those of their imports that fingerprint_code does not
     cover."""
     sources = _Sources(root)
     covered = sources.follow(ROOTS, APART)
-    others = tuple(room for room in APART if not name.startswith(f"{room}."))
-    return sources.hash(sources.follow([name], others, covered))
+    others = tuple(room for room in APART if not any(_lies_in(name, (room,)) for name in names))
+    return sources.hash(sources.follow(names, others, covered))
 
 
 class _Sources:

@@ -8,11 +8,11 @@ import pytest
 
 from solution.experiments.base import find_experiment, find_named_experiment
 from solution.runs import fingerprint
-from solution.runs.fingerprint import APART, ROOTS, fingerprint_code, fingerprint_module, read_code
+from solution.runs.fingerprint import APART, ROOTS, fingerprint_code, fingerprint_modules, read_code
 from tests.conftest import REPOSITORY
 
 IGNORED = shutil.ignore_patterns("sample", "collected", "__pycache__", "*.zip")
-TGRAPH = "solution.papers.experiments.layout_tgraph_001"
+TGRAPH = ("solution.papers.tgraph", "solution.papers.wrappers")
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +27,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hash_both(root: Path) -> tuple[str, str]:
     """The fingerprints of runs, and of an experiment of a paper, as the files are now."""
     fingerprint_code.cache_clear()
-    fingerprint_module.cache_clear()
-    return fingerprint_code(root), fingerprint_module(TGRAPH, root)
+    fingerprint_modules.cache_clear()
+    return fingerprint_code(root), fingerprint_modules(TGRAPH, root)
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -94,7 +94,7 @@ def test_a_system_of_a_paper_is_covered_by_its_own_experiments_alone(clone: Path
     before = hash_both(clone)
     changed = hash_edited(clone, clone / "solution/papers/tgraph.py", "return ", "return -")
     assert changed[0] == before[0] and changed[1] != before[1]
-    assert find_named_experiment("layout_tgraph_001").source == fingerprint_module(TGRAPH)
+    assert find_named_experiment("layout_tgraph_001").source == fingerprint_modules(TGRAPH)
 
 
 def test_a_module_may_move(clone: Path) -> None:

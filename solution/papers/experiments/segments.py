@@ -1,0 +1,39 @@
+"""Experiments of graph segment training.
+
+Segments of 32 nodes, for the bundled programs, pruned, have a twentieth of the nodes of TpuGraphs';
+1,000, the default, are as many as the paper's. hops=None trains on whole graphs.
+"""
+
+from solution.domain.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.papers.segment_training import SegmentSettings
+
+EXPERIMENTS = (
+    Experiment(
+        name="layout_segments_001",
+        about="Segment training on the four layout collections.",
+        collections=LAYOUT,
+        ranker=SegmentSettings(max_nodes=32),
+    ),
+    Experiment(
+        name="layout_segments_anew_001",
+        about="Segment training without a table: the segments not chosen are recomputed.",
+        collections=LAYOUT,
+        ranker=SegmentSettings(max_nodes=32, table_megabytes=None),
+    ),
+    Experiment(
+        name="layout_segments_full_001",
+        about=(
+            "The net of layout_segments_001 trained on full graphs, as the reference "
+            "for segment training."
+        ),
+        collections=LAYOUT,
+        ranker=SegmentSettings(max_nodes=None, head_epochs=0),
+    ),
+    Experiment(
+        name="layout_segments_table_001",
+        about="Segment training with the table of embeddings and no dropout.",
+        collections=LAYOUT,
+        ranker=SegmentSettings(max_nodes=32, kept=1.0),
+    ),
+)

@@ -1,7 +1,0 @@
-"""Ridge on mean node features to predict the scaled runtime, as in the LightGBM study."""
-
-from solution.domain.collection import TILE
-from solution.experiments.base import Experiment
-from solution.papers.lightgbm_model import StudyRidgeSettings
-
-EXPERIMENT = Experiment(name="tile_study_ridge_001", collections=TILE, ranker=StudyRidgeSettings())
