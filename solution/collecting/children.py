@@ -4,7 +4,6 @@ import os
 import pickle
 import re
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,14 +11,15 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psutil
 
 from solution.collecting.child import Refusal, serve
 from solution.system.errors import InputError
 from solution.system.files import take_lock
-from solution.system.processes import SPAWN, start_child
-from solution.system.scratch import find_base
+from solution.system.processes import SPAWN, end_marked, start_child
+from solution.system.scratch import ScratchFolder, find_base
 
 WATCH_SECONDS = 0.02  # interval between two checks of a child's memory
 START_SECONDS = 120.0
@@ -69,7 +69,10 @@ class Child:
         self._work = work
         self.platform, self.pinned = "", False
         self.has_run_python = False  # a user's file ran in it and may have changed anything
-        self._errors = Path(tempfile.mkstemp(prefix="fastslow-child-")[1])
+        self._mark = uuid4().hex
+        self._folder = ScratchFolder()
+        self._errors = self._folder.path / "printed.txt"
+        self._errors.touch()
         self._said = 0  # bytes of output before the current request
         self._process: Any = None
         self._connection: Connection | None = None
@@ -98,11 +101,13 @@ class Child:
     def end(self) -> None:
         """End the process and its descendants; the next request starts a new one."""
         if self._process is not None:
-            with suppress(psutil.Error):  # the process or a descendant has ended already
+            with suppress(psutil.Error):  # the process has ended already
                 for started in psutil.Process(self._process.pid).children(recursive=True):
-                    started.kill()
+                    with suppress(psutil.Error):
+                        started.kill()
             self._process.kill()
             self._process.join()
+            end_marked(self._mark)  # what a process that ended by itself left running
         if self._connection is not None:
             self._connection.close()
         self._process = self._connection = None
@@ -110,7 +115,7 @@ class Child:
     def close(self) -> None:
         """End the process, and delete its output."""
         self.end()
-        self._errors.unlink(missing_ok=True)
+        self._folder.remove()
 
     def __enter__(self) -> "Child":
         return self
@@ -124,7 +129,9 @@ class Child:
         self._said = 0  # the output file is empty
         self._connection, other = SPAWN.Pipe()
         # Spawn instead of forking: the child must contain nothing but what its work needs.
-        self._process = start_child(self._work, other, self._errors, self.core, context=SPAWN)
+        self._process = start_child(
+            self._work, other, self._errors, self.core, context=SPAWN, mark=self._mark
+        )
         other.close()
         reply = self._receive(START_SECONDS)
         if isinstance(reply, Refusal):

@@ -6,8 +6,6 @@ other sizes, compressed members and links are rejected.
 """
 
 import shutil
-import tempfile
-import weakref
 import zipfile
 from pathlib import Path, PurePosixPath
 
@@ -20,14 +18,6 @@ from solution.system.zips import describe_member, open_untrusted
 ZIP = ".zip"
 MAX_MEMBERS = 100_000
 ADVICE = "Make the zip with `fastslow pack`, or unpack it and give the folder."
-
-
-class KeptFolder:
-    """A temporary folder that only its owner may read; deleted with this object or at exit."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="fastslow-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def write_archive(bundle: Path, path: Path) -> Path:

@@ -18,7 +18,7 @@ from solution.models import catalogue
 from solution.models.catalogue import Model, load_model
 from solution.models.light import LightModel, load_light
 from solution.serving import calibration
-from solution.serving.archive import KeptFolder, unpack
+from solution.serving.archive import unpack
 from solution.serving.calibration import CONFIDENCE, REGRET, Facts, Learned, describe_graph
 from solution.serving.checks import check_configured, check_scores, naming
 from solution.serving.ranking import Ranking, find_spread
@@ -32,6 +32,7 @@ from solution.serving.record import (
 )
 from solution.system.errors import InputError
 from solution.system.processes import one_thread
+from solution.system.scratch import ScratchFolder
 from solution.system.sealing import check_files, read_record
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
     if source.name == RECORD and source.is_file():
         raise InputError(f"{source}: is the record of a bundle. Give its folder, {source.parent}.")
     if source.exists() and not source.is_dir():
-        kept = KeptFolder()
+        kept = ScratchFolder()
         unpack(source, kept.path)
         bundle = _open(kept.path, source, kept)
     else:
@@ -276,7 +277,7 @@ def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
     from solution.serving.packing import pack
 
     source = Path(path)
-    kept = KeptFolder()
+    kept = ScratchFolder()
     run = Run.existing(source)
     chosen = choose_recipe(run, None if recipe is None else str(recipe))
     folder = pack(run, chosen, kept.path / "bundle")

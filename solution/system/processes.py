@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from types import ModuleType
@@ -47,6 +47,8 @@ LIBRARIES = (
 NETS = ("lightning_fabric", "numba", "safetensors.torch", "torch", "torch_geometric.nn")
 STACK = LIBRARIES + NETS
 LONGEST_END = 5.0  # seconds that a worker may take to end
+MARK = "FASTSLOW_STARTED_BY"  # environment variable of processes that run a user's program
+ROUNDS = 10  # of looking for such processes
 UNCOLLECTED = "solution.system.uncollected"
 LONGEST_FOLDER = 70  # a socket's path has at most 107 bytes, and multiprocessing adds 33
 _STARTING = threading.Lock()
@@ -170,7 +172,10 @@ def _has_said_why(pool: ProcessPoolExecutor) -> bool:
 
 
 def start_child(
-    target: Callable[..., None], *arguments: Any, context: Context | None = None
+    target: Callable[..., None],
+    *arguments: Any,
+    context: Context | None = None,
+    mark: str = "",
 ) -> Any:
     """Start a process that calls `target`; it ends if this process ends or is killed.
 
@@ -178,13 +183,52 @@ def start_child(
         target: a function of an importable module, not of the script that is run.
         arguments: objects of importable modules.
         context: how the process starts; None: as `choose_context` decides.
+        mark: the value of the environment variable MARK in the process and in those that it
+            starts, by which end_marked finds them; the process must be spawned.
     """
-    begin = (dict(os.environ), target, *arguments)
+    begin = (dict(os.environ) | ({MARK: mark} if mark else {}), target, *arguments)
     process = (context or choose_context()).Process(target=_begin, args=begin, daemon=True)
     resource_tracker.ensure_running()  # start it now, because its start would unblock Ctrl-C below
-    with _no_script(), _interrupts_held():
+    with _no_script(), _interrupts_held(), _marked(mark):
         process.start()
     return process
+
+
+@contextmanager
+def _marked(mark: str) -> Iterator[None]:
+    """Set the variable MARK for processes that are started in the block."""
+    before = os.environ.get(MARK)
+    if mark:
+        os.environ[MARK] = mark
+    try:
+        yield
+    finally:
+        if mark and before is None:
+            del os.environ[MARK]
+        elif mark and before is not None:
+            os.environ[MARK] = before
+
+
+def end_marked(mark: str) -> None:
+    """Kill all processes with this mark in their environment, whatever their parent is now.
+
+    A daemon escapes if it was started with another environment and its parent has ended.
+    """
+    for _ in range(ROUNDS):  # a process may start another one meanwhile
+        found = [process for process in psutil.process_iter() if _has_mark(process, mark)]
+        for process in found:
+            with suppress(psutil.Error):
+                process.kill()
+        if not found:
+            return
+        psutil.wait_procs(found, LONGEST_END)
+
+
+def _has_mark(process: psutil.Process, mark: str) -> bool:
+    try:
+        return bool(process.environ().get(MARK) == mark)
+    except (psutil.Error, OSError):  # it has ended, or is another user's
+        return False
 
 
 @contextmanager
@@ -230,8 +274,13 @@ def _begin(environment: dict[str, str], initializer: Callable[..., None], *argum
 
 
 def _end_with_parent() -> None:
-    """End this worker when its parent ends; otherwise it would wait for work forever."""
+    """End this worker, and what it started, when its parent ends; it would wait for work
+    forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
+        with suppress(psutil.Error):
+            for started in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    started.kill()
         os._exit(1)

@@ -3,13 +3,17 @@
 Libraries leave files in the temporary folder (torch_geometric a module each time that a net is
 imported, torch an empty folder), and a killed command cannot clean up. So each command makes a
 folder, locks it, and sets it as the temporary folder for itself and its child processes. A folder
-without a lock belongs to a dead command, and the next command removes it.
+without a lock belongs to a dead process, and the next one that makes such a folder removes it.
+
+Objects that keep files longer than a function's call have a ScratchFolder each. Where no command
+runs, as in a notebook, these lie in the usual temporary folder, and are removed in the same way.
 """
 
 import fcntl
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.util import Finalize
@@ -60,8 +64,21 @@ def scratch_folder() -> Iterator[None]:
             remove()
 
 
+class ScratchFolder:
+    """A temporary folder that only its owner may read; removed with this object or at exit.
+
+    If the process is killed, the next ScratchFolder or command of this user removes it.
+    """
+
+    def __init__(self) -> None:
+        base = Path(tempfile.gettempdir())
+        sweep(base)
+        self.path, descriptor = _make(base)
+        self.remove = weakref.finalize(self, _remove, self.path, descriptor)
+
+
 def sweep(base: Path) -> None:
-    """Remove the temporary folders of killed commands: those that no process has locked."""
+    """Remove the temporary folders of killed processes: those that no process has locked."""
     for folder in base.glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's folder, or another command is removing it
             descriptor = _open(folder)
@@ -76,9 +93,16 @@ def _make(base: Path) -> tuple[Path, int]:
     """Return a new folder and the descriptor that holds its lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
-        descriptor = _open(folder)
-        # Until it was locked, another command could have removed it.
-        if _lock(descriptor) and folder.is_dir():
+        try:
+            descriptor = _open(folder)
+        except FileNotFoundError:
+            continue
+        try:
+            is_locked = _lock(descriptor)
+        except OSError:  # a file system without locks, where nothing is swept either
+            is_locked = True
+        # Until it was locked, another process could have removed it.
+        if is_locked and folder.is_dir():
             return folder, descriptor
         os.close(descriptor)
 

@@ -6,7 +6,6 @@ which is downloaded once per node. In both cases graphs are memory-mapped, not s
 
 import hashlib
 import platform
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +20,7 @@ from solution.system.errors import InputError
 from solution.system.files import checksum, locked_until_free
 from solution.system.mirrors import Mirror
 from solution.system.names import place_below
+from solution.system.scratch import ScratchFolder
 from solution.training.executors.base import Executor
 from solution.training.jobs import Job
 from solution.training.plan import Plan
@@ -175,8 +175,7 @@ class There:
         return address.find(str(_write_once(own) / Path(address.origin).name))
 
 
-# by hash of the files; removed when the process ends
-_written: dict[str, "tempfile.TemporaryDirectory[str]"] = {}
+_written: dict[str, ScratchFolder] = {}  # by hash of the files
 
 
 def _write_once(files: Mapping[str, bytes]) -> Path:
@@ -184,12 +183,12 @@ def _write_once(files: Mapping[str, bytes]) -> Path:
     valid."""
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
     if digest not in _written:
-        _written[digest] = tempfile.TemporaryDirectory(prefix="fastslow-")
+        _written[digest] = ScratchFolder()
         for name, content in files.items():
-            path = place_below(Path(_written[digest].name), name, "files of an experiment")
+            path = place_below(_written[digest].path, name, "files of an experiment")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-    return Path(_written[digest].name)
+    return _written[digest].path
 
 
 def choose_site(executor: Executor, plan: Plan, experiments: Sequence[Experiment]) -> Site:

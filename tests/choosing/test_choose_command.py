@@ -226,9 +226,9 @@ def test_asked_to_end_it_leaves_no_temporary_file(tmp_path: Path) -> None:
         cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)}, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 120
-    while not list(scratch.glob("*/fastslow-child-*")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert len(list(scratch.glob("fastslow-run-*/fastslow-*"))) > 1  # the bundle as well
+    while len(list(scratch.glob("*/fastslow-*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)  # until the bundle is unpacked and a child is started
+    assert list(scratch.glob("*/fastslow-*/printed.txt"))
     process.terminate()
     assert process.wait(60) == EXIT_ENDED
     assert not list(scratch.glob("fastslow-run-*"))

@@ -1,5 +1,9 @@
 """A compiler that dies, takes all memory or never ends costs one request."""
 
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -72,3 +76,74 @@ def test_what_a_program_started_ends_with_it(workers: Workers, tmp_path: Path) -
         list(read_programs(path, child))
     pid = int(number.read_text())
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+DAEMONS = """
+import os, signal, subprocess, time
+from pathlib import Path
+
+if not os.fork():  # it starts a daemon, as shells and servers do, and ends
+    os.setsid()
+    if not os.fork():
+        subprocess.Popen(["sleep", {seconds!r}], start_new_session=True)
+        for channel in range(3, 64):
+            try:
+                os.close(channel)
+            except OSError:
+                pass
+        Path("started").touch()
+        os.execvp("sleep", ["sleep", {seconds!r}])
+    os._exit(0)
+while not Path("started").exists():
+    time.sleep(0.01)
+{end}
+import jax.numpy as jnp
+arguments = [jnp.ones((4, 4))]
+def program(x):
+    return x @ x
+"""
+
+
+def find_sleeping(seconds: str) -> list[psutil.Process]:
+    found = psutil.process_iter(["cmdline"])
+    return [process for process in found if process.info["cmdline"] == ["sleep", seconds]]
+
+
+@pytest.fixture
+def seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The argument by which a test's daemons are found."""
+    monkeypatch.chdir(tmp_path)
+    chosen = f"600.{abs(hash(str(tmp_path)))}"
+    yield chosen
+    for process in find_sleeping(chosen):
+        process.kill()
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)", "pass"])
+def test_daemons_end_even_if_the_process_that_left_them_died_first(
+    end: str, seconds: str, workers: Workers
+) -> None:
+    path = Path("leaves.py")
+    path.write_text(DAEMONS.format(seconds=seconds, end=end))
+    with Child(Limits(60), workers.compiling.core) as child:
+        if end == "pass":
+            assert len(list(read_programs(path, child))) == 1
+        else:
+            with pytest.raises(InputError, match="the process ended with"):
+                list(read_programs(path, child))
+        assert Path("started").exists()
+    assert not find_sleeping(seconds)
+
+
+def test_daemons_end_if_the_whole_command_is_killed(seconds: str) -> None:
+    Path("leaves.py").write_text(DAEMONS.format(seconds=seconds, end="time.sleep(100)"))
+    process = subprocess.Popen([sys.executable, "-m", "solution", "rank", "leaves.py"])
+    deadline = time.monotonic() + 60
+    while len(find_sleeping(seconds)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(find_sleeping(seconds)) == 2
+    process.kill()
+    process.wait()
+    while find_sleeping(seconds) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not find_sleeping(seconds)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -351,9 +352,11 @@ def test_nothing_is_written_outside_its_folder(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
-    home.mkdir()
+    scratch = tmp_path / "scratch"
+    for folder in (home, scratch):
+        folder.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    known = {path.name for path in Path("/tmp").iterdir()}
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     lock = Path("/tmp/libtpu_lockfile")
     before = lock.stat().st_mtime_ns if lock.exists() else None
     with Estimator(V3, cache=tmp_path / "cache") as opened:
@@ -361,8 +364,39 @@ def test_nothing_is_written_outside_its_folder(
     after = lock.stat().st_mtime_ns if lock.exists() else None
     assert before == after
     assert list(home.iterdir()) == []
-    left = {path.name for path in Path("/tmp").iterdir()} - known
-    assert not [name for name in left if name.startswith("fastslow-tpu")]
+    assert not list(scratch.iterdir())
+
+
+def test_what_a_killed_process_left_the_next_one_removes(tmp_path: Path) -> None:
+    code = f"""
+import time
+from pathlib import Path
+from solution.collecting.target import Target
+from solution.collecting.tpu.estimator import Estimator
+
+with Estimator(Target("tpu:v3"), cache=Path({str(tmp_path / "cache")!r})) as opened:
+    print(opened.estimate(b"no module").refused, flush=True)
+    if {{wait}}:
+        time.sleep(100)
+"""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    environment.pop("FASTSLOW_TEMPORARY", None)
+
+    def start(*, wait: bool) -> "subprocess.Popen[str]":
+        called = [sys.executable, "-c", code.format(wait=wait)]
+        return subprocess.Popen(
+            called, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True
+        )
+
+    killed = start(wait=True)
+    assert killed.stdout is not None and killed.stdout.readline()
+    killed.kill()
+    killed.wait()
+    assert list(scratch.iterdir())
+    assert start(wait=False).wait(60) == 0
+    assert not list(scratch.iterdir())
 
 
 def test_signals_end_a_process_with_libtpu_and_its_children_as_before(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.system.scratch import PREFIX, find_base, scratch_folder, sweep
+from solution.system.scratch import PREFIX, ScratchFolder, find_base, scratch_folder, sweep
 
 HELD = """
 import sys, tempfile, time
@@ -61,6 +61,20 @@ def test_of_a_killed_command_the_next_removes_it_and_of_a_living_one_not(base: P
     finally:
         living.kill()
         living.wait()
+
+
+def test_an_object_has_its_folder_until_it_ends(base: Path) -> None:
+    """Also where no command runs; a killed process's folder goes when the next one is made."""
+    dead = hold(base)
+    dead.kill()
+    dead.wait()
+    first, second = ScratchFolder(), ScratchFolder()
+    assert sorted(base.iterdir()) == sorted([first.path, second.path])
+    assert first.path.stat().st_mode & 0o777 == 0o700
+    first.remove()
+    assert list(base.iterdir()) == [second.path]
+    del second
+    assert not list(base.iterdir())
 
 
 def test_where_no_folder_can_be_made_the_command_goes_on(

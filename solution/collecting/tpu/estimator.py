@@ -5,7 +5,6 @@ earlier configurations. If a kernel is new, the program is compiled in full, and
 its kernels are stored.
 """
 
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from solution.collecting.tpu.kernels import KernelCache, find_cache_folder
 from solution.collecting.tpu.libtpu import EntryLayouts
 from solution.collecting.tpu.reading import Reader
 from solution.system.errors import InputError
+from solution.system.scratch import ScratchFolder
 
 DEFAULT_LIMITS = Limits(seconds=600.0, megabytes=8192)  # of one compilation
 FULL_MEMORY = 0.8  # of HBM: a program that needs more may be refused
@@ -85,8 +85,8 @@ class Estimator:
         self._corrections = corrections
         self._version = find_libtpu_version()
         self._cache = KernelCache(find_cache_folder() if cache is None else cache)
-        self._folder = tempfile.TemporaryDirectory(prefix="fastslow-tpu-")
-        work: Any = partial(serve_tpu, target=target, folder=Path(self._folder.name))
+        self._folder = ScratchFolder()
+        work: Any = partial(serve_tpu, target=target, folder=self._folder.path)
         self._children = [Child(limits, work=work) for _ in range(processes)]
 
     def __enter__(self) -> "Estimator":
@@ -100,7 +100,7 @@ class Estimator:
         for child in self._children:
             child.close()
         self._cache.close()
-        self._folder.cleanup()
+        self._folder.remove()
 
     def estimate(
         self,
