@@ -3,10 +3,10 @@
     python -m benchmarks.held_out_families CPUGRAPHS COLLECTED --workers 2
 
 Rankers are trained on both folders together. The folds keep all programs of a family together, in
-both folders; a family is the first word of a name (`resnet`, `bert`, `mixer`). So every program is
-ranked by models that have seen no program of its family, but others timed on its machine. The rows
-*copied bytes* to *arguments free* learn nothing (benchmarks.unlike_programs). Kendall's tau, means
-with 95% intervals over programs, a table for each folder.
+both folders (solution.training.families). So every program is ranked by models that have seen no
+program of its family, but others timed on its machine. The rows *copied bytes* to *arguments free*
+learn nothing (benchmarks.unlike_programs). Kendall's tau, means with 95% intervals over programs, a
+table for each folder.
 """
 
 import shutil
@@ -30,7 +30,6 @@ from solution.store.preparing import prepare_store
 from solution.system.report import Report
 from solution.system.terminal import output
 from solution.training.fold_scores import fit_without
-from solution.training.folds import assign_folds
 from solution.training.plan import Plan, make_plan
 from solution.training.sites import Here
 
@@ -40,10 +39,8 @@ Predicted = list[tuple[tuple[str, str], np.ndarray]]  # collection and graph, sc
 
 def divide(store_folder: Path, data: Path, folds: int) -> Plan:
     """Return folds by family."""
-    plan = make_plan(prepare_store(find_files(data), store_folder, Preparation(None)), "graph", 2)
-    family = pl.col("graph").str.strip_prefix(ADDED).str.split("_").list.first()
-    rows = plan.graphs.drop("group", "fold").with_columns(family.alias("architecture"))
-    return Plan(assign_folds(rows, "architecture", folds, seed=0), plan.store)
+    store = prepare_store(find_files(data), store_folder, Preparation(None))
+    return make_plan(store, "family", folds)
 
 
 def predict(

@@ -76,7 +76,13 @@ RunFolder = Annotated[
         help="Or s3://BUCKET/NAME. Default: runs/NAME of the data folder.",
     ),
 ]
-FoldScheme = Annotated[Scheme, typer.Option(help="What stays together in a fold.")]
+FoldScheme = Annotated[
+    Scheme,
+    typer.Option(
+        help="What stays together in a fold: relatives such as all ResNets, programs of one "
+        "structure, or copies of one graph."
+    ),
+]
 Preparers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes at once. Default: one per core.")
 ]

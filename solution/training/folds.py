@@ -1,9 +1,10 @@
 """Divide the labelled graphs into folds, once.
 
-There are two schemes. `architecture` keeps graphs with the same structure together, so a fold
-measures how a model does on programs it has never seen. `graph` only keeps copies of one graph
-together. This is the competition's situation: most test graphs share their structure with a
-training graph.
+There are three schemes. `family` keeps relatives together (solution.training.families), so a fold
+measures how a model does on kinds of programs that it has never seen. `architecture` keeps graphs
+with the same structure together: a model may have seen the same program at another depth. `graph`
+only keeps copies of one graph together. This is the competition's situation: most test graphs share
+their structure with a training graph.
 
 The graphs of one source (xla, nlp, tile) are divided together. So a program that is in both layout
 collections of a source has the same fold in both, and a model can train on both without leaking.
@@ -19,7 +20,7 @@ from solution.domain.collection import COLLECTIONS
 from solution.domain.dividing import divide_groups, draw_place
 from solution.runs.job import NO_FOLD as NO_FOLD  # also the fold of unlabelled graphs
 
-Scheme = Literal["architecture", "graph"]
+Scheme = Literal["family", "architecture", "graph"]
 SOURCES = {collection.name: collection.source for collection in COLLECTIONS}
 
 
@@ -29,14 +30,14 @@ def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int
     Groups are divided by solution.domain.dividing.
 
     Args:
-        graphs: the columns collection, graph, architecture and labelled; their order is irrelevant.
+        graphs: the columns collection, graph, labelled and, named as the scheme, architecture or
+            family; their order is irrelevant.
 
     Returns:
         `graphs` with `group`, and `fold`: 0 ... num_folds - 1, or NO_FOLD for unlabelled graphs.
     """
-    column = "architecture" if scheme == "architecture" else "graph"
     grouped = graphs.with_columns(
-        (pl.col("collection").replace_strict(SOURCES) + "/" + pl.col(column)).alias("group")
+        (pl.col("collection").replace_strict(SOURCES) + "/" + pl.col(scheme)).alias("group")
     )
     members: dict[str, list[str]] = defaultdict(list)
     for name, group, labelled in grouped.select("collection", "group", "labelled").iter_rows():

@@ -7,6 +7,7 @@ and never drawn again.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from solution.domain.labels import list_estimates
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
-from solution.store.lazy_graphs import GraphCache, LazyGraphs
+from solution.store.lazy_graphs import AS_IT_IS, GraphCache, LazyGraphs
 from solution.store.store import Store
-from solution.training.folds import NO_FOLD, Scheme, assign_folds
+from solution.training.families import find_families
+from solution.training.folds import NO_FOLD, SOURCES, Scheme, assign_folds
 
 IS_LABELLED = pl.col("fold") != NO_FOLD
 IS_TEST = pl.col("split") == "test"
@@ -32,7 +34,7 @@ QUICK_LABELLED, QUICK_TEST = 8, 3  # graphs per collection in a quick look
 class Plan:
     """The graphs of a run and their folds."""
 
-    graphs: pl.DataFrame  # a row per graph: the columns of the store, group and fold
+    graphs: pl.DataFrame  # a row per graph: the store's columns, group, fold; by family also family
     store: Store
     cache: GraphCache = field(default_factory=GraphCache)
 
@@ -94,7 +96,7 @@ class Plan:
         matter."""
         # The division is left out as well: the scheme and the number of folds are separate
         # settings.
-        drawn = ["checksum", "group", "fold"]
+        drawn = [name for name in ("checksum", "group", "fold", "family") if name in self.graphs]
         if not list_estimates(self.graphs["label_source"]):
             # keeps the hash of measured data as it was before label sources
             drawn.append("label_source")
@@ -125,7 +127,27 @@ def make_plan(
         )
     if limit:
         graphs = graphs[choose_few(graphs["collection"].to_list(), graphs["split"].to_list())]
+    if scheme == "family":
+        graphs = _add_families(graphs, store)
     return Plan(assign_folds(graphs, scheme, num_folds, seed=0), store)
+
+
+def _add_families(graphs: pl.DataFrame, store: Store) -> pl.DataFrame:
+    """Return the graphs with the column `family`: of labelled graphs, for each source apart."""
+    families = dict.fromkeys(graphs.select("collection", "graph").iter_rows(), "")
+    labelled = graphs.filter("labelled")
+    source = pl.col("collection").replace_strict(SOURCES)
+    for _, rows in labelled.group_by(source, maintain_order=True):
+        loaded = store.load(rows, GraphCache(0), AS_IT_IS)
+        found = find_families(
+            [*rows["graph"]], [*rows["architecture"]], partial(_read_opcodes, loaded)
+        )
+        families |= zip(rows.select("collection", "graph").iter_rows(), found, strict=True)
+    return graphs.with_columns(pl.Series("family", [*families.values()], pl.String))
+
+
+def _read_opcodes(graphs: LazyGraphs, row: int) -> np.ndarray:
+    return graphs[row].node_opcodes
 
 
 def choose_few(collections: Sequence[str], splits: Sequence[str]) -> list[int]:

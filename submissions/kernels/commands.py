@@ -39,8 +39,9 @@ PARAMETERS = """Parameters, for --set NAME=VALUE:
 1: GRAPHS=30, labelled graphs of each collection that are looked at.
 
 2 and 3: EXPERIMENTS="layout_*,!*lightgbm*", patterns, the last that fits decides;
-COLLECTIONS="layout:xla:*"; FOLDS="0,1", empty for all; NUM_FOLDS=5; SCHEME=architecture or graph;
-HOURS=11.5, of the 12 after which Kaggle kills it; LIMIT=1, a quick look; REPLACE=1, afresh;
+COLLECTIONS="layout:xla:*"; FOLDS="0,1", empty for all; NUM_FOLDS=5;
+SCHEME=family, architecture or graph; HOURS=11.5, of the 12 after which Kaggle kills it;
+LIMIT=1, a quick look; REPLACE=1, afresh;
 PACK=folds, which models become bundle.zip: of all folds, "refit" on all labelled graphs, or none.
 
 4: RECIPE=z_score_001; SOURCES="2-*,3-*", the notebooks whose runs are put together. With --bundle

@@ -20,7 +20,7 @@ GIVEN_OTHERWISE = {
     "COMMIT": BY_ITSELF,
     "BUNDLE": "give --bundle (make: BUNDLE=name), which attaches the bundle as well",
 }
-SCHEMES, PACKS = ("architecture", "graph"), ("", "folds", "refit")
+SCHEMES, PACKS = ("family", "architecture", "graph"), ("", "folds", "refit")
 
 
 def parse_values(pairs: Sequence[str], notebook: Mapping[str, Any]) -> dict[str, Value]:

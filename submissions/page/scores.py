@@ -46,9 +46,12 @@ def describe_scores(evidence: Evidence) -> Section:
 
 def _name_drawn(evidence: Evidence) -> str:
     """Name the groups that folds keep together."""
-    if evidence.run.record()["settings"].get("scheme") == "graph":
-        return "graphs, also where several are one program at different sizes"
-    return "programs, each with all its sizes"
+    kept = {
+        "family": "families of programs, such as all ResNets",
+        "graph": "graphs, also where several are one program at different sizes",
+    }
+    scheme = str(evidence.run.record()["settings"].get("scheme"))
+    return kept.get(scheme, "programs, each with all its sizes")
 
 
 def describe_graphs(evidence: Evidence) -> Section:

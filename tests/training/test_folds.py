@@ -13,7 +13,7 @@ from solution.domain.collection import NAMES
 from solution.training.folds import NO_FOLD, Scheme, assign_folds, split_inner
 
 COLUMNS = ("collection", "graph", "architecture", "labelled")
-SCHEMES: tuple[Scheme, ...] = ("architecture", "graph")
+SCHEMES: tuple[Scheme, ...] = ("family", "architecture", "graph")
 
 Row = tuple[str, str, str, bool]
 Key = tuple[str, str]
@@ -37,7 +37,8 @@ shares = st.floats(0.01, 0.9)
 def draw_folds(rows: list[Row], scheme: Scheme, num_folds: int, seed: int = 0) -> list[int]:
     schema = dict(zip(COLUMNS, (pl.String, pl.String, pl.String, pl.Boolean), strict=True))
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    result = assign_folds(frame, scheme, num_folds, seed)
+    families = pl.Series("family", [family_of(row) for row in rows], pl.String)
+    result = assign_folds(frame.with_columns(families), scheme, num_folds, seed)
     assert result.select(COLUMNS).equals(frame)
     return result["fold"].to_list()
 
@@ -48,9 +49,15 @@ def source(collection: str) -> str:
     return "tile" if kind == "tile" else name
 
 
+def family_of(row: Row) -> str:
+    """Two architectures are a family."""
+    return f"family-{int(row[2].split('-')[1]) // 2}" if "-" in row[2] else row[2]
+
+
 def group_of(row: Row, scheme: Scheme) -> Key:
     collection, graph, architecture, _ = row
-    return source(collection), architecture if scheme == "architecture" else graph
+    groups = {"family": family_of(row), "architecture": architecture, "graph": graph}
+    return source(collection), groups[scheme]
 
 
 def folds_of(
@@ -149,7 +156,7 @@ def test_collection_with_two_groups_is_divided(
 def test_folds_of_single_graphs_differ_by_one_at_most(
     name: str, count: int, scheme: Scheme, num_folds: int, seed: int
 ) -> None:
-    rows = [(name, f"graph-{i}", f"architecture-{i}", True) for i in range(count)]
+    rows = [(name, f"graph-{i}", f"architecture-{2 * i}", True) for i in range(count)]
     sizes = np.bincount(draw_folds(rows, scheme, num_folds, seed), minlength=num_folds)
     assert sizes.max() - sizes.min() <= 1
 
@@ -172,7 +179,7 @@ def test_program_in_both_layout_searches_has_one_fold_and_tile_is_apart() -> Non
 def test_other_columns_are_kept(scheme: Scheme) -> None:
     frame = pl.DataFrame({
         "path": ["a", "b"], "collection": ["tile:xla"] * 2, "graph": ["a", "b"],
-        "architecture": ["x", "y"], "labelled": [True, False],
+        "architecture": ["x", "y"], "family": ["p", "q"], "labelled": [True, False],
     })  # fmt: skip
     result = assign_folds(frame, scheme, 2, 0)
     assert result.columns == [*frame.columns, "group", "fold"]
