@@ -1,12 +1,14 @@
 """Compare estimates of lifted graphs with their measured runtimes on a TPU v3, without learning.
 
     python -m benchmarks.lifted_tpu ../shared/data/tpu/npz/layout/xla/random/train/NAME.npz
+    python -m benchmarks.lifted_tpu --full 0 --sample 100 FILE ...      different programs alone
 
 A graph is written back as a program. Configurations with the same requests to the compiler are one
 module, modules that compile to the same result are one program, and each program has one estimate.
 Compiled results are kept in the cache of estimates, so that an interrupted run resumes.
 """
 
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,7 @@ from solution.domain.vocabulary import MAX_RANK
 from solution.system.terminal import output, say
 
 TENSORS = 3
+MOST_ROWS = 40  # of a table that is printed
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,15 @@ class Asked:
     of_config: np.ndarray  # (configs,) int64: the module of each
 
 
-def ask_all(graph: Graph) -> Asked:
+def ask_all(graph: Graph, sample: int | None = None) -> tuple[Graph, Asked]:
     """Write the graph as a program, with a module for each distinct set of requests.
 
     Configurations that set the same layouts on the requested tensors share a module.
+
+    Args:
+        sample: number of sets of requests that are drawn at random; by default all.
+
+    Returns the graph with the configurations whose requests were drawn, and their modules.
     """
     module, book = lift(graph).module, graph.layouts
     ranks = find_asked_ranks(module, graph.configurable)
@@ -58,13 +66,20 @@ def ask_all(graph: Graph) -> Asked:
     )
     rows = asked[book.pairs(slice(None))]
     _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    say(f"{graph.name}: {graph.num_configs:,} configurations, {len(first):,} sets of requests")
+    of_config = inverse.reshape(-1)[book.rows]
+    if sample is not None and sample < len(first):
+        drawn = np.sort(np.random.default_rng(0).choice(len(first), sample, replace=False))
+        kept = np.flatnonzero(np.isin(of_config, drawn))
+        graph, first = graph.select(kept), first[drawn]
+        of_config = np.searchsorted(drawn, of_config[kept])
     number: dict[bytes, int] = {}
     places = []
     for row in first.tolist():
         chosen = layouts[book.pairs(np.array([row]))[0]]
         data = ask(module, graph.configurable, chosen)
         places.append(number.setdefault(data, len(number)))
-    return Asked(list(number), np.array(places)[inverse.reshape(-1)][book.rows])
+    return graph, Asked(list(number), np.array(places)[of_config])
 
 
 def complete(layouts: np.ndarray, ranks: np.ndarray) -> tuple[tuple[int, ...], ...]:
@@ -140,22 +155,29 @@ def main(
     files: list[Path],
     full: Annotated[int, typer.Option(help="Full compilations of a graph at most.")] = 40,
     seconds: Annotated[float, typer.Option(help="Of one compilation.")] = 5400.0,
+    sample: Annotated[
+        int | None, typer.Option(help="Sets of requests drawn at random; default: all.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for tables, as CSV.")] = None,
 ) -> None:
     """Estimate all configurations of graphs; compare with their runtimes, if they have any."""
     limits = Limits(seconds=seconds, megabytes=12_288)
     with Estimator(parse_target("tpu:v3"), limits) as estimator:
         for file in files:
-            graph = read_file(file)
-            asked = ask_all(graph)
-            say(f"{graph.name}: {graph.num_configs:,} configurations, {len(asked.modules)} modules")
+            graph, asked = ask_all(read_file(file), sample)
+            begin = time.monotonic()
             answers = estimator.estimate_all(asked.modules, full)
             table = tabulate(graph, asked, answers)
             programs = len({answer.program for answer in answers if answer.program})
-            say(f"{programs} different programs")
-            with pl.Config(tbl_rows=-1, tbl_cols=-1, float_precision=3):
-                output.print(table)
-            if graph.runtimes is not None:
+            say(
+                f"{len(asked.modules)} modules of {graph.num_configs:,} configurations are "
+                f"{programs} different programs; {sum(not answer.program for answer in answers)} "
+                f"refused; {time.monotonic() - begin:.0f} s"
+            )
+            if len(table) <= MOST_ROWS:
+                with pl.Config(tbl_rows=-1, tbl_cols=-1, float_precision=3):
+                    output.print(table)
+            if graph.runtimes is not None and any(answer.nanoseconds for answer in answers):
                 output.print(score(graph, asked, answers))
             if out is not None:
                 out.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
     python -m benchmarks.lifting features FOLDER ...        all layout graphs below
     python -m benchmarks.lifting compile FOLDER ...         for a TPU v3, default and random layouts
     python -m benchmarks.lifting originals --programs 4     programs and their lifted graphs
+    python -m benchmarks.lifting records FILE ...           tuning records and their lifted graphs
 
 Files whose publisher lost columns are excepted by name (LOST).
 """
@@ -27,9 +28,11 @@ from solution.collecting.portable import make_portable
 from solution.collecting.program import make_graph, read_programs
 from solution.collecting.target import parse_target
 from solution.collecting.tpu.asking import ask, find_asked_ranks
-from solution.collecting.tpu.estimator import Estimator
+from solution.collecting.tpu.devices import find_entry_layouts
+from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.data.folders import find_files
 from solution.data.hlo.messages import MESSAGES, instructions
+from solution.data.hlo.records import read_module_file
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
@@ -193,6 +196,38 @@ def count_kernels(child: Child, module: Any) -> Counter[str]:
         for instruction in computation.instructions
         if instruction.opcode not in NO_KERNELS
     )
+
+
+@app.command()
+def records(files: list[Path]) -> None:
+    """Compile the modules of tuning records and their lifted graphs for a TPU v3, and compare."""
+    same = tried = 0
+    with Estimator(parse_target("tpu:v3")) as estimator:
+        for record in (record for file in files for record in read_module_file(file)):
+            lifted = lift(replace(record.graph, summed=None)).module
+            answers = [
+                estimator.estimate(
+                    make_portable(module, keeps_boundary=True).SerializeToString(),
+                    layouts=find_entry_layouts(module),
+                )
+                for module in (record.module, lifted)
+            ]
+            facts = [describe(answer) for answer in answers]
+            tried += 1
+            same += facts[0] == facts[1]
+            if facts[0] != facts[1]:
+                say(f"{record.graph.name}: {facts[0]} and {facts[1]}")
+    say(f"{same} of {tried} have the same kernels, copies, tiles and estimate.")
+
+
+def describe(answer: Answer) -> str:
+    """Return a program's kernels with their tiles, its copies and its estimate."""
+    compiled = answer.compiled
+    if compiled is None:
+        return answer.refused
+    tiles = [kernel.cost.tile and kernel.cost.tile.output for kernel in compiled.kernels]
+    kernels = ", ".join(f"{k.kind} {t}" for k, t in zip(compiled.kernels, tiles, strict=True))
+    return f"{kernels}; {len(compiled.copies)} copies; {answer.nanoseconds:,.0f} ns"
 
 
 if __name__ == "__main__":

@@ -71,6 +71,21 @@ class Draft:
             f"{self.graph.name}: node {node} ({self.opcodes[node]}) cannot be lifted: {reason}."
         )
 
+    def find_constant(self, node: int) -> int | None:
+        """Return the constant behind a node, through broadcasts and conversions; None: there is
+        none."""
+        while self.opcodes[node] in ("broadcast", "convert", "reshape") and self.operands[node]:
+            node = self.operands[node][0]
+        return node if self.opcodes[node] == "constant" else None
+
+    def is_kept(self, node: int) -> bool:
+        """True if a call returns a value that only other calls read, such as gradients."""
+        return (
+            self.opcodes[node] == "get-tuple-element"
+            and self.opcodes[self.operands[node][0]] == "call"
+            and all(self.opcodes[one] in ("call", "tuple") for one in self.users[node])
+        )
+
     def parameters(self, root: int) -> list[int]:
         """Return the parameters of the computation with that root, in order."""
         own = self.ranges[self.computation[root]]

@@ -39,36 +39,53 @@ def order_operands(draft: Draft) -> list[list[int]]:
 
 
 def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return both operands; for subtractions, divisions and comparisons the order is a guess.
+    """Return both operands; their order is a guess, also where it does not change the result.
 
-    The guess follows most programs whose modules are known: tensors are subtracted from a constant,
-    and divided by a constant or by a broadcast. A constant is divided by a tensor only if that has
-    an opcode in RECIPROCAL. Otherwise the operands stand in the order of their nodes.
+    The guess follows most programs whose modules are known:
+
+    * A constant is the second operand. It is the first one of a division by an opcode in RECIPROCAL
+      or by a square, and of a subtraction, unless that subtracts from a difference to a constant.
+    * Tensors are divided by a broadcast.
+    * All other operands are in the order of their nodes.
     """
     if len(operands) == 1:
         return operands * 2
     opcode = draft.opcodes[node]
-    if opcode in COMMUTATIVE:
-        return operands
     draft.guesses.add(f"order of the operands of {opcode}", node)
-    if opcode not in ("divide", "subtract"):
-        return operands
-    if not _has_one_constant(draft, operands):
-        is_last = [opcode == "divide" and draft.opcodes[one] == "broadcast" for one in operands]
-        return operands[::-1] if is_last == [True, False] else operands
-    other, constant = sorted(operands, key=lambda one: _is_constant(draft, one))
-    is_first = opcode == "subtract" or draft.opcodes[other] in RECIPROCAL
-    return [constant, other] if is_first else [other, constant]
+    if _has_one_constant(draft, operands):
+        other, constant = sorted(operands, key=lambda one: _is_constant(draft, one))
+        is_first = FROM_CONSTANT.get(opcode, _never)(draft, other)
+        return [constant, other] if is_first else [other, constant]
+    is_last = [opcode == "divide" and draft.opcodes[one] == "broadcast" for one in operands]
+    return operands[::-1] if is_last == [True, False] else operands
 
 
-def _has_one_constant(draft: Draft, operands: list[int]) -> bool:
+def _is_divisor(draft: Draft, other: int) -> bool:
+    """True if a constant is divided by a node, and not the node by the constant."""
+    is_square = draft.opcodes[other] == "multiply" and len(draft.operands[other]) == 1
+    return is_square or draft.opcodes[other] in RECIPROCAL
+
+
+def _is_subtrahend(draft: Draft, other: int) -> bool:
+    """True if a node is subtracted from a constant: a counter of steps ends with `n - i - 1`."""
+    is_difference = draft.opcodes[other] == "subtract"
+    return not (is_difference and _has_one_constant(draft, draft.operands[other]))
+
+
+def _never(draft: Draft, other: int) -> bool:
+    return False
+
+
+# By opcode: whether a constant is the first operand, beside an operand that is none.
+FROM_CONSTANT = {"divide": _is_divisor, "subtract": _is_subtrahend}
+
+
+def _has_one_constant(draft: Draft, operands: Sequence[int]) -> bool:
     return sum(_is_constant(draft, one) for one in operands) == 1
 
 
 def _is_constant(draft: Draft, node: int) -> bool:
-    while draft.opcodes[node] in ("broadcast", "reshape", "convert") and draft.operands[node]:
-        node = draft.operands[node][0]
-    return draft.opcodes[node] == "constant"
+    return draft.find_constant(node) is not None
 
 
 def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
@@ -78,6 +95,7 @@ def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
     rest = [one for one in operands if one != flags[0]] or [flags[0]]
     if len(operands) == len(flags) > 1 or len(rest) == 2:
         draft.guesses.add("order of the operands of select", node)
+        rest.sort(key=lambda one: _is_constant(draft, one))  # as most programs have it
     return [flags[0], rest[0], rest[-1]]
 
 
@@ -234,7 +252,9 @@ def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
         raise draft.refuse(node, "no edge says what it is called with")
     if draft.opcodes[node] == "map":
         return _match_kinds(draft, [kind for kind, _, _ in wanted], operands)
-    found, is_guess = _match(wanted, operands, draft.key)
+    # A gradient's first arguments are what the forward pass kept for it.
+    kept_first = sorted(operands, key=lambda one: not draft.is_kept(one))
+    found, is_guess = _match(wanted, kept_first, draft.key)
     if is_guess:
         draft.guesses.add(f"order of the arguments of {draft.opcodes[node]}", node)
     return found
@@ -300,6 +320,43 @@ def _order_solver(draft: Draft, node: int, operands: list[int]) -> list[int]:
     other = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     matrix = [one for one in operands if one != other[-1]] or operands
     return [matrix[0], other[-1]]
+
+
+def order_results(draft: Draft, results: list[int]) -> None:
+    """Sort the elements that a called computation returns as programs of jax do: the value that it
+    computes, then what its gradient needs: derivatives, intermediates and its arguments."""
+    is_derivative = {one: _is_derivative(draft, one) for one in results}
+    inner: set[int] = set()
+    for one in results:
+        if not is_derivative[one]:
+            inner |= _find_ancestors(draft, one)
+    results.sort(
+        key=lambda one: (
+            draft.opcodes[one] == "parameter" or _is_constant(draft, one),
+            one in inner and not is_derivative[one],
+            is_derivative[one],
+        )
+    )
+
+
+def _is_derivative(draft: Draft, node: int) -> bool:
+    """True for `1 - y` and `y * (1 - y)`, by which gradients of activations are multiplied."""
+    return any(
+        draft.opcodes[one] == "subtract" and _has_one_constant(draft, draft.operands[one])
+        for one in (node, *draft.operands[node])
+    )
+
+
+def _find_ancestors(draft: Draft, node: int) -> set[int]:
+    """Return all nodes of the computation from which a node is computed."""
+    found: set[int] = set()
+    waiting = [node]
+    while waiting:
+        for one in draft.operands[waiting.pop()]:
+            if one not in found:
+                found.add(one)
+                waiting.append(one)
+    return found
 
 
 RULES: dict[str, Callable[[Draft, int, list[int]], list[int]]] = {

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from solution.collecting.lifting.draft import PRED, S32, TOKEN, TUPLE, Draft
+from solution.collecting.lifting.operand_order import order_results
 
 NEAR = 6  # steps back from a loop element's next value to its current value
 SEEN = 64  # largest number of nodes visited on the way
@@ -43,6 +44,9 @@ Type = Tensor | Parts
 TOKEN_TYPE = Tensor(TOKEN, (), ())
 UNREAD = Tensor(S32, (), ())  # type of an element without readers
 PASSED = ("opt-barrier", "add-dependency", "copy", "all-reduce")
+
+
+LACKING = "it has no element of a type that its loop needs"
 
 
 class Loop(NamedTuple):
@@ -186,19 +190,31 @@ class TupleTypes:
         draft = self._draft
         return [one for one in draft.users[node] if draft.opcodes[one] == READ]
 
+    def _find_caller(self, node: int) -> int | None:
+        """Return the call whose result a node is."""
+        draft = self._draft
+        place = draft.computation[node]
+        caller = draft.callers.get(place) if draft.roots[place] == node else None
+        return caller if caller is not None and draft.opcodes[caller] == "call" else None
+
     def _fill(self, node: int) -> None:
         """Repeat operands of a tuple until it has as many as the features tell."""
         draft, found = self._draft, self.operands[node]
+        if self._find_caller(node) is not None:
+            order_results(draft, found)
         missing = draft.parts[node] - len(found)
         if missing > 0 and not found:
             raise draft.refuse(node, "no edge says what its elements are")
         if missing > 0:
             draft.guesses.add("element of a tuple that stands in it several times", node)
-            read = Counter(draft.key(one) for one in self._readers(node))
+            caller = self._find_caller(node)
+            tuples = [node] if caller is None else [node, caller]
+            read = Counter(draft.key(one) for own in tuples for one in self._readers(own))
             read.subtract(Counter(draft.key(one) for one in found))
             wanted = [key for key, count in read.items() for _ in range(count)]
             again = [one for key in wanted for one in found if draft.key(one) == key]
-            found += [*again, *[found[-1]] * missing][:missing]
+            for one in [*again, *[found[-1]] * missing][:missing]:
+                found.insert(found.index(one), one)
 
     def _number_readers(self, node: int) -> None:
         """Assign an element of its type to each reader of a tuple that has no index yet."""
@@ -207,6 +223,8 @@ class TupleTypes:
         if readers and isinstance(whole, Parts):
             # Of a loop mostly those elements are read that it changes.
             fixed = self.loops[node].fixed if node in self.loops else ()
+            if self._draft.opcodes[node] == "call":  # what a call computes is read by others too
+                readers.sort(key=self._draft.is_kept)
             self._give(node, readers, [part.key for part in whole.parts], set(fixed))
 
     def _give(
@@ -256,7 +274,7 @@ class TupleTypes:
         (start,) = self.operands[node]
         if draft.opcodes[start] == "tuple":
             draft.guesses.add("order of a loop's state", start)
-            self._reorder(start, keys, counter)
+            self._order_start(self.loops[node], keys)
 
     def _order_by_start(self, node: int, body: int) -> None:
         """Complete the body's result; reorder it like the loop's start if the start cannot be
@@ -291,27 +309,61 @@ class TupleTypes:
             raise draft.refuse(body, "no edge says what its elements are")
         found += [*added, *[found[-1]] * missing][:missing]
 
-    def _reorder(self, node: int, keys: Sequence[object], counter: int | None = None) -> None:
-        """Order the operands of a tuple by their types; repeat one if none is left.
-
-        A counter starts from a constant if the tuple has one of its type.
-        """
+    def _reorder(self, node: int, keys: Sequence[object]) -> None:
+        """Order the operands of a tuple by their types; repeat one if none is left."""
         draft = self._draft
         pool: dict[object, list[int]] = defaultdict(list)
         for one in self.operands[node]:
             pool[draft.key(one)].append(one)
-        ordered: dict[int, int] = {}
-        first = [] if counter is None else [counter]
-        for place in [*first, *(place for place in range(len(keys)) if place != counter)]:
-            fitting = pool[keys[place]]
+        ordered = []
+        for key in keys:
+            fitting = pool[key]
             if not fitting:
-                raise draft.refuse(node, "it has no element of a type that its loop needs")
-            constants = [one for one in fitting if draft.opcodes[one] == "constant"]
-            chosen = constants[0] if place == counter and constants else fitting[0]
-            if len(fitting) > 1:
-                fitting.remove(chosen)
-            ordered[place] = chosen
-        self.operands[node][:] = [ordered[place] for place in range(len(keys))]
+                raise draft.refuse(node, LACKING)
+            ordered.append(fitting.pop(0) if len(fitting) > 1 else fitting[0])
+        self.operands[node][:] = ordered
+
+    def _order_start(self, loop: Loop, keys: Sequence[object]) -> None:
+        """Order the tuple with which a loop starts as its body's result.
+
+        Of operands of one type, tensors go to the elements that the loop leaves as they are, and
+        constants to those that it changes, first of all to its counter and to elements into which
+        it writes slices. If there are too few operands, a constant is repeated.
+        """
+        draft = self._draft
+        (start,) = self.operands[loop.node]
+        pool: dict[object, list[int]] = defaultdict(list)
+        for one in dict.fromkeys(self.operands[start]):
+            pool[draft.key(one)].append(one)
+        places: dict[object, list[int]] = defaultdict(list)
+        for place, key in enumerate(keys):
+            places[key].append(place)
+        if any(len(places[key]) < len(own) for key, own in pool.items()):
+            raise draft.refuse(start, "it has elements that its loop has not")
+        ordered: dict[int, int] = {}
+        for key, own in places.items():
+            if not pool[key]:
+                raise draft.refuse(start, LACKING)
+            own.sort(key=lambda place: self._rank_start(loop, place))
+            values = [one for one in pool[key] if draft.find_constant(one) is None]
+            constants = [one for one in pool[key] if one not in values]
+            repeated = constants[:1] or values[-1:]
+            constants = repeated * (len(own) - len(pool[key])) + constants
+            if loop.counter in own:
+                constants.reverse()  # it starts with the first constant
+            ordered |= dict(zip(own, values + constants, strict=True))
+        self.operands[start][:] = [ordered[place] for place in range(len(keys))]
+
+    def _rank_start(self, loop: Loop, place: int) -> int:
+        """Return how likely an element of a loop starts with a constant: 0 is the least."""
+        if place == loop.counter:
+            return 3
+        if place in loop.fixed:
+            return 0
+        draft, node = self._draft, self.operands[loop.body][place]
+        while draft.opcodes[node] == "call" and draft.called[node]:
+            node = draft.called[node][0]
+        return 2 if draft.opcodes[node] == "dynamic-update-slice" else 1
 
     def _match_state(self, parameter: int, results: Sequence[int], keys: Sequence[object]) -> None:
         """Assign to each reader of a body's parameter the element whose next value is nearest."""

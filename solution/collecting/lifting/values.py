@@ -5,6 +5,7 @@ removes.
 """
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -31,21 +32,13 @@ def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
     for node, opcode in enumerate(draft.opcodes):
         rule = RULES.get(opcode)
         for place, one in enumerate(types.operands[node]) if rule is not None else ():
-            source = _find_constant(draft, one)
+            source = draft.find_constant(one)
             value = rule(draft, node, place) if rule and source is not None else None
             if source is not None and value is not None:
                 values.setdefault(source, value)
     for node in types.loops:
         _count_loop(draft, types, node, values)
     return values
-
-
-def _find_constant(draft: Draft, node: int) -> int | None:
-    """Return the constant behind a node, through broadcasts and conversions; None if there is
-    none."""
-    while draft.opcodes[node] in ("broadcast", "convert", "reshape") and draft.operands[node]:
-        node = draft.operands[node][0]
-    return node if draft.opcodes[node] == "constant" else None
 
 
 def _start_reduction(draft: Draft, node: int, place: int) -> float | None:
@@ -71,8 +64,35 @@ def _bound(draft: Draft, node: int, place: int) -> float | None:
     return float(place)
 
 
-def _rectify(draft: Draft, node: int, place: int) -> float | None:
-    return 0.0 if draft.kinds[node] in FLOATS and draft.sizes[node] else None
+def _limit(draft: Draft, node: int, place: int) -> float | None:
+    """Return the bound of a tensor: 0, or what leaves the maximum of elements as it is."""
+    if draft.kinds[node] not in FLOATS or not draft.sizes[node]:
+        return None
+    reduced = (_find_reduction(draft, one) for one in draft.operands[node])
+    return NEUTRAL["maximum"] if "maximum" in reduced else 0.0
+
+
+def _find_reduction(draft: Draft, node: int) -> str:
+    """Return the opcode that reduces a tensor to a node's elements; empty if none does."""
+    while draft.opcodes[node] in ("reshape", "convert") and draft.operands[node]:
+        node = draft.operands[node][0]
+    called = [draft.opcodes[root] for root in draft.called[node]]
+    is_one = draft.opcodes[node] == "reduce" and not draft.parts[node] and len(called) == 1
+    return called[0] if is_one else ""
+
+
+def _average(draft: Draft, node: int, place: int) -> float | None:
+    """Return the number of summed elements if a sum is divided by a constant: a mean."""
+    others = [one for one in draft.operands[node] if draft.find_constant(one) is None]
+    if place == 0 or len(others) != 1:
+        return None
+    total = others[0]
+    if _find_reduction(draft, total) != "add":
+        return None
+    while draft.opcodes[total] != "reduce":
+        total = draft.operands[total][0]
+    whole = max(prod(draft.sizes[one]) for one in draft.operands[total])
+    return float(whole // max(1, prod(draft.sizes[total])))
 
 
 def _let_through(draft: Draft, node: int, place: int) -> float | None:
@@ -86,7 +106,8 @@ RULES: dict[str, Callable[[Draft, int, int], float | None]] = {
     **dict.fromkeys(["dynamic-slice", "dynamic-update-slice"], _index),
     **dict.fromkeys(["shift-left", "shift-right-logical", "shift-right-arithmetic"], _shift),
     "rng": _bound,
-    "maximum": _rectify,
+    "maximum": _limit,
+    "divide": _average,
     "and": _let_through,
 }
 

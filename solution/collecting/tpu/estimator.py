@@ -162,15 +162,16 @@ class Estimator:
                     continue
                 prepared = made
             answers[place] = prepared
-        count = 0
+        count, programs = 0, dict[int, str]()
         while waiting:
             missing: dict[int, int] = {}
             for place, (_, context, key) in list(waiting.items()):
                 passed = (self._cache.find_compilation(key) or ("", b""))[1]
                 answer = self._look_up(context, "", passed)
                 if answer is None:
-                    keys = Reader(passed).keys
-                    missing[place] = len(keys) - len(self._cache.find(context, keys))
+                    reader = Reader(passed)
+                    missing[place] = len(reader.keys) - len(self._cache.find(context, reader.keys))
+                    programs[place] = reader.digest
                 else:
                     answers[place] = answer
                     del waiting[place]
@@ -180,7 +181,8 @@ class Estimator:
             answers[place] = self._compile_fully(child, *waiting.pop(place))
             count += 1
         for place in waiting:
-            answers[place] = Answer(None, f"{missing[place]} of its kernels are not known")
+            why = f"{missing[place]} of its kernels are not known"
+            answers[place] = Answer(None, why, programs[place])
         return [answers[place] for place in sorted(answers)]
 
     def _pass(self, child: Child, request: Request, key: str) -> Answer | None:

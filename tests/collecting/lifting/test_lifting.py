@@ -8,12 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.lifting import count_kernels
 from solution.collecting.compiler import Compiler, Flags
+from solution.collecting.families import draw_settings, write_file
+from solution.collecting.labelling import Workers
 from solution.collecting.lifting.draft import NotLiftedError
 from solution.collecting.lifting.gathers import find_indexing
 from solution.collecting.lifting.lift import lift
 from solution.collecting.portable import make_portable
-from solution.collecting.program import Program, make_graph
+from solution.collecting.program import Program, make_graph, read_programs
 from solution.data.folders import SAMPLE, find_files
 from solution.data.hlo.messages import MESSAGES, instructions
 from solution.data.hlo.records import read_module_file
@@ -59,6 +62,55 @@ def test_a_lifted_program_is_compiled_and_has_the_shapes_of_the_graph() -> None:
     for graph in draw_graphs(4):
         module = make_portable(lift(graph).module)
         compiler.compile(bytes(module.SerializeToString()), Flags())
+
+
+def test_a_recurrent_training_step_is_compiled_to_as_many_kernels_and_copies(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Loops whose state has several elements of one type, and calls with what a gradient needs."""
+    path = tmp_path / "recurrent.py"
+    settings = draw_settings(("recurrent",), np.random.default_rng([1, 2]))
+    path.write_text(write_file(settings | {"train": True, "depth": 2}), encoding="utf-8")
+    (program,) = read_programs(path, workers.compiling)
+    graph = replace(make_graph(program, "layout:xla:random"), summed=None)
+    lifted = lift(graph).module
+    original, again = (
+        count_kernels(workers.compiling, module) for module in (program.module, lifted)
+    )
+    assert original["copy"] > 0
+    assert again == original
+
+
+def test_constants_are_second_operands_and_divide_sums_by_their_length() -> None:
+    constant = {"literal": MESSAGES["Literal"](shape=modules.shape(), f32s=[5.0])}
+    add = [
+        modules.node(1, "parameter", modules.shape()),
+        modules.node(2, "parameter", modules.shape(), parameter_number=1),
+        modules.node(3, "add", modules.shape(), (1, 2)),
+    ]
+    main = [
+        modules.node(11, "constant", modules.shape(), **constant),
+        modules.node(12, "broadcast", modules.shape(8), (11,)),
+        modules.node(13, "parameter", modules.shape(8, 6)),
+        modules.node(14, "constant", modules.shape(), **constant),
+        modules.node(15, "reduce", modules.shape(8), (13, 14), dimensions=[1],
+                     called_computation_ids=[1]),
+        modules.node(16, "divide", modules.shape(8), (15, 12)),
+        modules.node(17, "multiply", modules.shape(8), (16, 12)),
+        modules.node(18, "subtract", modules.shape(8), (12, 17)),
+        modules.node(19, "compare", modules.shape(8, kind=1), (18, 12), comparison_direction="GT"),
+        modules.node(20, "select", modules.shape(8), (19, 18, 12)),
+        modules.node(21, "multiply", modules.shape(8), (20, 20)),
+        modules.node(22, "divide", modules.shape(8), (12, 21)),
+    ]  # fmt: skip
+    module = modules.module(("add", 3, add), ("main", 22, main))
+    module.entry_computation_id = 2
+    lifted = lift(make_graph(Program("constants", module, None), "layout:xla:random")).module
+    for made, read in zip(instructions(module), instructions(lifted), strict=True):
+        places = {instruction.id: place for place, instruction in enumerate(instructions(module))}
+        assert [one - 1 for one in read.operand_ids] == [places[one] for one in made.operand_ids]
+    values = [list(i.literal.f32s) for i in instructions(lifted) if i.opcode == "constant"]
+    assert values == [[6.0], [0.0]]  # the mean of six elements, whose sum begins at 0
 
 
 def test_twenty_thousand_nodes_are_lifted_in_seconds() -> None:
