@@ -17,8 +17,8 @@ from solution.collecting.records import Place
 from solution.collecting.session import Finished, check_names, collect_one, read_all, share_time
 from solution.collecting.spaces import CompilerSpace
 from solution.system.errors import InputError
-from solution.system.parcel import pack_folder, unpack_folder
 from solution.system.report import Report
+from solution.system.zips import pack_folder, unpack_folder
 
 
 @dataclass(frozen=True)

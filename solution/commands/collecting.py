@@ -286,8 +286,8 @@ def _collect_away(
     from solution.collecting.records import remove_graph
     from solution.collecting.session import check_names
     from solution.system.files import locked, make_folder
-    from solution.system.parcel import add_files
     from solution.system.progress import bars
+    from solution.system.zips import add_files
     from solution.training.executors.base import Needs, Task
     from solution.training.watch import ProgressBars
 
@@ -324,7 +324,7 @@ def _read(path: Path) -> bytes:
 def _pack_log(place: "Place", path: Path) -> bytes | None:
     """Pack the journal of an earlier collection of the program, so that it is resumed."""
     from solution.collecting.program import name_program
-    from solution.system.parcel import pack_folder
+    from solution.system.zips import pack_folder
 
     log = place.find("log", name_program(path))
     return pack_folder(log) if log.is_dir() else None

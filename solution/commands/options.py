@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from solution.commands.places import refuse_empty
+from solution.commands.program import refuse_empty
 from solution.data.folders import SAMPLE, check_exists
 from solution.runs.folder import find_runs, find_stores
-from solution.system.addresses import check_address, is_address
-from solution.system.buckets import on_this_machine
+from solution.system.buckets import check_address, is_address, on_this_machine
 from solution.system.errors import InputError
 from solution.system.files import check_place, check_writable
 from solution.training.folds import Scheme

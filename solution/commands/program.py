@@ -1,13 +1,15 @@
-"""Assemble all commands into one command line."""
+"""Assemble all commands into one command line: with help groups, examples, and checked paths."""
 
 from collections.abc import Sequence
 from importlib import import_module, metadata
-from typing import Annotated
+from inspect import get_annotations
+from pathlib import Path
+from typing import Annotated, get_args
 
 import typer
+from typer.models import ParameterInfo
 
-from solution.commands.examples import arrange
-from solution.commands.places import refuse_addresses
+from solution.system.buckets import refuse_address
 from solution.system.terminal import say
 
 # The modules in which each command, or group of commands, is defined.
@@ -24,6 +26,89 @@ FILES = {
     "solution.commands.collecting": ("collect",),
     "solution.commands.kernels": ("kernels",),
 }
+
+GROUPS = {
+    "Look": ("check", "inspect", "features", "module", "experiments", "runs", "explain"),
+    "Train": ("data", "prepare", "demo", "run", "train", "tune"),
+    "Use": ("rank", "choose", "collect", "optimize", "pack", "onnx"),
+    "Judge": ("ensemble", "compare", "report", "verify"),
+    "Submit": ("doctor", "submit", "scores", "leaderboard", "kernels"),
+}
+EXAMPLES = {
+    "check": ("fastslow check data", "fastslow check stores/data"),
+    "inspect": (
+        "fastslow inspect graph.npz --collection tile:xla",
+        "fastslow inspect a/tile/xla/train/b.npz",
+        "fastslow inspect stores/data --graph b",
+        "fastslow inspect data --picture pictures",
+    ),
+    "features": (
+        "fastslow features tile:xla",
+        "fastslow features tile:xla --data data --out table.parquet",
+    ),
+    "module": ("fastslow module program.pb", "fastslow module program.pb --to programs"),
+    "experiments": (
+        "fastslow experiments",
+        "fastslow experiments --all",
+        "fastslow run --experiment tile_gnn_001",
+    ),
+    "runs": ("fastslow runs", "fastslow runs elsewhere/runs"),
+    "explain": (
+        "fastslow explain tile_lightgbm_001 bmm_020",
+        "fastslow explain tile_lightgbm_001 bmm_020 --config 3",
+    ),
+    "data": ("fastslow data", "fastslow data --collection layout:xla:random"),
+    "prepare": ("fastslow prepare data", "fastslow prepare data --whole --out stores/whole"),
+    "demo": ("fastslow demo",),
+    "run": (
+        "fastslow run data",
+        "fastslow run data --estimate",
+        "fastslow run data --experiment my_model.py --collection tile:xla",
+    ),
+    "train": ("fastslow train tile_gnn_001", "fastslow train my_model.py --collection tile:xla"),
+    "tune": (
+        "fastslow tune tile_lightgbm_001 --trials 25",
+        "fastslow tune layout_lightgbm_001 --sampler random",
+    ),
+    "ensemble": (
+        "fastslow ensemble mean_rank_001 --run runs/data",
+        "fastslow ensemble --search --out found.toml",
+    ),
+    "compare": (
+        "fastslow compare layout_gnn_001 layout_lightgbm_001",
+        "fastslow compare found.toml z_score_001",
+    ),
+    "rank": (
+        "fastslow rank program.npz",
+        "fastslow rank program.pb --configs 200 --run runs/data --csv order.csv",
+    ),
+    "choose": (
+        "fastslow choose my_program.py --measure 24",
+        "fastslow choose my_product.py --over tiles --minutes 2",
+        "fastslow choose a/tile/xla/train/b.npz --replay",
+    ),
+    "optimize": (
+        "fastslow optimize program.pb --tasks fusion,placement,schedule --devices 4",
+        "fastslow optimize rnnlm-2 --machine v100+p100 --timeline rnnlm.png",
+    ),
+    "pack": (
+        "fastslow pack runs/data --out mine.zip",
+        "fastslow pack runs/data --out small --distill",
+    ),
+    "onnx": ("fastslow onnx students", "fastslow onnx students --with small.zip"),
+    "report": ("fastslow report --run runs/data", "fastslow report --recipe mean_rank_001"),
+    "verify": ("fastslow verify runs/data/submission.csv --run runs/data",),
+    "doctor": ("fastslow doctor",),
+    "submit": (
+        "fastslow submit --run runs/data --dry-run",
+        "fastslow submit z_score_001 --run runs/data",
+    ),
+    "scores": ("fastslow scores",),
+    "leaderboard": ("fastslow leaderboard",),
+}
+TAKERS = (
+    "Addresses are taken by `run` and `train` for data and results, `tune` and `features` for data."
+)
 
 
 def assemble(words: Sequence[str] = ()) -> typer.Typer:
@@ -43,7 +128,7 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
     for file in needed or FILES:
         app.add_typer(import_module(file).app)
     arrange(app)
-    refuse_addresses(app)
+    check_paths(app)
     return app
 
 
@@ -56,3 +141,52 @@ def options(
     if version:
         say(f"fast-or-slow {metadata.version('fast-or-slow')}")
         raise typer.Exit
+
+
+def arrange(app: typer.Typer) -> None:
+    """Put every command of the app into its help group; a single command also shows examples."""
+    panels = {name: panel for panel, names in GROUPS.items() for name in names}
+    for group in app.registered_groups:
+        if group.typer_instance is None:
+            continue
+        if name := group.typer_instance.info.name:  # the group has subcommands
+            group.rich_help_panel = panels[name]
+            continue
+        for command in group.typer_instance.registered_commands:
+            name = command.name or getattr(command.callback, "__name__", "")
+            if name in panels:
+                command.rich_help_panel = panels[name]
+                command.epilog = "\n\n".join(["Examples:", *(f"  {e}" for e in EXAMPLES[name])])
+
+
+def read_path(text: str | Path) -> Path:
+    """Return the typed path; raise InputError for an address, BadParameter for an empty text.
+
+    Path would turn s3://BUCKET/NAME into s3:/BUCKET/NAME, a local folder, and the command would
+    report success.
+    """
+    return Path(refuse_address(refuse_empty(str(text)), TAKERS))
+
+
+def refuse_empty(text: str) -> str:
+    """Return the text; raise BadParameter if it is empty, which would mean the current folder."""
+    if not text:
+        raise typer.BadParameter("expected a file or folder, found nothing. Is a variable empty?")
+    return text
+
+
+read_path.__name__ = "path"  # older versions of typer show this name in the help
+
+
+def check_paths(app: typer.Typer) -> None:
+    """Make all commands of the app and of its groups parse their paths with `read_path`."""
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            check_paths(group.typer_instance)
+    for command in app.registered_commands:
+        for annotation in get_annotations(command.callback).values() if command.callback else ():
+            kind, *described = get_args(annotation) or (None,)
+            if kind is Path or Path in get_args(kind):  # also an optional path, or a list
+                for info in described:
+                    if isinstance(info, ParameterInfo) and info.parser is None:
+                        info.parser = read_path

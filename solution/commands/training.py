@@ -22,8 +22,7 @@ from solution.commands.options import (
 from solution.data.folders import SAMPLE
 from solution.runs.folder import EXPERIMENTS, find_runs
 from solution.runs.origin import remember_origin
-from solution.system.addresses import is_address
-from solution.system.buckets import folder_of, on_this_machine
+from solution.system.buckets import Mirror, is_address, on_this_machine
 from solution.system.files import check_writable
 from solution.system.terminal import output, say
 
@@ -65,7 +64,8 @@ def train(
 
     found = load_experiment(experiment)
     chosen = check_collections(found, collection)
-    source = folder_of(data or str(SAMPLE))
+    given = data or str(SAMPLE)
+    source = Mirror.of(given).folder if is_address(given) else Path(given)
     place = run_folder or str(find_runs() / name_of(source, limit=False))
     if not is_address(place):
         check_writable(Path(place))

@@ -23,7 +23,6 @@ seed. Its folder is written under a temporary name and renamed when it is comple
 folder is complete, and a run that is started again continues after its last job.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,7 @@ from typing import Any
 from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.domain.labels import TIMED
 from solution.runs.job import read_trained
-from solution.system.addresses import refuse_address_variable
+from solution.system.buckets import folder_of_variable
 from solution.system.errors import InputError
 from solution.system.names import check_name, check_text
 from solution.system.sealing import check_any_seal
@@ -47,13 +46,12 @@ STUDENTS = ("distilled_layout", "distilled_tile")
 
 def find_runs() -> Path:
     """Return the folder that contains all runs."""
-    return refuse_address_variable("FASTSLOW_RUNS", Path(os.environ.get("FASTSLOW_RUNS") or "runs"))
+    return folder_of_variable("FASTSLOW_RUNS", Path("runs"))
 
 
 def find_stores() -> Path:
     """Return the folder that contains the stores (prepared data sets) of runs."""
-    given = Path(os.environ.get("FASTSLOW_STORES") or "stores")
-    return refuse_address_variable("FASTSLOW_STORES", given)
+    return folder_of_variable("FASTSLOW_STORES", Path("stores"))
 
 
 @dataclass(frozen=True)

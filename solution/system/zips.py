@@ -1,6 +1,7 @@
 """Open zip files of any origin safely, and write equal zip files for equal files.
 
 This covers checks that zipfile does not make, and the many exceptions it raises for damaged files.
+Folders travel between machines as zip files in memory.
 """
 
 import io
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from solution.system.errors import InputError
-from solution.system.files import open_regular
-from solution.system.names import leads_out
+from solution.system.files import open_regular, replace_file, replace_folder
+from solution.system.names import leads_out, place_below
 from solution.system.refusals import FULL, name_full_disk
 
 END = struct.Struct("<4s4H2LH")  # signature, disk numbers, members on this disk and in all, ...
@@ -111,3 +112,30 @@ def describe_member(name: str) -> zipfile.ZipInfo:
     info.create_system = 3  # Unix, on every system
     info.external_attr = (stat.S_IFREG | 0o644) << 16
     return info
+
+
+def pack_folder(folder: Path) -> bytes:
+    """Return an archive of all files below the folder; equal files give equal bytes."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            name = path.relative_to(folder).as_posix()
+            archive.writestr(describe_member(name), path.read_bytes())
+    return content.getvalue()
+
+
+def unpack_folder(packed: bytes, folder: Path) -> None:
+    """Write the files of a `pack_folder` archive to `folder`, which appears when complete."""
+    with replace_folder(folder) as temporary:
+        add_files(packed, temporary)
+
+
+def add_files(packed: bytes, folder: Path) -> None:
+    """Write the files of a `pack_folder` archive into a folder, each file atomically.
+
+    Raises InputError if a name leads out of the folder.
+    """
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        for name in archive.namelist():
+            with replace_file(place_below(folder, name, "files from another machine")) as path:
+                path.write_bytes(archive.read(name))

@@ -17,11 +17,11 @@ import polars as pl
 
 from solution.models.base import RankerSettings
 from solution.runs.folder import Run
+from solution.system.buckets import Mirror
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY
-from solution.system.mirrors import Mirror
-from solution.system.parcel import pack_folder
 from solution.system.report import Report
+from solution.system.zips import pack_folder
 from solution.training.executors.base import Executor, Needs
 from solution.training.executors.local import BYTES_OF_A_WORKER
 from solution.training.fit import train_job

@@ -14,14 +14,14 @@ import polars as pl
 from solution.domain import predictions
 from solution.experiments.base import Experiment
 from solution.runs.folder import Run
+from solution.system.buckets import Mirror
 from solution.system.files import remove
-from solution.system.mirrors import Mirror
-from solution.system.parcel import unpack_folder
 from solution.system.parquet import read_by_graphs, write_batches
 from solution.system.progress import console
 from solution.system.report import Report
 from solution.system.terminal import say
 from solution.system.wording import count
+from solution.system.zips import unpack_folder
 from solution.training.away import AwayTrainer, estimate_needs, share_run
 from solution.training.executors.base import Executor, Task
 from solution.training.executors.local import HERE

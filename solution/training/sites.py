@@ -16,9 +16,9 @@ import polars as pl
 
 from solution.experiments.base import Experiment, find_experiment, read_sources
 from solution.store.store import RECORD, Store
+from solution.system.buckets import Mirror
 from solution.system.errors import InputError
 from solution.system.files import checksum, locked_until_free
-from solution.system.mirrors import Mirror
 from solution.system.names import place_below
 from solution.system.scratch import ScratchFolder
 from solution.training.executors.base import Executor

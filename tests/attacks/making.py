@@ -35,7 +35,7 @@ from solution.runs.origin import remember_origin
 from solution.store.graph_file import write_prepared
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
-from solution.system.mirrors import Mirror
+from solution.system.buckets import Mirror
 from solution.training.executors.local import LocalExecutor
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments

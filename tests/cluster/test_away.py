@@ -15,8 +15,8 @@ from benchmarks.parts import Fit, compute, prepare
 from solution.data.folders import SAMPLE
 from solution.experiments.base import find_experiment
 from solution.store.store import Store
+from solution.system.buckets import Mirror
 from solution.system.errors import InputError
-from solution.system.mirrors import Mirror
 from solution.training import away
 from solution.training.executors.base import Executor
 from solution.training.executors.cluster import RayExecutor

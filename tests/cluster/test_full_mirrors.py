@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from solution.system.buckets import on_this_machine
+from solution.system.buckets import Mirror, on_this_machine
 from solution.system.errors import InputError
-from solution.system.mirrors import Mirror
 from tests.conftest import FastSlow
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from solution.data.folders import SAMPLE
-from solution.system.buckets import on_this_machine
+from solution.system.buckets import Mirror, on_this_machine
 from solution.system.errors import InputError
-from solution.system.mirrors import Mirror
 from tests.processes import TRAINING
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.commands.places import read_place
+from solution.commands.program import read_path
 from solution.system.errors import InputError
 from tests.conftest import FastSlow
 
@@ -49,7 +49,7 @@ def test_it_is_named_as_it_was_given_and_nothing_is_written(
     assert done.returncode == 2
     said = " ".join(done.stderr.split())
     assert said.startswith(f"Error: {ADDRESS}: is an address, where a file or folder of this")
-    assert f"`aws s3 sync {ADDRESS} FOLDER` fetches it" in said
+    assert f"`aws s3 sync {ADDRESS} FOLDER`" in said
     assert not list(tmp_path.iterdir())
 
 
@@ -83,13 +83,13 @@ def test_an_empty_one_is_refused_by_its_option(
     [
         ("s3:/bucket/x", "aws s3 sync s3://bucket/x FOLDER"),
         ("GS://bucket/x", "gcloud storage rsync --recursive gs://bucket/x FOLDER"),
-        ("abfs://container/x", "with the program of its service"),
+        ("abfs://container/x", "the program of its service"),
     ],
 )
 def test_how_to_fetch_it_is_said_of_what_is_nearly_an_address(given: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        read_place(given)
+        read_path(given)
 
 
 def test_a_folder_that_is_called_so_can_be_named() -> None:
-    assert read_place("./s3:/bucket/x") == Path("s3:/bucket/x")
+    assert read_path("./s3:/bucket/x") == Path("s3:/bucket/x")

@@ -4,15 +4,15 @@ import io
 import shutil
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from solution.system.buckets import on_this_machine
+from solution.system.buckets import Mirror, on_this_machine
 from solution.system.errors import InputError
-from solution.system.mirrors import Mirror
-from solution.system.parcel import add_files, pack_folder, unpack_folder
+from solution.system.zips import add_files, pack_folder, unpack_folder
 
-pytest.importorskip("fsspec")
+LocalFileSystem = pytest.importorskip("fsspec.implementations.local").LocalFileSystem
 
 
 @pytest.fixture(autouse=True)
@@ -72,18 +72,19 @@ def test_what_was_never_sent_is_not_deleted(there: Path) -> None:
 def test_the_record_of_a_folder_comes_last(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever finds it finds all the rest, even where fetching was cut off."""
     (there / "store.json").write_text("{}")
-    mirror, fetch = Mirror.of(f"file://{there}"), Mirror._fetch
+    mirror = Mirror.of(f"file://{there}")
+    get_file = LocalFileSystem.get_file
 
-    def break_off(self: Mirror, files: object, name: str) -> None:
-        if name == "deep/b.txt":
+    def break_off(system: LocalFileSystem, path: str, *more: Any, **named: Any) -> None:
+        if path.endswith("deep/b.txt"):
             raise OSError("the line broke")
-        fetch(self, files, name)
+        get_file(system, path, *more, **named)
 
-    monkeypatch.setattr(Mirror, "_fetch", break_off)
+    monkeypatch.setattr(LocalFileSystem, "get_file", break_off)
     with pytest.raises(InputError, match="reached"):
         mirror.pull()
     assert not (mirror.folder / "store.json").exists()
-    monkeypatch.setattr(Mirror, "_fetch", fetch)
+    monkeypatch.setattr(LocalFileSystem, "get_file", get_file)
     mirror.pull()
     assert (mirror.folder / "store.json").exists()
 
@@ -223,7 +224,7 @@ def test_a_mirror_is_known_by_its_folder(there: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("s3://key:secret@bucket/run", "Give them in the environment"),
+        ("s3://key:secret@bucket/run", "the environment"),
         ("nowhere://bucket/run", "Buckets need an extra"),
     ],
 )
