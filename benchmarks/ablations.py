@@ -38,7 +38,7 @@ from benchmarks.paper_report import (
     show,
 )
 from benchmarks.parts import FOLDS, Fit, compute, prepare, read_parts
-from solution.commands.options import Address, ExecutorOption, make_executor
+from solution.commands.options import ClusterAddress, ExecutorOption, make_executor
 from solution.domain.collection import LAYOUT, NAMES, TILE
 from solution.domain.metrics import Mean
 from solution.papers.published_numbers import read_published
@@ -192,7 +192,7 @@ def main(
     folds: Annotated[int, typer.Option(help="Of the two, how many are held out.")] = FOLDS,
     workers: int = 2,
     executor: ExecutorOption = "local",
-    address: Address = None,
+    address: ClusterAddress = None,
     only: Annotated[list[str], typer.Option(help="Claims that hold these words.")] = [],  # noqa: B006
     collections: Annotated[list[str], typer.Option(help="Where this is enough.")] = list(NAMES),  # noqa: B006
     out: Annotated[Path, typer.Option()] = Path("build/ablations"),

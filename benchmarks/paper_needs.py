@@ -31,7 +31,7 @@ from benchmarks.paper_report import (
     tabulate,
 )
 from benchmarks.parts import FOLDS, Fit, compute, prepare, read_parts
-from solution.commands.options import Address, ExecutorOption, make_executor
+from solution.commands.options import ClusterAddress, ExecutorOption, make_executor
 from solution.domain.collection import LAYOUT, TILE
 from solution.system.pictures import save_figure
 
@@ -109,7 +109,7 @@ def main(
     folds: Annotated[int, typer.Option(help="Of the scheme, so many are measured.")] = FOLDS,
     workers: int = 2,
     executor: ExecutorOption = "local",
-    address: Address = None,
+    address: ClusterAddress = None,
     only: Annotated[list[str], typer.Option(help="Systems that hold these words.")] = [],  # noqa: B006
     out: Annotated[Path, typer.Option()] = Path("build/paper-needs"),
     report: Annotated[Path | None, typer.Option(help="The folder of the log to write to.")] = None,

@@ -35,7 +35,7 @@ from benchmarks.parts import (
     stops_early,
 )
 from benchmarks.timed_fits import unwrap, with_epochs
-from solution.commands.options import Address, ExecutorOption, make_executor
+from solution.commands.options import ClusterAddress, ExecutorOption, make_executor
 from solution.domain.collection import LAYOUT, TILE
 from solution.system.cost import measure
 from solution.system.processes import one_thread, open_pool
@@ -113,7 +113,7 @@ def main(
     folds: Annotated[int, typer.Option(help="Of the two, how many are held out.")] = FOLDS,
     workers: int = 2,
     executor: ExecutorOption = "local",
-    address: Address = None,
+    address: ClusterAddress = None,
     out: Annotated[Path, typer.Option()] = Path("build/papers"),
     report: Annotated[Path, typer.Option(help="Where the table and the plot go.")] = Path(),
 ) -> None:

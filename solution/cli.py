@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    from solution.commands.program import assemble
+    from solution.commands.assembly import assemble
     from solution.system.mapping import name_cut_files
     from solution.system.scratch import scratch_folder
     from solution.system.terminal import accept_any_text

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from solution.commands.program import assemble
+from solution.commands.assembly import assemble
 from tests.conftest import REPOSITORY, FastSlow
 from tests.made import modules
 

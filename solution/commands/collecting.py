@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from solution.commands.options import (
-    Address,
     ArgumentFile,
+    ClusterAddress,
     ExecutorOption,
     FunctionOption,
     Megabytes,
@@ -92,7 +92,7 @@ def layout(
     replace: Replace = False,
     target: TargetOption = "cpu",
     executor: ExecutorOption = "local",
-    address: Address = None,
+    address: ClusterAddress = None,
     module: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:
@@ -137,7 +137,7 @@ def tile(
     replace: Replace = False,
     target: TargetOption = "cpu",
     executor: ExecutorOption = "local",
-    address: Address = None,
+    address: ClusterAddress = None,
     module: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:
@@ -178,7 +178,7 @@ def options(
     replace: Replace = False,
     target: TargetOption = "cpu",
     executor: ExecutorOption = "local",
-    address: Address = None,
+    address: ClusterAddress = None,
     module: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:

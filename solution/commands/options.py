@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from solution.commands.program import refuse_empty
+from solution.commands.assembly import refuse_empty
 from solution.data.folders import SAMPLE, check_exists
 from solution.runs.folder import find_runs, find_stores
 from solution.system.buckets import check_address, is_address, on_this_machine
@@ -96,7 +96,7 @@ ExecutorOption = Annotated[
     Literal["local", "ray"],
     typer.Option("--executor", help="local: processes of this machine. ray: nodes of a cluster."),
 ]
-Address = Annotated[
+ClusterAddress = Annotated[
     str | None,
     typer.Option(
         help="Of a Ray cluster, such as auto. Default: one is started here and ended.",

@@ -1,6 +1,6 @@
-"""Commands for what a run reached: ensemble, compare, report, verify, explain."""
+"""Commands for what there is and what it reached: experiments, runs, ensemble, compare, ..."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -13,12 +13,12 @@ from solution.commands.options import (
     RunOption,
     check_output,
 )
-from solution.runs.folder import EXPERIMENTS, Run
+from solution.runs.folder import EXPERIMENTS, RECORD, Run, find_runs
 from solution.runs.record import keep_others_out
 from solution.system.errors import InputError
 from solution.system.files import check_writable
 from solution.system.names import check_ending
-from solution.system.terminal import output, say
+from solution.system.terminal import make_table, output, say
 from solution.system.wording import count
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-PROPOSED = Path("proposed.toml")
+RUNS, PROPOSED = find_runs(), Path("proposed.toml")
 EXPLANATIONS = Path("explanations")
 
 
@@ -148,7 +148,7 @@ def verify(
 
 def _check_unchanged(experiment: "Experiment", run: Run) -> None:
     """Raise InputError if the run's models were trained by another experiment file of this name."""
-    from solution.training.own_files import is_own
+    from solution.training.failures import is_own
 
     trained = run.record()["settings"][EXPERIMENTS].get(experiment.name, {}).get("source")
     if is_own(experiment) and trained not in (None, experiment.source):
@@ -182,7 +182,7 @@ def explain(
 ) -> None:
     """Say why a configuration is predicted slow, by a model that has not seen its graph."""
     from solution.analysis import explanation as words
-    from solution.training.run_store import open_run_store
+    from solution.training.opening import open_run_store
 
     check_writable(out or EXPLANATIONS)
     run = Run.existing(run_folder)
@@ -254,3 +254,49 @@ def finish(run: Run, recipe: "Recipe") -> None:
         warn(f"Look at this: {collapse.describe()}")
     say(summarise(built.scores))
     say(built.describe())
+
+
+@app.command()
+def experiments(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also those of published systems and ablations.")
+    ] = False,
+) -> None:
+    """List the experiments that come with the package: what each is, in a sentence."""
+    from solution.experiments import DEFAULTS
+    from solution.experiments.base import describe_experiments, list_added
+
+    found = describe_experiments()
+    of_papers = list_added()
+    others = [name for name in found if name not in DEFAULTS and name not in of_papers]
+    _show("What `fastslow run` trains", DEFAULTS, found)
+    _show("Others, for --experiment; a Python file of yours is one as well", others, found)
+    if everything:
+        _show("Published systems and ablations", of_papers, found)
+    else:
+        say(f"{len(of_papers)} of published systems and ablations are left out. Give --all.")
+
+
+def _show(title: str, names: Sequence[str], found: Mapping[str, str]) -> None:
+    table = make_table(title)
+    table.add_column("Name", no_wrap=True)
+    table.add_column("What it is")
+    for name in names:
+        table.add_row(name, found[name])
+    output.print(table)
+
+
+@app.command()
+def runs(
+    folder: Annotated[Path, typer.Argument(help="The folder of the runs.")] = RUNS,
+) -> None:
+    """List the runs with their score, recipe and age, and what Kaggle said of them."""
+    from submissions.runs import list_runs, show_runs
+
+    found = list_runs(folder)
+    if not found and folder.exists() and (folder.is_file() or (folder / RECORD).is_file()):
+        raise InputError(f"{folder}: is no folder of runs. Give the one that it lies in.")
+    if not found:
+        say(f"{folder}: has no run yet. Make one with `fastslow run`.")
+        return
+    output.print(show_runs(found))

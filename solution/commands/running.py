@@ -15,7 +15,7 @@ import typer
 from psutil import Process
 
 from solution.commands.options import (
-    Address,
+    ClusterAddress,
     DataOrAddress,
     ExecutorOption,
     FoldScheme,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ensembles.recipe import Recipe
     from solution.experiments.base import Experiment
     from solution.store.store import Store
-    from solution.training.forecast import Budget
+    from solution.training.forecast import RunBudget
     from solution.training.plan import Plan
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
@@ -114,7 +114,7 @@ def run(
     estimate: Estimate = False,
     hours: Hours = None,
     executor: ExecutorOption = "local",
-    address: Address = None,
+    address: ClusterAddress = None,
     gpu_share: GpuShare = 1.0,
     mixes: MixLabels = False,
 ) -> None:
@@ -139,7 +139,7 @@ def run(
         how = store_folder is not None, workers
         store = stack.enter_context(divided.prepare(found, source, place, *how))
         if estimate:
-            show_estimate(found, divided.plan(found, store), slots, folds, hours)
+            _show_estimate(found, divided.plan(found, store), slots or 1, folds, hours)
             return
         found, divided, plan = _settle(found, store, divided, began, slots, hours)
         opened = stack.enter_context(divided.open(found, plan, folder, afresh=replace))
@@ -211,7 +211,7 @@ def _recall(
     *,
     hours: float | None,
     afresh: bool,
-) -> "Budget | None":
+) -> "RunBudget | None":
     """Return how the run in the folder began; None if there is none."""
     from solution.runs.record import check_folder
     from solution.training.forecast import list_budgets, recall_budget
@@ -230,66 +230,48 @@ def _settle(
     found: "list[Experiment]",
     store: "Store",
     divided: Division,
-    began: "Budget | None",
+    began: "RunBudget | None",
     slots: int | None,
     hours: float | None,
 ) -> "tuple[list[Experiment], Division, Plan]":
     """Return what to train: as the run began, what fits into the hours, or everything."""
-    plan = divided.plan(found, store)
-    budget = began or choose_budget(found, plan, slots, divided.folds, hours)
-    _say_budget(budget, found, divided.folds, hours, began=began is not None)
+    from solution.training import forecast
+
+    plan, whole = divided.plan(found, store), forecast.list_budgets(found, divided.folds)[0]
+    budget = began or whole
+    if began is None and hours is not None:
+        if slots is None:
+            raise InputError("--hours: how many models a cluster trains at once? Give --workers.")
+        say("Watching the first steps of each kind of model, to say what fits ...")
+        begin = time.monotonic()
+        lines = forecast.forecast(found, plan, slots)
+        spent = time.monotonic() - begin
+        budget = forecast.choose_budget(lines, found, divided.folds, hours, slots, spent)
+    given_up = budget.describe(whole)
+    if began and (given_up or hours is not None):
+        unchanged = "" if hours is None else " --hours changes nothing of it."
+        say(f"As this run began: {given_up or 'with all of it'}.{unchanged}")
+    elif hours is not None:
+        say(f"In --hours {hours:g}: {given_up or 'all of it'}.")
     if budget.folds != divided.folds:
         divided = dataclasses.replace(divided, folds=budget.folds)
         plan = divided.plan(found, store)
     return budget.apply(found), divided, plan
 
 
-def show_estimate(
-    found: "list[Experiment]", plan: "Plan", slots: int | None, folds: int, hours: float | None
+def _show_estimate(
+    found: "list[Experiment]", plan: "Plan", slots: int, folds: int, hours: float | None
 ) -> None:
     """Print how long everything takes, and what fits into the hours."""
     from solution.training import forecast
 
-    startup, slots = time.time() - Process().create_time(), slots or 1
+    startup = time.time() - Process().create_time()
     lines = forecast.forecast(found, plan, slots)
     output.print(forecast.show_forecast(lines, plan, slots, startup))
     if hours is not None:
-        chosen = forecast.choose_budget(lines, found, folds, hours, slots, startup)
-        _say_budget(chosen, found, folds, hours)
-
-
-def choose_budget(
-    found: "list[Experiment]", plan: "Plan", slots: int | None, folds: int, hours: float | None
-) -> "Budget":
-    """Return what fits into the hours; everything if there is no limit."""
-    from solution.training import forecast
-
-    if hours is None:
-        return forecast.list_budgets(found, folds)[0]
-    if slots is None:
-        raise InputError("--hours: how many models a cluster trains at once? Give --workers.")
-    say("Watching the first steps of each kind of model, to say what fits ...")
-    begin = time.monotonic()
-    lines = forecast.forecast(found, plan, slots)
-    return forecast.choose_budget(lines, found, folds, hours, slots, time.monotonic() - begin)
-
-
-def _say_budget(
-    budget: "Budget",
-    found: "list[Experiment]",
-    folds: int,
-    hours: float | None,
-    *,
-    began: bool = False,
-) -> None:
-    from solution.training.forecast import list_budgets
-
-    given_up = budget.describe(list_budgets(found, folds)[0])
-    if began and (given_up or hours is not None):
-        unchanged = "" if hours is None else " --hours changes nothing of it."
-        say(f"As this run began: {given_up or 'with all of it'}.{unchanged}")
-    elif hours is not None:
-        say(f"In --hours {hours:g}: {given_up or 'all of it'}.")
+        whole = forecast.list_budgets(found, folds)[0]
+        budget = forecast.choose_budget(lines, found, folds, hours, slots, startup)
+        say(f"In --hours {hours:g}: {budget.describe(whole) or 'all of it'}.")
 
 
 def _list_members(recipe: str | None) -> list[str]:
@@ -307,7 +289,7 @@ def _find_experiments(
     names: Sequence[str], recipe: str | None, folds: int, *, limit: bool
 ) -> "list[Experiment]":
     """Load the experiments; without a recipe add NOTHING, a free baseline for other collections."""
-    from solution.training.own_files import load_experiment
+    from solution.training.failures import load_experiment
 
     added = [] if recipe is not None else [NOTHING]
     found = [load_experiment(name) for name in dict.fromkeys([*names, *added])]

@@ -94,7 +94,7 @@ def pack(
         from solution.store.store import Store
         from solution.training import refitting
         from solution.training.distilling import RECIPE
-        from solution.training.run_store import open_run_store
+        from solution.training.opening import open_run_store
 
         store = Store.open(data) if data else open_run_store(run)
         if distill:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from solution.commands.options import (
-    Address,
+    ClusterAddress,
     DataOption,
     ExecutorOption,
     FoldScheme,
@@ -49,7 +49,7 @@ def train(
     folds: Annotated[int, typer.Option(min=2, max=100)] = 5,
     workers: Workers = None,
     executor: ExecutorOption = "local",
-    address: Address = None,
+    address: ClusterAddress = None,
     gpu_share: GpuShare = 1.0,
     mixes: MixLabels = False,
 ) -> None:
@@ -58,9 +58,9 @@ def train(
     The models are those of `fastslow run`; what either has trained is there for the other.
     """
     from solution.runs.record import check_folder
+    from solution.training.failures import load_experiment
     from solution.training.opening import open_experiments
-    from solution.training.own_files import load_experiment
-    from solution.training.summary import check_collections, train_experiment
+    from solution.training.out_of_fold import check_collections, train_experiment
 
     found = load_experiment(experiment)
     chosen = check_collections(found, collection)
@@ -102,7 +102,7 @@ def tune(
         int | None, typer.Option(min=1, help="Trials at once. Default: 1; on a cluster its cores.")
     ] = None,
     executor: ExecutorOption = "local",
-    address: Address = None,
+    address: ClusterAddress = None,
     gpu_share: GpuShare = 1.0,
     mixes: MixLabels = False,
 ) -> None:
@@ -113,8 +113,8 @@ def tune(
     """
     from dataclasses import replace
 
-    from solution.training.own_files import load_experiment
-    from solution.training.summary import check_collections
+    from solution.training.failures import load_experiment
+    from solution.training.out_of_fold import check_collections
     from solution.tuning.search import Search, show_study
     from solution.tuning.space import find_searched
     from solution.tuning.study_picture import draw_study

@@ -4,7 +4,7 @@ No result depends on it, so it is not part of the run's record and may change: t
 been moved, and the command may use another number of workers. Its paths are shown to people. Only
 the path of the store is opened. The record of a stranger's run could name any path, but it is only
 read, and only as a store, with checksums and with the graphs of this run
-(solution.training.run_store). That reveals no more than naming the path with --data would. Nothing
+(solution.training.opening). That reveals no more than naming the path with --data would. Nothing
 is written to these paths or run from them.
 """
 

@@ -1,6 +1,7 @@
 """Define the callback by which a fit reports its progress."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -34,6 +35,20 @@ class Report(Protocol):
             is_recalled: an earlier fit that was stopped has done this step, so it took no time now.
         """
         ...
+
+
+@dataclass(frozen=True)
+class FitProgress:
+    """What a Report receives: `FitProgress(*given, **named)` names the arguments of a call."""
+
+    done: float
+    total: int
+    note: str = ""
+    score: float | None = None
+    loss: float | None = None
+    rate: float | None = None
+    measures: Mapping[str, float] | None = None
+    is_recalled: bool = False
 
 
 def silent(*_: object, **__: object) -> None:

@@ -1,7 +1,7 @@
-"""Report an error in a user's model in one line with its position, and early: before long
-training."""
+"""Load experiments from users' files, and report their errors in one line and before training."""
 
 import dataclasses
+import os
 import sys
 import tempfile
 import traceback
@@ -14,16 +14,84 @@ from typing import Any
 import numpy as np
 
 from solution.domain.graph import Graph
-from solution.experiments.base import Experiment
+from solution.experiments.base import Experiment, find_experiment, read_sources
 from solution.models.base import Ranker, RankerSettings
 from solution.models.table_ranker import NUMBERS, TableSettings
 from solution.system.errors import InputError
-from solution.training.own_files import find_own_frames, is_own, refuse_other_folder
 from solution.training.plan import IS_LABELLED, Plan
 
 REHEARSAL_GRAPHS = 2  # one to fit on, one to validate on
 NOISE = 1e-12  # rounding error of 64-bit scores, relative to their size
 PASSED_ON = (InputError, OSError, MemoryError)  # errors whose messages are clear already
+
+
+def is_own(experiment: Experiment) -> bool:
+    """Return whether the experiment comes from a user's file."""
+    return Path(experiment.origin).suffix == ".py"
+
+
+def load_experiment(name: str) -> Experiment:
+    """Return the experiment with this name or file, as find_experiment does.
+
+    Raises InputError also for mistakes in a user's file that would only show in training.
+    """
+    if Path(name).suffix != ".py":
+        return find_experiment(name)
+    with refuse_other_folder(name):
+        try:
+            experiment = find_experiment(name)
+        except InputError as error:
+            raise InputError(f"{error}{_find_place(error.__cause__, Path(name))}") from error
+    _check_settings(experiment.ranker, name)
+    return experiment
+
+
+@contextmanager
+def refuse_other_folder(source: str) -> Iterator[None]:
+    """Raise InputError if the block changes the working folder."""
+    before = Path.cwd()
+    try:
+        yield
+    finally:
+        now = Path.cwd()
+        if now != before:  # relative paths of the data and the run would be wrong
+            os.chdir(before)
+            raise InputError(
+                f"{source}: changes the working folder to {now}, expected that it stays "
+                f"{before}, where the data and the run are looked for. Take the os.chdir out."
+            )
+
+
+def find_own_frames(trace: TracebackType | None, path: Path) -> list[traceback.FrameSummary]:
+    """Return the traceback frames in the file and in the files that it imports from its folder."""
+    path = path.absolute()
+    files = {str(path.parent / name) for name in read_sources(path)}
+    return [frame for frame in traceback.extract_tb(trace) if frame.filename in files]
+
+
+def _find_place(error: BaseException | None, path: Path) -> str:
+    """Return file and line at which the import failed, in the file or in files from its folder."""
+    # their messages have the position
+    if error is None or isinstance(error, (InputError, SyntaxError)):
+        return ""
+    own = find_own_frames(error.__traceback__, path)
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+
+
+def _check_settings(settings: RankerSettings, source: str) -> None:
+    kind = type(settings)
+    is_annotated = "__annotations__" in vars(kind) and "__dataclass_fields__" not in vars(kind)
+    if not dataclasses.is_dataclass(kind) or is_annotated:
+        raise InputError(
+            f"{source}: {kind.__name__} is no dataclass, expected one, whose fields are the "
+            f"settings. Write @dataclass(frozen=True) above class {kind.__name__}."
+        )
+    hops = settings.needed_hops
+    if hops is not None and (type(hops) is not int or hops < 0):
+        raise InputError(
+            f"{source}: needed_hops of {kind.__name__} is {hops!r}, expected a whole number from "
+            "0, or None for the whole graph."
+        )
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +21,7 @@ from solution.system.cost import Cost, measure
 from solution.system.errors import InputError
 from solution.system.files import remove, replace_folder
 from solution.system.processes import one_thread
-from solution.system.report import Report
+from solution.system.report import FitProgress, Report
 from solution.training.failures import check_shape, name_failure
 from solution.training.folds import split_inner
 from solution.training.jobs import Job
@@ -39,32 +40,13 @@ class LearningCurve:
         self._points: list[tuple[int, float]] = []
         self._measures: list[Mapping[str, float]] = []
 
-    def __call__(
-        self,
-        done: float,
-        total: int,
-        note: str = "",
-        score: float | None = None,
-        *,
-        loss: float | None = None,
-        rate: float | None = None,
-        measures: Mapping[str, float] | None = None,
-        is_recalled: bool = False,
-    ) -> None:
+    def __call__(self, *given: Any, **named: Any) -> None:
         """Record the score and the measures, if there is a score, and forward the report."""
-        if score is not None:
-            self._points.append((int(done), round(float(score), DIGITS)))
-            self._measures.append(measures or {})
-        self._report(
-            done,
-            total,
-            note,
-            score,
-            loss=loss,
-            rate=rate,
-            measures=measures,
-            is_recalled=is_recalled,
-        )
+        progress = FitProgress(*given, **named)
+        if progress.score is not None:
+            self._points.append((int(progress.done), round(float(progress.score), DIGITS)))
+            self._measures.append(progress.measures or {})
+        self._report(*given, **named)
 
     def points(self) -> list[tuple[int, float]]:
         """Return (step, validation score) in order of time, thinned to about MAX_POINTS.

@@ -1,18 +1,16 @@
 """Estimate how long a run will take before it starts, and reduce it to fit into a number of hours.
 
-One fit of each experiment and group of collections is observed for some seconds. As many fits run
-at once as in the run, because they slow each other down. The remaining steps are assumed to take as
-long as the observed ones; a fit that stops early ends sooner.
-
-To save time a run first drops seeds, because they change a score least; then folds, so that a model
-learns from fewer graphs; then epochs. A run that is resumed is reduced in the same way as before,
-which its record shows.
+One fit of each experiment and group of collections is observed for some seconds, as many at once as
+in the run, because they slow each other down. Later steps are assumed to take as long; a fit that
+stops early ends sooner. To save time a run first drops seeds, because they change a score least;
+then folds, so that a model learns from fewer graphs; then epochs. A run that is resumed is reduced
+as before, which its record shows.
 """
 
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,20 +34,16 @@ from solution.training.executors.local import LocalExecutor
 from solution.training.fit import split_training
 from solution.training.jobs import Job, list_jobs
 from solution.training.plan import IS_TEST, Plan
-from solution.training.sites import Here, JobAddress
+from solution.training.sites import Here, JobSpec
 from solution.training.watch import ProgressBars
 
 PATIENCE = 20.0  # seconds for which a fit is observed, but at least one step
-# seconds until workers have started; seconds to merge the predictions of a small run
-WORKERS_SECONDS, MERGING_SECONDS = 6.0, 5.0
+WORKERS_SECONDS, MERGING_SECONDS = 6.0, 5.0  # until workers have started; to merge a small run
 MERGED_EACH_SECOND = 500_000  # predictions merged per second in large runs
 BYTES_OF_A_PREDICTION = 6  # stored twice in a run's folder: in the job and in the experiment
-# graphs to fit a test model on; most configurations per graph that it predicts
-FEW, TRIED = 8, 2000
-# roughly the cost of predicting a graph
-WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")
-# the smallest number of folds; the shares of epochs to try
-FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
+FEW, TRIED = 8, 2000  # graphs that a test model learns from; configurations per graph it predicts
+WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # roughly the cost of predicting
+FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)  # shares of epochs to try
 
 
 @dataclass(frozen=True)
@@ -71,18 +65,15 @@ def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[
     groups: dict[tuple[str, tuple[str, ...]], list[Job]] = {}
     for job in (job for experiment in experiments for job in list_jobs(experiment, plan)):
         groups.setdefault((job.experiment.name, job.group), []).append(job)
-    answers: dict[int, float] = {}
-    # Workers cannot load an experiment that was made in this process, so they get the job itself.
-    first = [jobs[0] for jobs in groups.values()]
-    given = [JobAddress.of(job) if job.experiment.origin else job for job in first]
-    tasks = [Task(job.describe(), (one,)) for job, one in zip(first, given, strict=True)]
+    tasks = [Task(jobs[0].describe(), (JobSpec.of(jobs[0]),)) for jobs in groups.values()]
+    seconds: dict[int, float] = {}
     with bars() as progress:
         watch = ProgressBars(progress, len(tasks), "Watching the first steps")
         watcher = Watcher(Here(plan.graphs, plan.store))
-        LocalExecutor(slots).run(watcher, tasks, watch, answers.__setitem__)
+        LocalExecutor(slots).run(watcher, tasks, watch, seconds.__setitem__)
     return [
-        Forecast(name, len(jobs), answers[number], sum(_count(job, plan) for job in jobs))
-        for number, ((name, _), jobs) in enumerate(groups.items())
+        Forecast(jobs[0].experiment.name, len(jobs), seconds[number], _count(jobs, plan))
+        for number, jobs in enumerate(groups.values())
     ]
 
 
@@ -92,11 +83,11 @@ class Watcher:
 
     site: Here
 
-    def __call__(self, given: Job | JobAddress, report: Report) -> float:
+    def __call__(self, address: JobSpec, report: Report) -> float:
         """Return the estimated seconds of a job: its fit and its predictions."""
-        job = given.find(self.site) if isinstance(given, JobAddress) else given
+        job, plan = address.find(self.site), self.site.plan
         with one_thread():
-            return foretell_fit(job, self.site.plan) + foretell_predictions(job, self.site.plan)
+            return foretell_fit(job, plan) + foretell_predictions(job, plan)
 
 
 class SeenEnoughError(Exception):
@@ -104,12 +95,10 @@ class SeenEnoughError(Exception):
 
 
 class Stopwatch:
-    """A Report that stops the fit after PATIENCE seconds and estimates the time of the whole
-    fit."""
+    """A Report that stops a fit after PATIENCE seconds, and estimates how long all of it takes."""
 
     def __init__(self) -> None:
-        # when the fit began, and when its current model did
-        self._begin = self._model = time.monotonic()
+        self._begin = self._model = time.monotonic()  # of the fit, and of its current model
         self._seen: list[tuple[float, float]] = []  # (time, steps done) at each report
         self._total = 0
 
@@ -118,8 +107,7 @@ class Stopwatch:
             self._model, self._seen = self._seen[-1][0], []
         self._seen.append((time.monotonic(), done))
         self._total = total
-        # A single report of part of a step is not enough, because it includes the time of the
-        # setup.
+        # a single report of part of a step includes the time of the setup
         is_enough = done >= 1 or len(self._seen) > 1
         if is_enough and self._seen[-1][0] - self._begin > PATIENCE and done < total:
             raise SeenEnoughError
@@ -133,11 +121,9 @@ class Stopwatch:
 
 
 def foretell_fit(job: Job, plan: Plan) -> float:
-    """Return the estimated seconds of a fit, which is observed for PATIENCE seconds and
-    discarded."""
-    settings, stopwatch = job.experiment.ranker, Stopwatch()
+    """Return the estimated seconds of a fit, which is observed and discarded."""
+    settings, stopwatch, begin = job.experiment.ranker, Stopwatch(), time.monotonic()
     fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
-    begin = time.monotonic()
     with suppress(SeenEnoughError):
         graphs = plan.load(fit_on, settings), plan.load(validate_on, settings)
         settings.build(job.seed).fit(*graphs, stopwatch)
@@ -146,17 +132,14 @@ def foretell_fit(job: Job, plan: Plan) -> float:
 
 
 def foretell_predictions(job: Job, plan: Plan) -> float:
-    """Return the estimated seconds of a job's predictions, out of fold and of the test graphs.
+    """Return the estimated seconds of a job's predictions; 0 if there is nothing to predict.
 
     A briefly trained model predicts the graphs of median and of largest cost, and the time is
-    scaled to all graphs. 0 if there is nothing to predict.
+    scaled to all graphs.
     """
     asked = _find_predicted(job, plan).sort(WORK)
     if asked.is_empty():
         return 0.0
-    tried = asked[sorted({len(asked) // 2, len(asked) - 1})]
-    counts = tried["configs"].clip(0, TRIED)
-    work = float(tried.with_columns(configs=counts).select(WORK.sum()).item())
     settings = job.experiment.ranker.quick()
     fit_on, validate_on = (
         plan.load(rows.sort("configs")[:FEW], settings)
@@ -164,19 +147,20 @@ def foretell_predictions(job: Job, plan: Plan) -> float:
     )
     ranker = settings.build(job.seed)
     ranker.fit(fit_on, validate_on)
-    graphs = [
-        graph.select(np.arange(wanted))
-        for graph, wanted in zip(plan.load(tried, settings), counts, strict=True)
-    ]
+    tried = asked[sorted({len(asked) // 2, len(asked) - 1})]
+    counts = tried["configs"].clip(0, TRIED)
+    loaded = zip(plan.load(tried, settings), counts, strict=True)
+    graphs = [graph.select(np.arange(wanted)) for graph, wanted in loaded]
     begin = time.monotonic()
     for graph in graphs:
         ranker.predict(graph)
-    share = asked.select(WORK.sum()).item() / max(1.0, work)
-    return float(share * (time.monotonic() - begin))
+    seconds = time.monotonic() - begin
+    work = float(tried.with_columns(configs=counts).select(WORK.sum()).item())
+    return float(asked.select(WORK.sum()).item()) / max(1.0, work) * seconds
 
 
-def _count(job: Job, plan: Plan) -> int:
-    return int(_find_predicted(job, plan)["configs"].sum())
+def _count(jobs: Sequence[Job], plan: Plan) -> int:
+    return sum(int(_find_predicted(job, plan)["configs"].sum()) for job in jobs)
 
 
 def _find_predicted(job: Job, plan: Plan) -> pl.DataFrame:
@@ -204,13 +188,13 @@ def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: fl
     Args:
         startup: seconds that a run takes until it begins to train.
     """
-    free = shutil.disk_usage(plan.store.folder).free
-    written = BYTES_OF_A_PREDICTION * sum(line.predictions for line in found)
+    free = shutil.disk_usage(plan.store.folder).free / 2**30
+    written = BYTES_OF_A_PREDICTION * sum(line.predictions for line in found) / 2**20
     table = make_table(
         f"What the run will take on this machine, {count(slots, 'model')} at once",
         "More workers are cores like these, here or of a cluster; models that stop early take "
-        f"less. The store takes {plan.store.size / 2**20:,.0f} MB, predictions "
-        f"{written / 2**20:,.0f} MB, {free / 2**30:,.0f} GB are free there.",
+        f"less. The store takes {plan.store.size / 2**20:,.0f} MB, predictions {written:,.0f} MB, "
+        f"{free:,.0f} GB are free there.",
     )
     for name in ("Stage", "Models", "One model", "All of them"):
         table.add_column(name, justify="left" if name == "Stage" else "right", no_wrap=True)
@@ -219,13 +203,12 @@ def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: fl
         table.add_row(line.experiment, str(line.models), spell(line.seconds), everything)
     for number in sorted({slots, 1, 8, 100}):
         wall = spell(foretell_wall(found, number, startup))
-        words = f"all with merging, {count(number, 'worker')}"
-        table.add_row(words, "", "", wall, style="bold" if number == slots else "")
+        table.add_row(f"all with merging, {count(number, 'worker')}", "", "", wall)
     return table
 
 
 @dataclass(frozen=True)
-class Budget:
+class RunBudget:
     """How much of a run is trained."""
 
     seeds: int  # at most, per experiment
@@ -236,25 +219,22 @@ class Budget:
         """Return the experiments reduced to this budget."""
         return [item.cut(self.seeds, self.share) for item in experiments]
 
-    def describe(self, whole: "Budget") -> str:
+    def describe(self, whole: "RunBudget") -> str:
         """Return in words how this budget is smaller than the `whole`; empty if it is not."""
-        return ", ".join(
-            words
-            for mine, of_all, words in (
-                (self.seeds, whole.seeds, f"{count(self.seeds, 'seed')} instead of {whole.seeds}"),
-                (self.folds, whole.folds, f"{self.folds} folds instead of {whole.folds}"),
-                (self.share, whole.share, f"{self.share:.0%} of the epochs of nets"),
-            )
-            if mine < of_all
-        )
+        words = {
+            f"{count(self.seeds, 'seed')} instead of {whole.seeds}": self.seeds < whole.seeds,
+            f"{self.folds} folds instead of {whole.folds}": self.folds < whole.folds,
+            f"{self.share:.0%} of the epochs of nets": self.share < whole.share,
+        }
+        return ", ".join(text for text, is_smaller in words.items() if is_smaller)
 
 
-def list_budgets(experiments: Sequence[Experiment], folds: int) -> list[Budget]:
+def list_budgets(experiments: Sequence[Experiment], folds: int) -> list[RunBudget]:
     """Return all budgets to try, from the whole run to the smallest."""
     seeds, fewest = max(len(item.seeds) for item in experiments), min(folds, FEWEST_FOLDS)
-    fewer_seeds = [Budget(number, folds) for number in range(seeds, 0, -1)]
-    fewer_folds = [Budget(1, number) for number in range(folds - 1, fewest - 1, -1)]
-    return [*fewer_seeds, *fewer_folds, *(Budget(1, fewest, share) for share in SHARES)]
+    fewer_seeds = [RunBudget(number, folds) for number in range(seeds, 0, -1)]
+    fewer_folds = [RunBudget(1, number) for number in range(folds - 1, fewest - 1, -1)]
+    return [*fewer_seeds, *fewer_folds, *(RunBudget(1, fewest, share) for share in SHARES)]
 
 
 def choose_budget(
@@ -264,17 +244,17 @@ def choose_budget(
     hours: float,
     workers: int,
     beside: float = 0.0,
-) -> Budget:
-    """Return the first budget that fits into the hours, from an estimate of the whole run.
+) -> RunBudget:
+    """Return the first budget that fits into the hours; InputError if even the last one does not.
 
-    Raises InputError if even the smallest one does not fit.
+    Args:
+        found: an estimate of the whole run.
+        beside: seconds before and after the training.
     """
-    budgets = list_budgets(experiments, folds)
-    named = {item.name: item for item in experiments}
+    budgets, named = list_budgets(experiments, folds), {item.name: item for item in experiments}
     for budget in budgets:
         left = [_scale(line, named[line.experiment], budget, folds) for line in found]
-        seconds = foretell_wall(left, workers, beside)
-        if seconds <= hours * 3600:
+        if (seconds := foretell_wall(left, workers, beside)) <= hours * 3600:
             return budget
     raise InputError(
         f"{hours:g} hours are not enough: with {budgets[-1].describe(budgets[0])} it takes "
@@ -283,27 +263,23 @@ def choose_budget(
     )
 
 
-def _scale(line: Forecast, item: Experiment, budget: Budget, folds: int) -> Forecast:
+def _scale(line: Forecast, item: Experiment, budget: RunBudget, folds: int) -> Forecast:
     kept = len(item.seeds[: budget.seeds]) / len(item.seeds) * budget.folds / folds
     share = budget.share if item.ranker.shortened(budget.share) != item.ranker else 1.0
     return replace(line, models=max(1, round(line.models * kept)), seconds=line.seconds * share)
 
 
-def describe_as_recorded(experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """Return the description of each experiment, by name, as JSON in a run's record restores it."""
+def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) -> bool:
+    """Return whether a run with these settings has some of the experiments, and them unchanged."""
     described = {experiment.name: experiment.describe() for experiment in experiments}
-    return dict(json.loads(json.dumps(described)))
+    # as JSON in a record restores it, with lists in place of tuples
+    wanted, known = json.loads(json.dumps(described)), settings.get(EXPERIMENTS, {})
+    there = wanted.keys() & known.keys()
+    return bool(there) and all(wanted[name] == known[name] for name in there)
 
 
-def recall_budget(folder: Path, experiments: Sequence[Experiment], folds: int) -> Budget | None:
-    """Return the budget of the run in the folder; None if there is no run, or none of these
-    budgets fits."""
+def recall_budget(folder: Path, experiments: Sequence[Experiment], folds: int) -> RunBudget | None:
+    """Return the budget of the run in the folder; None if no run is there, or no budget fits."""
     settings = read_record(folder)["settings"] if (folder / RECORD).is_file() else {}
-    known = settings.get(EXPERIMENTS, {})
-    for budget in list_budgets(experiments, folds):
-        wanted = describe_as_recorded(budget.apply(experiments))
-        there = wanted.keys() & known.keys()
-        same = settings.get("folds") == budget.folds and bool(there)
-        if same and all(wanted[name] == known[name] for name in there):
-            return budget
-    return None
+    budgets = [b for b in list_budgets(experiments, folds) if b.folds == settings.get("folds")]
+    return next((b for b in budgets if is_recorded(b.apply(experiments), settings)), None)

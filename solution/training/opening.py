@@ -1,4 +1,4 @@
-"""Open a run: prepare or find its store, check its data, draw its folds."""
+"""Open a run: prepare or find its store, check its data and experiments, draw its folds."""
 
 import dataclasses
 import shutil
@@ -15,6 +15,7 @@ from solution.domain.labels import show_source
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.runs.folder import EXPERIMENTS, Run
+from solution.runs.origin import list_stores, recall_origin
 from solution.runs.record import check_split, open_run
 from solution.store.preparation import check_preparation
 from solution.store.preparing import prepare_store
@@ -24,6 +25,7 @@ from solution.system.files import locked
 from solution.system.progress import warn
 from solution.system.sealing import replace_sealed
 from solution.system.wording import count, join_names
+from solution.training.failures import rehearse
 from solution.training.folds import Scheme
 from solution.training.jobs import list_jobs
 from solution.training.plan import IS_LABELLED, Plan, choose_few, make_plan
@@ -78,6 +80,8 @@ def open_planned(
         quick: record a new run as a quick look.
         collections: the collections that the user named; empty: all.
     """
+    for experiment in experiments:
+        rehearse(experiment, plan)
     with open_run(folder, settings, replace=replace, quick=quick) as run:
         warn_about_gaps(plan, collections or NAMES, experiments)
         save_split(plan, run)
@@ -283,3 +287,57 @@ def warn_about_gaps(
             )
         elif len(labelled) < 2 * len(plan.folds(name)):
             warn(f"{name}: only {len(labelled)} labelled graphs; scores mean little.")
+
+
+# Columns that identify a graph and the contents of its npz file (a hash).
+SAME = ("collection", "split", "graph", "source")
+
+
+def open_run_store(run: Run, given: Path | None = None) -> Store:
+    """Return the store with the run's graphs, from its recorded path or this machine's stores.
+
+    Args:
+        given: a path from the user; if given, only that path is tried.
+
+    Raises InputError if no store is found, or the stores found have other graphs or are damaged.
+    """
+    places = list_stores(run) if given is None else [given]
+    there = [place for place in places if given or _is_there(place)]
+    refused: list[str] = []
+    for place in there:
+        store = Store.open(place)
+        defect = find_other_graphs(run, store)
+        if defect is None:
+            return store
+        refused.append(defect)
+    if refused:
+        raise InputError("\n".join(refused))
+    origin = recall_origin(run)
+    was = f" It was {origin.store}, made of {origin.data}." if origin else ""
+    raise InputError(
+        f"{places[-1]}: the store of the run is not there.{was} Give it with --data, or what "
+        "`fastslow prepare` makes of the data."
+    )
+
+
+def find_other_graphs(run: Run, store: Store) -> str | None:
+    """Return in words why the store is not the run's; None if it has all graphs of the run."""
+    graphs = predictions.read(run.graphs, SAME)
+    lacking = graphs.join(store.graphs, on=SAME, how="anti")
+    if lacking.is_empty():
+        return None
+    collection, name = lacking.select("collection", "graph").row(0)
+    return (
+        f"{store.folder}: is another store than that of {run.folder}: of the run's "
+        f"{len(graphs)} graphs it lacks {len(lacking)}, such as {collection}:{name} as it was. "
+        "Give the run's own with --data."
+    )
+
+
+def _is_there(place: Path) -> bool:
+    """Return whether a store exists there; False if the recorded path is invalid or
+    inaccessible."""
+    try:
+        return is_store(place)
+    except (OSError, ValueError):
+        return False

@@ -6,30 +6,27 @@ So a run that was killed continues after its last job and ends with the same pre
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from rich.table import Table
 
+from ensembles.merge import TABLE_SCHEMA, name_scores, read_draws
+from ensembles.statistics import means_by_member, show_interval
 from solution.domain import predictions
+from solution.domain.metrics import score_predictions
 from solution.experiments.base import Experiment
 from solution.runs.folder import Run
-from solution.system.buckets import Mirror
-from solution.system.files import remove
+from solution.system.errors import InputError
 from solution.system.parquet import read_by_graphs, write_batches
 from solution.system.progress import console
-from solution.system.report import Report
-from solution.system.terminal import say
+from solution.system.terminal import make_table, say
 from solution.system.wording import count
-from solution.system.zips import unpack_folder
-from solution.training.away import AwayTrainer, estimate_needs, share_run
-from solution.training.executors.base import Executor, Task
-from solution.training.executors.local import HERE
-from solution.training.failures import rehearse
-from solution.training.fit import train_job
+from solution.training.executors.base import Executor
+from solution.training.executors.local import HERE, LocalExecutor
 from solution.training.jobs import EVERYTHING, Choice, Job, find_defect, list_jobs, remove_damaged
 from solution.training.plan import Plan
-from solution.training.sites import JobAddress, Site, choose_site
+from solution.training.sites import train_in_workers
 from solution.training.watch import Watch, watch_jobs
 
 
@@ -39,18 +36,20 @@ def run_experiments(
     run: Run,
     executor: Executor = HERE,
     choice: Choice = EVERYTHING,
+    title: str | None = None,
 ) -> None:
-    """Train every chosen job that is missing; then gather the predictions of complete
-    collections."""
-    for experiment in experiments:
-        rehearse(experiment, plan)
-    jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
-    missing = count_missing(jobs, run)
-    say(f"{count(missing.total(), 'model')} to train of {len(jobs)}.")
-    with watch_jobs(len(jobs), missing, run.log) as watch:
-        train_jobs(jobs, plan, run, watch, executor)
-    for experiment in experiments:
-        gather(experiment, plan, run)
+    """Train every chosen job that is missing; then gather the predictions of complete collections.
+
+    Args:
+        title: on a terminal, show a table with this title and a row per fit.
+    """
+    jobs = [job for experiment in experiments for job in list_jobs(experiment, plan)]
+    chosen = [job for job in jobs if choice.includes(job)]
+    missing = count_missing(chosen, run)
+    say(f"{count(missing.total(), 'model')} to train of {len(chosen)}.")
+    with watch_jobs(len(chosen), missing, run.log, title) as watch:
+        train_jobs(chosen, plan, run, watch, executor)
+    gather(jobs, plan, run)
 
 
 def train_jobs(
@@ -63,14 +62,11 @@ def train_jobs(
             that was made in this process, not loaded by its name or file, is trained here.
     """
     missing = skip_trained(jobs, run, watch)
-    here = [job for job in missing if not job.experiment.origin]
-    elsewhere = [job for job in missing if job.experiment.origin]
+    loaded = [job for job in missing if job.experiment.origin]
+    made = [job for job in missing if not job.experiment.origin]
     try:
-        _train_elsewhere(elsewhere, plan, run, watch, executor)
-        for job in here:
-            with watch.job(job.describe()) as report:
-                train_job(job, plan, run, report)
-            watch.advance()
+        train_in_workers(loaded, plan, run, watch, executor)
+        train_in_workers(made, plan, run, watch, LocalExecutor(1))
     except KeyboardInterrupt:
         there = len(jobs) - sum(find_defect(job, run) is not None for job in missing)
         console.print(f"Stopped: {there} of {len(jobs)} models are trained.", highlight=False)
@@ -90,54 +86,16 @@ def skip_trained(jobs: Sequence[Job], run: Run, watch: Watch) -> list[Job]:
     return missing
 
 
-def _train_elsewhere(
-    jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch, executor: Executor
-) -> None:
-    """Train in other processes; models that come back as archives are written to the run here."""
-    mirror = Mirror.find(run.folder)
-
-    def keep(number: int, parcel: bytes | None) -> None:
-        folder = jobs[number].folder(run)
-        if parcel is not None:
-            unpack_folder(parcel, folder)
-            remove(run.checkpoints(folder))
-        if mirror is not None:
-            mirror.push(folder.relative_to(run.folder).as_posix())
-
-    needs = estimate_needs(jobs, plan, executor)
-    tasks = [Task(j.describe(), (JobAddress.of(j),), n) for j, n in zip(jobs, needs, strict=True)]
-    site = choose_site(executor, plan, [job.experiment for job in jobs])
-    if not executor.is_away:
-        executor.run(Trainer(site, run), tasks, watch, keep)
-    else:
-        with share_run(run) as shared:
-            executor.run(AwayTrainer(site, shared), tasks, watch, keep)
-
-
-@dataclass(frozen=True)
-class Trainer:
-    """The function that workers call to train a job; they must see the folder of the run."""
-
-    site: Site
-    run: Run
-
-    def __call__(self, address: JobAddress, report: Report) -> None:
-        """Train the job; raise InputError if its experiment's file has changed meanwhile."""
-        job = address.find(self.site)
-        train_job(job, self.site.plan, self.run, report)
-
-
-def gather(experiment: Experiment, plan: Plan, run: Run) -> tuple[str, ...]:
-    """Check and join the predictions of the collections whose jobs are all done; return these."""
-    jobs = list_jobs(experiment, plan)
-    lacking = {name for job in jobs if find_defect(job, run) for name in job.collections}
-    complete = {name for job in jobs for name in job.collections} - lacking
-    if complete:
-        kept = [job for job in jobs if complete & set(job.collections)]
-        for part in predictions.PARTS:
+def gather(jobs: Sequence[Job], plan: Plan, run: Run) -> None:
+    """Check and join the predictions of each experiment's collections whose jobs are all done."""
+    for name in dict.fromkeys(job.experiment.name for job in jobs):
+        own = [job for job in jobs if job.experiment.name == name]
+        lacking = {name for job in own if find_defect(job, run) for name in job.collections}
+        complete = {name for job in own for name in job.collections} - lacking
+        kept = [job for job in own if complete & set(job.collections)]
+        for part in predictions.PARTS if kept else ():
             _check_part(kept, plan, run, part)
             _join_part(kept, complete, run, part)
-    return tuple(name for name in experiment.collections if name in complete)
 
 
 def _check_part(jobs: Sequence[Job], plan: Plan, run: Run, part: str) -> None:
@@ -171,3 +129,54 @@ def _requested(job: Job, plan: Plan, labels: pl.DataFrame, part: str) -> pl.Data
     return labels.drop("runtime").join(
         held_out, on=["collection", "graph"], how="semi", maintain_order="left"
     )
+
+
+def check_collections(experiment: Experiment, asked: Sequence[str]) -> tuple[str, ...]:
+    """Return the names in `asked` in the experiment's order; all of its collections if empty.
+
+    Raises InputError if the experiment does not rank one of them.
+    """
+    unknown = [name for name in asked if name not in experiment.collections]
+    if unknown:
+        raise InputError(
+            f"{experiment.name} is not for {', '.join(unknown)}, but for "
+            f"{', '.join(experiment.collections)}. Choose among these."
+        )
+    return tuple(name for name in experiment.collections if not asked or name in asked)
+
+
+def train_experiment(
+    experiment: Experiment,
+    collections: Sequence[str],
+    plan: Plan,
+    run: Run,
+    executor: Executor = HERE,
+) -> Table:
+    """Train the experiment on `collections`, and return a table of its out-of-fold scores.
+
+    The models are those of a run of all experiments, so either continues the work of the other.
+    """
+    choice = Choice(tuple(collections))
+    if not list_jobs(experiment, plan, choice):
+        raise InputError(
+            f"{experiment.name}: the data has no labelled graphs of {', '.join(collections)}. "
+            "Choose other collections or other data."
+        )
+    run_experiments([experiment], plan, run, executor, choice, experiment.name)
+    return _tabulate(experiment, run)
+
+
+def _tabulate(experiment: Experiment, run: Run) -> Table:
+    own = predictions.read(run.predictions(experiment.name, "out_of_fold"))
+    labels, groups = predictions.read(run.labels), read_draws(run)
+    table = make_table(f"{experiment.name}, out of fold: the mean over graphs")
+    for name in ("Collection", "Seed", "Graphs", "Score", "95% interval"):
+        table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
+    scores = [pl.DataFrame(schema=TABLE_SCHEMA)]
+    for (collection, seed), part in own.group_by("collection", "seed", maintain_order=True):
+        asked = labels.filter(pl.col("collection") == collection)
+        scores.append(name_scores(score_predictions(part, asked), str(seed), groups))
+    for (collection, seed), mean in means_by_member(pl.concat(scores)).items():
+        cells = (str(mean.graphs), f"{mean.value:.3f}", show_interval(mean))
+        table.add_row(collection, seed, *cells)
+    return table

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ensembles.recipe import Recipe
 from solution.domain import predictions
 from solution.experiments.base import Experiment, find_named_experiment, list_experiments
-from solution.runs.folder import EXPERIMENTS, Run
+from solution.runs.folder import Run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.progress import bars
@@ -26,7 +26,7 @@ from solution.training.distilling import (
 from solution.training.executors.base import Executor, Task
 from solution.training.executors.local import HERE
 from solution.training.fit import train_job
-from solution.training.forecast import describe_as_recorded, list_budgets
+from solution.training.forecast import is_recorded, recall_budget
 from solution.training.jobs import Job, list_jobs
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import count_missing, gather, skip_trained, train_jobs
@@ -86,8 +86,7 @@ def distill(
         with watch_jobs(len(jobs), count_missing(jobs, run), run.log) as watch:
             tasks = [Task(job.describe(), (job,)) for job in skip_trained(jobs, run, watch)]
             executor.run(Tutor(Here(plan.graphs, plan.store), run, recipe), tasks, watch)
-        for student in students:
-            gather(student, plan, run)
+        gather([job for student in students for job in list_jobs(student, plan)], plan, run)
 
 
 @dataclass(frozen=True)
@@ -112,12 +111,10 @@ def recall_experiments(run: Run, names: Sequence[str]) -> list[Experiment]:
     """
     settings = run.record()["settings"]
     full = [find_named_experiment(name) for name in names]
-    known = {name: settings[EXPERIMENTS][name] for name in names}
-    for budget in list_budgets(full, settings["folds"]) if full else ():
-        if describe_as_recorded(cut := budget.apply(full)) == known:
-            return list(cut)
+    if full and (budget := recall_budget(run.folder, full, settings["folds"])):
+        return budget.apply(full)
     quick = [experiment.quick() for experiment in full]
-    return quick if describe_as_recorded(quick) == known else full
+    return quick if is_recorded(quick, settings) else full
 
 
 @contextmanager

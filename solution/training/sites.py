@@ -1,12 +1,19 @@
-"""Tell workers how to find the graphs and the experiments, on this machine or another one.
+"""Train jobs in workers, which find the graphs and the experiments on their machine.
 
 Another machine reads the prepared graphs from a shared folder, or from its mirror of a bucket,
 which is downloaded once per node. In both cases graphs are memory-mapped, not sent with each task.
+A machine that does not see the run's folder returns a model as the bytes of its folder. Checkpoints
+of a fit are kept where all machines see them, in the run's folder or its bucket, so that another
+node can continue after a node died. If there is no such folder, the fit starts again.
 """
 
 import hashlib
 import platform
-from collections.abc import Mapping, Sequence
+import secrets
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,29 +22,43 @@ from typing import Protocol
 import polars as pl
 
 from solution.experiments.base import Experiment, find_experiment, read_sources
+from solution.models.base import RankerSettings
+from solution.runs.folder import Run
 from solution.store.store import RECORD, Store
-from solution.system.buckets import Mirror
+from solution.system.buckets import Mirror, send_back
 from solution.system.errors import InputError
-from solution.system.files import checksum, locked_until_free
+from solution.system.files import TEMPORARY, checksum, locked_until_free, remove
 from solution.system.names import place_below
+from solution.system.report import Report
 from solution.system.scratch import ScratchFolder
-from solution.training.executors.base import Executor
+from solution.system.zips import pack_folder, unpack_folder
+from solution.training.executors.base import Executor, Needs, Task
+from solution.training.executors.local import BYTES_OF_A_WORKER
+from solution.training.fit import train_job
 from solution.training.jobs import Job
 from solution.training.plan import Plan
+from solution.training.watch import Watch
+
+SEND_SECONDS = 20.0  # between two uploads of a fit's checkpoints to a bucket
+BYTES_OF_A_FIT = 1 << 30  # memory of a fit without its graphs
+BYTES_OF_GRAPHS = 8  # memory per byte of the graphs' files: tables of features, activations
 
 
 @dataclass(frozen=True)
-class Address:
+class ExperimentSpec:
     """An experiment, described so that another process can load it."""
 
     origin: str  # the name or file from which it was loaded
     source: str  # the hash of its file
     is_quick: bool = False
     share: float = 1.0  # share of the epochs of nets
+    made: Experiment | None = None  # itself, if it was made in this process and not loaded
 
     @classmethod
-    def of(cls, experiment: Experiment) -> "Address":
-        return cls(experiment.origin, experiment.source, experiment.is_quick, experiment.share)
+    def of(cls, experiment: Experiment) -> "ExperimentSpec":
+        made = None if experiment.origin else experiment
+        facts = experiment.origin, experiment.source, experiment.is_quick, experiment.share
+        return cls(*facts, made)
 
     def find(self, path: str = "") -> Experiment:
         """Load the experiment; raise InputError if its file has changed since the work began.
@@ -45,6 +66,8 @@ class Address:
         Args:
             path: of a copy of its file; empty: the original.
         """
+        if self.made is not None:
+            return self.made
         found = find_experiment(path or self.origin)
         if found.source != self.source:
             raise InputError(
@@ -56,18 +79,18 @@ class Address:
 
 
 @dataclass(frozen=True)
-class JobAddress:
+class JobSpec:
     """A job, described so that another process can load it."""
 
-    experiment: Address
+    experiment: ExperimentSpec
     group: tuple[str, ...]
     collections: tuple[str, ...]
     fold: int
     seed: int
 
     @classmethod
-    def of(cls, job: Job) -> "JobAddress":
-        own = Address.of(job.experiment)
+    def of(cls, job: Job) -> "JobSpec":
+        own = ExperimentSpec.of(job.experiment)
         return cls(own, job.group, job.collections, job.fold, job.seed)
 
     def find(self, site: "Site") -> Job:
@@ -84,7 +107,7 @@ class Site(Protocol):
         """The graphs and their folds; the same object throughout a process."""
         ...
 
-    def find(self, address: Address) -> Experiment:
+    def find(self, address: ExperimentSpec) -> Experiment:
         """Load the experiment."""
         ...
 
@@ -101,12 +124,12 @@ class Here:
         """The plan, made in each worker, which reads the graphs itself."""
         return Plan(self.graphs, self.store)
 
-    def find(self, address: Address) -> Experiment:
+    def find(self, address: ExperimentSpec) -> Experiment:
         return address.find()
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedFolder:
     """A folder, described so that other machines can find it: by its path, or in a bucket."""
 
     folder: Path
@@ -115,7 +138,7 @@ class Shared:
     url: str = ""
 
     @classmethod
-    def of(cls, folder: Path, proof: str) -> "Shared":
+    def of(cls, folder: Path, proof: str) -> "SharedFolder":
         """Describe a folder of this machine; if it is a mirror, upload its changes first."""
         mirror = Mirror.find(folder)
         if mirror is not None:
@@ -150,7 +173,7 @@ class There:
     store."""
 
     graphs: pl.DataFrame
-    store: Shared
+    store: SharedFolder
     # For each user's experiment, by origin: the contents of its file and of those it imports, by
     # name.
     files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
@@ -166,7 +189,7 @@ class There:
             )
         return Plan(self.graphs, Store.open(folder))
 
-    def find(self, address: Address) -> Experiment:
+    def find(self, address: ExperimentSpec) -> Experiment:
         """Load the experiment; the files of a user's experiment are first written to this
         machine."""
         if address.origin not in self.files:
@@ -197,4 +220,150 @@ def choose_site(executor: Executor, plan: Plan, experiments: Sequence[Experiment
         return Here(plan.graphs, plan.store)
     own = sorted({item.origin for item in experiments if item.origin.endswith(".py")})
     files = {origin: read_sources(Path(origin)) for origin in own}
-    return There(plan.graphs, Shared.of(plan.store.folder, RECORD), files)
+    return There(plan.graphs, SharedFolder.of(plan.store.folder, RECORD), files)
+
+
+def train_in_workers(
+    jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch, executor: Executor
+) -> None:
+    """Train the jobs; models that come back as archives are written to the run here."""
+
+    def keep(number: int, packed: bytes | None) -> None:
+        folder = jobs[number].folder(run)
+        if packed is not None:
+            unpack_folder(packed, folder)
+            remove(run.checkpoints(folder))
+        send_back(run.folder, folder.relative_to(run.folder).as_posix())
+
+    needs = estimate_needs(jobs, plan, executor)
+    tasks = [Task(j.describe(), (JobSpec.of(j),), n) for j, n in zip(jobs, needs, strict=True)]
+    site = choose_site(executor, plan, [job.experiment for job in jobs])
+    if not executor.is_away:
+        executor.run(LocalTrainer(site, run), tasks, watch, keep)
+    else:
+        with share_run(run) as shared:
+            executor.run(AwayTrainer(site, shared), tasks, watch, keep)
+
+
+@dataclass(frozen=True)
+class LocalTrainer:
+    """The function that workers call to train a job; they must see the folder of the run."""
+
+    site: Site
+    run: Run
+
+    def __call__(self, address: JobSpec, report: Report) -> None:
+        """Train the job; raise InputError if its experiment's file has changed meanwhile."""
+        job = address.find(self.site)
+        train_job(job, self.site.plan, self.run, report)
+
+
+@dataclass(frozen=True)
+class AwayTrainer:
+    """The function that workers on other machines call: train a job, return its folder as bytes."""
+
+    site: Site
+    run: SharedFolder
+
+    def __call__(self, address: JobSpec, report: Report) -> bytes:
+        """Train the job, and return an archive of its folder."""
+        job = address.find(self.site)
+        with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
+            run = Run(Path(scratch))
+            with self._checkpoints(job, run) as checkpoints:
+                train_job(job, self.site.plan, run, report, checkpoints=checkpoints)
+            return pack_folder(job.folder(run))
+
+    @contextmanager
+    def _checkpoints(self, job: Job, scratch: Run) -> Iterator[Path]:
+        """Yield the folder for the fit's checkpoints; if possible one that other machines can
+        read."""
+        if self.run.is_here():
+            shared = Run(self.run.folder)
+            yield shared.checkpoints(job.folder(shared))
+            return
+        own = scratch.checkpoints(job.folder(scratch))
+        if not self.run.url:
+            yield own
+            return
+        name = own.relative_to(scratch.folder).as_posix()
+        with sending(Mirror(f"{self.run.url}/{name}", own)):
+            yield own
+
+
+@contextmanager
+def sending(mirror: Mirror) -> Iterator[None]:
+    """Download the mirror, upload its changes regularly during the block, and upload all at the
+    end."""
+    mirror.pull()
+    mirror.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with _sending_now_and_then(mirror):
+            yield
+    # a diverged fit has deleted its checkpoints here, so delete them in the bucket, too
+    except InputError:
+        _send_all(mirror)
+        raise
+    _send_all(mirror)
+
+
+@contextmanager
+def _sending_now_and_then(mirror: Mirror) -> Iterator[None]:
+    over = threading.Event()
+
+    def send() -> None:
+        while not over.wait(SEND_SECONDS):
+            with suppress(InputError):  # tried again in the next round
+                mirror.push(over=True)
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sender.join()
+
+
+def _send_all(mirror: Mirror) -> None:
+    """Upload the current state, even if the folder is gone, which deletes the files in the
+    bucket."""
+    mirror.folder.mkdir(parents=True, exist_ok=True)
+    mirror.push(over=True)  # overwrite what a lost machine may have uploaded for the same fit
+
+
+@contextmanager
+def share_run(run: Run) -> Iterator[SharedFolder]:
+    """Yield how other machines find the run's folder."""
+    # a machine that sees this file sees the same folder
+    token = run.folder / f"{TEMPORARY}{secrets.token_hex(8)}"
+    token.write_text(secrets.token_hex(16), encoding="utf-8")
+    try:
+        yield SharedFolder.of(run.folder, token.name)
+    finally:
+        token.unlink(missing_ok=True)
+
+
+def estimate_needs(jobs: Sequence[Job], plan: Plan, executor: Executor) -> list[Needs]:
+    """Return what each fit needs: a core, a share of a GPU if it trains a net, and memory.
+
+    For processes of this machine nothing is estimated, which saves looking at all files.
+    """
+    if not executor.is_away:
+        return [Needs()] * len(jobs)
+    memory = {group: estimate_memory(group, plan) for group in {job.group for job in jobs}}
+    return [choose_needs(job.experiment.ranker, memory[job.group], executor) for job in jobs]
+
+
+def estimate_memory(group: Sequence[str], plan: Plan) -> int:
+    """Return an estimate of the bytes of memory of a fit on these collections."""
+    rows = pl.concat([plan.rows(name) for name in group])
+    files = sum(path.stat().st_size for path in plan.store.paths_of(rows))
+    return min(BYTES_OF_A_WORKER, BYTES_OF_A_FIT + BYTES_OF_GRAPHS * files)
+
+
+def choose_needs(ranker: RankerSettings, memory: int, executor: Executor) -> Needs:
+    """Return what a fit with this memory (bytes) asks a cluster for."""
+    if not ranker.trains_a_net:
+        return Needs(bytes=memory)
+    return Needs(1, executor.gpu_share, memory)

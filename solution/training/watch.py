@@ -15,13 +15,13 @@ from rich.progress import Progress
 from rich.table import Table
 
 from solution.system.progress import bars, console
-from solution.system.report import Report
+from solution.system.report import FitProgress, Report
 from solution.system.terminal import make_table
 from solution.system.wording import spell
 
 
 @dataclass
-class Line:
+class FitLine:
     """The progress of one fit, a row of the display."""
 
     name: str
@@ -37,30 +37,20 @@ class Line:
     is_begun: bool = False
     is_over: bool = False
 
-    def take(
-        self,
-        done: float,
-        total: int,
-        note: str = "",
-        score: float | None = None,
-        *,
-        loss: float | None = None,
-        rate: float | None = None,
-        measures: Mapping[str, float] | None = None,
-        is_recalled: bool = False,
-    ) -> None:
+    def take(self, *given: Any, **named: Any) -> None:
         """Receive the fit's progress, as a Report."""
-        if is_recalled:
-            self.first = done
+        new = FitProgress(*given, **named)
+        if new.is_recalled:
+            self.first = new.done
         elif not self.is_begun:  # without validation, recalled epochs are not reported as such
-            self.first, self.is_begun = max(0, math.ceil(done) - 1), True
-        self.done, self.total = done, total
+            self.first, self.is_begun = max(0, math.ceil(new.done) - 1), True
+        self.done, self.total = new.done, new.total
         self.seconds = time.monotonic() - self.started
-        if loss is not None:  # known only at the end of an epoch
-            self.loss, self.rate = loss, rate
-        if score is not None:
-            self.score = score
-            self.best = score if self.best is None else max(self.best, score)
+        if new.loss is not None:  # known only at the end of an epoch
+            self.loss, self.rate = new.loss, new.rate
+        if new.score is not None:
+            self.score = new.score
+            self.best = new.score if self.best is None else max(self.best, new.score)
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the row, in the order of COLUMNS."""
@@ -89,7 +79,7 @@ class TimeLeft:
         self._left = Counter(kinds)
         self._seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
 
-    def finish(self, name: str, seconds: float, line: Line | None = None) -> None:
+    def finish(self, name: str, seconds: float, line: FitLine | None = None) -> None:
         """Record the seconds of a finished model; a resumed fit is scaled to its full length."""
         if line is not None and line.done > line.first:
             seconds *= line.done / (line.done - line.first)
@@ -97,7 +87,7 @@ class TimeLeft:
         self._left[kind] -= 1
         self._seconds.setdefault(kind, []).append(seconds)
 
-    def describe(self, running: Sequence[Line], at_once: int) -> str:
+    def describe(self, running: Sequence[FitLine], at_once: int) -> str:
         """Return the remaining time, to end a sentence; empty if too little is known.
 
         Args:
@@ -208,7 +198,7 @@ class LogLines:
         self._total, self._done, self._writers = total, 0, writers
         self._left = TimeLeft({"": total} if kinds is None else kinds)
         self._said = time.monotonic()
-        self._running: dict[str, Line] = {}
+        self._running: dict[str, FitLine] = {}
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
@@ -222,7 +212,7 @@ class LogLines:
     def job(self, name: str) -> Iterator[Report]:
         """Write a line when the fit called `name` ends; its progress is included in heartbeat
         lines."""
-        line = self._running[name] = Line(name)
+        line = self._running[name] = FitLine(name)
         try:
             yield line.take
         finally:
@@ -324,7 +314,7 @@ class LiveTable:
 
     def __init__(self, title: str, total: int) -> None:
         self._title, self._total, self._advanced = title, total, 0
-        self._lines: list[Line] = []
+        self._lines: list[FitLine] = []
         self._shown = 0  # rows on the terminal; 0: all
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=4)
 
@@ -341,7 +331,7 @@ class LiveTable:
     @contextmanager
     def job(self, name: str) -> Iterator[Report]:
         """Show a row for the fit called `name`; it stays after the fit."""
-        line = Line(name.removeprefix(f"{self._title} "))
+        line = FitLine(name.removeprefix(f"{self._title} "))
         self._lines.append(line)
         try:
             yield line.take
@@ -363,12 +353,12 @@ class LiveTable:
         return table
 
 
-def _describe(line: Line) -> str:
+def _describe(line: FitLine) -> str:
     """Return a fit's name and step."""
     return line.name + (f": step {spell_steps(line.done)} of {line.total}" if line.total else "")
 
 
-def _inner(line: Line) -> str:
+def _inner(line: FitLine) -> str:
     """Return the best score on the graphs used for early stopping, in words; empty if there is
     none."""
     return "" if line.best is None else f": inner score {line.best:.3f}"

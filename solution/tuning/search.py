@@ -25,14 +25,12 @@ from solution.system.files import locked, make_folder, remove_leftovers, replace
 from solution.system.progress import bars
 from solution.system.report import Report
 from solution.system.terminal import make_table
-from solution.training.away import choose_needs, estimate_memory
 from solution.training.executors.base import Executor, Needs, Task
 from solution.training.executors.local import LocalExecutor
-from solution.training.failures import name_failure, rehearse
+from solution.training.failures import is_own, name_failure, rehearse
 from solution.training.fold_scores import DivergedError, fit_without, held_out, score_graphs
-from solution.training.own_files import is_own
 from solution.training.plan import Plan
-from solution.training.sites import Address, Site, choose_site
+from solution.training.sites import ExperimentSpec, Site, choose_needs, choose_site, estimate_memory
 from solution.training.watch import ProgressBars, Watch
 from solution.tuning.experiment_text import write_experiment
 from solution.tuning.space import find_searched, plain_value, suggest, with_values
@@ -63,7 +61,7 @@ class Trials:
     """
 
     site: Site
-    experiment: Address | Experiment
+    experiment: ExperimentSpec | Experiment
     collections: tuple[str, ...]
     seed: int
 
@@ -120,7 +118,7 @@ class Trials:
 
     def _find(self) -> Experiment:
         given = self.experiment
-        found = self.site.find(given) if isinstance(given, Address) else given
+        found = self.site.find(given) if isinstance(given, ExperimentSpec) else given
         return replace(found, collections=self.collections)
 
 
@@ -263,7 +261,7 @@ class Search:
         """Return the function that the executor's workers call for each trial."""
         own = self.experiment
         site = choose_site(self._executor, self.plan, [own])
-        found = Address.of(own) if own.origin else own
+        found = ExperimentSpec.of(own) if own.origin else own
         return Trials(site, found, own.collections, self.seed)
 
     def best_experiment(self, study: optuna.Study) -> Path:

@@ -17,7 +17,7 @@ from solution.experiments.base import find_experiment
 from solution.store.store import Store
 from solution.system.buckets import Mirror
 from solution.system.errors import InputError
-from solution.training import away
+from solution.training import sites
 from solution.training.executors.base import Executor
 from solution.training.executors.cluster import RayExecutor
 from solution.training.executors.local import LocalExecutor
@@ -175,10 +175,10 @@ def test_a_lost_head_loses_nothing_that_was_kept(
 
 def test_what_diverged_is_not_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints in a bucket are removed with those that a fit removed, and when it is done."""
-    monkeypatch.setattr(away, "SEND_SECONDS", 0.1)
+    monkeypatch.setattr(sites, "SEND_SECONDS", 0.1)
     there, own = tmp_path / "there", tmp_path / "own" / "fit.checkpoints"
     for ends in ("well", "badly"):
-        with suppress(InputError), away.sending(Mirror(f"file://{there}", own)):
+        with suppress(InputError), sites.sending(Mirror(f"file://{there}", own)):
             own.mkdir(parents=True, exist_ok=True)
             (own / "checkpoint.safetensors").write_text("a state")
             wait_for((there / "checkpoint.safetensors").exists)

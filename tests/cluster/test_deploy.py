@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from typer.main import get_command
 
-from solution.commands.program import assemble
+from solution.commands.assembly import assemble
 from solution.data.folders import SAMPLE
 from solution.runs.fingerprint import fingerprint_code
 from tests.conftest import REPOSITORY

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from solution.commands.program import FILES, GROUPS, assemble
+from solution.commands.assembly import FILES, GROUPS, assemble
 
 PROGRAM: Any = get_command(assemble())
 USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, or of the click inside typer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.commands.program import read_path
+from solution.commands.assembly import read_path
 from solution.system.errors import InputError
 from tests.conftest import FastSlow
 

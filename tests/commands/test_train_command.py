@@ -15,7 +15,7 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.training.jobs import list_jobs
 from solution.training.opening import open_experiments
-from solution.training.summary import check_collections, train_experiment
+from solution.training.out_of_fold import check_collections, train_experiment
 from solution.training.watch import LiveTable, watch_jobs
 from tests.conftest import REPOSITORY
 from tests.processes import TRAINING

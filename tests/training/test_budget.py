@@ -14,8 +14,8 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.training.executors.local import LocalExecutor
 from solution.training.forecast import (
-    Budget,
     Forecast,
+    RunBudget,
     choose_budget,
     list_budgets,
     recall_budget,
@@ -32,19 +32,19 @@ FOUND = [
 ]
 
 
-def choose(hours: float, workers: int = 1) -> Budget:
+def choose(hours: float, workers: int = 1) -> RunBudget:
     return choose_budget(FOUND, [NET, TABLE], 5, hours, workers)
 
 
 def test_seeds_go_first_then_folds_then_epochs() -> None:
-    assert choose(16) == Budget(3, 5)  # 15 hours of the net, half an hour of the table
-    assert choose(15) == Budget(2, 5)
-    assert choose(6) == Budget(1, 5)
-    assert choose(5) == Budget(1, 4)
-    assert choose(3.5) == Budget(1, 3)
-    assert choose(2) == Budget(1, 3, 0.5)  # of the net; a table has no epochs
-    assert choose(0.7) == Budget(1, 3, 0.1)
-    assert choose(8.5, workers=2) == Budget(3, 5)
+    assert choose(16) == RunBudget(3, 5)  # 15 hours of the net, half an hour of the table
+    assert choose(15) == RunBudget(2, 5)
+    assert choose(6) == RunBudget(1, 5)
+    assert choose(5) == RunBudget(1, 4)
+    assert choose(3.5) == RunBudget(1, 3)
+    assert choose(2) == RunBudget(1, 3, 0.5)  # of the net; a table has no epochs
+    assert choose(0.7) == RunBudget(1, 3, 0.1)
+    assert choose(8.5, workers=2) == RunBudget(3, 5)
 
 
 def test_what_does_not_fit_at_all_is_refused_with_what_it_takes() -> None:
@@ -54,10 +54,10 @@ def test_what_does_not_fit_at_all_is_refused_with_what_it_takes() -> None:
 
 def test_every_budget_asks_for_less_than_the_one_before() -> None:
     budgets = list_budgets([NET, TABLE], 5)
-    assert budgets[0] == Budget(3, 5) and not budgets[0].describe(budgets[0])
+    assert budgets[0] == RunBudget(3, 5) and not budgets[0].describe(budgets[0])
     asked = [(budget.seeds, budget.folds, budget.share) for budget in budgets]
     assert asked == sorted(set(asked), reverse=True)
-    assert list_budgets([TABLE], 2)[1] == Budget(1, 2, 0.75)  # nothing else is left to give up
+    assert list_budgets([TABLE], 2)[1] == RunBudget(1, 2, 0.75)  # nothing else is left to give up
 
 
 def test_what_is_cut_is_cut_in_every_worker_and_recalled(
@@ -65,7 +65,7 @@ def test_what_is_cut_is_cut_in_every_worker_and_recalled(
 ) -> None:
     file = REPOSITORY / "tests" / "made" / "experiments" / "quick_tile_gnn.py"
     net = dataclasses.replace(find_experiment(str(file)), seeds=(0, 1))
-    budget = Budget(1, 3, 0.5)
+    budget = RunBudget(1, 3, 0.5)
     cut = budget.apply([net])
     with open_experiments(cut, sample_store, tmp_path, scheme="architecture", folds=3) as opened:
         plan, run = opened

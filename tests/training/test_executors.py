@@ -22,11 +22,9 @@ from solution.system.errors import InputError
 from solution.system.progress import bars
 from solution.system.report import Report, silent
 from solution.training.executors import local
-from solution.training.executors.base import Task
+from solution.training.executors.base import Screen, Task
 from solution.training.executors.local import LocalExecutor, choose_gpu, count_slots
-from solution.training.executors.screen import Screen
-from solution.training.out_of_fold import Trainer
-from solution.training.sites import Address, Here, JobAddress
+from solution.training.sites import ExperimentSpec, Here, JobSpec, LocalTrainer
 from solution.training.watch import ProgressBars
 from tests.conftest import REPOSITORY
 from tests.processes import TRAINING, Program, find_growing
@@ -129,8 +127,8 @@ def test_an_experiment_that_is_changed_meanwhile_is_not_trained_on(tmp_path: Pat
     source = find_experiment(str(file)).source
     file.write_text(file.read_text(encoding="utf-8") + "CHANGED = 1\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"quick_tile_gnn.py: was changed"):
-        Trainer(Here(pl.DataFrame(), NO_STORE), Run(tmp_path))(
-            JobAddress(Address(str(file), source, is_quick=False), TILE, TILE, 0, 0), silent
+        LocalTrainer(Here(pl.DataFrame(), NO_STORE), Run(tmp_path))(
+            JobSpec(ExperimentSpec(str(file), source, is_quick=False), TILE, TILE, 0, 0), silent
         )
 
 

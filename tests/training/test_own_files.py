@@ -9,8 +9,7 @@ from solution.features.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.training.failures import rehearse
-from solution.training.own_files import load_experiment
+from solution.training.failures import load_experiment, rehearse
 from solution.training.plan import make_plan
 from tests.commands.test_first_minutes import make_data
 

@@ -14,8 +14,7 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
-from solution.training.opening import open_experiments
-from solution.training.run_store import open_run_store
+from solution.training.opening import open_experiments, open_run_store
 from tests.conftest import FastSlow
 from tests.made.graphs import make_tile_graph, write_graph
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from solution.system.report import Report
-from solution.training.watch import Line, LiveTable, LogLines, TimeLeft
+from solution.training.watch import FitLine, LiveTable, LogLines, TimeLeft
 
 
 def test_the_time_left_counts_from_the_first_of_models_that_are_trained_at_once(
@@ -35,7 +35,7 @@ def test_kinds_of_models_are_foretold_each_by_its_own(monkeypatch: pytest.Monkey
     assert left.describe([], 1) == ""  # one of six is known
     left.finish("slow x fold 0", 60)
     assert left.describe([], 2) == ", at least 1 min 30 s left"
-    running = Line("slow x + y fold 0", started=970.0, done=0.25, total=2)
+    running = FitLine("slow x + y fold 0", started=970.0, done=0.25, total=2)
     assert left.describe([running], 1) == ", about 6 min 31 s left"  # 1 + 3 * 60 + 7 / 8 * 240
     for name in ("quick x fold 1", *(f"slow x fold {fold}" for fold in (1, 2, 3))):
         left.finish(name, 60)

@@ -2,15 +2,21 @@
 
 A caller describes its tasks, and an executor runs them: in other processes of this machine
 (`local`), or on the nodes of a cluster (`cluster`). Results are passed to the calling process one
-at a time, so that a single process writes files.
+at a time, so that a single process writes files. Reports of tasks in other processes are forwarded
+to the progress display.
 """
 
+import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from solution.system.report import FitProgress, Report
 from solution.training.watch import Watch
+
+# at least this long between two reports of a task: people read no faster, and a queue is finite
+REPORT_SECONDS = 0.1
 
 # A function that is called as work(*task.arguments, report), one call at a time in each process. It
 # is pickled once for each process and lives as long, so it may cache the data that it reads.
@@ -75,3 +81,52 @@ class Executor(Protocol):
 
 def forget(number: int, result: Any) -> None:
     """Ignore a result; for tasks that write files themselves."""
+
+
+class Screen(ExitStack):
+    """The progress displays of all running tasks."""
+
+    def __init__(self, watch: Watch, names: Sequence[str]) -> None:
+        super().__init__()
+        self._watch, self._names = watch, names
+        self._open: dict[int, tuple[ExitStack, Report]] = {}
+        self._finished: set[int] = set()
+
+    def show(self, number: int, facts: tuple[Any, ...], more: dict[str, Any]) -> None:
+        """Show a task's report; a report without facts means that the task has begun."""
+        if number in self._finished:  # a report may arrive after the result
+            return
+        if number not in self._open:
+            stack = self.enter_context(ExitStack())
+            self._open[number] = stack, stack.enter_context(self._watch.job(self._names[number]))
+        if facts:
+            self._open[number][1](*facts, **more)
+
+    def finish(self, number: int) -> None:
+        """Remove a finished task from the display."""
+        self.show(number, (), {})
+        self._open.pop(number)[0].close()
+        self._finished.add(number)
+        self._watch.advance()
+
+
+class Throttled:
+    """A Report that forwards at most ten reports per second, but every new best score."""
+
+    def __init__(self, send: Callable[..., None]) -> None:
+        self._send = send
+        self._next = 0.0
+        self._best: float | None = None
+
+    def begin(self) -> None:
+        """Report that the task has begun."""
+        self._send()
+
+    def __call__(self, *given: Any, **named: Any) -> None:
+        """Forward the report, unless the last one was too recent."""
+        score, now = FitProgress(*given, **named).score, time.monotonic()
+        is_best = score is not None and (self._best is None or score > self._best)
+        if is_best or now >= self._next:
+            self._best = score if is_best else self._best
+            self._next = now + REPORT_SECONDS
+            self._send(*given, **named)

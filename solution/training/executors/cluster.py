@@ -31,10 +31,14 @@ from solution.system.files import holding
 from solution.system.processes import count_cores
 from solution.system.terminal import say
 from solution.system.wording import count, how_to_install
-from solution.training.executors.base import Keep, Needs, Task, Work, forget
-from solution.training.executors.knocking import check_address, explain, find_head, knock
+from solution.training.executors.base import Keep, Needs, Screen, Task, Throttled, Work, forget
+from solution.training.executors.knocking import (
+    check_cluster_address,
+    explain_silence,
+    find_head,
+    knock,
+)
 from solution.training.executors.local import limit_threads
-from solution.training.executors.screen import Screen, Throttled
 from solution.training.watch import Watch
 
 Message = tuple[int, tuple[Any, ...], dict[str, Any]]
@@ -340,14 +344,14 @@ def _connect(ray: Any, address: str | None, workers: int | None, folder: Path | 
             _system_config={"task_oom_retries": RETRIES}, **quiet,
         )  # fmt: skip
         return
-    check_address(address)
+    check_cluster_address(address)
     try:
         knock(find_head(address))
         ray.init(address=address, **quiet)
     except InputError:
         raise
     except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
-        raise explain(ray, address, error) from error
+        raise explain_silence(ray, address, error) from error
     nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
     resources = ray.cluster_resources()
     say(

@@ -24,12 +24,12 @@ def check_cluster(address: str | None) -> None:
     if find_spec("ray") is None:
         raise InputError(f"A cluster needs Ray. {how_to_install('cluster')}.")
     if address is not None:
-        check_address(address)
+        check_cluster_address(address)
         if address != AUTO:
             knock(address)
 
 
-def check_address(address: str) -> None:
+def check_cluster_address(address: str) -> None:
     """Raise InputError unless the address is auto or HOST:PORT."""
     if "@" in address:
         raise InputError(
@@ -73,7 +73,7 @@ def find_head(address: str) -> str:
     return str(canonicalize_bootstrap_address(address) or address)
 
 
-def explain(ray: Any, address: str, error: Exception) -> InputError:
+def explain_silence(ray: Any, address: str, error: Exception) -> InputError:
     """Return the error to show if Ray could not connect; name a rejected token, as Ray does not.
 
     Args:

@@ -22,8 +22,7 @@ from solution.system.processes import (
     interrupted_later,
     open_pool,
 )
-from solution.training.executors.base import Keep, Task, Work, forget
-from solution.training.executors.screen import Screen, Throttled
+from solution.training.executors.base import Keep, Screen, Task, Throttled, Work, forget
 from solution.training.watch import Watch
 
 BYTES_OF_A_WORKER = 5 << 30  # memory; the tables of the whole tile collection take most of it

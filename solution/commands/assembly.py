@@ -17,15 +17,16 @@ FILES = {
     "solution.commands.data": ("check", "inspect", "prepare", "data", "features", "module"),
     "solution.commands.running": ("run", "demo"),
     "solution.commands.training": ("train", "tune"),
-    "solution.commands.results": ("ensemble", "compare", "report", "verify", "explain"),
-    "solution.commands.listing": ("experiments", "runs"),
+    "solution.commands.results": (
+        "ensemble", "compare", "report", "verify", "explain", "experiments", "runs",
+    ),
     "solution.commands.serving": ("pack", "rank", "onnx"),
     "solution.commands.choosing": ("choose",),
     "solution.placement.command": ("optimize",),
     "submissions.commands": ("submit", "scores", "leaderboard", "doctor"),
     "solution.commands.collecting": ("collect",),
     "solution.commands.kernels": ("kernels",),
-}
+}  # fmt: skip
 
 GROUPS = {
     "Look": ("check", "inspect", "features", "module", "experiments", "runs", "explain"),
@@ -123,7 +124,7 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(invoke_without_command=True)(options)
+    app.callback(invoke_without_command=True)(_options)
     needed = [file for file, names in FILES.items() if words and words[0] in names]
     for file in needed or FILES:
         app.add_typer(import_module(file).app)
@@ -132,7 +133,7 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
     return app
 
 
-def options(
+def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and end.", is_eager=True)
     ] = False,
