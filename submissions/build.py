@@ -12,9 +12,8 @@ from solution.system.errors import InputError
 from solution.system.files import remove_leftovers
 from solution.system.sealing import describe_file
 from solution.system.wording import count
-from submissions.checker import read_rows
 from submissions.report import Scores, summarise_run, write_scores
-from submissions.writer import Written, replace_submission
+from submissions.writer import Written, read_rows, replace_submission
 
 
 @dataclass(frozen=True)

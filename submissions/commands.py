@@ -47,9 +47,9 @@ def submit(
     from ensembles.last_recipe import choose_recipe
     from solution.runs.record import keep_others_out
     from submissions.build import build_submission, check_complete
+    from submissions.calls import read_settings
     from submissions.provenance import describe_code, pack, read_tree
     from submissions.sending import submit as send
-    from submissions.settings import read_settings
 
     settings = read_settings()
     tree = read_tree()
@@ -81,10 +81,10 @@ def scores() -> None:
     Exit codes: 0, or 2 if Kaggle could not be asked; the ledger is shown all the same.
     """
     from submissions import scores
+    from submissions.calls import read_settings
     from submissions.failures import KaggleError
     from submissions.kaggle import Kaggle
-    from submissions.settings import read_settings
-    from submissions.tracker import Tracker
+    from submissions.ledger import Tracker
 
     tracker = Tracker(Kaggle(read_settings()))
     failure = None
@@ -114,10 +114,10 @@ def leaderboard() -> None:
 
     Exit codes: 0, or 2 if Kaggle could not be asked.
     """
+    from submissions.calls import read_settings
     from submissions.kaggle import Kaggle
-    from submissions.leaderboard import best_public, tabulate_leaderboard
-    from submissions.settings import read_settings
-    from submissions.tracker import Tracker
+    from submissions.ledger import Tracker
+    from submissions.scores import best_public, tabulate_leaderboard
 
     kaggle = Kaggle(read_settings())
     ours = best_public(Tracker(kaggle).read())
@@ -132,8 +132,8 @@ def doctor() -> None:
 
     Exit codes: 0 if `fastslow submit` can work, 2 if something must be done first.
     """
+    from submissions.calls import read_settings
     from submissions.doctor import examine, tabulate_findings
-    from submissions.settings import read_settings
 
     findings = examine(read_settings())
     output.print(tabulate_findings(findings))

@@ -22,14 +22,13 @@ from solution.system.errors import InputError
 from solution.system.files import check_writable
 from solution.system.terminal import make_table
 from solution.system.wording import count
-from submissions.calls import NOT_PASSED_ON, find_program
+from submissions.calls import NOT_PASSED_ON, Settings, find_program
 from submissions.credentials import VARIABLES, find_credentials
 from submissions.failures import BAD_CREDENTIALS, NO_CREDENTIALS
 from submissions.kaggle import Kaggle
 from submissions.ledger import read_ledger
 from submissions.provenance import read_tree
 from submissions.sending import SKEW
-from submissions.settings import Settings
 
 OLDEST_CLI = Version("2.2.4")  # the first version that reports the remaining submissions
 GIGABYTE = 1e9

@@ -1,4 +1,4 @@
-"""Classify failures of the kaggle CLI, and explain them with advice.
+"""Exit codes of calls that change something at Kaggle, and what failures of its CLI mean.
 
 The CLI prints a server's message without its status, and exits with 0 after some failures. So
 failures are classified by the printed text. That may be wrong: a submission never relies on it, see
@@ -9,6 +9,16 @@ import re
 from dataclasses import dataclass
 
 from solution.system.errors import InputError
+
+DONE, NOT_KNOWN, NOT_SCORED = 0, 3, 4  # exit codes; InputError makes it 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An exit code and a message."""
+
+    code: int
+    message: str
 
 
 @dataclass(frozen=True)

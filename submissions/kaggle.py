@@ -1,6 +1,7 @@
 """The calls of the kaggle CLI for submissions and data."""
 
 import json
+import math
 import re
 import subprocess
 from collections.abc import Callable, Sequence
@@ -13,7 +14,6 @@ from solution.system.progress import console
 from submissions.calls import MOST_OF_AN_ANSWER, Calls, find_json, find_program, make_environment
 from submissions.credentials import redact
 from submissions.failures import BAD_REPLY, NO_ENDPOINT, KaggleError, tell
-from submissions.ledger import read_number
 
 PAGE = 200
 SMALLEST_PAGE = 20  # a server may cut a page to this size; a shorter page is complete
@@ -189,3 +189,12 @@ class Kaggle(Calls):
         action, *rest = command
         whole = ["competitions", action, self.settings.competition, *rest]
         return self.run(doing, whole, limit, report, file=file)
+
+
+def read_number(cell: str | None) -> float | None:
+    """Return the number in a cell; None if it is not a number."""
+    try:
+        value = float(cell or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,23 +1,47 @@
-"""Show the ledger's scores in tables, beside published results, and update it from Kaggle."""
+"""Show the ledger's scores, as tables beside published results and the leaderboard, and over time.
+
+`update_ledger` updates them from Kaggle first.
+"""
 
 import csv
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 from rich.table import Table
 from rich.text import Text
 
+from ensembles.last_recipe import is_whole, recall
+from ensembles.recipe import is_merge
+from solution.runs.folder import RECORD, Run
+from solution.runs.origin import recall_origin
+from solution.system.errors import InputError
 from solution.system.terminal import make_table
 from solution.system.wording import count
-from submissions.kaggle import Submission
-from submissions.ledger import OOF_COLUMNS, Ledger, Line, edit_ledger, read_number
-from submissions.tracker import Tracker, note, read_time, show_time
+from submissions.calls import read_settings
+from submissions.kaggle import Place, Submission, read_number
+from submissions.ledger import (
+    OOF_COLUMNS,
+    Ledger,
+    Line,
+    Tracker,
+    edit_ledger,
+    note,
+    read_ledger,
+    read_time,
+    show_time,
+)
+from submissions.provenance import fingerprint_file
 
 ANCHORS = Path(__file__).parent / "anchors.csv"  # results in their authors' publications
 SHORT = ("xla def", "xla ran", "nlp def", "nlp ran", "tile xla")
 KAGGLES = ("public", "private")  # Kaggle's scores
 MIN_PAIRS = 3  # a correlation of fewer points means nothing
+AROUND = 8  # rows above and below
+TOP = 3
+DAMAGED = "damaged"
 
 
 @dataclass(frozen=True)
@@ -166,3 +190,183 @@ def _round_number(text: str, digits: int) -> str:
     """Round a cell of the ledger to `digits`; return it unchanged if it is not a number."""
     number = read_number(text)
     return text if number is None else f"{number:.{digits}f}"
+
+
+if TYPE_CHECKING:  # only notebooks draw; the commands start without matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SHOWN = {"public": "C0", "private": "C3", "oof_mean": "C7"}
+NAMES = {"public": "public", "private": "private", "oof_mean": "out of fold"}
+BEST_ANCHORS = 3
+
+
+def draw_history(ledger: Ledger, anchors: Sequence[Anchor]) -> "Figure":
+    """Draw scores by submission beside known results, and Kaggle's scores against out-of-fold
+    scores."""
+    from matplotlib.figure import Figure
+
+    ordered = sorted(ledger.lines, key=_moment)
+    lines = [line for line in ordered if read_number(line["private"]) is not None]
+    figure = Figure(figsize=(12, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1.6, 1])
+    _draw_course(lines, anchors, left)
+    _draw_foretelling(lines, right)
+    return figure
+
+
+def _draw_course(lines: list[Line], anchors: Sequence[Anchor], axes: "Axes") -> None:
+    for column, colour in SHOWN.items():
+        points = [
+            (place, value)
+            for place, line in enumerate(lines)
+            if (value := read_number(line[column])) is not None
+        ]
+        if points:
+            places, values = zip(*points, strict=True)
+            axes.plot(places, values, color=colour, marker="o", ms=5, lw=1, label=NAMES[column])
+    for number, anchor in enumerate(anchors[:BEST_ANCHORS]):
+        style = {"color": "black", "lw": 0.8, "ls": (":", "--", "-.")[number]}
+        axes.axhline(anchor.private, label=f"{anchor.name} ({anchor.private:.3f})", **style)  # type: ignore[arg-type]
+    axes.set_xticks(range(len(lines)), [line["when"][2:10] for line in lines], rotation=90)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_xlabel("submission, the oldest first" if lines else "no submission has a score yet")
+    axes.set_ylabel("score, higher is better")
+    axes.set_title("Submissions, and the best known private scores")
+    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def _draw_foretelling(lines: list[Line], axes: "Axes") -> None:
+    both = [line for line in lines if read_number(line["oof_mean"]) is not None]
+    own = [read_number(line["oof_mean"]) for line in both]
+    for column in ("public", "private"):
+        theirs = [read_number(line[column]) for line in both]
+        axes.scatter(own, theirs, s=24, color=SHOWN[column], label=NAMES[column])  # type: ignore[arg-type]
+    axes.set_xlabel("mean score out of fold")
+    axes.set_ylabel("score at Kaggle")
+    axes.set_title(f"Out of fold against Kaggle: {len(both)} submissions")
+    if both:
+        axes.legend(fontsize=8, frameon=False)
+    else:
+        axes.text(0.5, 0.5, "none has both scores yet", ha="center", transform=axes.transAxes)
+        axes.set_xticks([])
+        axes.set_yticks([])
+
+
+def _moment(line: Line) -> str:
+    return line["when"]
+
+
+def find_rank(places: list[Place], score: float) -> int:
+    """Return the rank, from 1, that `score` would have; higher is better, equal ones rank before
+    it."""
+    return 1 + sum(place.score is not None and place.score >= score for place in places)
+
+
+def best_public(ledger: Ledger) -> float | None:
+    """Return our best public score in the ledger."""
+    scores = [read_number(line["public"]) for line in ledger.lines]
+    return max((score for score in scores if score is not None), default=None)
+
+
+def tabulate_leaderboard(places: list[Place], ours: float | None) -> Table:
+    """Return a table of the top, and of the ranks around our score (or after the top, without
+    one)."""
+    table = make_table(f"Public leaderboard, {len(places)} teams")
+    table.add_column("Place", justify="right")
+    table.add_column("Team", overflow="ellipsis", no_wrap=True, max_width=50)
+    table.add_column("Public", justify="right")
+    rank = TOP + AROUND if ours is None else find_rank(places, ours)
+    last = 0
+    for number, place in enumerate(places, start=1):
+        if number == rank and ours is not None:
+            _add_ours(table, rank, ours)
+        if number <= TOP or rank - AROUND <= number < rank + AROUND:
+            if number > last + 1:
+                table.add_row("...", "", "")
+            shown = "" if place.score is None else f"{place.score:.5f}"
+            table.add_row(str(number), Text(place.teamName or ""), shown)
+            last = number
+    if ours is not None and rank > len(places):
+        _add_ours(table, rank, ours)
+    return table
+
+
+def _add_ours(table: Table, rank: int, score: float) -> None:
+    table.add_row(f"({rank})", "our best submission", f"{score:.5f}", style="bold green")
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """A run's row, as text, in the order of the columns."""
+
+    name: str
+    date: str
+    models: str
+    recipe: str
+    score: str  # out of fold
+    kaggle: str  # the public score, or the submission's state
+
+
+def list_runs(folder: Path) -> list[RunLine]:
+    """Return the runs in the folder, sorted by name."""
+    ledger = read_ledger(read_settings().ledger)
+    return [_describe(path.parent, ledger) for path in sorted(folder.glob(f"*/{RECORD}"))]
+
+
+def show_runs(lines: list[RunLine]) -> Table:
+    """Return a table of the runs."""
+    table = make_table(
+        "Runs; the score is the ensemble's, out of fold on the data of the run",
+        expendable=("Models", "Trained"),
+    )
+    for name in ("Run", "Trained", "Models", "Recipe", "Score", "Kaggle"):
+        right = name in ("Models", "Score", "Kaggle")
+        table.add_column(name, justify="right" if right else "left", no_wrap=name != "Recipe")
+    for line in lines:
+        table.add_row(*map(Text, astuple(line)))  # Text: brackets are not markup
+    return table
+
+
+def _describe(folder: Path, ledger: Ledger) -> RunLine:
+    try:
+        run = Run.existing(folder)
+        origin, recipe, whole = recall_origin(run), recall(folder), is_whole(folder)
+        models, quick = run.count_models(), run.is_quick
+    except InputError:
+        return RunLine(folder.name, "", "", "its record is damaged", "", "")
+    merged = recipe.name if recipe else "not merged yet"
+    merged += ", a quick look" if quick else ""
+    return RunLine(
+        folder.name,
+        origin.date if origin else "",
+        str(models),
+        merged if whole else f"{merged}, to be merged again",
+        _read_score(run.scores) if whole else "",
+        _find_at_kaggle(run, ledger),
+    )
+
+
+def _read_score(path: Path) -> str:
+    """Return the ensemble's mean over its collections; empty if there are no scores yet."""
+    if not path.is_file():
+        return ""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            table = csv.DictReader(file, strict=True)
+            names, lines = table.fieldnames, list(table)
+        own = [float(line["score"]) for line in lines if is_merge(line["ranker"])]
+    # the file was cut or edited
+    except (ValueError, KeyError, TypeError, AttributeError, csv.Error):
+        return DAMAGED
+    if own:
+        return f"{sum(own) / len(own):.3f}"
+    # If no program could be held out, the table has only a header.
+    return DAMAGED if lines or not names else ""
+
+
+def _find_at_kaggle(run: Run, ledger: Ledger) -> str:
+    if not run.submission.is_file():
+        return ""
+    found = ledger.of_file(fingerprint_file(run.submission))
+    return found[-1]["public"] or found[-1]["state"] if found else ""

@@ -22,15 +22,21 @@ from pathlib import Path
 from solution.system.errors import InputError
 from solution.system.files import remove_leftovers
 from solution.system.terminal import say
-from submissions.calls import pause
-from submissions.failures import KaggleError
+from submissions.calls import Settings, pause
+from submissions.failures import DONE, NOT_KNOWN, NOT_SCORED, KaggleError, Outcome
 from submissions.kaggle import Kaggle, Limits, Submission
-from submissions.ledger import IN_DOUBT, Ledger, Line, edit_ledger
+from submissions.ledger import (
+    ADVICE,
+    IN_DOUBT,
+    Ledger,
+    Line,
+    Tracker,
+    UnknownError,
+    edit_ledger,
+    show_time,
+)
 from submissions.locks import wait_for_lock
-from submissions.outcome import DONE, NOT_SCORED, UNKNOWN, Outcome
 from submissions.provenance import Upload, make_key
-from submissions.settings import Settings
-from submissions.tracker import ADVICE, Tracker, UnknownError, show_time
 
 LONGEST_POLL = 60.0  # seconds
 SKEW = 300.0  # difference between two clocks, in seconds, above which users are told
@@ -69,9 +75,9 @@ def submit(
             key = key or send(tracker, upload)
         return follow(tracker, key)
     except UnknownError as error:
-        return Outcome(UNKNOWN, str(error))
+        return Outcome(NOT_KNOWN, str(error))
     except KeyboardInterrupt:
-        return Outcome(UNKNOWN, "Stopped. Run the same command again: it looks what arrived.")
+        return Outcome(NOT_KNOWN, "Stopped. Run the same command again: it looks what arrived.")
 
 
 def find_earlier(

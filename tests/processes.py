@@ -44,8 +44,8 @@ OWN = (
     "ensembles.tables", "solution.analysis.first_look", "solution.runs.collapse",
     "solution.store.preparing", "solution.training.opening", "solution.training.out_of_fold",
     "submissions.build", "submissions.doctor", "submissions.download",
-    "submissions.kernels.execution", "submissions.kernels.pulling", "submissions.page.build",
-    "submissions.runs", "submissions.sending", "submissions.tracker",
+    "submissions.kernels.notebooks", "submissions.kernels.pulling", "submissions.page.build",
+    "submissions.report", "submissions.sending", "submissions.ledger",
 )  # fmt: skip
 OWN_TRAINING = (
     "solution.analysis.explanation", "solution.choosing.choose",

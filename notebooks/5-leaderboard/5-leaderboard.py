@@ -35,19 +35,20 @@ import shutil
 from solution.sessions.session import Session
 from solution.system.errors import InputError
 from solution.system.terminal import output, say
+from submissions.calls import read_settings
 from submissions.credentials import find_credentials
-from submissions.history import draw_history
 from submissions.kaggle import Kaggle
-from submissions.leaderboard import best_public, tabulate_leaderboard
+from submissions.ledger import Tracker
 from submissions.scores import (
+    best_public,
     describe_correlation,
+    draw_history,
     read_anchors,
+    tabulate_leaderboard,
     tabulate_ledger,
     tabulate_standing,
     update_ledger,
 )
-from submissions.settings import read_settings
-from submissions.tracker import Tracker
 
 # %matplotlib inline
 

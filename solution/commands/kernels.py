@@ -29,14 +29,14 @@ def share(
     from solution.serving.archive import write_archive
     from solution.serving.bundle import load_bundle
     from solution.sessions.record import BUNDLE
-    from submissions.kernels import sharing
-    from submissions.settings import read_settings
+    from submissions.calls import read_settings
+    from submissions.kernels.datasets import name_dataset, share
 
-    slug = sharing.name_dataset(bundle.resolve().stem if name is None else name)
+    slug = name_dataset(bundle.resolve().stem if name is None else name)
     opened = load_bundle(bundle)
     say(f"{bundle}: {opened.describe()}")
     with tempfile.TemporaryDirectory(prefix="fastslow-") as place:
         write_archive(opened.folder, Path(place) / BUNDLE)
-        outcome = sharing.share(Path(place), slug, read_settings())
+        outcome = share(Path(place), slug, read_settings())
     say(outcome.message)
     raise typer.Exit(outcome.code)

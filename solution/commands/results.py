@@ -132,8 +132,7 @@ def verify(
     """Check a submission file against the rows that a run's data asks for, as Kaggle would."""
     from solution.domain import predictions
     from solution.domain.collection import COLLECTIONS
-    from submissions.checker import check_submission
-    from submissions.writer import expect
+    from submissions.writer import check_submission, expect
 
     opened = Run.existing(run_folder)
     expected = expect(predictions.read(opened.graphs), opened.sample_submission())
@@ -291,7 +290,7 @@ def runs(
     folder: Annotated[Path, typer.Argument(help="The folder of the runs.")] = RUNS,
 ) -> None:
     """List the runs with their score, recipe and age, and what Kaggle said of them."""
-    from submissions.runs import list_runs, show_runs
+    from submissions.scores import list_runs, show_runs
 
     found = list_runs(folder)
     if not found and folder.exists() and (folder.is_file() or (folder / RECORD).is_file()):

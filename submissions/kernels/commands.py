@@ -22,9 +22,9 @@ def package(
 
     FASTSLOW_WHEELS sets the folder; the default is build/kernel-wheels.
     """
+    from submissions.calls import read_settings
     from submissions.kernels.packaging import package as pack
     from submissions.provenance import read_tree
-    from submissions.settings import read_settings
 
     tree = read_tree()
     if not allow_dirty:
@@ -75,12 +75,11 @@ def push(
     Exit codes: 0 it runs on Kaggle; 2 nothing was pushed, the message says why; 3 it is not known
     yet whether it arrived, give the command again.
     """
-    from submissions.kernels.notebooks import find_notebook
+    from submissions.calls import read_settings
+    from submissions.kernels.notebooks import find_notebook, parse_values
     from submissions.kernels.pushing import Order
     from submissions.kernels.pushing import push as send
-    from submissions.kernels.values import parse_values
     from submissions.provenance import read_tree
-    from submissions.settings import read_settings
 
     found = find_notebook(notebook)
     chosen = parse_values(values, found.read())
@@ -95,9 +94,9 @@ def push(
 @app.command()
 def status() -> None:
     """Show the state of the latest push of every notebook."""
+    from submissions.calls import read_settings
     from submissions.kernels.calls import Kernels
     from submissions.kernels.pulling import report_progress
-    from submissions.settings import read_settings
 
     table, lines = report_progress(Kernels(read_settings()))
     output.print(table)
@@ -120,9 +119,9 @@ def pull(
     overwrite local files.
     """
     from solution.sessions.record import BUNDLE
+    from submissions.calls import read_settings
     from submissions.kernels.notebooks import find_notebook
     from submissions.kernels.pulling import pull as bring
-    from submissions.settings import read_settings
 
     folder = bring(find_notebook(notebook), read_settings(), replace=replace)
     say(f"{folder}: the outputs are here.")
@@ -137,7 +136,7 @@ def build(
     notebooks: Annotated[list[str] | None, typer.Argument(help="Default: all of them.")] = None,
 ) -> None:
     """Execute the notebooks on the bundled sample, and write their ipynb files."""
-    from submissions.kernels.execution import build as execute
+    from submissions.kernels.notebooks import build as execute
     from submissions.kernels.notebooks import find_notebook, list_notebooks
 
     chosen = [find_notebook(name) for name in notebooks] if notebooks else list_notebooks()

@@ -1,20 +1,39 @@
-"""The notebooks as files: their folders, their parameters, and a copy with values set.
+"""The notebooks: their files and parameters, copies with values set, and execution on the sample.
 
 notebooks/NAME/
     NAME.py                  the source, a jupytext percent script
     NAME.ipynb               built from it by `make notebooks`, executed on the bundled sample
     kernel-metadata.json     what the kernel needs on Kaggle
+
+`--set NAME=VALUE` sets a parameter. Values that cannot work are rejected here, because on Kaggle a
+session would start and then fail.
 """
 
 import ast
+import asyncio
+import base64
 import copy
+import io
 import json
-from collections.abc import Mapping
+import math
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from solution.domain.collection import NAMES
+from solution.experiments import DEFAULTS
 from solution.system.errors import InputError
+from solution.system.files import replace_file
+from solution.system.names import match
+from solution.system.progress import console
+from submissions.calls import stopped_by_signals
 from submissions.provenance import PROJECT
 
 NOTEBOOKS = PROJECT / "notebooks"
@@ -22,6 +41,21 @@ METADATA = "kernel-metadata.json"
 PARAMETERS, INJECTED = "parameters", "injected-parameters"  # papermill's tags of cells
 
 Value = str | int | float | bool
+BY_ITSELF = "a push writes it by itself"
+# Parameters that --set may not change.
+GIVEN_OTHERWISE = {
+    "PUSH": BY_ITSELF,
+    "COMMIT": BY_ITSELF,
+    "BUNDLE": "give --bundle (make: BUNDLE=name), which attaches the bundle as well",
+}
+SCHEMES, PACKS = ("family", "architecture", "graph"), ("", "folds", "refit")
+SAMPLE = PROJECT / "solution" / "data" / "sample"
+PLACE = PROJECT / "build" / "notebooks"  # folder for files that the notebooks write
+CELL_SECONDS = 1800
+BETWEEN_KILLS = 0.2  # seconds; the first kill may come before the kernel starts
+COLOURS = 128  # colours of a stored picture
+ANEW = {"REPLACE": True}
+UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # progress bars
 
 
 @dataclass(frozen=True)
@@ -111,3 +145,223 @@ def list_own_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the cells that come from the source."""
     cells: list[dict[str, Any]] = notebook["cells"]
     return [cell for cell in cells if INJECTED not in cell["metadata"].get("tags", [])]
+
+
+def parse_values(pairs: Sequence[str], notebook: Mapping[str, Any]) -> dict[str, Value]:
+    """Parse NAME=VALUE pairs as the types of the notebook's parameters.
+
+    Raises InputError if there is no such parameter, or the value has another type or cannot work.
+    """
+    known = read_parameters(notebook)
+    values: dict[str, Value] = {}
+    for pair in pairs:
+        name, is_pair, text = pair.partition("=")
+        if not is_pair or name not in known or name in GIVEN_OTHERWISE:
+            raise InputError(f"{pair!r}: {_explain_name(name, known)}.")
+        values[name] = _parse(name, text, known[name])
+    _check({**known, **values})
+    return values
+
+
+def _explain_name(name: str, known: Mapping[str, Value]) -> str:
+    free = [parameter for parameter in known if parameter not in GIVEN_OTHERWISE]
+    if name in known and name in GIVEN_OTHERWISE:
+        return f"{name} cannot be set: {GIVEN_OTHERWISE[name]}"
+    if not free:
+        return "this notebook has no parameter that can be set"
+    return f"expected NAME=VALUE, where NAME is one of {', '.join(free)}"
+
+
+def _parse(name: str, text: str, default: Value) -> Value:
+    try:
+        text.encode()  # a lone surrogate, which stands for an invalid byte, cannot be encoded
+        if isinstance(default, str):
+            return text
+        if isinstance(default, bool):
+            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+        value = type(default)(text)
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is no number")
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"{name}={text}: expected a value such as {default!r} ({type(default).__name__})."
+        ) from error
+    return value
+
+
+def _check(values: Mapping[str, Value]) -> None:
+    for name, (fits, expected) in EXPECTED.items():
+        if name in values and not fits(values):
+            raise InputError(f"{name}={values[name]}: expected {expected}.")
+
+
+def _are_folds(values: Mapping[str, Any]) -> bool:
+    try:
+        numbers = [int(part) for part in values["FOLDS"].split(",") if part.strip()]
+    except ValueError:
+        return False
+    return all(0 <= number < values["NUM_FOLDS"] for number in numbers)
+
+
+def _chooses(names: Sequence[str], patterns: str) -> bool:
+    try:
+        return bool(match(names, patterns))
+    except InputError:
+        return False
+
+
+# For each known parameter: a check of the value, and a description of valid ones.
+EXPECTED: dict[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
+    "HOURS": (lambda values: values["HOURS"] >= 0, "0 or more"),
+    "NUM_FOLDS": (lambda values: values["NUM_FOLDS"] >= 2, "2 or more"),
+    "FOLDS": (_are_folds, "numbers below NUM_FOLDS, such as 0,1, or nothing for all"),
+    "SCHEME": (lambda values: values["SCHEME"] in SCHEMES, " or ".join(SCHEMES)),
+    "PACK": (lambda values: values["PACK"] in PACKS, "folds, refit or nothing"),
+    "EXPERIMENTS": (
+        lambda values: _chooses(DEFAULTS, values["EXPERIMENTS"]),
+        f"patterns that choose some of {', '.join(DEFAULTS)}",
+    ),
+    "COLLECTIONS": (
+        lambda values: _chooses(NAMES, values["COLLECTIONS"]),
+        f"patterns that choose some of {', '.join(NAMES)}",
+    ),
+}
+
+
+def build(notebooks: Sequence[Notebook], place: Path = PLACE) -> None:
+    """Execute the notebooks one after the other, as on a laptop, and write their ipynb files.
+
+    Raises InputError if a cell fails.
+    """
+    shutil.rmtree(place, ignore_errors=True)
+    environment = {
+        **os.environ,
+        "FASTSLOW_RUNS": str(place / "runs"),
+        "FASTSLOW_STORES": str(place / "stores"),
+        "FASTSLOW_DATA": str(SAMPLE),
+        "FASTSLOW_INPUT": str(place / "no-inputs"),
+        "COLUMNS": "100",
+    }
+    done = {}
+    for notebook in notebooks:
+        with console.status(f"Executing {notebook.name}"):
+            made = read_source(notebook)
+            anew = {name: value for name, value in ANEW.items() if name in read_parameters(made)}
+            set_ready = set_values(made, anew) if anew else made
+            done[notebook.built] = execute(set_ready, PROJECT, environment)
+    # written at the end, so that the working tree is clean until then
+    for path, executed in done.items():
+        write(executed, path)
+
+
+def read_source(notebook: Notebook) -> dict[str, Any]:
+    """Return the unexecuted notebook of a source, with stable cell ids."""
+    import jupytext
+
+    made = jupytext.read(notebook.source)
+    made.metadata.pop("jupytext", None)
+    made.nbformat, made.nbformat_minor = 4, 5
+    for number, cell in enumerate(made.cells):
+        cell["id"] = f"cell-{number}"
+    found: dict[str, Any] = made
+    return found
+
+
+def execute(
+    notebook: Mapping[str, Any],
+    folder: Path,
+    environment: Mapping[str, str],
+    kernel_name: str = "python3",
+) -> dict[str, Any]:
+    """Execute the notebook in `folder`; return it with its complete outputs.
+
+    Raises InputError with the failure of a cell; earlier outputs are lost.
+    """
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+    from traitlets.config import Config
+
+    node = nbformat.reads(json.dumps(notebook), as_version=4)
+    with tempfile.TemporaryDirectory() as sockets:
+        # Sockets in files instead of ports, so that other users cannot connect.
+        config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"})
+        client = NotebookClient(
+            node,
+            timeout=CELL_SECONDS,
+            kernel_name=kernel_name,
+            resources={"metadata": {"path": str(folder)}},
+            config=config,
+        )
+        try:
+            _run(client, environment)
+        except (CellExecutionError, DeadKernelError) as error:
+            raise InputError(f"The notebook failed. {error}") from error
+    found: dict[str, Any] = node
+    return found
+
+
+def _run(client: Any, environment: Mapping[str, str]) -> None:
+    """Execute the client's notebook; if a signal interrupts it, end the kernel, too.
+
+    It runs in another thread, because nbclient's signal handlers in the main thread fail during
+    cleanup.
+    """
+    with stopped_by_signals(), ThreadPoolExecutor(1) as pool:
+        running = pool.submit(lambda: asyncio.run(client.async_execute(env=dict(environment))))
+        try:
+            running.result()
+        except (KeyboardInterrupt, SystemExit):
+            while not running.done():
+                _kill_kernel(client)
+                wait([running], BETWEEN_KILLS)
+            raise
+
+
+def _kill_kernel(client: Any) -> None:
+    """Kill the kernel's process group as soon as the kernel has started."""
+    provisioner = client.km.provisioner if client.km is not None else None
+    if provisioner is not None and provisioner.pgid not in (None, os.getpgrp()):
+        with suppress(ProcessLookupError):
+            os.killpg(provisioner.pgid, signal.SIGKILL)
+
+
+def write(notebook: Mapping[str, Any], path: Path) -> None:
+    """Write an executed notebook for readers: no progress bars, no paths of this machine."""
+    import nbformat
+
+    node = nbformat.from_dict(dict(notebook))
+    node.metadata = {"kernelspec": node.metadata["kernelspec"], "language_info": {"name": "python"}}
+    for cell in node.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [kept for output in cell.outputs if (kept := _clean(output))]
+    text = nbformat.writes(node).replace(f"{PROJECT}/", "")
+    with replace_file(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _clean(output: Any) -> Any:
+    """Return the output without parts that need a running kernel; None if nothing is left."""
+    if output.get("name") == "stderr":
+        return None
+    data = output.get("data", {})
+    if any(kind in data for kind in UNREADABLE) or "ipywidgets" in data.get("text/plain", ""):
+        return None
+    if "image/png" in data:
+        data.pop("text/plain", None)
+        data["image/png"] = _shrink(data["image/png"])
+    if "text/html" in data and "text/plain" in data and not data["text/plain"].strip():
+        return None
+    return output
+
+
+def _shrink(picture: str) -> str:
+    """Return a base64 PNG with a reduced palette: a third of the bytes."""
+    from PIL import Image
+
+    made = io.BytesIO()
+    with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
+        few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        few.save(made, "PNG", optimize=True)
+    return base64.b64encode(made.getvalue()).decode()

@@ -28,11 +28,11 @@ from packaging.utils import canonicalize_name
 from solution.system.errors import InputError
 from solution.system.files import checksum, replace_folder, write_json
 from solution.system.progress import console
+from submissions.calls import stopped_by_signals
 from submissions.credentials import redact
 from submissions.kernels import installing
 from submissions.kernels.datasets import write_metadata
 from submissions.provenance import PROJECT, Tree
-from submissions.stopping import stopped_by_signals
 
 PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"

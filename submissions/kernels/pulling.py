@@ -23,6 +23,7 @@ from solution.system.errors import InputError
 from solution.system.files import replace_folder
 from solution.system.progress import console
 from solution.system.terminal import make_table
+from submissions.calls import Settings
 from submissions.credentials import redact
 from submissions.failures import KaggleError
 from submissions.kernels.calls import Kernels, Session
@@ -30,7 +31,6 @@ from submissions.kernels.notebooks import Notebook, list_notebooks
 from submissions.kernels.pushes import Push, lock_records, read_pushes, record, records
 from submissions.kernels.pushing import UnknownPushError, reconcile
 from submissions.locks import LockedError
-from submissions.settings import Settings
 
 LOG_LINES = 15
 MAX_SHOWN = 3

@@ -18,10 +18,17 @@ from typing import Any
 
 from solution.system.errors import InputError
 from solution.system.files import write_json
-from submissions.calls import pause
-from submissions.failures import KaggleError
+from submissions.calls import Settings, pause
+from submissions.failures import DONE, NOT_KNOWN, KaggleError, Outcome
 from submissions.kernels.calls import NOT_TAKEN, Kernels
-from submissions.kernels.datasets import await_ready, is_newest, upload, write_metadata
+from submissions.kernels.datasets import (
+    await_ready,
+    check_dataset_name,
+    find_shared,
+    is_newest,
+    upload,
+    write_metadata,
+)
 from submissions.kernels.notebooks import METADATA, Notebook, Value, read_parameters, set_values
 from submissions.kernels.packaging import (
     PLACEHOLDER,
@@ -40,10 +47,7 @@ from submissions.kernels.pushes import (
     record_uploaded,
     show_now,
 )
-from submissions.kernels.sharing import check_name, find_shared
-from submissions.outcome import DONE, UNKNOWN, Outcome
 from submissions.provenance import Tree, make_key
-from submissions.settings import Settings
 
 BUNDLE = "BUNDLE"  # parameter of notebooks that can use a bundle
 
@@ -65,7 +69,7 @@ def push(order: Order, settings: Settings) -> Outcome:
     Raises InputError if nothing was pushed.
     """
     if order.bundle:
-        check_name(order.bundle)
+        check_dataset_name(order.bundle)
     with lock_records(settings) as held:
         kernels = Kernels(settings, (held,))
         user = kernels.find_user()
@@ -78,7 +82,7 @@ def push(order: Order, settings: Settings) -> Outcome:
             version = provide_dataset(package, f"{user}/{SLUG}", kernels)
             made = _send(order, package, version, user, kernels)
         except UnknownPushError as error:
-            return Outcome(UNKNOWN, str(error))
+            return Outcome(NOT_KNOWN, str(error))
         return Outcome(DONE, _describe(made, order))
 
 

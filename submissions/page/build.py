@@ -19,16 +19,17 @@ from solution.system.errors import InputError
 from solution.system.files import replace_file
 from solution.system.terminal import escape
 from solution.system.wording import count
-from submissions.page.curves import describe_curves
-from submissions.page.evidence import Evidence
+from submissions.calls import read_settings
+from submissions.page.evidence import Evidence, interval, number, percent, signed
 from submissions.page.labels import describe_ceiling, describe_runtimes
-from submissions.page.leaderboard import describe_leaderboard
-from submissions.page.members import describe_agreement, describe_gains, describe_weights
-from submissions.page.nesting import describe_optimism
-from submissions.page.scores import describe_graphs, describe_scores
-from submissions.page.text import interval, number, percent, signed
-from submissions.page.training import describe_making
-from submissions.settings import read_settings
+from submissions.page.members import (
+    describe_agreement,
+    describe_gains,
+    describe_optimism,
+    describe_weights,
+)
+from submissions.page.scores import describe_graphs, describe_leaderboard, describe_scores
+from submissions.page.training import describe_curves, describe_making
 
 REPORT = "report.html"
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from submissions.page.text import MINUS, number, show_times, signed
+from submissions.page.evidence import MINUS, number, show_times, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,7 @@ from solution.domain import predictions
 from solution.domain.labels import warn_of_estimates
 from solution.domain.metrics import score_ranking
 from submissions.page.charts import Point, draw_histogram, draw_scatter
-from submissions.page.evidence import Evidence
-from submissions.page.text import Section, Table, number, show_times
+from submissions.page.evidence import Evidence, Section, Table, number, show_times
 
 BINS = 36
 FEW = 10  # graphs with repeats: fewer are shown as a table only

@@ -1,13 +1,21 @@
-"""The page's part on how the models were trained: cost, settings, versions."""
+"""The page's parts on training: cost, settings, versions, and learning curves."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from solution.domain.collection import NAMES
+from solution.runs.collapse import find_collapsed
 from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_trained
-from submissions.page.text import Section, Table
+from solution.system.wording import count
+from submissions.page.charts import Figure, draw_curves
+from submissions.page.evidence import Section, Table, listed, number
 
 HIDDEN = ("experiments",)  # settings that are shown elsewhere or are too long
+Curve = list[tuple[float, float]]
+COLUMNS = ("Ranker", "Collection", "Model")
+NUMBERS = ("Steps", "First", "Best", "At step", "Last", "Volatility")
 
 
 def describe_making(run: Run) -> Section:
@@ -52,3 +60,126 @@ def group_jobs(run: Run, experiment: str) -> dict[str, dict[Path, JobRecord]]:
 
 def _show(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model's reports during its training."""
+
+    scores: Curve
+    measures: dict[str, Curve]  # losses and accuracies by name
+
+
+def describe_curves(run: Run) -> Section:
+    """Return the section: validation scores by training step, a line per model, and recorded
+    losses."""
+    figures: list[Figure] = []
+    rows: list[list[str]] = []
+    points: list[list[str]] = []
+    for name in run.experiments():
+        for collections, jobs in group_jobs(run, name).items():
+            fits = {folder: split_fits(record) for folder, record in jobs.items()}
+            figures += _draw(collections, name, [fit for parts in fits.values() for fit in parts])
+            for folder, parts in fits.items():
+                first = [name, collections, folder.name.replace("-", " ")]
+                volatility = jobs[folder].volatility
+                rows += [[*first, *_summarise(fit.scores, volatility)] for fit in parts]
+                points += [[*first, _list_points(fit.scores)] for fit in parts]
+    if not figures:
+        return Section("curves", "Learning curves", NONE_KEPT)
+    drawn = {row[0] for row in rows}
+    silent = [name for name in run.experiments() if name not in drawn and run.jobs(name)]
+    without = f" {listed(silent)}: trained for a fixed time, so without a curve." if silent else ""
+    tables = [
+        Table("Learning curves in short", [*COLUMNS, *NUMBERS], rows, texts=3, grouped=True),
+        Table("Every point, as step: score", [*COLUMNS, "Points"], points, 4, grouped=True),
+    ]
+    return Section(
+        "curves",
+        "Learning curves",
+        "The score on the graphs that a model stops early on. They are never those whose scores "
+        f"are reported here, so a curve may lie above or below its ranker’s score.{without}",
+        figures,
+        tables,
+        "A line is a model, its dot the best step, whose weights are kept. Of losses, that of "
+        "training is dashed. Volatility is the deviation of a curve’s last ten scores.",
+        notes=[f"Look at this: {collapse.describe()}" for collapse in find_collapsed(run)],
+    )
+
+
+NONE_KEPT = (
+    "No model of this run kept its validation scores: it was trained before models did so, or its "
+    "rankers report none. Start it afresh with `fastslow run --replace`; a ranker of your own "
+    "reports them with `report(step, steps, score=...)`."
+)
+
+
+def split_fits(record: JobRecord) -> list[Fit]:
+    """Return the reports of each model of a job."""
+    steps = [step for step, _ in record.curve]
+    fits = []
+    for part in record.fits():
+        measures: dict[str, Curve] = {
+            name: [(step, value) for step, value in zip(steps[part], values[part], strict=True)]
+            for name, values in record.measures.items()
+            if len(values) == len(steps)
+        }
+        fits.append(Fit([(step, score) for step, score in record.curve[part]], measures))
+    return fits
+
+
+def _draw(collections: str, ranker: str, fits: Sequence[Fit]) -> list[Figure]:
+    """Draw the scores, and the losses and ordered pairs of the models that recorded them."""
+    if not fits:
+        return []
+    figures = [_draw_scores(collections, ranker, [fit.scores for fit in fits])]
+    kept = {
+        name: [fit.measures[name] for fit in fits if name in fit.measures]
+        for name in ("loss", "validation_loss", "opa")
+    }
+    models = count(len(kept["opa"]), "model")
+    if kept["loss"] and kept["validation_loss"]:
+        figures.append(
+            draw_curves(
+                collections,
+                kept["validation_loss"],
+                f"{ranker}, loss of {models}",
+                f"{ranker} on {collections}: {_ends('training loss', kept['loss'])}; "
+                f"{_ends('validation loss', kept['validation_loss'])}.",
+                axis="loss",
+                dashed=kept["loss"],
+            )
+        )
+    if kept["opa"]:
+        words = f"{ranker} on {collections}: {_ends('ordered pair accuracy', kept['opa'])}."
+        title = f"{ranker}, ordered pairs of {models}"
+        figures.append(draw_curves(collections, kept["opa"], title, words, axis="OPA"))
+    return figures
+
+
+def _draw_scores(collections: str, ranker: str, curves: Sequence[Curve]) -> Figure:
+    best = [max(score for _, score in curve) for curve in curves]
+    steps = max(step for curve in curves for step, _ in curve)
+    models = count(len(curves), "model")
+    alternative = (
+        f"{ranker} on {collections}: validation score by step of {models}, up to step "
+        f"{steps:,.0f}; the best scores lie from {number(min(best))} to {number(max(best))}."
+    )
+    return draw_curves(collections, curves, f"{ranker}, {models}", alternative, best=True)
+
+
+def _ends(name: str, curves: Sequence[Curve]) -> str:
+    """Describe the mean first and last values of the curves."""
+    first, last = (sum(curve[place][1] for curve in curves) / len(curves) for place in (0, -1))
+    return f"{name} from {number(first)} to {number(last)} in the mean"
+
+
+def _list_points(curve: Curve) -> str:
+    return ", ".join(f"{step:g}: {number(score)}" for step, score in curve)
+
+
+def _summarise(curve: Curve, volatility: float | None) -> list[str]:
+    step, best = max(curve, key=lambda point: point[1])
+    last = curve[-1]
+    shown = [f"{last[0]:,.0f}", number(curve[0][1]), number(best), f"{step:,.0f}", number(last[1])]
+    return [*shown, "" if volatility is None else number(volatility)]

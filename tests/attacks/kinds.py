@@ -32,13 +32,12 @@ from solution.system.files import write_sealed
 from solution.system.parquet import read_by_graphs
 from solution.system.sealing import find_seal
 from solution.system.sealing import read_record as read_sealed_record
-from submissions.archive import unpack
-from submissions.checker import Expected, check_submission
-from submissions.download import RECEIPT, _read_receipt
+from submissions.download import RECEIPT, _read_receipt, unpack
 from submissions.kernels.pushes import Pushes
 from submissions.kernels.pushes import read_record as read_pushed
 from submissions.kernels.pushes import write_record as write_pushed
 from submissions.ledger import read_ledger
+from submissions.writer import Expected, check_submission
 from tests.attacks import making, policies
 from tests.made import modules
 from tests.made.graphs import write_graph

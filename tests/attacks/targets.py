@@ -23,8 +23,8 @@ from solution.store import graph_file
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
-from submissions.checker import Expected, check_submission
 from submissions.ledger import read_ledger
+from submissions.writer import Expected, check_submission
 from tests.made.graphs import make_layout_graph, make_tile_graph, to_arrays
 
 FOLDER = Path(tempfile.mkdtemp(prefix="fuzz-"))

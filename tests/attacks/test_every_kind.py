@@ -88,10 +88,9 @@ WRITTEN = {
     "solution/training/sites.py": (),  # an experiment that is read at once
     "solution/tuning/search.py": (),  # an experiment of the user's own
     "solution/tuning/study_file.py": ("study",),
-    "submissions/archive.py": ("archive",),
-    "submissions/download.py": ("download",),
+    "submissions/download.py": ("archive", "download"),
     "submissions/kernels/datasets.py": (),  # for Kaggle
-    "submissions/kernels/execution.py": (),  # notebooks
+    "submissions/kernels/notebooks.py": (),  # notebooks
     "submissions/kernels/installing.py": (),  # links to wheels, for pip
     "submissions/kernels/packaging.py": (),  # for Kaggle
     "submissions/kernels/pulling.py": (),  # copies of what Kaggle has

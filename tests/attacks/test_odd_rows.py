@@ -21,8 +21,7 @@ from solution.training.executors.local import LocalExecutor
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from submissions.build import build_submission
-from submissions.checker import check_submission
-from submissions.writer import expect
+from submissions.writer import check_submission, expect
 from tests.attacks.making import NET, RIDGE
 from tests.attacks.test_npz_rows import NAMES, arrays_of, write
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph

@@ -11,8 +11,7 @@ from ensembles.votes import METHODS
 from solution.domain import predictions
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from submissions.checker import Expected, check_submission
-from submissions.writer import write_submission
+from submissions.writer import Expected, check_submission, write_submission
 from tests.made.guarded import Guard
 from tests.made.run import make_run
 

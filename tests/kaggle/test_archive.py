@@ -9,7 +9,7 @@ import pytest
 
 from solution.system.errors import InputError
 from solution.system.names import place_below
-from submissions.archive import DamagedError, unpack
+from submissions.download import DamagedError, unpack
 
 LIMIT = 10_000_000
 Entries = list[tuple[str | zipfile.ZipInfo, bytes]]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from submissions.ledger import edit_ledger
-from submissions.tracker import show_time
+from submissions.ledger import edit_ledger, show_time
 from tests.kaggle.place import Place
 from tests.kaggle.test_fault_matrix import assert_made_once
 from tests.kaggle.world import CREATE, LIMITS, LIST, Fault

@@ -8,8 +8,13 @@ import pytest
 from solution.sessions.packing import FOLDS, NOTHING, REFIT
 from solution.system.errors import InputError
 from solution.training.folds import Scheme
-from submissions.kernels.notebooks import find_notebook, list_notebooks
-from submissions.kernels.values import PACKS, SCHEMES, parse_values
+from submissions.kernels.notebooks import (
+    PACKS,
+    SCHEMES,
+    find_notebook,
+    list_notebooks,
+    parse_values,
+)
 from tests.kaggle.place import Place
 from tests.kaggle.test_kernels import DONE, FAILED, read_pushes, shop
 

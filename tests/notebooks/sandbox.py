@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.data.folders import SAMPLE, GraphFile, find_files
-from submissions.kernels.execution import execute
+from submissions.kernels.notebooks import execute
 from submissions.kernels.packaging import IN_THE_IMAGE
 
 LACKING = (

@@ -3,16 +3,16 @@
 import polars as pl
 import pytest
 
-from solution import load_bundle, read_graph
+from solution import read_graph
 from solution.data.folders import SAMPLE, find_files
 from solution.domain import predictions
 from solution.experiments.base import find_experiment
 from solution.runs.folder import Run
+from solution.serving.bundle import load_bundle
 from solution.sessions.record import read_record
-from submissions.checker import Expected, check_submission, read_rows
 from submissions.kernels.installing import MANIFEST
 from submissions.kernels.notebooks import list_notebooks
-from submissions.writer import expect
+from submissions.writer import Expected, check_submission, expect, read_rows
 from tests.notebooks.conftest import LAST, MEASURING, TRAINING, WHEELS, Day
 from tests.notebooks.sandbox import choose_files, read_text
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from solution import load_bundle
 from solution.domain.predictions import PARTS
 from solution.features.preparation import Preparation
 from solution.runs.folder import Run
+from solution.serving.bundle import load_bundle
 from solution.sessions import session as sessions
 from solution.sessions.packing import REFIT
 from solution.sessions.record import read_record

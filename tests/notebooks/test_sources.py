@@ -8,13 +8,13 @@ import pytest
 
 from solution.experiments import DEFAULTS
 from solution.system.errors import InputError
-from submissions.kernels.execution import read_source
 from submissions.kernels.notebooks import (
     Notebook,
     find_notebook,
     list_notebooks,
     list_own_cells,
     read_parameters,
+    read_source,
     set_values,
 )
 from submissions.kernels.packaging import PLACEHOLDER, SLUG

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from submissions.history import draw_history
 from submissions.ledger import Ledger
-from submissions.scores import read_anchors
+from submissions.scores import draw_history, read_anchors
 
 
 def make_ledger(scored: int) -> Ledger:

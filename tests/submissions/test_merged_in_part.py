@@ -13,7 +13,7 @@ from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from submissions.build import build_submission
-from submissions.runs import list_runs
+from submissions.scores import list_runs
 from tests.conftest import FastSlow
 from tests.kaggle.place import make_run
 

@@ -12,7 +12,7 @@ from solution.runs.folder import Run
 from solution.runs.origin import remember_origin
 from solution.system.errors import InputError
 from submissions.page.build import write_page
-from submissions.runs import list_runs
+from submissions.scores import list_runs
 from tests.conftest import FastSlow
 from tests.made.run import RECIPE, make_run
 

@@ -24,7 +24,7 @@ from solution.training.plan import make_plan
 from submissions.page.build import write_page
 from submissions.page.evidence import Evidence
 from submissions.page.labels import MEDIAN_GAP, simulate
-from submissions.page.leaderboard import describe_leaderboard
+from submissions.page.scores import describe_leaderboard
 from submissions.report import collect_scores
 from tests.conftest import FastSlow
 from tests.made.run import LEDGER, RECIPE, make_run

@@ -12,7 +12,7 @@ from solution.runs.folder import Run
 from solution.runs.origin import recall_origin
 from solution.system.errors import InputError
 from submissions.build import Built
-from submissions.runs import list_runs
+from submissions.scores import list_runs
 from tests.conftest import FastSlow
 from tests.made.run import make_run
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from solution.system.errors import InputError
-from submissions.checker import Expected, check_submission
-from submissions.writer import write_submission
+from submissions.writer import Expected, check_submission, write_submission
 from tests.submissions.test_submission import (
     GRAPHS,
     SCORES,

@@ -13,8 +13,7 @@ from solution.domain.collection import COLLECTIONS
 from solution.domain.predictions import RANKING_SCHEMA
 from solution.system.errors import InputError
 from solution.system.sealing import describe_file
-from submissions.checker import Expected, check_submission
-from submissions.writer import Written, write_submission
+from submissions.writer import Expected, Written, check_submission, write_submission
 
 L, N, T = "layout:xla:random", "layout:nlp:default", "tile:xla"
 GRAPHS = pl.DataFrame(
