@@ -29,10 +29,10 @@ from solution.choosing.proposer import Proposer, RandomSearch
 from solution.choosing.search import Budget, search
 from solution.choosing.space import draw_new
 from solution.choosing.verdict import Verdict
-from solution.collecting.children import Child, Limits, choose_core
 from solution.collecting.families import draw_settings, write_file
 from solution.collecting.labelling import Workers
 from solution.domain.vocabulary import OPTION_NAMES
+from solution.programs.child import Child, Limits, choose_core
 from solution.serving.bundle import load_bundle
 from solution.system.files import replace_file
 from solution.system.terminal import make_table

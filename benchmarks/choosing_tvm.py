@@ -22,7 +22,7 @@ from rich.console import Console
 
 from solution.choosing.choose import Settings, choose_program
 from solution.choosing.program_space import TILES
-from solution.collecting.children import choose_core
+from solution.programs.child import choose_core
 from solution.serving.bundle import load_bundle
 from solution.system.files import replace_file
 from solution.system.terminal import make_table

@@ -16,7 +16,6 @@ import polars as pl
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Load, Open, Run
-from solution.collecting.children import Child, Limits, choose_core
 from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.journal import (
     CANDIDATE_FILE,
@@ -31,7 +30,6 @@ from solution.collecting.journal import (
 from solution.collecting.labelling import Workers
 from solution.collecting.options import OptionSpace
 from solution.collecting.passes import Passes
-from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Place
 from solution.collecting.sample import draw_drafts
 from solution.collecting.spaces import LayoutSpace, draw_untried
@@ -39,6 +37,8 @@ from solution.collecting.tiles import TileSpace
 from solution.collecting.timing import SCHEMA, summarise
 from solution.domain.metrics import kendall_tau
 from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
+from solution.programs.child import Child, Limits, choose_core
+from solution.programs.program import Program, read_programs
 from solution.system.terminal import output, say
 
 LIMITS = Limits(seconds=120)

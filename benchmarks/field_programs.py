@@ -15,10 +15,10 @@ from typing import Annotated
 
 import typer
 
-from solution.collecting.children import Child, Limits
-from solution.collecting.program import make_graph, read_programs
 from solution.domain.graph import Graph, find_longer
 from solution.features.candidates import make_candidates
+from solution.programs.child import Child, Limits
+from solution.programs.program import make_graph, read_programs
 from solution.system.errors import InputError
 from solution.system.progress import track
 from solution.system.terminal import make_table, output

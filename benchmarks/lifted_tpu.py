@@ -20,7 +20,6 @@ import typer
 from scipy.stats import kendalltau
 
 from solution.analysis.named_graph import read_file
-from solution.collecting.children import Limits
 from solution.collecting.constraints import complete_layout
 from solution.collecting.lifting.lift import lift
 from solution.collecting.target import parse_target
@@ -29,6 +28,7 @@ from solution.collecting.tpu.compiled import CompiledProgram
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK
+from solution.programs.child import Limits
 from solution.system.terminal import output, say
 
 TENSORS = 3

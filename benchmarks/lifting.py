@@ -19,23 +19,23 @@ import numpy as np
 import typer
 
 from solution.collecting.child import Optimise
-from solution.collecting.children import Child, Limits
-from solution.collecting.compiler import Flags
 from solution.collecting.families import FAMILIES, draw_settings, write_file
 from solution.collecting.lifting.draft import NotLiftedError
 from solution.collecting.lifting.lift import lift
-from solution.collecting.portable import make_portable
-from solution.collecting.program import make_graph, read_programs
 from solution.collecting.target import parse_target
 from solution.collecting.tpu.asking import ask, find_asked_ranks
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.data.folders import find_files
-from solution.data.hlo.messages import MESSAGES, instructions
-from solution.data.hlo.records import read_module_file
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
+from solution.programs.child import Child, Limits
+from solution.programs.compiler import Flags
+from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.hlo.records import read_module_file
+from solution.programs.portable import make_portable
+from solution.programs.program import make_graph, read_programs
 from solution.system.progress import track
 from solution.system.terminal import output, say
 from tests.made.lifted import find_lost

@@ -22,10 +22,10 @@ import numpy as np
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
-from solution.collecting.children import Child, Limits
 from solution.collecting.journal import SOUND, WRONG
-from solution.collecting.program import Program, read_programs
 from solution.collecting.tiles import TileSpace
+from solution.programs.child import Child, Limits
+from solution.programs.program import Program, read_programs
 from solution.system.errors import InputError
 from solution.system.files import write_json
 

@@ -15,14 +15,14 @@ import numpy as np
 import polars as pl
 import typer
 
-from solution.collecting.children import Child, Limits
 from solution.collecting.families import FAMILIES, draw_settings, write_file
-from solution.collecting.program import Program, make_graph, read_programs
-from solution.data.hlo.messages import instructions
-from solution.data.hlo.nodes import find_places
 from solution.features.contractions import contractions
 from solution.features.operands import find_operands
 from solution.features.padding import repair_padding
+from solution.programs.child import Child, Limits
+from solution.programs.hlo.messages import instructions
+from solution.programs.hlo.nodes import find_places
+from solution.programs.program import Program, make_graph, read_programs
 from solution.system.progress import track
 from solution.system.terminal import output
 

@@ -21,12 +21,8 @@ import polars as pl
 from scipy.stats import spearmanr
 
 from benchmarks.collecting import read_drafts
-from solution.collecting.child import Optimise, Refusal
-from solution.collecting.children import Child, ChildDiedError, Limits
-from solution.collecting.compiler import Flags
-from solution.collecting.program import Program
+from solution.collecting.child import Optimise
 from solution.collecting.spaces import LayoutSpace, draw_untried
-from solution.data.hlo.messages import MESSAGES, instructions
 from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
@@ -34,6 +30,10 @@ from solution.domain.vocabulary import OPCODES, SHAPE_DIMENSIONS
 from solution.features.padding import repair_padding, tensor_ranks
 from solution.features.propagation.propagation import Propagation
 from solution.features.work import num_bytes
+from solution.programs.child import Child, ChildDiedError, Limits, Refusal
+from solution.programs.compiler import Flags
+from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.program import Program
 from solution.system.progress import track
 from solution.system.terminal import output, say
 

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from scipy.stats import kendalltau
 
-from solution.collecting.portable import make_portable
 from solution.collecting.target import Target
 from solution.collecting.tpu.compiled import CompiledProgram, Tile
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimate import Corrections, estimate_time
 from solution.collecting.tpu.estimator import Estimator
 from solution.collecting.tpu.reading import MAJOR_REDUCE
-from solution.data.hlo.messages import read_records
+from solution.programs.hlo.messages import read_records
+from solution.programs.portable import make_portable
 
 TARGET = Target("tpu:v3")
 RECORDS = Path("pb") / "op_tuning_data.pb"

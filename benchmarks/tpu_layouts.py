@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from solution.collecting.children import Child, Limits
 from solution.collecting.collect import Settings
 from solution.collecting.families import FAMILIES, write_programs
 from solution.collecting.journal import CANDIDATE_FILE, SOUND, STATE
-from solution.collecting.program import Program, name_program, read_programs
 from solution.collecting.records import Place
 from solution.collecting.session import collect_programs
 from solution.collecting.spaces import make_layout_space, read_configuration
 from solution.collecting.target import parse_target
 from solution.collecting.tpu.layouts import PROBES, TpuLayoutSpace
-from solution.data.hlo.messages import instructions
+from solution.programs.child import Child, Limits
+from solution.programs.hlo.messages import instructions
+from solution.programs.program import Program, name_program, read_programs
 from solution.system.errors import InputError
 from solution.system.files import write_json
 from solution.system.terminal import say

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from solution.collecting.children import Child, Limits
 from solution.collecting.families import FAMILIES, write_programs
-from solution.collecting.program import read_programs
 from solution.collecting.target import parse_target
 from solution.collecting.tpu.estimator import Estimator
 from solution.collecting.tpu.options import NAMES, TpuOptionSpace, read_choice
 from solution.domain.vocabulary import TPU_OPTION_CHOICES
+from solution.programs.child import Child, Limits
+from solution.programs.program import read_programs
 from solution.system.terminal import say
 
 # By the compiler's name: the values to try.

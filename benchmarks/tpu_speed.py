@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from solution.collecting.children import Child, Limits
 from solution.collecting.families import FAMILIES, write_programs
-from solution.collecting.program import Program, read_programs
 from solution.collecting.spaces import LayoutSpace
 from solution.collecting.target import parse_target
 from solution.collecting.tpu.asking import ask
 from solution.collecting.tpu.estimator import Estimator
+from solution.programs.child import Child, Limits
+from solution.programs.program import Program, read_programs
 
 FIRST = 10  # first configurations of a program, which compile most of its kernels
 MOST_NODES = 400

@@ -29,19 +29,19 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.bootstrap import bootstrap_mean
 from benchmarks.unlike_programs import count_copied, open_plan, predict, read_unlike
 from solution.collecting.child import Optimise
-from solution.collecting.children import Child, ChildDiedError, Limits
 from solution.collecting.journal import CANDIDATE_FILE, CANDIDATES, REPEAT_FILE, SOUND, read_log
-from solution.collecting.program import Program, read_programs
 from solution.collecting.spaces import LayoutSpace, read_configuration
 from solution.collecting.timing import SCHEMA, summarise
 from solution.data.folders import find_files
-from solution.data.hlo.messages import MESSAGES, instructions
 from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
 from solution.features.padding import repair_padding
 from solution.features.propagation.propagation import Propagation
+from solution.programs.child import Child, ChildDiedError, Limits
+from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.program import Program, read_programs
 from solution.system.files import replace_file
 from solution.system.progress import track
 from solution.system.terminal import output, say

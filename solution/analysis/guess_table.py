@@ -4,7 +4,7 @@ from rich.table import Table
 from rich.text import Text
 
 from solution.collecting.lifting.lift import Lifted
-from solution.data.hlo.messages import instructions
+from solution.programs.hlo.messages import instructions
 from solution.system.terminal import make_table
 
 

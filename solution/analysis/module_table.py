@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from solution.data.hlo.messages import instructions
-from solution.data.hlo.nodes import find_places, first, wrap
-from solution.data.hlo.records import Record
 from solution.domain.vocabulary import MAX_RANK
 from solution.features.column import Feature, numbered
+from solution.programs.hlo.messages import instructions
+from solution.programs.hlo.nodes import find_places, first, wrap
+from solution.programs.hlo.records import Record
 from solution.system.parquet import write_batches
 
 OPERANDS = 3  # operands that get columns

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from solution.data.hlo.messages import MESSAGES, instructions
+from solution.programs.hlo.messages import MESSAGES, instructions
 
 SHOWN = 4
 # Opcodes of layouts and library calls; others may just move into or out of a fusion.

@@ -22,13 +22,13 @@ from solution.choosing.proposer import Proposer
 from solution.choosing.search import MEASURED, Budget, search
 from solution.choosing.space import name_choices
 from solution.choosing.verdict import ROUNDS, Verdict
-from solution.collecting.children import Child, ChildDiedError, Limits, choose_core
 from solution.collecting.comparison import RULES
-from solution.collecting.compiler import check_installed
-from solution.collecting.given import give_arguments
 from solution.collecting.identity import describe_machine
 from solution.collecting.labelling import Workers
-from solution.collecting.program import Program, Wanted, read_programs
+from solution.programs.child import Child, ChildDiedError, Limits, choose_core
+from solution.programs.compiler import check_installed
+from solution.programs.given import give_arguments
+from solution.programs.program import Program, Wanted, read_programs
 from solution.serving.bundle import Bundle
 from solution.system.errors import InputError
 from solution.system.files import locked, make_folder

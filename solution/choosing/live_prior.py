@@ -8,11 +8,11 @@ import numpy as np
 from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs
 from solution.choosing.program_space import ProgramSpace
 from solution.choosing.proposer import Prior
-from solution.collecting.program import make_graph
 from solution.collecting.spaces import make_run
 from solution.collecting.tiles import TileSpace
-from solution.data.hlo.records import read_tiles
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES
+from solution.programs.hlo.records import read_tiles
+from solution.programs.program import make_graph
 from solution.serving.bundle import Bundle
 from solution.serving.calibration import Learned, describe_graph
 from solution.serving.session import Session, open_session

@@ -18,12 +18,12 @@ from solution.choosing.program_space import ProgramSpace
 from solution.choosing.space import name_choices
 from solution.choosing.verdict import ROUNDS, Verdict, judge
 from solution.collecting.builder import Builder
-from solution.collecting.child import WARM_UPS, Compile, Optimise, Refusal
-from solution.collecting.children import ChildDiedError
+from solution.collecting.child import WARM_UPS, Compile, Optimise
 from solution.collecting.journal import SOUND
 from solution.collecting.labelling import Workers
 from solution.collecting.loaded import Loaded
 from solution.collecting.timing import MIN_RUNS
+from solution.programs.child import ChildDiedError, Refusal
 
 # Passes of a batch, and of a final repetition: visits take milliseconds, so that many are cheap.
 # Slow programs get fewer, because their times vary less.

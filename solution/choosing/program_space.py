@@ -15,10 +15,8 @@ import numpy as np
 
 from solution.choosing.space import Space
 from solution.choosing.table import link_sites
-from solution.collecting.compiler import Flags
 from solution.collecting.constraints import constrain, find_ranks
 from solution.collecting.options import find_flags, list_settings
-from solution.collecting.program import Program
 from solution.collecting.tiles import TileSpace
 from solution.domain.vocabulary import (
     LAYOUT_TENSORS,
@@ -27,6 +25,8 @@ from solution.domain.vocabulary import (
     OPTION_CHOICES,
     OPTION_NAMES,
 )
+from solution.programs.compiler import Flags
+from solution.programs.program import Program
 from solution.system.errors import InputError
 
 LAYOUTS, OPTIONS, TILES = "layouts", "options", "tiles"

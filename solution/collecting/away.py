@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from solution.collecting.collect import Settings
-from solution.collecting.compiler import check_installed
 from solution.collecting.labelling import open_workers
-from solution.collecting.program import Program, name_program
 from solution.collecting.records import Place
 from solution.collecting.session import Finished, check_names, collect_one, read_all, share_time
 from solution.collecting.spaces import CompilerSpace
+from solution.programs.compiler import check_installed
+from solution.programs.program import Program, name_program
 from solution.system.errors import InputError
 from solution.system.report import Report
 from solution.system.zips import pack_folder, unpack_folder

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from solution.collecting.child import CLOSED, Compile, Compiled, Refusal
-from solution.collecting.children import Child, ChildDiedError
+from solution.collecting.child import CLOSED, Compile, Compiled
 from solution.collecting.examination import Examined, Examiner
 from solution.collecting.journal import DIED, REFUSED, SOUND, WRONG
-from solution.collecting.program import Program
+from solution.programs.child import Child, ChildDiedError, Refusal
+from solution.programs.program import Program
 
 
 class Builder:

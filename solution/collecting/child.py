@@ -1,18 +1,8 @@
-"""The work of child processes: compile programs, compare their results, and time them.
+"""The requests to a child about one program: compile it, compare its results, and time it."""
 
-A compiler may abort, take all memory or hang; then only a child is lost. Each request is an
-instance of a class below. The reply is its result, or a Refusal with the reason why there is none.
-"""
-
-import ctypes
-import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,43 +15,23 @@ from solution.collecting.comparison import (
     shake,
     sharpen,
 )
-from solution.collecting.compiler import Compiler, Executable, Flags, RefusedError
-from solution.programs.forms import STABLEHLO
-from solution.system.errors import InputError
+from solution.programs.child import ChildRequest, Host
+from solution.programs.compiler import Compiler, Executable, Flags, RefusedError
 
-SUBREAPER = 36  # option of prctl: orphaned descendants become children of this process
 CLOSED = "no program is open: this process was begun in place of one that ended"
 WARM_UPS = 2  # runs of a new executable before its results are used
 IMPLAUSIBLE = 10  # a run this many times faster than the median of its visit is a clock error
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A reply that says why there is no result."""
+class ProgramRequest(ChildRequest):
+    """A request about the open program."""
 
-    reason: str
-    is_input: bool = False  # True if the user's file is the cause
-
-
-@dataclass(frozen=True)
-class Lower:
-    """Lower a Python file. Reply: by program name the module's bytes and its arguments, if any."""
-
-    path: Path
-    platform: str = "cpu"  # a jax function is lowered for this platform
+    def answer(self, host: Host) -> Any:
+        return host.find(Workshop).answer(self)
 
 
 @dataclass(frozen=True)
-class Parse:
-    """Parse a module from text or bytecode. Reply: the module's bytes."""
-
-    form: str  # a form of solution.programs.forms
-    content: str | bytes
-    function: str = ""  # the StableHLO function to take; "": main, or the only one
-
-
-@dataclass(frozen=True)
-class Open:
+class Open(ProgramRequest):
     """Open a program: take its arguments, compile its default configuration, keep its results.
 
     Reply: Compiled; its deviation says how the results of a second run differ from the first run's.
@@ -72,42 +42,42 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Add:
+class Add(ProgramRequest):
     """Run the open program with further arguments, and keep the results as well. Reply: Sight."""
 
     arguments: Sequence[np.ndarray]
 
 
 @dataclass(frozen=True)
-class Look:
+class Look(ProgramRequest):
     """Judge how much the results of the first (or next) arguments can show. Reply: Sight."""
 
     place: int
 
 
 @dataclass(frozen=True)
-class Sharpen:
+class Sharpen(ProgramRequest):
     """Tighten the tolerances for some arguments as far as rounding allows. Reply: None."""
 
     place: int
 
 
 @dataclass(frozen=True)
-class Drop:
+class Drop(ProgramRequest):
     """Remove added arguments, by position, and their results. Reply: None."""
 
     place: int
 
 
 @dataclass(frozen=True)
-class Spoil:
+class Spoil(ProgramRequest):
     """Compile the open program's mutants (see mutants.py). Reply: None."""
 
     module: bytes
 
 
 @dataclass(frozen=True)
-class Tell:
+class Tell(ProgramRequest):
     """Run a mutant. Reply: True if its results were recognised as wrong."""
 
     place: int  # position of the arguments
@@ -115,7 +85,7 @@ class Tell:
 
 
 @dataclass(frozen=True)
-class Compile:
+class Compile(ProgramRequest):
     """Compile and run a configuration; compare its results with the kept ones. Reply: Compiled."""
 
     module: bytes
@@ -123,7 +93,7 @@ class Compile:
 
 
 @dataclass(frozen=True)
-class Optimise:
+class Optimise(ProgramRequest):
     """Compile a configuration. Reply: the bytes of the optimised module."""
 
     module: bytes
@@ -131,7 +101,7 @@ class Optimise:
 
 
 @dataclass(frozen=True)
-class Load:
+class Load(ProgramRequest):
     """Load an executable. Reply: about how many nanoseconds of wall time a run takes."""
 
     key: str
@@ -139,7 +109,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(ProgramRequest):
     """Run a loaded executable once untimed and `count` times timed. Reply: Timings."""
 
     key: str
@@ -172,26 +142,6 @@ class Timings:
     wall: np.ndarray
 
 
-def serve(connection: Connection, errors: Path, core: int | None) -> None:
-    """Send the platform and the core, then answer requests until the other end closes."""
-    redirect(errors)
-    keep_to_itself()
-    pinned = core is not None and _pin(core)
-    try:
-        compiler = Compiler()
-    except Exception as error:
-        connection.send(Refusal(str(error), is_input=isinstance(error, InputError)))
-        return
-    connection.send((compiler.platform, pinned))
-    workshop = Workshop(compiler)
-    while True:
-        try:
-            request = connection.recv()
-        except EOFError:
-            return
-        connection.send(workshop.answer(request))
-
-
 class Workshop:
     """The state of a child: the open program and the loaded executables."""
 
@@ -204,8 +154,6 @@ class Workshop:
         self._mutants: Executable | None = None
         self._loaded: dict[str, Executable] = {}
         self._answers: dict[type, Callable[[Any], Any]] = {
-            Lower: self._lower,
-            Parse: self._parse,
             Open: self._open,
             Add: self._add,
             Look: self._look,
@@ -219,24 +167,9 @@ class Workshop:
             Run: self._run,
         }
 
-    def answer(self, request: Any) -> Any:
-        """Return the result of a request, or a Refusal."""
-        try:
-            return self._answers[type(request)](request)
-        except (RefusedError, InputError) as error:
-            return Refusal(str(error), is_input=isinstance(error, InputError))
-        except Exception as error:
-            return Refusal(f"{type(error).__name__}: {error}"[:500])
-
-    def _lower(self, request: Lower) -> Any:
-        from solution.collecting.program_file import lower_file
-
-        return lower_file(self._compiler, request.path, request.platform)
-
-    def _parse(self, request: Parse) -> bytes:
-        if request.form == STABLEHLO:
-            return self._compiler.parse_stablehlo(request.content, request.function)
-        return self._compiler.parse_hlo(str(request.content))
+    def answer(self, request: ProgramRequest) -> Any:
+        """Return the result of a request."""
+        return self._answers[type(request)](request)
 
     def _open(self, request: Open) -> Compiled:
         self._arguments = [self._compiler.place(request.arguments)]
@@ -359,37 +292,3 @@ def _turn(result: np.ndarray) -> np.ndarray:
     if result.size == 1:
         return np.zeros_like(result)
     return result.ravel()[::-1].reshape(result.shape)
-
-
-def redirect(errors: Path) -> None:
-    """Redirect the compiler's output to a file, whose end tells why the process died."""
-    descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
-
-
-def keep_to_itself() -> None:
-    """Isolate a program that runs here: it must not disturb other processes or outlive this one.
-
-    Its output must not reach inherited channels such as the resource tracker's. Processes that it
-    leaves behind become children of this process (on Linux), and end with it.
-    """
-    tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
-    if tracker is not None:
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, tracker)
-        os.close(nothing)
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
-
-
-def _pin(core: int) -> bool:
-    """Pin the process to one core, before XLA counts cores; return False if the system cannot."""
-    if not hasattr(os, "sched_setaffinity"):
-        return False
-    try:
-        os.sched_setaffinity(0, {core})
-    except OSError:
-        return False
-    return True

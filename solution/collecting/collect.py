@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from solution.collecting.children import Limits
 from solution.collecting.journal import Journal
 from solution.collecting.labelling import LabelWorkers, Tell
-from solution.collecting.program import Program, Wanted
 from solution.collecting.records import (
     Measured,
     Place,
@@ -21,6 +19,8 @@ from solution.collecting.spaces import CompilerSpace, read_configuration
 from solution.collecting.target import Target
 from solution.collecting.timing import Outcome
 from solution.domain.collection import collection
+from solution.programs.child import Limits
+from solution.programs.program import Program, Wanted
 from solution.system.files import remove
 
 MIN_CONFIGS = 8  # a graph with fewer is not written

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.portable import FreshIds, make_portable, replace_instructions
-from solution.data.hlo.messages import MESSAGES, instructions
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
+from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.portable import FreshIds, make_portable, replace_instructions
 
 OUTPUT, INPUT = 0, 1  # of a node's three tensors; 1 and 2 are the first and the second operand
 MIN_RANK = 2  # tensors of lower rank have only one layout

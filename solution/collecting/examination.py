@@ -20,16 +20,15 @@ from solution.collecting.child import (
     Drop,
     Look,
     Open,
-    Refusal,
     Sharpen,
     Sight,
     Spoil,
     Tell,
 )
-from solution.collecting.children import Child, ChildDiedError, TooMuchError
-from solution.collecting.drawing import check_memory, list_draws
 from solution.collecting.mutants import Kind, Mutants, Site, make_mutants
-from solution.collecting.program import Program
+from solution.programs.arguments import check_memory, list_draws
+from solution.programs.child import Child, ChildDiedError, Refusal, TooMuchError
+from solution.programs.program import Program
 from solution.system.errors import InputError
 
 LEAST_SHARE = 0.5  # share of the kinds of products for which the comparison must notice errors

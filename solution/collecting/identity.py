@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from solution.collecting.program import UNSEEDED
+from solution.programs.program import UNSEEDED
 from solution.system.errors import InputError
 
 LONGEST = 40  # characters of a value in a message

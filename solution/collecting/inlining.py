@@ -1,13 +1,13 @@
 """Inline the calls of a module, so that a tensor's readers stand in the same computation as it.
 
 jax writes each function that is jitted inside another one as a call, and a dump's fusions become
-calls (solution.collecting.portable). Every compiler inlines them before it assigns layouts.
+calls (solution.programs.portable). Every compiler inlines them before it assigns layouts.
 """
 
 from typing import Any
 
-from solution.collecting.portable import FreshIds, replace_instructions
-from solution.data.hlo.messages import MESSAGES
+from solution.programs.hlo.messages import MESSAGES
+from solution.programs.portable import FreshIds, replace_instructions
 
 Origins = dict[int, int]  # by the id of a copied instruction: the id of its original
 

@@ -14,13 +14,10 @@ import polars as pl
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
-from solution.collecting.children import Child, Limits, lease_core, list_cores
 from solution.collecting.comparison import RULES
-from solution.collecting.compiler import check_installed
 from solution.collecting.identity import describe_machine
 from solution.collecting.journal import CANDIDATES, SOUND, Journal
 from solution.collecting.passes import Passes
-from solution.collecting.program import Program
 from solution.collecting.spaces import (
     CompilerSpace,
     draw_untried,
@@ -31,6 +28,9 @@ from solution.collecting.target import Target
 from solution.collecting.tiles import TileSpace
 from solution.collecting.timing import Outcome, is_settled, summarise
 from solution.domain.labels import TIMED
+from solution.programs.child import Child, Limits, lease_core, list_cores
+from solution.programs.compiler import check_installed
+from solution.programs.program import Program
 
 COMPILING_SHARE = 0.6  # largest share of a program's time
 PARENTS = 6

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.child import CLOSED, Load, Open, Refusal, Run, Timings
-from solution.collecting.children import Child, ChildDiedError, TooMuchError
+from solution.collecting.child import CLOSED, Load, Open, Run, Timings
 from solution.collecting.timing import choose_runs
+from solution.programs.child import Child, ChildDiedError, Refusal, TooMuchError
 
 TRIES = 3  # attempts of a visit, if the child is killed from outside
 

@@ -12,9 +12,9 @@ from enum import IntEnum
 from math import prod
 from typing import Any
 
-from solution.collecting.arguments import find_entry
-from solution.collecting.portable import FreshIds, lay_out, make_portable, replace_instructions
-from solution.data.hlo.messages import MESSAGES, instructions
+from solution.programs.arguments import find_entry
+from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.portable import FreshIds, lay_out, make_portable, replace_instructions
 
 PRED, TUPLE = 1, 13  # in XLA's PrimitiveType
 PRODUCTS = ("dot", "convolution")

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.compiler import Flags
-from solution.collecting.program import Program
 from solution.collecting.spaces import CHOOSE
 from solution.collecting.target import Target
 from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
+from solution.programs.compiler import Flags
+from solution.programs.program import Program
 from solution.system.errors import InputError
 
 KIND = "LIBRARY_FUSION_TYPE_"

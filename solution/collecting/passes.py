@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 
 from solution.collecting.child import Timings
-from solution.collecting.children import Child
 from solution.collecting.journal import DIED, Journal
 from solution.collecting.loaded import Loaded
 from solution.collecting.timing import SCHEMA
+from solution.programs.child import Child
 
 
 class Passes:

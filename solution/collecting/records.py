@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.program import Program
 from solution.collecting.spaces import CompilerSpace, make_run
-from solution.data.hlo.messages import MESSAGES
-from solution.data.hlo.records import read_module_file
-from solution.data.hlo.writing import write_record
 from solution.domain.collection import collection
 from solution.domain.labels import TIMED
+from solution.programs.hlo.messages import MESSAGES
+from solution.programs.hlo.records import read_module_file, write_record
+from solution.programs.program import Program
 from solution.system.files import replace_file
 
 

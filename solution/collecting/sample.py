@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.children import Child, lease_core, list_cores
 from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.families import FAMILIES, draw_settings, write_file
 from solution.collecting.labelling import Workers
-from solution.collecting.program import Program, make_graph, read_programs
 from solution.collecting.records import Place
 from solution.collecting.spaces import CompilerSpace, LayoutSpace
 from solution.collecting.tiles import TileSpace
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
+from solution.programs.child import Child, lease_core, list_cores
+from solution.programs.program import Program, make_graph, read_programs
 from solution.system.errors import InputError
 from solution.system.files import holding, locked, make_folder, write_sealed
 from solution.system.processes import SPAWN, open_pool

@@ -8,14 +8,14 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from solution.collecting.children import ChildDiedError
 from solution.collecting.collect import ProgramCollection, Settings
-from solution.collecting.compiler import check_installed
-from solution.collecting.given import give_arguments
 from solution.collecting.labelling import LabelWorkers, Tell, open_workers
-from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Place
 from solution.collecting.spaces import CompilerSpace
+from solution.programs.child import ChildDiedError
+from solution.programs.compiler import check_installed
+from solution.programs.given import give_arguments
+from solution.programs.program import Program, read_programs
 from solution.system.errors import InputError
 from solution.system.files import locked, make_folder
 from solution.system.progress import bars, warn

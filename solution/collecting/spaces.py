@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from solution.collecting.compiler import Flags
 from solution.collecting.constraints import constrain, find_ranks
-from solution.collecting.program import Program
 from solution.collecting.target import Target
-from solution.data.hlo.messages import MESSAGES
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 from solution.features.candidates import CHANGES, SHARES
+from solution.programs.compiler import Flags
+from solution.programs.hlo.messages import MESSAGES
+from solution.programs.program import Program
 from solution.system.errors import InputError
 
 MAX_TRIES = 50  # rounds of drawing until a new configuration is found

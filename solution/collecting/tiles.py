@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.compiler import Flags
-from solution.collecting.program import Program
-from solution.data.hlo.messages import instructions
+from solution.programs.compiler import Flags
+from solution.programs.hlo.messages import instructions
+from solution.programs.program import Program
 from solution.system.errors import InputError
 
 # Keep libraries away from the product: only then XLA generates loops.

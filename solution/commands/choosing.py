@@ -118,7 +118,7 @@ def choose(
         say(replay_file(program, leading, collection, measure or MEASURED, seed, search))
         return
     from solution.choosing.choose import Settings
-    from solution.collecting.children import Limits
+    from solution.programs.child import Limits
 
     settings = Settings(
         measurements=measure if measure or minutes else MEASURED,

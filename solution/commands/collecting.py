@@ -26,13 +26,13 @@ from solution.system.terminal import output, say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from solution.collecting.children import Limits
     from solution.collecting.collect import Settings
-    from solution.collecting.program import Program
     from solution.collecting.records import Place
     from solution.collecting.session import Finished
     from solution.collecting.spaces import CompilerSpace
     from solution.collecting.target import Target
+    from solution.programs.child import Limits
+    from solution.programs.program import Program
     from solution.training.executors.base import Executor
 
 # Heavy imports (polars, scipy) wait inside the commands that need them.
@@ -142,10 +142,10 @@ def tile(
     function: FunctionOption = "",
 ) -> None:
     """Time matrix products in many tiles of XLA's own loops, on a CPU."""
-    from solution.collecting.children import Limits
     from solution.collecting.collect import Settings
     from solution.collecting.records import Place
     from solution.collecting.tiles import TileSpace
+    from solution.programs.child import Limits
 
     if _find_target(target).is_estimated:
         raise InputError(
@@ -236,7 +236,7 @@ def _find_target(text: str) -> "Target":
 
 def _find_limits(target: "Target", seconds: float | None, megabytes: int | None) -> "Limits":
     """Return the limits of a compilation: the given ones, or the target's defaults."""
-    from solution.collecting.children import Limits
+    from solution.programs.child import Limits
 
     usual = Limits(600, 8192) if target.is_estimated else Limits(60, 4096)
     return Limits(seconds or usual.seconds, megabytes or usual.megabytes)
@@ -282,9 +282,9 @@ def _collect_away(
 ) -> "list[Finished]":
     """Collect files on a cluster, one per core; write the returned files on this machine."""
     from solution.collecting.away import Collector
-    from solution.collecting.program import name_program
     from solution.collecting.records import remove_graph
     from solution.collecting.session import check_names
+    from solution.programs.program import name_program
     from solution.system.files import locked, make_folder
     from solution.system.progress import bars
     from solution.system.zips import add_files
@@ -323,7 +323,7 @@ def _read(path: Path) -> bytes:
 
 def _pack_log(place: "Place", path: Path) -> bytes | None:
     """Pack the journal of an earlier collection of the program, so that it is resumed."""
-    from solution.collecting.program import name_program
+    from solution.programs.program import name_program
     from solution.system.zips import pack_folder
 
     log = place.find("log", name_program(path))

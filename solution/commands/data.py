@@ -29,7 +29,7 @@ from solution.system.wording import count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from solution.data.hlo.records import Record
+    from solution.programs.hlo.records import Record
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
@@ -271,8 +271,8 @@ def module(
         _lift_file(file, to, collection, is_plain=split is None and features_file is None)
         return
     from solution.analysis.module_table import write_module_tables
-    from solution.data.hlo.listing import show_records
-    from solution.data.hlo.records import read_module_file
+    from solution.programs.hlo.listing import show_records
+    from solution.programs.hlo.records import read_module_file
 
     if split is not None and to is None:
         raise InputError("--split says where npz files go. Give --to FOLDER, or leave it out.")
@@ -326,7 +326,7 @@ def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain:
 
 def _write_beside(record: "Record", folder: Path, split: str | None) -> Path:
     """Write a record's npz file; raise InputError if another program's file has this name."""
-    from solution.data.hlo.writing import write_record
+    from solution.programs.hlo.records import write_record
 
     with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
         made = write_record(record, Path(scratch), split)

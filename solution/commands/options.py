@@ -17,8 +17,8 @@ from solution.system.files import check_place, check_writable
 from solution.training.folds import Scheme
 
 if TYPE_CHECKING:
-    from solution.collecting.program import Wanted
     from solution.experiments.base import Experiment
+    from solution.programs.program import Wanted
     from solution.store.store import Store
     from solution.training.executors.base import Executor
 
@@ -151,7 +151,7 @@ FunctionOption = Annotated[
 
 def make_wanted(module: str, function: str) -> "Wanted | None":
     """Return which programs of a file are selected; None: all."""
-    from solution.collecting.program import Wanted
+    from solution.programs.program import Wanted
 
     return Wanted(module, function) if module or function else None
 

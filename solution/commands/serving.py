@@ -27,7 +27,7 @@ from solution.system.wording import how_to_install
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from solution.collecting.program import Wanted
+    from solution.programs.program import Wanted
     from solution.serving.bundle import Bundle
     from solution.serving.export import Ranked
     from solution.serving.ranking import Ranking

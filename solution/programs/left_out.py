@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from solution.data.hlo.messages import MESSAGES, instructions
 from solution.programs.forms import HLO, LEFT_OUT
+from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.system.errors import InputError
 
 MAX_BYTES = 1 << 31  # limit of a protobuf message

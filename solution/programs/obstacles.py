@@ -6,8 +6,8 @@ optimised for another backend.
 
 from typing import Any
 
-from solution.data.hlo.messages import instructions
 from solution.programs.forms import Source
+from solution.programs.hlo.messages import instructions
 
 CALLBACK = "python"  # with "callback" in a custom call's target: XLA calls into Python
 COLLECTIVES = (

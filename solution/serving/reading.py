@@ -6,28 +6,27 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from solution.data.folders import find_files, identify_file
-from solution.data.hlo.messages import MESSAGES, read_records
-from solution.data.hlo.records import make_records
 from solution.data.npz import read_graph as read_npz
 from solution.domain.collection import TILE
 from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_TILE_FEATURES
 from solution.features.candidates import DEFAULT, NothingToChooseError, make_candidates
+from solution.programs.child import Child, Limits
 from solution.programs.forms import PROTOBUF as BINARY
 from solution.programs.forms import find_form_of, has_module_begin
+from solution.programs.hlo.messages import MESSAGES, read_records
+from solution.programs.hlo.records import make_records
+from solution.programs.obstacles import describe_module
+from solution.programs.program import Wanted, pick_modules, read_programs
 from solution.serving.calibration import Facts, describe_graph
 from solution.store.graph_file import SUFFIX, read_prepared, read_record
 from solution.system.errors import InputError
-
-if TYPE_CHECKING:
-    from solution.collecting.children import Child
-    from solution.collecting.program import Wanted
 
 MOST = 1 << 60  # largest accepted number of nodes or edges
 NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
@@ -54,7 +53,7 @@ def read_questions(
     path: Path,
     collection: str | None = None,
     configs: int | None = None,
-    wanted: "Wanted | None" = None,
+    wanted: Wanted | None = None,
 ) -> Iterator[Question]:
     """Yield every graph of a file, of a prepared store, or of a folder with npz files or dumps.
 
@@ -140,7 +139,7 @@ class _Reader:
     XLA may abort on a wrong text, which then ends the child alone.
     """
 
-    def __init__(self, collection: str | None, wanted: "Wanted | None") -> None:
+    def __init__(self, collection: str | None, wanted: Wanted | None) -> None:
         self._collection, self._wanted = collection, wanted
         self._stack = ExitStack()
         self._child: Child | None = None
@@ -190,9 +189,6 @@ class _Reader:
 
     def _read_records(self, path: Path) -> Iterator[Question]:
         """Yield the modules of a protobuf file, with the configurations of its records."""
-        from solution.collecting.program import pick_modules
-        from solution.programs.obstacles import describe_module
-
         messages = read_records(path)
         if self._wanted:
             if self._wanted.function:
@@ -205,9 +201,6 @@ class _Reader:
             yield dataclasses.replace(_ask(graph, path), notes=notes)
 
     def _read_programs(self, path: Path) -> Iterator[Question]:
-        from solution.collecting.children import Child, Limits
-        from solution.collecting.program import read_programs
-
         if self._child is None:
             self._child = self._stack.enter_context(Child(Limits()))
         programs = list(read_programs(path, self._child, self._wanted, runs=False))

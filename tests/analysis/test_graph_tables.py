@@ -9,10 +9,9 @@ import pytest
 
 from solution.analysis.graph_picture import draw_graph
 from solution.analysis.graph_tables import show_graph
-from solution.data.hlo.records import read_module_file
-from solution.data.hlo.writing import write_record
 from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
+from solution.programs.hlo.records import read_module_file, write_record
 from solution.system.terminal import PlainConsole
 from tests.conftest import FastSlow
 from tests.made import modules

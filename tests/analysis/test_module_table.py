@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.analysis.module_table import FEATURES, module_features
-from solution.data.hlo.messages import MESSAGES, instructions
-from solution.data.hlo.nodes import find_places
-from solution.data.hlo.records import read_module_file
 from solution.features.operands import find_operands
+from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.hlo.nodes import find_places
+from solution.programs.hlo.records import read_module_file
 from tests.made import modules
 
 NAMES = [feature.name for feature in FEATURES]

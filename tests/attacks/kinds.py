@@ -12,12 +12,12 @@ from pathlib import Path
 from ensembles.last_recipe import recall
 from ensembles.recipe import find_recipe
 from solution.collecting.journal import Journal
-from solution.data.hlo.records import read_module_file
 from solution.data.npz import read_graph
 from solution.domain import predictions
 from solution.domain.collection import Collection, collection
 from solution.models.catalogue import load_model
 from solution.models.nets.checkpoint import load_checkpoint
+from solution.programs.hlo.records import read_module_file
 from solution.runs.folder import Run
 from solution.runs.job import check_job
 from solution.runs.origin import recall_origin

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from ensembles.recipe import find_recipe
-from solution.data.hlo.records import read_module_file
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
+from solution.programs.hlo.records import read_module_file
 from solution.serving.bundle import load_bundle
 from solution.store import graph_file
 from solution.store.store import Store

@@ -44,9 +44,9 @@ WRITTEN = {
     "solution/collecting/release.py": (),  # npz files in a zip that people unpack
     "solution/collecting/sample.py": ("draft",),
     "solution/collecting/tpu/forking.py": (),  # what a compiler refused, read at once
-    "solution/commands/data.py": (),  # a copy of what solution/data/hlo/writing.py wrote
+    "solution/commands/data.py": (),  # a copy of what solution/programs/hlo/records.py wrote
     "solution/commands/serving.py": (),  # for people
-    "solution/data/hlo/writing.py": ("npz, layout", "npz, tile", "npz, options"),
+    "solution/programs/hlo/records.py": ("npz, layout", "npz, tile", "npz, options"),
     "solution/data/npz_writer.py": ("npz, layout", "npz, tile", "npz, options"),
     "solution/domain/predictions.py": ("job, predictions", "run, graphs", "run, labels"),
     "solution/models/catalogue.py": ("model.json",),

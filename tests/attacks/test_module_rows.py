@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from solution.data.hlo.messages import MESSAGES
-from solution.data.hlo.records import read_module_file
-from solution.data.hlo.writing import write_record
+from solution.programs.hlo.messages import MESSAGES
+from solution.programs.hlo.records import read_module_file, write_record
 from solution.system.errors import InputError
 from tests.made import modules
 from tests.made.guarded import Guard

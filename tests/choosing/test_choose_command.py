@@ -20,7 +20,7 @@ from solution.choosing.offline import replay_file
 from solution.choosing.verdict import Verdict
 from solution.cli import EXIT_ENDED
 from solution.collecting.labelling import Workers
-from solution.data.hlo.messages import read_records
+from solution.programs.hlo.messages import read_records
 from solution.serving.bundle import load_bundle
 from solution.system.errors import InputError
 from solution.system.files import locked

@@ -19,12 +19,12 @@ from solution.choosing.program_space import (
     make_program_space,
 )
 from solution.choosing.space import name_choices
-from solution.collecting.children import Child, Limits
-from solution.collecting.compiler import Flags
 from solution.collecting.labelling import Workers
-from solution.collecting.program import Program, make_graph
 from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
 from solution.domain.vocabulary import OPTION_CHOICES
+from solution.programs.child import Child, Limits
+from solution.programs.compiler import Flags
+from solution.programs.program import Program, make_graph
 from solution.serving.bundle import load_bundle
 from solution.system.errors import InputError
 from tests.made.timed import FEW_MEGABYTES

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.propagation import compare_program, compile_program, dump_passes
-from solution.collecting.children import Child, Limits
 from solution.collecting.families import draw_settings, write_file
-from solution.collecting.program import read_programs
+from solution.programs.child import Child, Limits
+from solution.programs.program import read_programs
 
 
 @pytest.mark.parametrize("family", ["convnet", "gnn", "mlp", "transformer"])

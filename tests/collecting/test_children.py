@@ -12,11 +12,11 @@ import pytest
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
-from solution.collecting.children import Child, ChildDiedError, Limits
-from solution.collecting.compiler import Flags
 from solution.collecting.labelling import Workers
-from solution.collecting.program import read_programs
 from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE, TileSpace
+from solution.programs.child import Child, ChildDiedError, Limits
+from solution.programs.compiler import Flags
+from solution.programs.program import read_programs
 from solution.system.errors import InputError
 
 

@@ -18,13 +18,13 @@ from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, SOUND, STATE
 from solution.collecting.labelling import Workers
 from solution.collecting.options import OptionSpace
-from solution.collecting.program import Program, name_program, read_programs
 from solution.collecting.records import Measured, Place, write_graph
 from solution.collecting.session import Finished, check_names
 from solution.collecting.spaces import CompilerSpace, LayoutSpace, draw_untried, name_configuration
 from solution.collecting.tables import describe_failures
 from solution.collecting.timing import SCHEMA
-from solution.data.hlo.messages import read_records
+from solution.programs.hlo.messages import read_records
+from solution.programs.program import Program, name_program, read_programs
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from tests.conftest import FastSlow

@@ -8,15 +8,14 @@ import pytest
 from benchmarks.nonsense import count, examine
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Tell
-from solution.collecting.children import Child
-from solution.collecting.compiler import Compiler, Flags
-from solution.collecting.drawing import MANNERS, make_arguments
 from solution.collecting.labelling import Workers
 from solution.collecting.mutants import Kind, make_mutants
-from solution.collecting.program import Program, read_programs
-from solution.collecting.roles import find_roles
 from solution.collecting.tiles import TileSpace
-from solution.data.hlo.messages import MESSAGES
+from solution.programs.arguments import MANNERS, find_roles, make_arguments
+from solution.programs.child import Child
+from solution.programs.compiler import Compiler, Flags
+from solution.programs.hlo.messages import MESSAGES
+from solution.programs.program import Program, read_programs
 from solution.system.errors import InputError
 
 CASES = Path(__file__).parent / "cases"

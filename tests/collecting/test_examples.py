@@ -12,13 +12,13 @@ import pytest
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
-from solution.collecting.children import Child, Limits
-from solution.collecting.compiler import Compiler
 from solution.collecting.labelling import Workers
-from solution.collecting.program import read_programs
 from solution.collecting.spaces import LayoutSpace, draw_untried
 from solution.collecting.tiles import TileSpace
-from solution.data.hlo.messages import instructions
+from solution.programs.child import Child, Limits
+from solution.programs.compiler import Compiler
+from solution.programs.hlo.messages import instructions
+from solution.programs.program import read_programs
 from solution.system.errors import InputError
 from tests.conftest import REPOSITORY, FastSlow
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Compiled, Optimise
-from solution.collecting.compiler import Flags
 from solution.collecting.constraints import constrain, find_ranks
 from solution.collecting.labelling import Workers
-from solution.collecting.portable import make_portable
-from solution.collecting.program import Program, read_programs
 from solution.collecting.spaces import LayoutSpace, draw_untried, name_configuration
-from solution.data.hlo.messages import MESSAGES, instructions
-from solution.data.hlo.nodes import read_nodes
+from solution.programs.compiler import Flags
+from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.hlo.nodes import read_nodes
+from solution.programs.portable import make_portable
+from solution.programs.program import Program, read_programs
 from tests.made import modules
 
 

@@ -9,9 +9,7 @@ import pytest
 
 from solution.collecting.child import Optimise
 from solution.collecting.labelling import Workers
-from solution.collecting.program import Program, make_graph, read_programs
 from solution.collecting.spaces import LayoutSpace, draw_untried, name_configuration
-from solution.data.hlo.messages import MESSAGES, instructions
 from solution.domain.codebook_encoder import encode
 from solution.domain.vocabulary import OPCODES
 from solution.features.padding import repair_padding
@@ -27,6 +25,8 @@ from solution.features.propagation.library import (
 )
 from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.states import MADE
+from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.program import Program, make_graph, read_programs
 
 COUNTED = {OPCODES[opcode] for opcode in (*MAKING, *PRODUCTS, REDUCE, WINDOWS)}
 NETS = '''

@@ -7,11 +7,11 @@ import pytest
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
-from solution.collecting.children import Child, Limits
-from solution.collecting.compiler import Flags
 from solution.collecting.labelling import Workers
 from solution.collecting.loaded import Loaded
-from solution.collecting.program import Program, read_programs
+from solution.programs.child import Child, Limits
+from solution.programs.compiler import Flags
+from solution.programs.program import Program, read_programs
 from tests.made.timed import FEW_MEGABYTES, HEAVY
 
 Executables = tuple[Program, bytes, bytes]

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.operands import count_wrong
 from solution.collecting.families import draw_settings, write_file
 from solution.collecting.labelling import Workers
-from solution.collecting.program import read_programs
+from solution.programs.program import read_programs
 
 ENCODER = '''
 """A training step of an encoder with square weights, whose heads have as many numbers as rows."""

@@ -12,7 +12,6 @@ from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
 from solution.collecting.labelling import Workers
 from solution.collecting.options import OptionSpace, list_settings
-from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Measured, Place, write_graph
 from solution.data.npz import read_graph
 from solution.domain.collection import collection
@@ -20,6 +19,7 @@ from solution.domain.graph import InvalidGraphError
 from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
 from solution.features.option_table import FEATURES
 from solution.features.table import distinct_rows, feature_table
+from solution.programs.program import Program, read_programs
 from solution.store.graph_file import read_prepared, write_prepared
 from solution.system.errors import InputError
 from tests.conftest import FastSlow

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from solution.collecting.children import Child, Limits
 from solution.collecting.families import write_programs
-from solution.collecting.program import read_programs
 from solution.collecting.sample import COUNTS, Sample, draw_drafts, find_architectures
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.scan import scan
+from solution.programs.child import Child, Limits
+from solution.programs.program import read_programs
 from solution.system.errors import InputError
 from solution.system.files import holding, write_sealed
 from tests.conftest import REPOSITORY, SHARED

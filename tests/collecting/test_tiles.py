@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from solution.collecting.program import Program
 from solution.collecting.spaces import draw_untried, name_configuration
 from solution.collecting.tiles import TileSpace
+from solution.programs.program import Program
 from tests.made import modules
 
 

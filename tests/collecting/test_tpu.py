@@ -14,17 +14,17 @@ import numpy as np
 import psutil
 import pytest
 
-from solution.collecting.children import Limits
-from solution.collecting.compiler import Compiler, Flags
 from solution.collecting.constraints import constrain
-from solution.collecting.program import Program
 from solution.collecting.target import Target
 from solution.collecting.tpu.compiled import Cost, Tile
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.kernels import FILE, KernelCache
-from solution.data.hlo.messages import MESSAGES
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
+from solution.programs.child import Limits
+from solution.programs.compiler import Compiler, Flags
+from solution.programs.hlo.messages import MESSAGES
+from solution.programs.program import Program
 from solution.system.errors import InputError
 from tests.conftest import REPOSITORY
 

@@ -7,8 +7,8 @@ import polars as pl
 
 from solution.analysis.module_table import FEATURES
 from solution.data.folders import find_files
-from solution.data.hlo.messages import MESSAGES
 from solution.data.npz import read_graph
+from solution.programs.hlo.messages import MESSAGES
 from tests.conftest import FastSlow
 from tests.made import modules
 

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 
-from solution.data.hlo.nodes import read_nodes
 from solution.domain import vocabulary
 from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
@@ -18,6 +17,7 @@ from solution.features.contractions import (
 )
 from solution.features.preparation import Preparation
 from solution.features.pruning import keep_neighbourhood, merge_rest
+from solution.programs.hlo.nodes import read_nodes
 from tests.made import modules
 from tests.made.graphs import make_layout_graph
 

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 
 from solution.collecting.lifting.lift import Lifted
-from solution.data.hlo.nodes import find_configurable, read_nodes
 from solution.domain.graph import Graph
+from solution.programs.hlo.nodes import find_configurable, read_nodes
 
 
 def find_lost(graph: Graph, lifted: Lifted) -> Counter[int]:

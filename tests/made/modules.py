@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.data.hlo.messages import MESSAGES
+from solution.programs.hlo.messages import MESSAGES
 
 F32, TUPLE = 11, 13  # of XLA's PrimitiveType
 

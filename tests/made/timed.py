@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from solution.collecting.child import Open
-from solution.collecting.children import Child, Limits, choose_core
 from solution.collecting.labelling import Workers
+from solution.programs.child import Child, Limits, choose_core
 
 DENSE = '''
 """Two products and a reshape."""

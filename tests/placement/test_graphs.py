@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solution.data.hlo.records import read_module_file
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.work import num_operations
 from solution.placement.graphs.builder import ProgramBuilder
@@ -18,6 +17,7 @@ from solution.placement.graphs.workloads import DOCUMENT, SMALL, WORKLOADS
 from solution.placement.machine import make_machine
 from solution.placement.simulation.decision import default_decision
 from solution.placement.simulation.environment import Environment
+from solution.programs.hlo.records import read_module_file
 from solution.system.errors import InputError
 from tests.made import modules
 from tests.made.graphs import make_layout_graph, write_graph

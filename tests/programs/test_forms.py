@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from solution.collecting.labelling import Workers
-from solution.collecting.program import Program, Wanted, read_programs
 from solution.programs.forms import HLO, STABLEHLO, find_form, list_sources
+from solution.programs.program import Program, Wanted, read_programs
 from solution.serving.reading import read_questions
 from solution.system.errors import InputError
 from tests.conftest import FastSlow

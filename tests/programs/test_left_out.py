@@ -8,9 +8,9 @@ import pytest
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Open
 from solution.collecting.labelling import Workers
-from solution.collecting.program import Program, read_programs
 from solution.collecting.tiles import TileSpace
 from solution.programs.left_out import FIELDS
+from solution.programs.program import Program, read_programs
 from solution.serving.reading import read_questions
 from tests.conftest import FastSlow
 

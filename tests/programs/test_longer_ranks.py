@@ -9,17 +9,17 @@ import pytest
 from solution.choosing.program_space import make_program_space
 from solution.collecting.labelling import Workers
 from solution.collecting.options import OptionSpace
-from solution.collecting.program import Program, make_graph, read_programs
 from solution.collecting.records import Measured, Place, write_graph
 from solution.collecting.spaces import LayoutSpace
 from solution.collecting.tiles import TileSpace
-from solution.data.hlo.messages import instructions
-from solution.data.hlo.nodes import read_nodes
 from solution.data.npz import read_graph as read_npz
 from solution.domain import vocabulary
 from solution.domain.collection import collection as find_collection
 from solution.features.candidates import make_candidates
 from solution.features.padding import repair_padding
+from solution.programs.hlo.messages import instructions
+from solution.programs.hlo.nodes import read_nodes
+from solution.programs.program import Program, make_graph, read_programs
 from solution.serving.reading import read_question
 from solution.system.errors import InputError
 from tests.made import modules

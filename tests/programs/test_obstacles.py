@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from solution.collecting.builder import Builder
-from solution.collecting.children import find_flag_defect
 from solution.collecting.labelling import Workers
-from solution.collecting.program import read_programs
+from solution.programs.child import find_flag_defect
+from solution.programs.program import read_programs
 from solution.serving.reading import read_questions
 from solution.system.errors import InputError
 

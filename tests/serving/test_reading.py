@@ -7,9 +7,8 @@ import pytest
 
 from solution import load_bundle, read_graph
 from solution.data.folders import find_files
-from solution.data.hlo.records import read_module_file
-from solution.data.hlo.writing import write_record
 from solution.features.preparation import Preparation
+from solution.programs.hlo.records import read_module_file, write_record
 from solution.serving.bundle import Bundle
 from solution.serving.reading import read_questions
 from solution.store.graph_file import write_prepared

@@ -15,8 +15,8 @@ from solution.collecting.lifting.products import (
     read_window,
 )
 from solution.collecting.lifting.tuple_types import TupleTypes
-from solution.data.hlo.nodes import FEW, SPATIAL
 from solution.domain import vocabulary
+from solution.programs.hlo.nodes import FEW, SPATIAL
 
 Fields = dict[str, Any]
 # columns of the features: two numbers, sum, product

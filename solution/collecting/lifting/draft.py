@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from solution.data.hlo.nodes import ELEMENT_TYPES
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK, OPCODES
 from solution.features.padding import repair_padding, tensor_ranks
 from solution.features.propagation.inlining import CALLING
+from solution.programs.hlo.nodes import ELEMENT_TYPES
 from solution.system.errors import InputError
 
 CALLERS = frozenset([*CALLING.split(), "custom-call"])

@@ -2,7 +2,7 @@
 
 The competition gives graphs, not programs. Opcodes, types, shapes, windows and edges are in the
 features. The rest is inferred from shapes, or guessed such that it costs the same; guesses are
-counted. Read with solution.data.hlo.nodes, the module gives the same node features, edges and
+counted. Read with solution.programs.hlo.nodes, the module gives the same node features, edges and
 configurable nodes.
 """
 
@@ -14,8 +14,8 @@ from solution.collecting.lifting.draft import TOKEN, TUPLE, Draft, make_draft
 from solution.collecting.lifting.operand_order import order_operands
 from solution.collecting.lifting.tuple_types import Parts, Tensor, TupleTypes, Type
 from solution.collecting.lifting.values import find_values, make_literal
-from solution.data.hlo.messages import MESSAGES
 from solution.domain.graph import Graph
+from solution.programs.hlo.messages import MESSAGES
 
 # Opcodes that need facts which no feature tells, so that no equivalent can be written.
 REFUSED_NAMES = """

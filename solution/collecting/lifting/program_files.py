@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from solution.collecting.compiler import print_hlo
 from solution.collecting.lifting.lift import Lifted
-from solution.data.hlo.messages import MESSAGES
 from solution.domain.graph import Graph
+from solution.programs.compiler import print_hlo
+from solution.programs.hlo.messages import MESSAGES
 from solution.system.files import replace_file
 
 PROTOBUF = ".pb"

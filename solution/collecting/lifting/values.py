@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.arguments import DTYPES
 from solution.collecting.lifting.draft import FLOATS, INTEGERS, PRED, Draft
 from solution.collecting.lifting.tuple_types import TupleTypes
-from solution.data.hlo.messages import MESSAGES
+from solution.programs.arguments import DTYPES
+from solution.programs.hlo.messages import MESSAGES
 
 TRIPS = 10  # iterations of a loop that does not tell them
 # The neutral element of each reduction; infinite stands for an extreme of the type.

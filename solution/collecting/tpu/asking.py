@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.arguments import find_entry
 from solution.collecting.constraints import (
     MIN_RANK,
     OUTPUT,
@@ -37,14 +36,15 @@ from solution.collecting.constraints import (
     write_constraints,
 )
 from solution.collecting.inlining import inline_calls
-from solution.collecting.portable import lay_out, make_portable
-from solution.collecting.program import Program
 from solution.collecting.tpu.compiled import CompiledProgram, Tensor
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.libtpu import EntryLayouts
 from solution.collecting.tpu.reading import open_tuple
-from solution.data.hlo.messages import instructions
 from solution.domain.vocabulary import LAYOUT_UNSET
+from solution.programs.arguments import find_entry
+from solution.programs.hlo.messages import instructions
+from solution.programs.portable import lay_out, make_portable
+from solution.programs.program import Program
 
 NODE = "node."  # prefix of a configurable node's op_name
 TAKEN, UNTAKEN, UNASKED, UNSEEN = 1, 0, -1, -2

@@ -10,7 +10,7 @@ import hashlib
 from functools import cached_property
 from typing import Any
 
-from solution.data.hlo.messages import MESSAGES
+from solution.programs.hlo.messages import MESSAGES
 
 # Fields with an instruction's name, source location or schedule.
 UNNAMED = (

@@ -6,10 +6,10 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from solution.collecting.arguments import NAMES, find_entry
 from solution.collecting.tpu.libtpu import Devices, EntryLayouts
 from solution.collecting.tpu.reading import open_tuple
-from solution.data.hlo.messages import MESSAGES, instructions
+from solution.programs.arguments import NAMES, find_entry
+from solution.programs.hlo.messages import MESSAGES, instructions
 
 REFUSED_TYPES = {"f64", "c128"}
 TYPE_NAMES = NAMES.split()

@@ -14,7 +14,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from solution.collecting.children import Child, ChildDiedError, Limits
 from solution.collecting.target import Target, check_target, find_libtpu_version
 from solution.collecting.tpu.canonical import hash_texts
 from solution.collecting.tpu.compiled import CompiledProgram
@@ -24,6 +23,7 @@ from solution.collecting.tpu.forking import Compilation, Request, serve_tpu
 from solution.collecting.tpu.kernels import KernelCache, find_cache_folder
 from solution.collecting.tpu.libtpu import EntryLayouts
 from solution.collecting.tpu.reading import Reader
+from solution.programs.child import Child, ChildDiedError, Limits
 from solution.system.errors import InputError
 from solution.system.scratch import ScratchFolder
 

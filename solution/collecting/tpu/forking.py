@@ -22,8 +22,6 @@ from pathlib import Path
 
 import psutil
 
-from solution.collecting.child import Refusal, redirect
-from solution.collecting.compiler import RefusedError
 from solution.collecting.target import Target
 from solution.collecting.tpu.libtpu import (
     GENERATED,
@@ -35,6 +33,8 @@ from solution.collecting.tpu.libtpu import (
     Libtpu,
     prepare_environment,
 )
+from solution.programs.child import Refusal, redirect
+from solution.programs.compiler import RefusedError
 from solution.system.errors import InputError
 
 LOOK_SECONDS = 0.003  # between two looks at the dumps

@@ -14,11 +14,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from solution.collecting.children import Child, Limits
-from solution.collecting.compiler import check_installed
 from solution.collecting.journal import REFUSED, SOUND, Journal
 from solution.collecting.labelling import PARENTS, Tell
-from solution.collecting.program import Program
 from solution.collecting.spaces import (
     CompilerSpace,
     draw_untried,
@@ -38,6 +35,9 @@ from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.journal import ESTIMATES, read_estimates
 from solution.collecting.tpu.layouts import PROBES, TpuLayoutSpace
 from solution.domain.labels import name_estimate
+from solution.programs.child import Child, Limits
+from solution.programs.compiler import check_installed
+from solution.programs.program import Program
 from solution.system.errors import InputError
 from solution.system.terminal import say
 from solution.system.wording import spell

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.compiler import Flags
 from solution.collecting.constraints import INPUT, OUTPUT
-from solution.collecting.program import Program
 from solution.collecting.spaces import LayoutSpace
 from solution.collecting.tpu.asking import ask, find_asked_ranks
-from solution.data.hlo.messages import instructions
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 from solution.features.candidates import CHANGES, SHARES
+from solution.programs.compiler import Flags
+from solution.programs.hlo.messages import instructions
+from solution.programs.program import Program
 
 PROBES = 2  # configurations that probe which layouts the compiler takes
 ALIKE = 0.5  # share of random configurations with one choice for all nodes of an opcode

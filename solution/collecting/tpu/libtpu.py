@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.compiler import RefusedError, shorten
 from solution.collecting.target import Target, check_target
+from solution.programs.compiler import RefusedError, shorten
 
 # The name of a generation's topologies, the dimensions of its grid of chips, and how many of jax's
 # devices a chip is.

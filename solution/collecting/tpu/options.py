@@ -4,7 +4,6 @@ from functools import cached_property
 
 import numpy as np
 
-from solution.collecting.compiler import Flags
 from solution.collecting.options import OptionSpace
 from solution.collecting.tpu.asking import ask
 from solution.domain.vocabulary import (
@@ -13,6 +12,7 @@ from solution.domain.vocabulary import (
     MAX_RANK,
     TPU_OPTION_CHOICES,
 )
+from solution.programs.compiler import Flags
 
 # By option: its name in the compiler.
 NAMES = {

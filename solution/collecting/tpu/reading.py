@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from solution.collecting.arguments import NAMES, TUPLE
 from solution.collecting.tpu.canonical import Instruction, Names
 from solution.collecting.tpu.compiled import (
     Begin,
@@ -22,7 +21,8 @@ from solution.collecting.tpu.compiled import (
     Tile,
     Wait,
 )
-from solution.data.hlo.messages import MESSAGES
+from solution.programs.arguments import NAMES, TUPLE
+from solution.programs.hlo.messages import MESSAGES
 
 HBM = 0  # number of this memory space in layouts
 TYPE_NAMES = NAMES.split()

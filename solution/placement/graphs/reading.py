@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from solution.data.hlo.records import read_module_file
 from solution.data.npz import read_opcodes
 from solution.data.npz_arrays import WHOLE_NUMBERS, open_arrays, read_array
 from solution.domain import vocabulary
@@ -19,6 +18,7 @@ from solution.features.work import num_bytes, num_operations
 from solution.placement.graphs.cost_graph import DATA, PRODUCT, Columns, CostGraph, build_cost_graph
 from solution.placement.graphs.kinds import FUSION_KINDS
 from solution.placement.graphs.workloads import WORKLOADS
+from solution.programs.hlo.records import read_module_file
 from solution.system.errors import InputError
 
 PROTOBUF = (".pb", ".binpb")

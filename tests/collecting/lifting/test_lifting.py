@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from benchmarks.lifting import count_kernels
-from solution.collecting.compiler import Compiler, Flags
 from solution.collecting.families import draw_settings, write_file
 from solution.collecting.labelling import Workers
 from solution.collecting.lifting.draft import NotLiftedError
 from solution.collecting.lifting.gathers import find_indexing
 from solution.collecting.lifting.lift import lift
-from solution.collecting.portable import make_portable
-from solution.collecting.program import Program, make_graph, read_programs
 from solution.data.folders import SAMPLE, find_files
-from solution.data.hlo.messages import MESSAGES, instructions
-from solution.data.hlo.records import read_module_file
 from solution.data.npz import read_graph
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
+from solution.programs.compiler import Compiler, Flags
+from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.hlo.records import read_module_file
+from solution.programs.portable import make_portable
+from solution.programs.program import Program, make_graph, read_programs
 from tests.conftest import FastSlow
 from tests.made import modules
 from tests.made.lifted import find_lost

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from solution.collecting.constraints import constrain
 from solution.collecting.inlining import inline_calls
-from solution.collecting.portable import FreshIds, make_portable
-from solution.collecting.program import Program
 from solution.collecting.tpu.asking import PROPAGATES, WINDOWS, WRITES_FIXED, ask
-from solution.data.hlo.messages import MESSAGES, instructions
+from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.portable import FreshIds, make_portable
+from solution.programs.program import Program
 from tests.made.modules import dot, module, node, shape
 
 SQUARE = (8, 8)

@@ -17,16 +17,16 @@ import pytest
 
 pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `tpu`")
 
-from solution.collecting.children import Child, Limits
 from solution.collecting.journal import CANDIDATE_FILE, read_state
-from solution.collecting.program import read_programs
 from solution.collecting.target import find_libtpu_version
 from solution.collecting.tpu.kernels import VARIABLE
 from solution.collecting.tpu.layouts import TpuLayoutSpace
-from solution.data.hlo.messages import read_records
 from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.vocabulary import TPU_OPTION_CHOICES
+from solution.programs.child import Child, Limits
+from solution.programs.hlo.messages import read_records
+from solution.programs.program import read_programs
 from tests.conftest import FastSlow
 from tests.made.timed import DENSE
 from tests.processes import FASTSLOW

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solution.data.hlo.messages import MESSAGES
-from solution.data.hlo.records import Record, read_module_file
-from solution.data.hlo.writing import write_record
 from solution.data.npz import read_graph
 from solution.domain.vocabulary import OPTION_NAMES
+from solution.programs.hlo.messages import MESSAGES
+from solution.programs.hlo.records import Record, read_module_file, write_record
 from solution.system.errors import InputError
 from tests.made import modules
 from tests.made.graphs import find_difference

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from solution.data.hlo.messages import instructions
 from solution.domain.graph import InvalidGraphError
 from solution.domain.vocabulary import CONFIGURABLE_OPCODES, MAX_RANK, OPCODE_IDS, SUMMED
+from solution.programs.hlo.messages import instructions
 
 # Numbers in XLA's PrimitiveType of the element types, in the order of the one-hot encoding.
 ELEMENT_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 17)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from solution.data.hlo.messages import instructions
-from solution.data.hlo.records import Record
 from solution.domain.labels import warn_of_estimates
+from solution.programs.hlo.messages import instructions
+from solution.programs.hlo.records import Record
 from solution.system.terminal import make_table
 
 MAX_ROWS = 15

@@ -9,16 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.child import Lower, Parse, Refusal
-from solution.collecting.children import Child, ChildDiedError
-from solution.collecting.drawing import VERSION, make_arguments
-from solution.collecting.portable import make_portable
-from solution.data.hlo.messages import MESSAGES, check_sizes, read_records
-from solution.data.hlo.nodes import Nodes, find_configurable, read_nodes
 from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
+from solution.programs.arguments import VERSION, make_arguments
+from solution.programs.child import Child, ChildDiedError, ChildRequest, Host, Refusal
 from solution.programs.forms import (
     HLO,
     PROTOBUF,
@@ -29,8 +25,12 @@ from solution.programs.forms import (
     list_sources,
 )
 from solution.programs.functions import drop_uncalled
+from solution.programs.hlo.messages import MESSAGES, check_sizes, read_records
+from solution.programs.hlo.nodes import Nodes, find_configurable, read_nodes
 from solution.programs.left_out import describe_left_out, find_left_out, restore_constants
 from solution.programs.obstacles import describe_module, find_obstacle
+from solution.programs.portable import make_portable
+from solution.programs.python_file import lower_file
 from solution.system.errors import InputError
 from solution.system.names import make_safe
 from solution.system.wording import join_names
@@ -121,6 +121,31 @@ class Program:
         for computation in module.computations:
             found.update(computation.SerializeToString(deterministic=True))
         return found
+
+
+@dataclass(frozen=True)
+class Lower(ChildRequest):
+    """Lower a Python file. Reply: the module's bytes, and its arguments (None: has no numbers)."""
+
+    path: Path
+    platform: str = "cpu"  # a jax function is lowered for this platform
+
+    def answer(self, host: Host) -> tuple[bytes, list[np.ndarray | None]]:
+        return lower_file(host.compiler, self.path, self.platform)
+
+
+@dataclass(frozen=True)
+class Parse(ChildRequest):
+    """Parse a module from text or bytecode. Reply: the module's bytes."""
+
+    form: str  # a form of solution.programs.forms
+    content: str | bytes
+    function: str = ""  # the StableHLO function to take; "": main, or the only one
+
+    def answer(self, host: Host) -> bytes:
+        if self.form == STABLEHLO:
+            return host.compiler.parse_stablehlo(self.content, self.function)
+        return host.compiler.parse_hlo(str(self.content))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from solution.collecting import compiler
+from solution.programs import compiler
 from solution.system.errors import InputError
 
 

@@ -11,10 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.arguments import find_entry, find_parameters, is_tupled
-from solution.collecting.drawing import check_memory, find_dtype
-from solution.collecting.program import Program
 from solution.data.npz_arrays import array_names, open_arrays, read_array
+from solution.programs.arguments import (
+    check_memory,
+    find_dtype,
+    find_entry,
+    find_parameters,
+    is_tupled,
+)
+from solution.programs.program import Program
 from solution.system.errors import InputError
 
 KINDS = "bfiucV"  # numpy stores bfloat16 and narrower types as bytes (V)

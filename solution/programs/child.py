@@ -1,26 +1,35 @@
-"""Start, ask and watch a child process from the parent; end it if it exceeds a limit."""
+"""Ask a child process to work with the compiler; end it if it exceeds a limit.
 
+A compiler may abort, take all memory or hang; then only a child is lost. Each request is an
+instance of a class that is answered in the child. The reply is its result, or a Refusal with the
+reason why there is none.
+"""
+
+import ctypes
 import os
 import pickle
 import re
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 from uuid import uuid4
 
 import psutil
 
-from solution.collecting.child import Refusal, serve
+from solution.programs.compiler import Compiler, RefusedError
 from solution.system.errors import InputError
 from solution.system.files import take_lock
 from solution.system.processes import SPAWN, end_marked, start_child
 from solution.system.scratch import ScratchFolder, find_base
 
+SUBREAPER = 36  # option of prctl: orphaned descendants become children of this process
 WATCH_SECONDS = 0.02  # interval between two checks of a child's memory
 START_SECONDS = 120.0
 # XLA's last output before it ends a process because of the variable XLA_FLAGS.
@@ -30,6 +39,70 @@ NO_FLAGS_FILE = re.compile(r"Could not open file (\".*?\") to read flags .*\"XLA
 # format of a message: LONG says that the size follows in 8 bytes; a pickle begins with MARK
 LONG, MARK = -1, b"\x80"
 LAST_LINES = 4000  # bytes read from the end of a child's output
+State = TypeVar("State")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A reply that says why there is no result."""
+
+    reason: str
+    is_input: bool = False  # True if the user's file is the cause
+
+
+class Host:
+    """What a request finds in the child: the compiler, and what earlier requests left."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self.compiler = compiler
+        self._states: dict[Callable[[Compiler], Any], Any] = {}
+
+    def find(self, make: Callable[[Compiler], State]) -> State:
+        """Return the state that `make` made of the compiler when it was first asked for."""
+        if make not in self._states:
+            self._states[make] = make(self.compiler)
+        return cast(State, self._states[make])
+
+
+class ChildRequest(ABC):
+    """Work for a child."""
+
+    @abstractmethod
+    def answer(self, host: Host) -> Any:
+        """Do the work in the child; return the reply.
+
+        Raises RefusedError or InputError with the reason why there is none.
+        """
+
+
+def serve(connection: Connection, errors: Path, core: int | None) -> None:
+    """Send the platform and the core, then answer requests until the other end closes."""
+    redirect(errors)
+    keep_to_itself()
+    pinned = core is not None and _pin(core)
+    try:
+        compiler = Compiler()
+    except Exception as error:
+        connection.send(Refusal(str(error), is_input=isinstance(error, InputError)))
+        return
+    connection.send((compiler.platform, pinned))
+    host = Host(compiler)
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            return
+        connection.send(_answer(request, host))
+
+
+def _answer(request: ChildRequest, host: Host) -> Any:
+    """Return the result of a request, or a Refusal."""
+    try:
+        return request.answer(host)
+    except (RefusedError, InputError) as error:
+        return Refusal(str(error), is_input=isinstance(error, InputError))
+    except Exception as error:
+        return Refusal(f"{type(error).__name__}: {error}"[:500])
 
 
 class ChildDiedError(Exception):
@@ -263,3 +336,37 @@ def lease_core() -> Iterator[int | None]:
         finally:
             os.close(descriptor)
     yield next(iter(cores), None)  # all are locked: share one; the timings will show the noise
+
+
+def redirect(errors: Path) -> None:
+    """Redirect the compiler's output to a file, whose end tells why the process died."""
+    descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+def keep_to_itself() -> None:
+    """Isolate a program that runs here: it must not disturb other processes or outlive this one.
+
+    Its output must not reach inherited channels such as the resource tracker's. Processes that it
+    leaves behind become children of this process (on Linux), and end with it.
+    """
+    tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
+    if tracker is not None:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, tracker)
+        os.close(nothing)
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+
+
+def _pin(core: int) -> bool:
+    """Pin the process to one core, before XLA counts cores; return False if the system cannot."""
+    if not hasattr(os, "sched_setaffinity"):
+        return False
+    try:
+        os.sched_setaffinity(0, {core})
+    except OSError:
+        return False
+    return True

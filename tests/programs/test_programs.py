@@ -7,9 +7,9 @@ import pytest
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Load, Open, Run
-from solution.collecting.drawing import PART
 from solution.collecting.labelling import Workers
-from solution.collecting.program import read_programs
+from solution.programs.arguments import PART
+from solution.programs.program import read_programs
 from solution.system.errors import InputError
 
 BEGIN = "import jax\nimport jax.numpy as jnp\nX = jnp.ones((32, 32))\narguments = (X,)\n"

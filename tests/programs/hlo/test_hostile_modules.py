@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solution.data.hlo.messages import MESSAGES
-from solution.data.hlo.nodes import summarise
-from solution.data.hlo.records import read_module_file
-from solution.data.hlo.writing import write_record
+from solution.programs.hlo.messages import MESSAGES
+from solution.programs.hlo.nodes import summarise
+from solution.programs.hlo.records import read_module_file, write_record
 from solution.system.errors import InputError
 from solution.system.names import MAX_NAME
 from tests.conftest import FastSlow

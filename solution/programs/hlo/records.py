@@ -1,5 +1,7 @@
 """Convert tuning records to graphs: the nodes of a module, its configurations, their runtimes.
 
+Write such a graph as an npz file, in the folder structure of the competition's download.
+
 Failed runs are left out, and if some runs were timed, so are those that were not. If none was
 timed, the graph has no labels, as in a test split. A module without runs is a layout graph with one
 configuration, in which the compiler chooses everything.
@@ -19,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from solution.data.hlo.messages import MESSAGES, read_records
-from solution.data.hlo.nodes import Nodes, find_configurable, first, read_nodes, summarise
-from solution.data.npz import find_option_set
+from solution.data.npz import LABEL_SOURCE, OPTION_NAMES, OPTIONS, find_option_set
+from solution.data.npz_arrays import LAYOUTS
+from solution.data.npz_writer import Blocks, write_npz
 from solution.domain.codebook import Codebook
 from solution.domain.codebook_encoder import LayoutEncoder, LayoutValueError
 from solution.domain.collection import Collection, collection
@@ -32,11 +34,14 @@ from solution.domain.vocabulary import (
     MAX_RANK,
     NUM_LAYOUT_FEATURES,
 )
+from solution.programs.hlo.messages import MESSAGES, read_records
+from solution.programs.hlo.nodes import Nodes, find_configurable, first, read_nodes, summarise
 from solution.system.errors import InputError
 from solution.system.names import make_safe
 
 DEFAULT_COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
 NO_TIME = 1  # nanoseconds; a run with at most this time was not timed
+BLOCK_VALUES = 1 << 22  # values of the config tensor that are expanded at once: 16 MB
 BLOCK_RUNS = 256  # runs whose layouts are expanded in memory at once
 
 
@@ -247,3 +252,48 @@ def _number(name: str, place: int, taken: set[str]) -> str:
 
 def _signed(fingerprint: int) -> int:
     return fingerprint - (fingerprint >> 63 << 64)
+
+
+def write_record(record: Record, folder: Path, split: str | None = None) -> Path:
+    """Write the graph below `folder`, atomically, the layouts a block at a time.
+
+    Args:
+        split: train, valid or test; by default train if there are labels, otherwise test.
+    """
+    graph = record.graph
+    chosen = split or ("test" if graph.runtimes is None else "train")
+    path = folder / "npz" / graph.collection.folder / chosen / f"{graph.name}.npz"
+    return write_npz(_arrays(record), path)
+
+
+def _arrays(record: Record) -> dict[str, np.ndarray | Blocks]:
+    """Return the arrays with the competition's names and types."""
+    graph = record.graph
+    arrays: dict[str, np.ndarray | Blocks] = {
+        "node_feat": graph.node_features,
+        "node_opcode": graph.node_opcodes,
+        "edge_index": graph.edges,
+        "config_runtime": record.nanoseconds,
+    }
+    if graph.options is not None:
+        arrays |= {OPTIONS: graph.options, OPTION_NAMES: np.array(graph.option_names)}
+    if graph.label_source:
+        arrays[LABEL_SOURCE] = np.array(graph.label_source)
+    if graph.collection.kind == "layout":
+        return arrays | {
+            "node_config_ids": graph.configurable,
+            "node_splits": record.splits,
+            LAYOUTS: Blocks(graph.layouts.shape, np.dtype("<f4"), _expand(graph.layouts)),
+        }
+    return arrays | {
+        "config_feat": graph.tiles,
+        "config_runtime_normalizers": np.full(graph.num_configs, record.normalizer, np.int64),
+    }
+
+
+def _expand(codebook: Codebook) -> Iterator[np.ndarray]:
+    """Yield the config tensor (configs, configurable, 18), a few configurations at a time."""
+    configs, nodes, slots = codebook.shape
+    step = max(1, BLOCK_VALUES // max(1, nodes * slots))
+    for begin in range(0, configs, step):
+        yield codebook.layouts[codebook.pairs(codebook.rows[begin : begin + step])]

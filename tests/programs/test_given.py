@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from solution.collecting.given import give_arguments
 from solution.collecting.labelling import Workers
-from solution.collecting.program import Program, read_programs
+from solution.programs.given import give_arguments
+from solution.programs.program import Program, read_programs
 from solution.system.errors import InputError
 
 TEXT = """

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from solution.data.hlo.messages import MAX_BYTES
-from solution.data.hlo.records import read_module_file
+from solution.programs.hlo.messages import MAX_BYTES
+from solution.programs.hlo.records import read_module_file
 from solution.system.errors import InputError
-from tests.data.hlo.test_records import refusal
 from tests.made import modules
+from tests.programs.hlo.test_records import refusal
 
 
 @pytest.mark.parametrize("field", [(), (1,), (1, 1), (1, 1, 1)])

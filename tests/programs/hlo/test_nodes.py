@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 
-from solution.data.hlo.messages import DESCRIPTION, MESSAGES
-from solution.data.hlo.nodes import read_nodes, wrap
 from solution.domain import vocabulary
+from solution.programs.hlo.messages import DESCRIPTION, MESSAGES
+from solution.programs.hlo.nodes import read_nodes, wrap
 from tests.made import modules
 
 

@@ -8,9 +8,9 @@ replaced with plain instructions that compute the same. Instructions keep their 
 from collections.abc import Sequence
 from typing import Any
 
-from solution.collecting.arguments import find_entry, is_tupled
-from solution.data.hlo.messages import MESSAGES
-from solution.data.hlo.nodes import find_places
+from solution.programs.arguments import find_entry, is_tupled
+from solution.programs.hlo.messages import MESSAGES
+from solution.programs.hlo.nodes import find_places
 
 TUPLE, OPAQUE, TOKEN = 13, 14, 17  # in XLA's PrimitiveType; these have no layout
 U32, U64 = 8, 9

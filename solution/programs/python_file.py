@@ -17,13 +17,20 @@ import importlib.util
 import random
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from packaging.version import Version
 
-from solution.collecting.compiler import Compiler, shorten
+from solution.programs.compiler import Compiler, shorten
 from solution.system.errors import InputError
+from solution.system.wording import how_to_install
+
+OLDEST = Version("0.0.14.dev0")  # of torchax; earlier ones cannot be imported beside current torch
+INSTALL = how_to_install("collect-torch")
 
 EXPECTED = "expected a function `program` and a tuple `arguments` (or a function that returns it)"
 TRACED = (
@@ -73,12 +80,40 @@ def _import_program(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     if not callable(program) or not isinstance(arguments, tuple | list):
         raise InputError(f"{path}: {EXPECTED}, found {program!r} and {type(arguments).__name__}.")
     if hasattr(program, "named_parameters"):
-        from solution.collecting.torch_module import translate
-
-        return translate(path, program, tuple(arguments))
+        return _translate(path, program, tuple(arguments))
     return program, tuple(arguments)
 
 
 def _failed(path: Path, what: str, error: BaseException, advice: str = "") -> InputError:
     said = f"{type(error).__name__}: {shorten(error)}".rstrip(". ")
     return InputError(f"{path}: {what} failed: {said}. {advice}".rstrip())
+
+
+def _translate(
+    path: Path, module: Any, arguments: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return a jax function of a torch module's weights and arguments, and their values.
+
+    Raises InputError if torchax is not installed, is too old, or does not know an operation.
+    """
+    _check_torchax(path)
+    try:
+        weights, function = import_module("torchax").extract_jax(module.eval())
+    except Exception as error:
+        raise InputError(f"{path}: torchax fails: {type(error).__name__}: {error}") from error
+    return function, (weights, tuple(_as_numpy(value) for value in arguments))
+
+
+def _check_torchax(path: Path) -> None:
+    try:
+        found = version("torchax")
+    except PackageNotFoundError as error:
+        raise InputError(
+            f"{path}: a torch module is translated by torchax, which is not installed. {INSTALL}."
+        ) from error
+    if Version(found) < OLDEST:
+        raise InputError(f"{path}: torchax {found} is older than {OLDEST}. {INSTALL}.")
+
+
+def _as_numpy(value: Any) -> Any:
+    return value.detach().numpy() if hasattr(value, "detach") else value
