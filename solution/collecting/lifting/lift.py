@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from solution.collecting.lifting.attributes import Attributes
+from solution.collecting.lifting.checks import check_operands
 from solution.collecting.lifting.draft import TOKEN, TUPLE, Draft, make_draft
 from solution.collecting.lifting.operand_order import order_operands
 from solution.collecting.lifting.tuple_types import Parts, Tensor, TupleTypes, Type
@@ -26,6 +27,7 @@ REFUSED_NAMES = """
     rng-get-and-update-state
 """
 REFUSED = frozenset(REFUSED_NAMES.split())
+CONTRADICTS = "its features, or the sizes of what it reads, contradict each other"
 FIXED, FREE = "value of constant, by what reads it", "value of constant, any"
 
 
@@ -47,6 +49,7 @@ def lift(graph: Graph) -> Lifted:
     for node, opcode in enumerate(draft.opcodes):
         if opcode in REFUSED:
             raise draft.refuse(node, "the graph lacks what this operation needs")
+    check_operands(draft)
     types = TupleTypes(draft, order_operands(draft))
     types.resolve()
     module = _Writer(draft, types).write()
@@ -95,7 +98,10 @@ class _Writer:
         """Return the instruction of a node."""
         draft, opcode = self._draft, self._draft.opcodes[node]
         shape = self._shape_of(node)
-        fields = self._attributes.describe(node)
+        try:
+            fields = self._attributes.describe(node)
+        except (IndexError, KeyError, ValueError) as error:
+            raise draft.refuse(node, CONTRADICTS) from error
         if opcode == "constant":
             fields["literal"] = make_literal(draft, node, shape, self._values)
             draft.guesses.add(FIXED if node in self._values else FREE, node)

@@ -32,7 +32,10 @@ def order_operands(draft: Draft) -> list[list[int]]:
         if rule is not None:
             if not ordered[node] and opcode not in CALLS:
                 raise draft.refuse(node, "no edge says what it reads")
-            ordered[node] = rule(draft, node, ordered[node])
+            try:
+                ordered[node] = rule(draft, node, ordered[node])
+            except (IndexError, KeyError) as error:
+                raise draft.refuse(node, "it reads too little, or other ranks") from error
     for node, pair in order_dots(draft, dots).items():
         ordered[node] = pair
     return ordered

@@ -179,3 +179,19 @@ def test_more_than_six_dimensions_come_back() -> None:
     assert find_lost(graph, lifted) == Counter()
     shapes = [tuple(i.shape.dimensions) for i in instructions(lifted.module)]
     assert shapes == [tuple(i.shape.dimensions) for i in instructions(module)]
+
+
+def test_contradicting_graphs_are_refused_with_the_node() -> None:
+    """Sizes that do not fit, missing and additional operands, and cycles."""
+    (graph,) = draw_graphs(1)
+    place = int(np.flatnonzero(graph.node_opcodes == OPCODE_IDS["multiply"])[0])
+    features = graph.node_features.copy()
+    features[place, 21] += 1
+    changed = {
+        "sizes": {"node_features": features},
+        "no edge": {"edges": graph.edges[graph.edges[:, 0] != place]},
+        f"node {place + 1}": {"edges": np.vstack([graph.edges, [[place, place + 1]]])},
+    }
+    for words, fields in changed.items():
+        with pytest.raises(NotLiftedError, match=f"node {place} .multiply.*{words}"):
+            lift(replace(graph, **fields))
