@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from solution.analysis import data_pictures, layout_pictures, measures
-from solution.analysis.explanation_pictures import draw_components
 from solution.analysis.first_look import FIGURES, OF_LAYOUTS, draw_first_look
 from solution.analysis.graph_tables import show_graph
 from solution.domain.codebook_encoder import encode
@@ -19,7 +18,6 @@ from solution.domain.graph import Graph
 from solution.features.layout.conflicts import find_constraints
 from solution.features.padding import repair_padding
 from solution.features.work import num_bytes
-from solution.papers.study_table import study_rows
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
@@ -35,10 +33,6 @@ def with_own_choice(runtimes: list[float]) -> Graph:
     tensor[0, 0, :2] = (0, 1)
     tensor[2, 0, :2] = (1, 0)
     return dataclasses.replace(graph, configs=encode(tensor), runtimes=np.array(runtimes))
-
-
-def test_the_range_is_over_the_mean() -> None:
-    assert measures.relative_range(with_own_choice([6.0, 2.0, 3.0, 5.0])) == pytest.approx(4 / 4)
 
 
 def test_the_gain_is_over_what_the_compiler_does_by_itself() -> None:
@@ -104,39 +98,6 @@ def test_what_is_copied_are_tensors_with_two_orders(seed: int) -> None:
     np.testing.assert_allclose(measures.copied_bytes(graph), slow_copies(graph), atol=1e-6)
 
 
-def test_padding_is_more_where_a_short_dimension_is_contiguous() -> None:
-    """The dot's output, and no other layout: what is given decides how far it is padded."""
-    graph = repair_padding(make_layout_graph(1, 4))
-    node = int(graph.configurable[0])
-    rows, columns = graph.node_features[node, 21:23]
-    tensor = np.full((2, *graph.layouts.shape[1:]), -1, np.int8)
-    tensor[0, 0, :2], tensor[1, 0, :2] = (0, 1), (1, 0)
-    asked = dataclasses.replace(graph, configs=encode(tensor), runtimes=None)
-    padded = [
-        np.ceil(minor / 128) * 128 * np.ceil(second / 8) * 8
-        for minor, second in ((rows, columns), (columns, rows))
-    ]
-    found = measures.padded_bytes(asked)
-    assert (found >= 0).all()
-    assert np.sign(found[0] - found[1]) == np.sign(padded[0] - padded[1])
-
-
-def test_a_plane_is_measured_where_it_was_not_fitted() -> None:
-    generator = np.random.default_rng(0)
-    points = generator.normal(size=(200, 3))
-    assert measures.separability(points, points @ [1, 2, 3]) > 0.95
-    assert abs(measures.separability(points, generator.random(200)) - 0.5) < 0.1
-    assert np.isnan(measures.separability(points[:6], np.arange(6.0)))
-
-
-def test_a_third_component_has_its_share() -> None:
-    vectors = np.random.default_rng(1).normal(size=(50, 5)) * [9, 3, 1, 0.1, 0.1]
-    points, shares = measures.principal_components(vectors, 3)
-    strengths = np.sort(np.linalg.eigvalsh(np.cov(vectors.T)))[::-1]
-    np.testing.assert_allclose(shares, strengths[:3] / strengths.sum())
-    assert points.shape == (50, 3)
-
-
 @pytest.mark.parametrize("draw", [*FIGURES.values(), *OF_LAYOUTS.values()])
 def test_every_figure_is_drawn_of_layouts(draw: object) -> None:
     assert isinstance(draw(GRAPHS), Figure)  # type: ignore[operator]
@@ -166,13 +127,6 @@ def test_a_name_that_begins_with_an_underscore_stands_in_the_legend() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["_one", "two"]
 
 
-def test_a_long_name_runs_over_no_other_title() -> None:
-    figure = data_pictures.draw_violations([dataclasses.replace(GRAPHS[0], name="x" * 200)])
-    figure.draw_without_rendering()
-    left, right = (axes.title.get_window_extent() for axes in figure.axes)
-    assert not left.overlaps(right)
-
-
 def test_a_folder_is_looked_at_as_a_whole(tmp_path: Path) -> None:
     for graph in (*GRAPHS[:2], *KERNELS[:2]):
         write_graph(graph, tmp_path / "data")
@@ -180,15 +134,8 @@ def test_a_folder_is_looked_at_as_a_whole(tmp_path: Path) -> None:
     assert {path.stem for path in drawn} == {*FIGURES, *OF_LAYOUTS}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
     write_graph(make_layout_graph(labelled=False), tmp_path / "other", "test")
-    with pytest.raises(InputError, match="expected graphs with runtimes"):
+    with pytest.raises(InputError, match="expected graphs"):
         draw_first_look(tmp_path / "other", tmp_path / "pictures")
-
-
-def test_components_are_drawn_of_the_columns_that_are_asked_for(tmp_path: Path) -> None:
-    for name, graphs in (("layouts", GRAPHS), ("tiles", KERNELS)):
-        path = tmp_path / f"{name}.png"
-        draw_components(graphs[0], graphs, path, marked=(1,), rows_of=study_rows)
-        assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_table_says_what_there_is_to_gain() -> None:

@@ -1,6 +1,5 @@
 """What a first look measures, against slow and obvious ways; and that every plot can be read."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,14 +12,19 @@ from matplotlib.figure import Figure
 from solution.analysis import data_pictures as pictures
 from solution.analysis import measures
 from solution.analysis.graph_picture import make_figure
-from solution.data.folders import find_files
+from solution.analysis.program_drawing import (
+    MAX_NODES,
+    describe_fastest,
+    describe_node,
+    lay_out,
+)
+from solution.analysis.scale import EVERY, measure_scale
+from solution.data.folders import SAMPLE, find_files
 from solution.data.npz import read_graph
-from solution.data.scan import scan
+from solution.data.scan import summarise, tabulate
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
-from solution.domain.metrics import kendall_tau, ordered_pair_accuracy
 from solution.features.padding import repair_padding
-from solution.features.pruning import keep_neighbourhood
 from tests.made.graphs import make_layout_graph, make_tile_graph
 from tests.readable import assert_apart
 
@@ -48,29 +52,6 @@ def test_the_violation_ratio_is_the_obvious_one(seed: int) -> None:
     np.testing.assert_allclose(measures.violation_ratio(graph), slow_violation_ratio(graph))
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=SEEDS)
-def test_own_vectors_differ_where_configurations_do(seed: int) -> None:
-    """And the distance of two of them counts the slots in which they differ."""
-    graph = make_layout_graph(seed, 7)
-    vectors = measures.own_vectors(graph)
-    slots = graph.layouts.expand().reshape(graph.num_configs, -1)
-    for row in range(graph.num_configs):
-        differing = (slots != slots[row]).sum(axis=1)
-        np.testing.assert_allclose(((vectors - vectors[row]) ** 2).sum(axis=1), 2 * differing)
-
-
-@settings(max_examples=25, deadline=None)
-@given(seed=SEEDS)
-def test_shared_vectors_are_shares_of_nodes(seed: int) -> None:
-    graph = make_layout_graph(seed, 7)
-    shares = measures.shared_vectors(graph).reshape(7, 3, vocabulary.NUM_LAYOUT_TOKENS)
-    np.testing.assert_allclose(shares.sum(axis=2), 1, rtol=1e-5)
-    minor = graph.layouts.expand()[:, :, 0]  # of the output
-    for token in range(-1, vocabulary.MAX_RANK):
-        np.testing.assert_allclose(shares[:, 0, token + 1], (minor == token).mean(axis=1), 1e-5)
-
-
 @settings(max_examples=20, deadline=None)
 @given(seed=SEEDS)
 def test_principal_components_are_those_of_the_covariance(seed: int) -> None:
@@ -79,32 +60,6 @@ def test_principal_components_are_those_of_the_covariance(seed: int) -> None:
     strengths = np.sort(np.linalg.eigvalsh(np.cov(vectors.T)))[::-1]
     np.testing.assert_allclose(shares, strengths[:2] / strengths.sum())
     np.testing.assert_allclose(coordinates.var(axis=0, ddof=1), strengths[:2])
-
-
-def test_equal_vectors_have_no_directions() -> None:
-    coordinates, shares = measures.principal_components(np.ones((4, 3)))
-    assert not coordinates.any()
-    assert not shares.any()
-
-
-@settings(max_examples=10, deadline=None)
-@given(seed=SEEDS)
-def test_kept_shares_are_those_of_pruned_graphs(seed: int) -> None:
-    graph = make_layout_graph(seed)
-    kept = [keep_neighbourhood(graph, hops).num_nodes / graph.num_nodes for hops in range(4)]
-    np.testing.assert_allclose(measures.kept_shares(graph, range(4)), kept)
-    assert measures.kept_shares(make_tile_graph(seed), range(2)) == [1, 1]
-
-
-def test_rank_correlation_is_one_where_the_ratio_decides() -> None:
-    graph = make_layout_graph(3, 60)
-    ratio = measures.violation_ratio(graph)
-    decided = dataclasses.replace(graph, runtimes=1e6 * (1 + ratio))
-    assert ordered_pair_accuracy(ratio, decided.runtimes) == pytest.approx(1)
-    assert ordered_pair_accuracy(-ratio, decided.runtimes) == pytest.approx(0)
-    assert kendall_tau(np.ones(60), decided.runtimes) == 0
-    assert measures.slowdowns(decided).min() == 1
-    assert measures.fastest(decided) == 1e6
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +113,55 @@ def test_pictures_of_one_graph_can_be_read(graphs: list[Graph]) -> None:
     assert make_figure(graphs[0]).axes
 
 
-def test_noise_is_drawn_with_and_without_duplicates(sample: Path) -> None:
-    summaries, _ = scan([f for f in find_files(sample) if f.collection.name == "layout:xla:random"])
-    assert_readable(pictures.draw_noise(summaries))
-    assert_readable(pictures.draw_noise(summaries.filter(summaries["noise"].is_null())))
+LAYOUTS = [make_layout_graph(seed, configs, name=f"p{seed}") for seed, configs in ((0, 3), (1, 5))]
+KERNEL = make_tile_graph(0, 4)
+SUMMARIES = tabulate([summarise(graph, "train") for graph in (*LAYOUTS, KERNEL)])
+
+
+def test_means_are_over_graphs_and_pairs_are_all_configurations() -> None:
+    rows = {row["collection"]: row for row in measure_scale(SUMMARIES).iter_rows(named=True)}
+    layout, every = rows[LAYOUTS[0].collection.name], rows[EVERY]
+    sizes = [graph.num_nodes for graph in LAYOUTS]
+    assert (layout["graphs"], layout["pairs"], layout["configs"]) == (2, 8, 4)
+    assert (layout["nodes"], layout["largest"]) == (sum(sizes) / 2, max(sizes))
+    assert layout["edges"] == sum(len(graph.edges) for graph in LAYOUTS) / 2
+    assert (every["graphs"], every["pairs"]) == (3, 12)
+    assert every["nodes"] == pytest.approx((sum(sizes) + KERNEL.num_nodes) / 3)
+
+
+@pytest.fixture(scope="module")
+def programs() -> list[Graph]:
+    """The smallest and the largest layout graph of the sample, and one a line and a bit long."""
+    files = [f for f in find_files(SAMPLE) if f.collection.name.startswith("layout")]
+    labelled = [f for f in files if f.split != "test" and "default" in f.collection.name]
+    graphs = [read_graph(file.path, file.collection) for file in labelled]
+    graphs.sort(key=lambda graph: graph.num_nodes)
+    (longer,) = [graph for graph in graphs if graph.name == "mlp_w192_l4_train"]
+    return [graphs[0], longer, graphs[-1]]
+
+
+def test_of_a_large_program_settable_operations_and_their_neighbours_are_shown(
+    programs: list[Graph],
+) -> None:
+    large = programs[-1]
+    assert large.num_nodes > MAX_NODES
+    drawing = lay_out(large)
+    beside = large.edges[np.isin(large.edges, large.configurable).any(axis=1)]
+    assert drawing.graph.num_nodes == len(np.unique([*large.configurable, *beside.ravel()]))
+    assert drawing.left_out == large.num_nodes - drawing.graph.num_nodes
+    title = make_figure(large).axes[0].get_title()
+    assert f"{large.num_nodes:,} operations, of which {drawing.graph.num_nodes:,}" in title
+
+
+def test_operations_have_their_shapes_and_the_fastest_layouts() -> None:
+    graph = make_layout_graph(3)
+    rows, columns = graph.node_features[2, 21:23].astype(int)
+    assert describe_node(graph, 2) == f"dot {rows}x{columns}"
+    fastest = graph.layouts.expand()[np.argmin(graph.runtimes)]
+    found = describe_fastest(graph)
+    for node, layout in zip(graph.configurable.tolist(), fastest, strict=True):
+        output = ",".join(str(axis) for axis in layout[:6] if axis >= 0)
+        assert found.get(node, "") == (f"output {output}" if output else "")
+    said = [text.get_text() for text in make_figure(graph).axes[0].texts]
+    assert f"dot\n{rows}x{columns}" in said
+    assert set(found.values()) <= set(said)

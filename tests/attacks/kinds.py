@@ -38,7 +38,7 @@ from submissions.kernels.pushes import read_record as read_pushed
 from submissions.kernels.pushes import write_record as write_pushed
 from submissions.ledger import read_ledger
 from submissions.writer import Expected, check_submission
-from tests.attacks import making, policies
+from tests.attacks import making
 from tests.made import modules
 from tests.made.graphs import write_graph
 from tests.made.modules import make_layout_record
@@ -52,14 +52,12 @@ class Kind:
 
     make: writes a sound one below a folder, with all that its reader needs; its path.
     read: what the project gets out of it, as bytes; raises as the project does.
-    left: patterns of the paths of such files in the folders that the commands leave.
     sealed: whether any other content than what was written must be refused.
     """
 
     name: str
     make: Callable[[Path], Path]
     read: Callable[[Path], bytes]
-    left: tuple[str, ...]
     sealed: bool = True
 
 
@@ -221,78 +219,62 @@ RIDGE = making.RIDGE.ranker
 
 KINDS = (
     Kind("npz, layout", lambda f: write_graph(making.LAYOUT, f / "npz-l"),
-         _read_npz(making.LAYOUT.collection), ("*npz/layout/*.npz",)),
+         _read_npz(making.LAYOUT.collection)),
     Kind("npz, tile", lambda f: write_graph(making.TILE, f / "npz-t"),
-         _read_npz(making.TILE.collection), ("*npz/tile/*.npz",)),
-    Kind("npz, options", making.make_options, _read_npz(collection("layout:xla:random")), ()),
+         _read_npz(making.TILE.collection)),
+    Kind("npz, options", making.make_options, _read_npz(collection("layout:xla:random"))),
     Kind("protobuf", lambda f: modules.write(make_layout_record(), f / "module" / "mine.pb"),
-         _read_modules, ("*.pb",), sealed=False),
-    Kind("store.json", lambda f: making.make_store(f).folder / "store.json", _read_store,
-         ("*/store.json",)),
-    Kind("store, list", lambda f: making.make_store(f).folder / "graphs.parquet", _read_store,
-         ("stores/*/graphs.parquet",)),
+         _read_modules, sealed=False),
+    Kind("store.json", lambda f: making.make_store(f).folder / "store.json", _read_store),
+    Kind("store, list", lambda f: making.make_store(f).folder / "graphs.parquet", _read_store),
     Kind("store, sample", lambda f: making.make_store(f).folder / "sample_submission.csv",
-         _read_store, ("stores/*/sample_submission.csv",)),
-    Kind("store, graph", _prepared, lambda path: making.describe(read_prepared(path)),
-         ("*/graphs/*.safetensors",)),
+         _read_store),
+    Kind("store, graph", _prepared, lambda path: making.describe(read_prepared(path))),
     Kind("store, mapped graph", making.make_mapped,
-         lambda path: making.describe(read_prepared(path)), ()),
-    Kind("run.json", _in_run("run.json"), lambda p: repr(Run.existing(p.parent).record()).encode(),
-         ("runs/*/run.json",)),
+         lambda path: making.describe(read_prepared(path))),
+    Kind("run.json", _in_run("run.json"), lambda p: repr(Run.existing(p.parent).record()).encode()),
     Kind("origin.json", _in_run("origin.json"),
-         lambda path: _or_again(recall_origin(Run(path.parent))), ("runs/*/origin.json",)),
-    Kind("recipe.json", _in_run("recipe.json"), lambda path: _or_again(recall(path.parent)),
-         ("runs/*/recipe.json",)),
-    Kind("run, graphs", _in_run("graphs.parquet"), _read_split, ("runs/*/graphs.parquet",)),
-    Kind("run, labels", _in_run("labels.parquet"), _read_split, ("runs/*/labels.parquet",)),
-    Kind("run, sample", _in_run("sample_submission.csv"), _read_sample,
-         ("runs/*/sample_submission.csv",)),
-    Kind("predictions", _GATHERED, _read_batches, ("runs/*/predictions.parquet",)),
+         lambda path: _or_again(recall_origin(Run(path.parent)))),
+    Kind("recipe.json", _in_run("recipe.json"), lambda path: _or_again(recall(path.parent))),
+    Kind("run, graphs", _in_run("graphs.parquet"), _read_split),
+    Kind("run, labels", _in_run("labels.parquet"), _read_split),
+    Kind("run, sample", _in_run("sample_submission.csv"), _read_sample),
+    Kind("predictions", _GATHERED, _read_batches),
     Kind("ranking", _in_run("mine", "test", "ranking.parquet"),
-         lambda path: making.describe(predictions.read(path)), ("runs/*/ranking.parquet",)),
-    Kind("seal", _beside(_GATHERED), lambda path: _read_batches(_unsealed(path)), ("*.seal",)),
-    Kind("job.json", lambda f: making.make_job(f) / "job.json", _read_job, ("*/job.json",)),
-    Kind("job, predictions", lambda f: making.make_job(f) / "test.parquet", _read_job,
-         ("*/fold-*/test.parquet", "*/fold-*/out_of_fold.parquet")),
-    Kind("checkpoint", making.make_checkpoint, _read_checkpoint, ("*/checkpoint.safetensors",)),
-    Kind("model.json", _in_model(RIDGE, "model.json"), _read_model, ("*/model/model.json",)),
-    Kind("model, linear", _in_model(RIDGE, "model.safetensors"), _read_model,
-         ("*/model/model.safetensors",)),
-    Kind("model, trees", _in_model(making.TREES, "model.txt"), _read_model,
-         ("*/model/model.txt",)),
-    Kind("model, net", _in_model(making.NET, "weights.safetensors"), _read_model,
-         ("*/model/*.safetensors",)),
+         lambda path: making.describe(predictions.read(path))),
+    Kind("seal", _beside(_GATHERED), lambda path: _read_batches(_unsealed(path))),
+    Kind("job.json", lambda f: making.make_job(f) / "job.json", _read_job),
+    Kind("job, predictions", lambda f: making.make_job(f) / "test.parquet", _read_job),
+    Kind("checkpoint", making.make_checkpoint, _read_checkpoint),
+    Kind("model.json", _in_model(RIDGE, "model.json"), _read_model),
+    Kind("model, linear", _in_model(RIDGE, "model.safetensors"), _read_model),
+    Kind("model, trees", _in_model(making.TREES, "model.txt"), _read_model),
+    Kind("model, net", _in_model(making.NET, "weights.safetensors"), _read_model),
     Kind("recipe", lambda f: making.write_text(f / "recipes" / "mine.toml", making.RECIPE),
-         lambda path: repr(find_recipe(str(path))).encode(), ("*.toml",), sealed=False),
-    Kind("submission", making.make_submission, _check_submission, ("*/submission.csv",),
-         sealed=False),
-    Kind("ledger", making.make_ledger, lambda path: repr(read_ledger(path)).encode(),
-         ("*/ledger.csv",), sealed=False),
-    Kind("study", making.make_study, lambda path: repr(making.read_study(path)).encode(),
-         ("*/study.db",)),
-    Kind("collection, state", lambda f: making.make_journal(f) / "state.json", _read_journal,
-         ("*/state.json",)),
+         lambda path: repr(find_recipe(str(path))).encode(), sealed=False),
+    Kind("submission", making.make_submission, _check_submission, sealed=False),
+    Kind("ledger", making.make_ledger, lambda path: repr(read_ledger(path)).encode(), sealed=False),
+    Kind("study", making.make_study, lambda path: repr(making.read_study(path)).encode()),
+    Kind("collection, state", lambda f: making.make_journal(f) / "state.json", _read_journal),
     Kind("collection, candidates", lambda f: making.make_journal(f) / "candidates.parquet",
-         _read_journal, ("*/candidates.parquet",)),
+         _read_journal),
     Kind("collection, repeats", lambda f: making.make_journal(f) / "repeats.parquet",
-         _read_journal, ("*/repeats.parquet",)),
-    Kind("search", making.make_choice, making.read_choice, ("*/search.json",)),
-    Kind("mirror", making.make_mirror, making.read_mirror, ("*.mirror.json",)),
+         _read_journal),
+    Kind("search", making.make_choice, making.read_choice),
+    Kind("mirror", making.make_mirror, making.read_mirror),
     Kind("draft", _make_draft,
-         lambda path: repr(read_sealed_record(path, "a draft")).encode(), ("*/drafts/*.json",)),
-    Kind("session", _make_session, lambda path: read_record(path.parent).model_dump_json().encode(),
-         ("*/kernel.json",)),
-    Kind("pushes", _make_pushes, _read_pushes,
-         ("runs/kernels/*.json",)),
+         lambda path: repr(read_sealed_record(path, "a draft")).encode()),
+    Kind("session", _make_session,
+         lambda path: read_record(path.parent).model_dump_json().encode()),
+    Kind("pushes", _make_pushes, _read_pushes),
     Kind("download", _make_receipt,
-         lambda path: AGAIN if (r := _read_receipt(path.parent)) is None else repr(r).encode(),
-         ("*/downloaded.json",)),
-    Kind("bundle", lambda f: _make_bundle(f, "mine.zip"), _read_bundle, ("*.zip",)),
+         lambda path: AGAIN if (r := _read_receipt(path.parent)) is None else repr(r).encode()),
+    Kind("bundle", lambda f: _make_bundle(f, "mine.zip"), _read_bundle),
     Kind("bundle, model", lambda f: min(_make_bundle(f, "bundle").rglob("*.safetensors")),
-         lambda path: _read_bundle(_find_bundle(path)), ("bundle/models/*",)),
+         lambda path: _read_bundle(_find_bundle(path))),
     Kind("bundle.json", lambda f: _make_bundle(f, "bundle") / BUNDLE,
-         lambda path: _read_bundle(path.parent), ("bundle.json", "*/bundle.json")),
-    Kind("policy", policies.make_policy, policies.read_policy, ()),
-    Kind("archive", making.make_archive, _unpack, ("*.zip",)),
+         lambda path: _read_bundle(path.parent)),
+    Kind("policy", making.make_policy, making.read_policy),
+    Kind("archive", making.make_archive, _unpack),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}

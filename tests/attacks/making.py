@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import optuna
 import polars as pl
+import torch
 
 from ensembles.recipe import make_recipe
 from solution.choosing.journal import RECORD as SEARCH
@@ -30,6 +31,9 @@ from solution.models.nets.checkpoint import NAME as CHECKPOINT
 from solution.models.nets.checkpoint import save_checkpoint
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
+from solution.placement.policy.network import Policy
+from solution.placement.policy.saving import load_policy, save_policy
+from solution.placement.policy.settings import PolicySettings
 from solution.runs.folder import Run
 from solution.runs.origin import remember_origin
 from solution.store.graph_file import write_prepared
@@ -238,3 +242,16 @@ def read_mirror(path: Path) -> bytes:
     mirror.pull()
     mirror.push()
     return (mirror.folder / "run.json").read_bytes() + bytes(Mirror.find(mirror.folder) == mirror)
+
+
+def make_policy(folder: Path) -> Path:
+    torch.manual_seed(0)
+    path = folder / "policies" / "mine.safetensors"
+    save_policy(Policy(PolicySettings(width=8, heads=2, inner=8, rounds=1)), path)
+    return path
+
+
+def read_policy(path: Path) -> bytes:
+    policy = load_policy(path)
+    weights = sorted(policy.state_dict().items())
+    return repr(policy.settings).encode() + b"".join(w.numpy().tobytes() for _, w in weights)

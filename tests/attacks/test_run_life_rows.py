@@ -1,25 +1,20 @@
 """What happens to a run while it lasts: kills, signals, crowds, no room; then it goes on."""
 
 import os
-import random
 import resource
-import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.attacks.damage import DAMAGE
 from tests.attacks.making import make_data, make_store
 from tests.attacks.stories import (
     begin,
     describe_run,
     find_checkpoints,
-    kill,
     list_results,
     wait_until,
 )
@@ -58,28 +53,6 @@ def wait_for_checkpoint(program: Program, run: Path) -> None:
     assert wait_until(lambda: bool(find_checkpoints(run)), program)
 
 
-@pytest.mark.parametrize("who", ["group", "parent", "worker"])
-@pytest.mark.parametrize("moment", range(4))
-def test_a_kill(
-    moment: int, who: str, words: tuple[str | Path, ...], whole: Path, tmp_path: Path
-) -> None:
-    generator = random.Random(f"{who}/{moment}")
-    program = begin(*words, cwd=tmp_path)
-    wait_for_checkpoint(program, tmp_path / "run")
-    time.sleep(generator.random() * 0.4)
-    children = psutil.Process(program.pid).children(recursive=True)
-    if who == "group":
-        kill(program)
-    elif who == "parent" or not children:
-        os.kill(program.pid, signal.SIGKILL)
-    else:
-        generator.choice(children).kill()
-    program.wait(60)
-    _, alive = psutil.wait_procs(children, timeout=30)
-    assert not alive, "an orphan works on"
-    check_end(words, whole)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal(number: int, words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
     program = begin(*words, cwd=tmp_path)
@@ -108,18 +81,6 @@ def test_a_worker_that_stands_still(
     check_end(words, whole)
 
 
-def test_two_in_one_folder(words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
-    program = begin(*words, cwd=tmp_path)
-    wait_for_checkpoint(program, tmp_path / "run")
-    program.send_signal(signal.SIGSTOP)
-    second = TRAINING.run(*words, cwd=tmp_path)
-    program.send_signal(signal.SIGCONT)
-    assert second.returncode == 2
-    assert "another process is at work in it" in " ".join(second.stderr.split())
-    assert program.wait(120) == 0
-    check_end(words, whole)
-
-
 def test_nobody_reads(words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
     command = [str(TRAINING.program), *map(str, words)]
     with subprocess.Popen(
@@ -138,14 +99,6 @@ def test_no_home(name: str, words: tuple[str | Path, ...], whole: Path, tmp_path
     done = TRAINING.run(*words, cwd=tmp_path, env={**os.environ, name: str(tmp_path / "none")})
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 2)
-    check_end(words, whole)
-
-
-def test_a_folder_that_may_not_be_written(words: tuple[str | Path, ...], whole: Path) -> None:
-    inside = Path("/proc/self") / "run"  # where not even root may write
-    done = TRAINING.run(*words[:3], inside, *words[4:], cwd=Path("/proc/self"))
-    assert done.returncode == 2, done.stderr
-    assert str(inside) in " ".join(done.stderr.split())
     check_end(words, whole)
 
 
@@ -179,60 +132,3 @@ def test_another_needs_more_of_the_graph(when: str, tmp_path: Path, whole: Path)
     assert list_results(tmp_path / "run") == list_results(whole / "run")
     assert TRAINING.run(*words, cwd=tmp_path).returncode == 0
     assert list_results(tmp_path / "run") == list_results(whole / "run")
-
-
-CHECKPOINT = ("early byte", "late byte", "last byte", "cut in half", "cut by a byte", "empty",
-              "deleted", "folder", "pipe", "endless")  # fmt: skip
-
-
-@pytest.mark.parametrize("damage", CHECKPOINT)
-def test_a_damaged_checkpoint(
-    damage: str, words: tuple[str | Path, ...], whole: Path, tmp_path: Path
-) -> None:
-    """It counts as none: the fit begins anew, and ends the same. A folder is in the way once."""
-    program = begin(*words, cwd=tmp_path)
-    wait_for_checkpoint(program, tmp_path / "run")
-    kill(program)
-    (path, *_) = find_checkpoints(tmp_path / "run")
-    DAMAGE[damage](path)
-    if damage == "folder":
-        done = TRAINING.run(*words, cwd=tmp_path)
-        refused = f"{path}: is a folder" in " ".join(done.stderr.split())
-        assert (done.returncode, refused) == (2, True), done.stderr
-    check_end(words, whole)
-
-
-def link_in(run: Path, secret: Path) -> Path:
-    (run / "link").symlink_to(secret)
-    return run / "link"
-
-
-def link_jobs(run: Path, secret: Path) -> Path:
-    shutil.rmtree(run / "nothing_001" / "jobs")
-    (run / "nothing_001" / "jobs").symlink_to(secret)
-    return run / "nothing_001" / "jobs"
-
-
-def link_a_file(run: Path, secret: Path) -> Path:
-    run.joinpath("submission.csv").unlink()
-    run.joinpath("submission.csv").symlink_to(secret / "token")
-    return run / "submission.csv"
-
-
-@pytest.mark.parametrize("put", [link_in, link_jobs, link_a_file])
-def test_replacing_leaves_what_links_lead_to(
-    put: Callable[[Path, Path], Path],
-    words: tuple[str | Path, ...],
-    whole: Path,
-    tmp_path: Path,
-) -> None:
-    shutil.copytree(whole / "run", tmp_path / "run")
-    secret = tmp_path / "secret"
-    secret.mkdir()
-    (secret / "token").write_text("mine")
-    put(tmp_path / "run", secret)
-    done = TRAINING.run(*words, "--replace", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert [path.read_text() for path in secret.iterdir()] == ["mine"]
-    assert not [path for path in (tmp_path / "run").rglob("*") if path.is_symlink()]
-    check_end(words, whole)

@@ -1,20 +1,16 @@
 """What happens to a store while and after it is made: kills, crowds, full disks, other data."""
 
-import random
-import resource
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from solution.store.store import Store
-from tests.attacks.stories import kill
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
-from tests.processes import FASTSLOW, find_growing, run_cold
+from tests.processes import FASTSLOW, find_growing
 from tests.store.test_store import SAMPLE_ROWS, snapshot
 
 pytestmark = pytest.mark.slow
@@ -57,43 +53,6 @@ def call(*words: str | Path, cwd: Path, code: int = 0) -> str:
     return " ".join((done.stdout + done.stderr).split())
 
 
-@pytest.mark.parametrize("who", ["group", "parent", "worker"])
-@pytest.mark.parametrize("moment", range(5))
-def test_a_kill(moment: int, who: str, whole: Path, tmp_path: Path) -> None:
-    generator = random.Random(f"{who}/{moment}")
-    store, wanted = tmp_path / "store", NUM_GRAPHS * (moment + generator.random()) / 5
-    words = ("prepare", whole / "data", "--out", store, "--workers", "2")
-    program = FASTSLOW.start(*words, cwd=tmp_path, group=0)
-    process = psutil.Process(program.pid)
-    while program.poll() is None and len(find_growing(store, "[!.]*.safetensors")) < wanted:
-        time.sleep(0.0005)
-    children = process.children(recursive=True) if program.poll() is None else []
-    if who == "group" and program.poll() is None:
-        kill(program)
-    elif children:
-        victim = psutil.Process(program.pid) if who == "parent" else generator.choice(children)
-        victim.kill()
-    program.wait(60)
-    _, alive = psutil.wait_procs(children, timeout=30)
-    assert not alive, "an orphan works on"
-    call(*words, cwd=tmp_path)
-    assert snapshot(store) == snapshot(whole / "store")
-
-
-@pytest.mark.parametrize("more", [(), ("--replace",)])
-def test_four_at_once(more: tuple[str, ...], whole: Path, tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    words = ("prepare", whole / "data", "--out", store, "--workers", "1")
-    running = [FASTSLOW.start(*words, *(more if n else ()), cwd=tmp_path) for n in range(4)]
-    codes = [program.wait(120) for program in running]
-    for code, program in zip(codes, running, strict=True):
-        errors = program.communicate()[1]
-        assert code in (0, 2), errors
-        assert code == 0 or "another process is at work in it" in " ".join(errors.split())
-    assert 0 in codes
-    assert snapshot(store) == snapshot(whole / "store")
-
-
 def test_the_folder_is_removed_under_it(whole: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     words = ("prepare", whole / "data", "--out", store, "--workers", "1")
@@ -125,40 +84,6 @@ def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
     yield mount
     subprocess.run(["umount", str(folder)], capture_output=True)
-
-
-LIMITS = {f"{size} kB": f"size={size}k" for size in (4, 8, 16, 32, 64, 96, 128, 160, 200, 230)}
-LIMITS |= {f"{number} inodes": f"size=8m,nr_inodes={number}" for number in (2, 5, 12, 25)}
-
-
-@pytest.mark.parametrize("name", LIMITS)
-def test_no_room(name: str, disk: Callable[[str], Path], whole: Path, tmp_path: Path) -> None:
-    folder = disk(LIMITS[name])
-    words = ("prepare", whole / "data", "--out", folder / "store", "--workers", "1")
-    said = call(*words, cwd=tmp_path, code=2)
-    assert "No space left on device" in said
-    assert "make room, and start the same command again" in said or name == "2 inodes"
-    assert not list(folder.rglob(".partial-*"))
-    more = "remount,size=8m,nr_inodes=1000"
-    subprocess.run(["mount", "-o", more, str(folder)], check=True, capture_output=True)
-    call(*words, cwd=tmp_path)
-    assert snapshot(folder / "store") == snapshot(whole / "store")
-
-
-@pytest.mark.parametrize("share", [0.2, 1])
-def test_a_limit_of_file_sizes(share: float, whole: Path, tmp_path: Path) -> None:
-    sizes = sorted(len(content) for content in snapshot(whole / "store").values())
-    limit = sizes[int(share * (len(sizes) - 1))] - 1
-    words = ("prepare", whole / "data", "--out", tmp_path / "store", "--workers", "1")
-
-    def restrict() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    done = run_cold(*words, cwd=tmp_path, preexec_fn=restrict)
-    assert done.returncode == 2, done.stderr
-    assert "File too large" in " ".join(done.stderr.split())
-    call(*words, cwd=tmp_path)
-    assert snapshot(tmp_path / "store") == snapshot(whole / "store")
 
 
 @pytest.mark.parametrize("what", ["check", "prepare", "run", "unfinished", "new"])

@@ -1,172 +1,51 @@
 """Single attacks on what people write as text: recipes and submissions, read or refused by name."""
 
+import ast
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from ensembles.merge import merge_run
-from ensembles.recipe import find_recipe
-from ensembles.votes import METHODS
+from ensembles.recipe import find_recipe, make_recipe
+from solution.data.folders import find_files
 from solution.domain import predictions
+from solution.domain.codebook import Codebook
+from solution.domain.codebook_encoder import encode
+from solution.domain.graph import Graph
+from solution.experiments.base import Experiment, find_experiment
+from solution.features.preparation import Preparation
 from solution.runs.folder import Run
+from solution.store.preparing import prepare_store
+from solution.store.store import Store
 from solution.system.errors import InputError
-from submissions.writer import Expected, check_submission, write_submission
+from solution.training.executors.local import LocalExecutor
+from solution.training.opening import open_experiments
+from solution.training.out_of_fold import run_experiments
+from submissions.build import build_submission
+from submissions.page import build
+from submissions.writer import Expected, check_submission, expect
+from tests.attacks.making import NET, RIDGE
+from tests.attacks.stories import REPOSITORY
+from tests.attacks.test_npz_rows import NAMES
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.made.guarded import Guard
 from tests.made.run import make_run
 
 pytestmark = pytest.mark.slow
-MEMBERS = "\n[members]\na = 1\n"
-WEIGHTS = (
-    "nan", "inf", "-inf", "-1", "0", "0.0", "-0.0", "1" + "0" * 400, "[1]", '"1"', '"a"', "true",
-    "false", "1979-05-27", "{}", "[]", "1e400", "0x10000000000000000000000000000000000", '""',
-)  # fmt: skip
-RECIPES = {
-    **{f"weight {weight[:20]}": f"[members]\na = {weight}\n" for weight in WEIGHTS
-       if not weight.startswith("0x")},
-    "repeated member": "[members]\na = 1\na = 2\n",
-    "repeated table": MEMBERS + MEMBERS,
-    "unknown key": "wait = 1" + MEMBERS,
-    "unknown method": 'method = "os.system"' + MEMBERS,
-    "unknown collection": MEMBERS + '[collections."tile:nlp"]\na = 1\n',
-    "own name": 'name = "other"' + MEMBERS,
-    "no members": "[members]\n",
-    "empty": "",
-    "method a list": 'method = ["mean_rank"]' + MEMBERS,
-    "fallback a path": 'fallback = "../x"' + MEMBERS,
-    "fallback a number": "fallback = 1" + MEMBERS,
-    "allow all": 'allow_missing = ["everything"]' + MEMBERS,
-    "allow a word": 'allow_missing = "members"' + MEMBERS,
-    "members a list": "members = [1]\n",
-    "collections a list": "collections = [1]" + MEMBERS,
-    "deep list": f"x = {5_000 * '['}",
-    "deep table": "[" + ".".join(5_000 * ["a"]) + "]\n",
-    "no toml": "members:\n  a: 1\n",
-    "an open string": 'method = "mean',
-    "NUL": "\0" + MEMBERS,
-    **{f"member {name[:12]!r}": f"[members]\n'{name}' = 1\n" for name in
-       ("../other/x", "/etc/passwd", "a/b", "..", ".hidden", "", "a\\b", "-rf", "a b", "é/..")},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_a_hostile_recipe_is_refused(name: str, tmp_path: Path, guard: Guard) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text(RECIPES[name], encoding="utf-8")
-    with pytest.raises(InputError) as caught:
-        guard.call(find_recipe, str(path))
-    assert str(path) in str(caught.value)
-    assert len(str(caught.value)) < 3_000
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe\0", bytes(range(256)), b"\x80"])
-def test_a_recipe_that_is_no_text_is_refused(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_bytes(content)
-    with pytest.raises(InputError, match=r"mine\.toml"):
-        find_recipe(str(tmp_path / "mine.toml"))
-
-
-@pytest.mark.parametrize(
-    "name", ["..toml", "...toml", ".toml", "a b.toml", "-rf.toml", "a\nb.toml"]
-)
-def test_a_recipe_with_a_hostile_name_is_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(MEMBERS)
-    with pytest.raises(InputError):
-        find_recipe(str(tmp_path / name))
-
-
-@pytest.mark.parametrize("weights", [("5e-324",), ("1e300", "1e-300"), ("1e308", "1e308"), ("1",)])
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
-def test_odd_weights_that_are_numbers_are_read(
-    weights: tuple[str, ...], ends: str, tmp_path: Path
-) -> None:
-    lines = ["[members]", *(f"m{place} = {weight}" for place, weight in enumerate(weights)), ""]
-    (tmp_path / "mine.toml").write_bytes(ends.join(lines).encode())
-    found = find_recipe(str(tmp_path / "mine.toml")).members
-    assert list(found.values()) == [float(weight) for weight in weights]
 
 
 LAYOUT, TILE = "layout:xla:random:g", "tile:xla:k"
 ASKED = Expected({LAYOUT: 4, TILE: 20}, "the test split")
 ROWS = (f"{LAYOUT},2;0;1;3", f"{TILE},4;0;1;2;19")
-INDICES = (
-    "+1", "-0", " 1", "1 ", "1e0", "1.0", "0x1", "1_0", "\u0661", "\uff11", "", "-1", "nan", "1\0",
-    "9" * 10, "9" * 5_000, "20", "\u00b2", "\ud7ff", "None", "[1]", "1:2", "1|2",
-)  # fmt: skip
-LINES = {
-    **{f"index {place}": (ROWS[0], f"{TILE},4;0;{index};2;19")
-       for place, index in enumerate(INDICES)},
-    "trailing semicolon": (ROWS[0], f"{TILE},4;0;1;2;19;"),
-    "leading semicolon": (ROWS[0], f"{TILE},;4;0;1;2;19"),
-    "double semicolon": (ROWS[0], f"{TILE},4;0;;1;2;19"),
-    "spaces": (ROWS[0], f"{TILE},4 0 1 2 19"),
-    "commas": (ROWS[0], f"{TILE},4,0,1,2,19"),
-    "four of five": (ROWS[0], f"{TILE},4;0;1;2"),
-    "six of five": (ROWS[0], f"{TILE},4;0;1;2;19;3"),
-    "repeated": (ROWS[0], f"{TILE},4;0;1;2;4"),
-    "out of range": (f"{LAYOUT},2;0;1;4", ROWS[1]),
-    "a layout in part": (f"{LAYOUT},2;0;1", ROWS[1]),
-    "missing row": ROWS[:1],
-    "repeated row": (*ROWS, ROWS[1]),
-    "unknown row": (*ROWS, "tile:xla:other,1;2;3;4;5"),
-    "spaced ID": (ROWS[0], f" {ROWS[1]}"),
-    "other case": (ROWS[0].upper(), ROWS[1]),
-    "blank line": (ROWS[0], "", ROWS[1]),
-    "extra column": (ROWS[0], f"{ROWS[1]},1"),
-    "no column": (ROWS[0], TILE),
-    "open quote": (ROWS[0], f'"{ROWS[1]}'),
-    "quote inside": (ROWS[0], f'{TILE},4;"0";1;2;19'),
-    "NUL": (ROWS[0], ROWS[1].replace(";", "\0")),
-    "formula": (ROWS[0], f"{TILE},=cmd"),
-    "no rows": (),
-}  # fmt: skip
-HEADERS = (
-    "", "ID", "id,topconfigs", "TopConfigs,ID", "ID,TopConfigs,x", "ID;TopConfigs",
-    "ID, TopConfigs", "\ufeffID,TopConfigs", "ID\tTopConfigs", "x" * 10**6,
-)  # fmt: skip
 
 
 def check(path: Path) -> int:
     return check_submission(path, ASKED)
-
-
-@pytest.mark.parametrize("name", LINES)
-def test_hostile_lines_are_refused(name: str, tmp_path: Path, guard: Guard) -> None:
-    path = tmp_path / "submission.csv"
-    path.write_text("\n".join(["ID,TopConfigs", *LINES[name], ""]), encoding="utf-8")
-    with pytest.raises(InputError) as caught:
-        guard.call(check, path)
-    assert str(path) in str(caught.value)
-    assert len(str(caught.value)) < 1_500
-
-
-@pytest.mark.parametrize("header", HEADERS, ids=range(len(HEADERS)))
-def test_hostile_headers_are_refused(header: str, tmp_path: Path, guard: Guard) -> None:
-    path = tmp_path / "submission.csv"
-    path.write_text("\n".join([header, *ROWS, ""]), encoding="utf-8")
-    with pytest.raises(InputError) as caught:
-        guard.call(check, path)
-    assert str(path) in str(caught.value)
-    assert len(str(caught.value)) < 1_500
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
-def test_other_encodings_are_refused(encoding: str, tmp_path: Path) -> None:
-    path = tmp_path / "submission.csv"
-    path.write_text("\n".join(["ID,TopConfigs", *ROWS, ""]), encoding=encoding)
-    with pytest.raises(InputError, match=r"submission\.csv"):
-        check(path)
-
-
-@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("rows", [ROWS, ROWS[::-1], [row.replace(",", ',"') + '"' for row in ROWS]])
-@pytest.mark.parametrize("last", [True, False])
-def test_what_kaggle_reads_is_accepted(
-    ends: str, rows: tuple[str, ...], last: bool, tmp_path: Path
-) -> None:
-    path = tmp_path / "submission.csv"
-    path.write_bytes((ends.join(["ID,TopConfigs", *rows]) + last * ends).encode())
-    assert check(path) == 2
 
 
 def write_repeated(path: Path, begin: str, text: str, megabytes: int) -> Path:
@@ -203,43 +82,12 @@ def test_a_graph_of_millions_of_configurations_is_checked(tmp_path: Path, guard:
     assert guard.call(check_submission, path, Expected({LAYOUT: count}, "the test split")) == 1
 
 
-@pytest.mark.parametrize("text", ["ID,TopConfigs\n", "ID,TopConfigs", ""])
-def test_a_sample_without_rows_is_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / "sample_submission.csv").write_text(text)
-    run = make_run(tmp_path / "run")
-    with pytest.raises(InputError, match="sample_submission.csv"):
-        write_submission(
-            pl.DataFrame(schema=predictions.RANKING_SCHEMA),
-            pl.read_parquet(run.graphs).with_columns(split=pl.lit("test")),
-            tmp_path / "sample_submission.csv",
-            tmp_path / "submission.csv",
-        )
-    assert not (tmp_path / "submission.csv").exists()
-
-
 def merge(folder: Path, text: str) -> pl.DataFrame:
     """The out-of-fold ranking of a run by the recipe."""
     run = make_run(folder / "run") if not (folder / "run").exists() else Run(folder / "run")
     (folder / "mine.toml").write_text(text)
     merge_run(run, find_recipe(str(folder / "mine.toml")))
     return predictions.read(run.ranking("mine", "out_of_fold"))
-
-
-@pytest.mark.parametrize("weights", ["1e308", "5e-324"])
-@pytest.mark.parametrize("method", METHODS)
-def test_only_the_ratio_of_weights_counts(method: str, weights: str, tmp_path: Path) -> None:
-    text = 'method = "{}"\n[members]\nnet_001 = {}\ntrees_001 = {}\n'
-    expected = merge(tmp_path, text.format(method, 1, 1))
-    assert merge(tmp_path, text.format(method, weights, weights)).equals(expected)
-    assert expected["score"].n_unique() > 10
-
-
-@pytest.mark.parametrize("name", ["../other/net_001", "/etc/passwd", "./net_001", "net_001/.."])
-def test_a_member_outside_the_run_is_refused(name: str, tmp_path: Path) -> None:
-    make_run(tmp_path / "other")
-    text = f'allow_missing = ["members"]\n[members]\n"{name}" = 1\nnet_001 = 1\n'
-    with pytest.raises(InputError, match="mine.toml"):
-        merge(tmp_path, text)
 
 
 @pytest.mark.parametrize("allow", ["", 'allow_missing = ["members"]\n'])
@@ -253,3 +101,136 @@ def test_many_unknown_members(allow: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         merge(tmp_path, text)
     assert len(str(caught.value)) < 3_000
+
+
+PACKAGES = ("solution", "ensembles", "submissions")
+UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml", "jsonpickle"}
+CALLS = {
+    "pickles": {"torch.load", "joblib.load", "pl.read_ipc", "pandas.read_pickle", "safe_load"},
+    "code": {"eval", "exec", "compile", "__import__", "runpy.run_path"},
+    "shells": {"os.system", "os.popen", "subprocess.getoutput"},
+    "predictable files": {"tempfile.mktemp", "os.tmpnam"},
+}
+
+
+def calls() -> Iterator[tuple[Path, str, ast.Call]]:
+    """Every call of the three packages, by its dotted name."""
+    for package in PACKAGES:
+        for path in sorted((REPOSITORY / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Call):
+                    yield path, ast.unparse(node.func), node
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_no_such_call_is_made(kind: str) -> None:
+    found = [f"{path}: {name}" for path, name, _ in calls() if name in CALLS[kind]]
+    assert not found
+
+
+def test_no_module_that_unpickles_is_imported() -> None:
+    for package in PACKAGES:
+        for path in (REPOSITORY / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                assert not {name.partition(".")[0] for name in names} & UNPICKLERS, path
+
+
+def test_arrays_are_loaded_without_pickles_and_programs_without_a_shell() -> None:
+    for path, name, call in calls():
+        options = {option.arg: ast.unparse(option.value) for option in call.keywords}
+        assert options.get("shell", "False") == "False", path
+        assert options.get("allow_pickle", "False") == "False", path
+        if name in ("np.load", "np.lib.format.read_array"):
+            assert options.get("allow_pickle") == "False", path
+
+
+def test_the_page_escapes_what_it_shows() -> None:
+    templates = Path(build.__file__).parent / "templates"
+    for path in templates.iterdir():
+        text = path.read_text("utf-8")
+        assert not re.search(r"""[^"'\s]\s*\|\s*safe""", text), f"{path}: more than its own words"
+        assert "autoescape false" not in text, path
+        assert "<script" not in text, path
+    source = Path(build.__file__).read_text("utf-8")
+    assert "autoescape=True" in source
+
+
+NOTHING = find_experiment("nothing_001")
+
+
+def with_nodes(**changes: np.ndarray) -> Graph:
+    return dataclasses.replace(make_layout_graph(), **changes)
+
+
+def make_one_node(kind: str) -> Graph:
+    graph = make_layout_graph() if kind == "layout" else make_tile_graph()
+    changes = {"node_features": graph.node_features[:1], "node_opcodes": graph.node_opcodes[:1]}
+    if isinstance(graph.configs, Codebook):
+        changes |= {"configurable": np.array([0]), "configs": encode(graph.layouts.expand()[:, 2:])}
+    return dataclasses.replace(graph, edges=np.empty((0, 2), np.int64), **changes)
+
+
+def make_nothing_to_set() -> Graph:
+    graph = make_layout_graph()
+    configs = encode(graph.layouts.expand()[:, :0])
+    return dataclasses.replace(graph, configurable=graph.configurable[:0], configs=configs)
+
+
+ODD: dict[str, Callable[[], Graph]] = {
+    "one node": lambda: make_one_node("layout"),
+    "one node of tiles": lambda: make_one_node("tile"),
+    "no edges": lambda: with_nodes(edges=np.empty((0, 2), np.int64)),
+    "self loops": lambda: with_nodes(edges=np.repeat(np.arange(8), 2).reshape(8, 2)),
+    "one configuration": lambda: make_layout_graph(configs=1),
+    "one configuration of tiles": lambda: make_tile_graph(configs=1),
+    "equal runtimes": lambda: with_nodes(runtimes=np.ones(12)),
+    "unsorted ids": lambda: with_nodes(configurable=np.array([7, 2, 5])),
+    "no configurable node": make_nothing_to_set,
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("ranker", [RIDGE, NET], ids=["ridge", "net"])
+def test_an_odd_graph_is_learned_from_and_ranked(name: str, ranker: object, tmp_path: Path) -> None:
+    odd = ODD[name]()
+    experiment = RIDGE if ranker is RIDGE else Experiment("net", ("layout:xla:random",), NET)
+    for seed in range(4):
+        write_graph(make_layout_graph(seed, name=f"program_{seed}"), tmp_path / "data")
+        write_graph(make_tile_graph(seed, name=f"kernel_{seed}"), tmp_path / "data")
+    for split in ("train", "test"):
+        labels = odd.runtimes if split == "train" else None
+        graph = dataclasses.replace(odd, name=f"odd_{split}", runtimes=labels)
+        write_graph(graph, tmp_path / "data", split)
+    assert run_and_verify(tmp_path, [experiment, NOTHING]) == 1
+
+
+def run_and_verify(folder: Path, experiments: list[Experiment]) -> int:
+    """The rows of the submission; it has passed the checker."""
+    files = find_files(folder / "data")
+    store = prepare_store(files, folder / "store", Preparation(), workers=1)
+    options = {"scheme": "graph", "folds": 2}
+    with open_experiments(experiments, store, folder / "run", **options) as (plan, run):  # type: ignore[arg-type]
+        run_experiments(experiments, plan, run, LocalExecutor(1))
+        members = {experiments[0].name: 1.0}
+        fields = {"name": "mine", "members": members, "fallback": NOTHING.name}
+        fields["allow_missing"] = ["members"]
+        build_submission(run, make_recipe("mine", fields))
+    return check_submission(run.submission, expect(store.graphs, None))
+
+
+LONG_ODD_ROWS = "x" * 200  # with a suffix and a folder's own, what a file system takes
+VISIBLE = [name for name in NAMES if name[0] != "." and len(name) < len(LONG_ODD_ROWS)]
+PAIRS = [("e\u0301", "\u00e9"), ("A", "a"), (" ", "  "), (LONG_ODD_ROWS, LONG_ODD_ROWS + "y")]
+
+
+@pytest.mark.parametrize("names", [(name,) for name in VISIBLE] + PAIRS)
+def test_a_strange_name_goes_all_the_way(names: tuple[str, ...], tmp_path: Path) -> None:
+    for seed in range(3):
+        write_graph(make_tile_graph(seed, name=f"kernel_{seed}"), tmp_path / "data")
+    for name in names:
+        graph = make_tile_graph(name=name, labelled=False)
+        write_graph(graph, tmp_path / "data", "test")
+    assert run_and_verify(tmp_path, [NOTHING]) == len(names)
+    assert Store.open(tmp_path / "store").find_defects() == []

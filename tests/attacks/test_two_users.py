@@ -5,18 +5,33 @@ that is not its own.
 """
 
 import os
+import random
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from solution.data.folders import find_files
+from solution.features.preparation import Preparation
+from solution.store.graph_file import MAPPED_BYTES
+from solution.store.preparing import prepare_store
 from solution.store.store import Store
+from solution.system.errors import InputError
+from solution.system.processes import open_pool
 from tests.attacks.making import make_data, make_store
-from tests.attacks.stories import describe_run, list_results
-from tests.processes import FASTSLOW
+from tests.attacks.stories import begin as begin_power_cuts
+from tests.attacks.stories import describe_run, kill, list_results
+from tests.conftest import REPOSITORY
+from tests.made.graphs import make_layout_graph, make_wide_graph, write_graph
+from tests.processes import FASTSLOW, TRAINING, run_cold
 from tests.store.test_store import snapshot
 
 NOBODY = 65534
@@ -96,3 +111,201 @@ def test_nobody_else_mends_a_store(users: dict[tuple[str, ...], Path], place: Pa
     assert "Traceback" not in errors
     assert snapshot(store) == before
     assert finish(begin((), users[()], *words))[0] == 0
+
+
+READER = """
+import sys
+from pathlib import Path
+import numpy as np
+from solution.system.mapping import name_cut_files
+
+name_cut_files()
+path = Path(sys.argv[1])
+array, whole = np.memmap(path, np.uint8, "r"), np.memmap(sys.argv[2], np.uint8, "r")
+print(array.sum(), flush=True)
+path.write_bytes(b"x" * 5000)
+print(array.sum() if len(sys.argv) == 3 else array[[0, 90_000]])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the signal is answered on Linux")
+@pytest.mark.parametrize("how", [(), ("places",)])
+def test_the_file_is_named(how: tuple[str, ...], tmp_path: Path) -> None:
+    cut, whole = tmp_path / "some name.bin", tmp_path / "whole.bin"
+    for path in (cut, whole):
+        path.write_bytes(bytes(100_000))
+    command = [sys.executable, "-c", READER, cut, whole, *how]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "0\n")
+    assert (
+        done.stderr == f"Error: {cut}: was cut while it was read. Make it again, then start anew.\n"
+    )
+
+
+def begin_nothing() -> None:
+    """What a worker of a pool is begun with."""
+
+
+def read_cut(path: Path) -> int:
+    array = np.memmap(path, np.uint8, "r")
+    os.truncate(path, 5000)
+    return int(array.sum())
+
+
+@pytest.mark.slow
+def test_a_worker_of_which_it_happened_has_said_why(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "some.bin"
+    path.write_bytes(bytes(100_000))
+    with (
+        pytest.raises(InputError, match="see above"),
+        open_pool(1, begin_nothing) as pool,
+    ):
+        pool.submit(read_cut, path).result()
+    assert f"{path}: was cut while it was read" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_run_whose_store_is_cut_names_the_file(workers: str, tmp_path: Path) -> None:
+    configs = MAPPED_BYTES // 60 + 100
+    write_graph(make_wide_graph(configs), tmp_path / "data")
+    for seed in range(5):
+        write_graph(make_layout_graph(seed, name=f"small_{seed}"), tmp_path / "data")
+    store = prepare_store(find_files(tmp_path / "data"), tmp_path / "store", Preparation())
+    (wide,) = [path for path in store.paths() if path.stem == "wide"]
+    experiment = REPOSITORY / "tests" / "made" / "experiments" / "cut_while_read.py"
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text("[members]\ncut_while_read = 1\n")
+    words = ("run", store.folder, "--experiment", experiment, "--recipe", recipe)
+    done = run_cold(
+        *words, "--scheme", "graph", "--folds", "2", "--workers", workers, "--run",
+        tmp_path / "run", cwd=tmp_path, env={**os.environ, "CUT": str(wide)},
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert f"{wide}: " in done.stderr
+    # Of two workers the other one may come first, and find a file that has another size.
+    assert workers == "2" or f"{wide}: was cut while it was read" in done.stderr
+    assert "Traceback" not in done.stderr
+    check = run_cold("check", store.folder, cwd=tmp_path)
+    assert check.returncode == 2
+    assert str(wide) in " ".join(check.stderr.split())
+
+
+CUTS = 10
+MEGABYTES = 48
+# The file system may put a new name before the contents, and keep changes for a long time.
+OPTIONS = "loop,noauto_da_alloc"
+BETWEEN_SYNCS = 0.02  # seconds, of the neighbour
+Arguments = Callable[[Path], tuple[str | Path, ...]]
+
+
+def call(*command: str | Path) -> None:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"{command}: {done.stderr}")
+
+
+@contextmanager
+def mounted(image: Path, folder: Path) -> Iterator[Path]:
+    """The file system of the image, as after a start of the machine."""
+    folder.mkdir()
+    call("mount", "-o", OPTIONS, image, folder)
+    try:
+        yield folder
+    finally:
+        for _ in range(50):  # a killed process may not be gone yet
+            if subprocess.run(["umount", folder], capture_output=True).returncode == 0:
+                break
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """An empty file system."""
+    path = tmp_path / "image"
+    with path.open("wb") as file:
+        file.truncate(MEGABYTES << 20)
+    try:
+        call("mkfs.ext4", "-q", path)
+        with mounted(path, tmp_path / "probe"):
+            pass
+    except OSError as error:
+        pytest.skip(f"no file system can be made and mounted here: {error}")
+    return path
+
+
+def cut_power(image: Path, folder: Path, arguments: Arguments, seconds: float) -> Path:
+    """Begin the command and take what is on the device after some time; the copy of the image."""
+    copy = folder / "copy"
+    with mounted(image, folder / "before") as disk:
+        program = begin_power_cuts(*arguments(disk), cwd=folder)
+        sync_as_a_neighbour(disk / "neighbour", seconds)
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGSTOP)  # the copy is of one moment
+        shutil.copyfile(image, copy)
+        if program.poll() is None:
+            kill(program)
+    return copy
+
+
+def sync_as_a_neighbour(path: Path, seconds: float) -> None:
+    """For so long."""
+    until = time.monotonic() + seconds
+    with path.open("wb", buffering=0) as file:
+        while time.monotonic() < until:
+            file.write(b"x")
+            os.fsync(file)
+            time.sleep(BETWEEN_SYNCS)
+
+
+def attack(
+    image: Path, folder: Path, arguments: Arguments, results: Callable[[Path], dict[str, bytes]]
+) -> None:
+    generator = random.Random(0)
+    for name in ("first", "whole"):  # the first one waits for the libraries
+        begin_at = time.monotonic()
+        whole = TRAINING.run(*arguments(folder / name), cwd=folder)
+        assert whole.returncode == 0, whole.stderr
+    longest, expected = time.monotonic() - begin_at, results(folder / "whole")
+    shortened = 0
+    for number in range(CUTS):
+        place = folder / str(number)
+        place.mkdir()
+        fresh = place / "fresh"
+        shutil.copyfile(image, fresh)
+        copy = cut_power(fresh, place, arguments, generator.uniform(0, longest))
+        with ExitStack() as stack:
+            disk = stack.enter_context(mounted(copy, place / "after"))
+            left = results(disk)
+            shortened += left.items() != expected.items()
+            done = TRAINING.run(*arguments(disk), cwd=place)
+            assert done.returncode == 0, f"cut {number}: {done.stderr}"
+            assert results(disk) == expected, f"cut {number}"
+        shutil.rmtree(place)
+    assert shortened >= CUTS // 3, "the cuts came too late"
+
+
+@pytest.mark.slow
+def test_a_preparation_survives_power_cuts(image: Path, tmp_path: Path) -> None:
+    data = make_data(tmp_path)
+
+    def arguments(disk: Path) -> tuple[str | Path, ...]:
+        return ("prepare", data, "--out", disk / "store", "--workers", "1")
+
+    def results(disk: Path) -> dict[str, bytes]:
+        return snapshot(disk / "store") if (disk / "store").exists() else {}
+
+    attack(image, tmp_path, arguments, results)
+
+
+@pytest.mark.slow
+def test_a_run_survives_power_cuts(image: Path, tmp_path: Path) -> None:
+    store = make_store(tmp_path).folder
+    attack(
+        image,
+        tmp_path,
+        lambda disk: describe_run(store, disk / "run"),
+        lambda disk: list_results(disk / "run") if (disk / "run").exists() else {},
+    )

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.policy_search import PolicySearch, list_compared
-from solution.choosing.evolution import grow_region
+from benchmarks.policy_search import list_compared
 from solution.choosing.guided import Beliefs, Guided
+from solution.choosing.journal import RECORD, Journal, Trial
 from solution.choosing.proposer import Proposer
-from solution.choosing.replay import TablePrior, replay, replay_seeds
+from solution.choosing.replay import TablePrior, list_methods, replay_seeds
+from solution.choosing.search import Budget, Lookup, search
 from solution.choosing.space import Space
 from solution.choosing.table import Table
+from solution.system.errors import InputError
 from tests.choosing.made import make_free, make_table, names, tell_all
 
 METHODS = list_compared()
@@ -86,12 +89,6 @@ def test_where_it_may_propose_anything_it_asks_for_what_is_legal_and_new(method:
     assert len(set(asked)) == len(asked)
 
 
-def test_ours_begins_with_the_best_of_the_prior() -> None:
-    table = make_table()
-    batch = build("ours", table).ask(1)
-    assert tell_all(table, batch)[0] == table.runtimes.min()
-
-
 def test_ours_tries_what_acts_on_all_of_a_program_first_with_the_fastest_so_far() -> None:
     """An option that halves the time, which few random configurations set."""
     settings = (((38, 1),), ((39, 1),), ((39, 2),))
@@ -145,46 +142,67 @@ def test_ours_keeps_away_from_where_configurations_fail() -> None:
     assert mean(Guided) < mean(Careless) / 2
 
 
-def test_a_batch_is_not_the_neighbours_of_one_guess() -> None:
-    """The second of a batch is not simply the second best by the score."""
-    table = make_table(members=60, sites=4)
-    proposer = build("ours", table)
-    first = proposer.ask(1)
-    proposer.tell(first, tell_all(table, first))
-    batch = proposer.ask(6)
-    apart = table.space.describe(batch)
-    distances = ((apart[:, None] - apart[None]) ** 2).sum(axis=-1)
-    best = table.space.describe(table.space.members[np.argsort(table.runtimes)[1:7]])
-    nearest = ((best[:, None] - best[None]) ** 2).sum(axis=-1)
-    assert distances.mean() > nearest.mean()
+class Stopping(Lookup):
+    """Is killed after some batches."""
+
+    def __init__(self, table: Table, batches: int) -> None:
+        super().__init__(table)
+        self.left = batches
+
+    def measure(self, choices: np.ndarray) -> list[Trial]:
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return super().measure(choices)
 
 
-def test_a_region_hangs_together_where_links_allow() -> None:
-    space = make_free(sites=9)  # a chain
-    for seed in range(30):
-        region = np.sort(grow_region(space, np.random.default_rng(seed)))
-        assert (np.diff(region) == 1).all()
+def run(table: Table, measurer: Lookup, folder: Path, method: str = "ours") -> list[str]:
+    prior = TablePrior(table.space, -table.runtimes)
+    proposer = list_methods()[method](table, prior, 0)
+    journal = Journal.open(folder, {"program": "made"})
+    return [t.name for t in search(proposer, measurer, Budget(20, batch=3), journal)]
 
 
-def test_a_replay_ends_where_the_best_is_found() -> None:
+@pytest.mark.parametrize("method", ["ours", "genetic", "annealing", "tpe"])
+@pytest.mark.parametrize("batches", [1, 4])
+def test_killed_and_resumed_it_ends_the_same(method: str, batches: int, tmp_path: Path) -> None:
     table = make_table()
-    curve = replay(table, build("ours", table), 30)
-    assert curve[0] == 0 and not curve.any()
-    by_chance = replay(table, build("random", table), 30)
-    assert (np.diff(by_chance) <= 0).all()
+    whole = run(table, Lookup(table), tmp_path / "whole", method)
+    with pytest.raises(KeyboardInterrupt):
+        run(table, Stopping(table, batches), tmp_path / "cut", method)
+    resumed = Stopping(table, 7 - batches)  # what was measured is not measured again
+    assert run(table, resumed, tmp_path / "cut", method) == whole
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["twice as fast", "fails"])
-def test_a_policy_learns_what_a_choice_does(fails: bool) -> None:
-    """One of four choices at one of eight sites, which 6% of random configurations have."""
-    space = replace(make_free(sites=8), are_legal=None)
-    shares = []
-    for seed in range(5):
-        search = PolicySearch(space, seed)
-        for _ in range(20):
-            asked = search.ask(8)
-            effect = np.nan if fails else 500.0
-            search.tell(asked, np.where(asked[:, 3] == 2, effect, 1000.0))
-        shares.append((search.choices[-80:, 3] == 2).mean())
-    by_chance = (space.draw(np.random.default_rng(0), 1000)[:, 3] == 2).mean()
-    assert np.mean(shares) < by_chance / 2 if fails else np.mean(shares) > 0.6
+def test_it_ends_where_the_budget_is_spent() -> None:
+    table = make_table()
+
+    class Slow(Lookup):
+        def measure(self, choices: np.ndarray) -> list[Trial]:
+            return [Trial(t.name, t.choices, t.nanoseconds, "", 2.0)
+                    for t in super().measure(choices)]  # fmt: skip
+
+    build = list_methods()["random"]
+    prior = TablePrior(table.space, table.runtimes)
+    assert len(search(build(table, prior, 0), Slow(table), Budget(7, batch=3))) == 7
+    assert len(search(build(table, prior, 0), Slow(table), Budget(99, seconds=9))) == 5
+    assert len(search(build(table, prior, 0), Slow(table), Budget(99))) == 60
+
+
+def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
+    Journal.open(tmp_path, {"program": "first"}).write()
+    with pytest.raises(InputError, match="without a"):
+        Journal.open(tmp_path, {"program": "second"})
+    Journal.open(tmp_path / "led", {"bundle": "0123456789" * 6}).write()
+    with pytest.raises(InputError, match=r"its bundle is (0123456789){4}\.\.\., not none\."):
+        Journal.open(tmp_path / "led", {"bundle": None})
+
+
+def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path, {"program": "first"})
+    journal.trials["a"] = Trial("a", [1, 2], 5.0)
+    journal.write()
+    path = tmp_path / RECORD
+    path.write_text(path.read_text().replace("5.0", "4.0"))
+    with pytest.raises(InputError, match=r"damaged\. Choose another --out"):
+        Journal.open(tmp_path, {"program": "first"})

@@ -1,14 +1,14 @@
 """Spaces: what is drawn, what is near, what is legal."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.choosing.space import draw_new, name_choices
+from solution.choosing.surrogate import LEVEL, Belief, Forecast, Surrogate
 from solution.choosing.table import link_sites
+from solution.choosing.verdict import ROUNDS, judge
 from tests.choosing.made import make_free, make_table
 
 
@@ -33,64 +33,6 @@ def test_a_neighbour_differs_at_one_or_two_sites(seed: int) -> None:
     assert ((near >= 0) & (near < space.sizes)).all()
 
 
-def test_sizes_move_by_a_step_or_two() -> None:
-    space = make_table(choices=8, ordered=True).space
-    generator = np.random.default_rng(0)
-    start = np.tile(space.members[0], (50, 1))
-    moved = np.abs(space.mutate(generator, start, most=1) - start).max(axis=1)
-    assert set(moved) == {1, 2}
-
-
-def test_the_nearest_member_is_that_of_the_smallest_distance_between_descriptions() -> None:
-    space = make_table(ordered=True).space
-    asked = space.mutate(np.random.default_rng(0), space.members[:10], most=4)
-    allowed = np.arange(len(space.members)) % 3 != 0
-    found = space.nearest(asked, allowed)
-    own, others = space.describe(asked), space.describe(space.members)
-    for row, place in zip(own, found, strict=True):
-        distances = ((others - row) ** 2).sum(axis=1)
-        assert allowed[place]
-        assert distances[place] <= distances[allowed].min() + 1e-4
-
-
-def test_a_site_that_differs_counts_two() -> None:
-    space = make_free()
-    first, second = np.zeros((1, 5), int), np.array([[1, 0, 3, 0, 0]])
-    assert ((space.describe(first) - space.describe(second)) ** 2).sum() == 4
-
-
-def test_settings_are_applied_in_turn_where_they_are_legal() -> None:
-    space = replace(make_free(), settings=(((4, 1),), ((0, 2),), ((3, 1), (4, 2))))
-    assert space.broad == [0, 3, 4]
-    assert space.apply(space.settings, space.default[None]).tolist() == [
-        [0, 0, 0, 0, 1], [2, 0, 0, 0, 0], [0, 0, 0, 1, 2],
-    ]  # fmt: skip
-    # With the second site set, the first may not be; what has a setting stays.
-    several = np.array([[0, 1, 0, 0, 1], [0, 1, 0, 1, 2]])
-    assert space.apply(space.settings, several).tolist() == [
-        [0, 1, 0, 1, 1], [0, 1, 0, 1, 2],
-    ]  # fmt: skip
-    assert space.apply((), several).shape == (0, 5)
-
-
-def test_a_setting_is_tried_when_one_configuration_has_all_of_it() -> None:
-    both, one = ((3, 1), (4, 2)), ((0, 2),)
-    space = replace(make_free(), settings=(both, one))
-    assert space.find_untried(np.zeros((0, 5), int)) == [both, one]
-    assert space.find_untried(np.array([[2, 0, 0, 1, 0], [0, 0, 0, 0, 2]])) == [both]
-    assert space.find_untried(np.array([[0, 0, 0, 1, 2]])) == [one]
-
-
-def test_broad_sites_count_as_much_as_what_else_is_changed_at_random() -> None:
-    space = replace(make_free(sites=201), are_legal=None, settings=(((200, 1),),))
-    drawn = np.zeros((2000, 201), int)
-    drawn[:, :200] = space.draw(np.random.default_rng(0), 2000)[:, :200]
-    option = np.eye(1, 201, 200, dtype=int)
-    origin = space.describe(space.default[None])
-    apart = ((space.describe(drawn) - origin) ** 2).sum(axis=1).mean()
-    assert ((space.describe(option) - origin) ** 2).sum() == pytest.approx(apart, rel=0.5)
-
-
 def test_all_members_are_drawn_before_any_twice() -> None:
     space = make_table().space
     generator = np.random.default_rng(0)
@@ -106,3 +48,106 @@ def test_sites_are_linked_where_no_configurable_node_is_between() -> None:
     edges = np.array([(1, 0), (2, 1), (3, 2), (4, 3)])
     links = link_sites(edges, 5, np.array([0, 2, 4]), np.array([0, 1, 1, 2]))
     assert {tuple(sorted(pair)) for pair in links.tolist()} == {(1, 2), (0, 1), (1, 3)}
+
+
+def make_data(count: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(0)
+    columns = generator.standard_normal((count, 3))
+    scores = generator.standard_normal(count)
+    return columns, scores, 7 + columns[:, 0] + 0.3 * scores
+
+
+def test_it_says_what_the_plain_formulas_say() -> None:
+    columns, scores, times = make_data()
+    belief = Belief(0.3, 0.5, 2.0, 0.1, 1.0)
+    found = Surrogate((belief,), columns[:8], scores[:8], times[:8], unit=4.0).forecast(
+        columns[8:], scores[8:]
+    )
+    distance = np.sqrt(((columns[:, None] - columns[None]) ** 2).sum(-1) / 4.0)
+    kernel = LEVEL + np.exp(-distance / 2.0)
+    residual = times - 0.3 * scores
+    center = residual[:8].mean()
+    inverse = np.linalg.inv(kernel[:8, :8] + 0.1 * np.eye(8))
+    mean = kernel[8:, :8] @ inverse @ (residual[:8] - center) + center + 0.3 * scores[8:]
+    misfit = (residual[:8] - center) @ inverse @ (residual[:8] - center)
+    scale = (2 * 0.5**2 + misfit) / (2 + 8)
+    variance = (kernel - kernel[:, :8] @ inverse @ kernel[:8])[8:, 8:].diagonal() * scale
+    np.testing.assert_allclose(found.mean, mean, atol=1e-5)
+    np.testing.assert_allclose(found.spread, np.sqrt(variance), rtol=1e-3)
+
+
+def test_a_prior_that_is_wrong_is_no_longer_believed() -> None:
+    columns, scores, _ = make_data(20)
+    members = (Belief(0.3, 0.1, 2.0, 0.1, 0.9), Belief(0.0, 0.3, 2.0, 0.1, 0.1))
+    for sign, believed in ((1, True), (-1, False)):
+        times = 5 + sign * 0.3 * scores + 0.02 * columns[:, 0]
+        weights = Surrogate(members, columns, scores, times, 4.0).forecast(columns, scores).weights
+        assert (weights[0] > 0.9) == believed
+
+
+def test_the_expected_improvement_is_the_mean_over_draws() -> None:
+    forecast = Forecast(
+        np.array([0.3, 0.7]), np.array([[1.0], [2.0]]), np.array([[0.5], [1.0]]), 9.0
+    )
+    generator = np.random.default_rng(0)
+    member = (generator.random(400_000) < 0.7).astype(int)
+    drawn = np.array([1.0, 2.0])[member] + np.array([0.5, 1.0])[member] * generator.standard_t(
+        9.0, 400_000
+    )
+    expected = np.maximum(1.2 - drawn, 0).mean()
+    assert forecast.improvement(1.2)[0] == pytest.approx(expected, rel=0.02)
+
+
+RUNS = 800
+
+
+def simulate(gain: float, noise: float, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """Times of both (rounds,): the machine's drift is shared, the noise of a process is not."""
+    drift = np.exp(0.1 * generator.standard_normal(ROUNDS))
+    own = drift * np.exp(noise * generator.standard_normal(ROUNDS))
+    other = drift / gain * np.exp(noise * generator.standard_normal(ROUNDS))
+    return 1000 * own, 1000 * other
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.01, 0.05])
+def test_where_programs_are_identical_few_runs_claim_a_gain(noise: float) -> None:
+    generator = np.random.default_rng(0)
+    claims = [judge(*simulate(1.0, noise, generator)).is_gain for _ in range(RUNS)]
+    assert np.mean(claims) <= 0.05
+
+
+def test_the_luck_of_the_fastest_of_many_is_not_taken_for_a_gain() -> None:
+    """24 identical configurations, of which the one with the luckiest time is judged again."""
+    generator = np.random.default_rng(0)
+    claims, lucky = [], []
+    for _ in range(RUNS):
+        times = 1000 * np.exp(0.03 * generator.standard_normal(24))
+        lucky.append(1000 / times.min())
+        claims.append(judge(*simulate(1.0, 0.03, generator)).is_gain)
+    assert np.mean(lucky) > 1.05  # what a search without fresh runs would have said
+    assert np.mean(claims) <= 0.05
+
+
+def test_a_gain_is_told() -> None:
+    generator = np.random.default_rng(0)
+    claims = [judge(*simulate(1.1, 0.02, generator)).is_gain for _ in range(200)]
+    assert np.mean(claims) > 0.95
+
+
+def test_the_interval_covers_the_gain_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(0)
+    found = [judge(*simulate(1.05, 0.03, generator)) for _ in range(RUNS)]
+    covered = np.mean([one.low <= 1.05 <= one.high for one in found])
+    assert 0.92 <= covered <= 0.98
+
+
+def test_a_gain_that_is_no_use_is_none() -> None:
+    default = np.full(6, 1000.0) * (1 + 1e-5 * np.arange(6))
+    verdict = judge(default, default / 1.002)
+    assert verdict.low > 1 and not verdict.is_gain
+    assert verdict.sentence().startswith("No gain that can be told")
+
+
+def test_one_round_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected.*2"):
+        judge(np.ones(1), np.ones(1))

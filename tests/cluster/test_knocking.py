@@ -33,14 +33,14 @@ WRONG = ["", "local", "ray://head:10001", "head", "head:", ":1", "a b:1"]
     "address", ["", "local", "ray://head:10001", "head", "head:", ":1", "a b:1"]
 )
 def test_what_is_no_address_says_what_is(address: str) -> None:
-    with pytest.raises(InputError, match="expected the address of a cluster, HOST:PORT") as caught:
+    with pytest.raises(InputError, match="expected.*HOST.*PORT") as caught:
         choose_executor("ray", address)
     assert str(caught.value).startswith(repr(address))
 
 
 def test_a_password_is_not_shown() -> None:
     for address in ("http://user:secret@host", "user:secret@host:1"):
-        with pytest.raises(InputError, match="the token in the environment") as caught:
+        with pytest.raises(InputError, match="the environment") as caught:
             choose_executor("ray", address)
         assert "secret" not in str(caught.value)
 
@@ -55,13 +55,13 @@ def test_who_listens_and_says_nothing_is_no_ray() -> None:
 
 def test_a_server_of_something_else_is_no_ray(bucket: list[str]) -> None:
     address = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://")
-    with pytest.raises(InputError, match="answers there, but something else"):
+    with pytest.raises(InputError, match="something else"):
         choose_executor("ray", address)
 
 
 def test_without_ray_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match="A cluster needs Ray"):
+    with pytest.raises(InputError, match="cluster needs"):
         choose_executor("ray")
 
 

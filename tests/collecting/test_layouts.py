@@ -40,29 +40,6 @@ def test_a_constraint_stands_between_a_node_and_all_that_read_it() -> None:
     assert list(reshape.operand_ids) == [added.id]
 
 
-def test_an_operand_is_constrained_for_its_reader_alone() -> None:
-    module, layouts = modules.make_module(), unset(2)
-    layouts[0, 2, :2] = (0, 1)  # the right factor, which is also the left one
-    changed = MESSAGES["Module"].FromString(constrain(module, np.array([4, 5]), layouts))
-    (added,) = constraints(changed)
-    dot = next(i for i in instructions(changed) if i.id == 22)
-    assert list(dot.operand_ids) == [20, added.id]
-
-
-def test_a_layout_that_ends_early_is_filled_up() -> None:
-    module, layouts = modules.make_module(), unset(2)
-    layouts[0, 0, :1] = 0
-    changed = MESSAGES["Module"].FromString(constrain(module, np.array([4, 5]), layouts))
-    assert list(constraints(changed)[0].shape.layout.minor_to_major) == [0, 1]
-
-
-def test_nothing_set_is_the_program_itself() -> None:
-    module = modules.make_module()
-    assert (
-        constrain(module, np.array([4, 5]), unset(2)) == make_portable(module).SerializeToString()
-    )
-
-
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_the_graph_without_constraints_is_the_graph(seed: int) -> None:

@@ -3,9 +3,16 @@
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from solution.collecting.child import find_plausible
+from solution.collecting.comparison import find_deviation
+from solution.collecting.spaces import draw_untried, name_configuration
+from solution.collecting.tiles import TileSpace
 from solution.collecting.timing import SCHEMA, choose_runs, is_settled, summarise
+from solution.programs.program import Program
+from tests.made import modules
 
 
 def make_repeats(times: np.ndarray) -> pl.DataFrame:
@@ -79,3 +86,58 @@ def test_short_programs_run_more_often(nanoseconds: int, runs: int) -> None:
 def test_a_run_that_took_next_to_nothing_was_misread(cpu: list[int], kept: list[int]) -> None:
     times = np.array(cpu)
     assert times[find_plausible(times)].tolist() == kept
+
+
+RANDOM = np.random.default_rng(0)
+NUMBERS = RANDOM.standard_normal((40, 30)).astype(np.float32)
+
+
+def test_another_order_of_sums_is_no_deviation() -> None:
+    left, right = RANDOM.standard_normal((2, 300, 300)).astype(np.float32)
+    assert find_deviation([left[:, ::-1] @ right[::-1]], [left @ right]) == ""
+
+
+@given(st.integers(0, NUMBERS.size - 1), st.sampled_from([0.0, 1.0, np.nan, np.inf]))
+@settings(deadline=None)
+def test_one_wrong_number_is_found(place: int, value: float) -> None:
+    wrong = NUMBERS.copy()
+    wrong.ravel()[place] = value + 3
+    assert "1 of 1,200 numbers are wrong" in find_deviation([wrong], [NUMBERS])
+
+
+def test_a_number_that_is_none_must_be_none_in_both() -> None:
+    with_gaps = NUMBERS.copy()
+    with_gaps[3, 4], with_gaps[5, 6] = np.nan, np.inf
+    assert find_deviation([with_gaps], [with_gaps]) == ""
+    assert "1 of" in find_deviation([np.where(np.isnan(with_gaps), 0, with_gaps)], [with_gaps])
+
+
+def test_shapes_types_and_counts_must_agree() -> None:
+    assert "expected 2" in find_deviation([NUMBERS], [NUMBERS, NUMBERS])
+    assert "float64" in find_deviation([NUMBERS.astype(np.float64)], [NUMBERS])
+    assert "(30, 40)" in find_deviation([NUMBERS.T], [NUMBERS])
+
+
+def make_product() -> Program:
+    """Of 6 rows, 9 sums and 32 columns: a hundred tiles are no larger."""
+    nodes = [
+        modules.node(10, "parameter", modules.shape(6, 9)),
+        modules.node(11, "parameter", modules.shape(9, 32), parameter_number=1),
+        modules.node(
+            12, "dot", modules.shape(6, 32), (10, 11), dot=modules.dot([1], [0], [], [])
+        ),
+    ]  # fmt: skip
+    return Program("product", modules.module(("main", 12, nodes)), [])
+
+
+def test_every_tile_of_a_small_grid_is_drawn() -> None:
+    """One after the other, as a collection asks for them, and in another order by another seed."""
+    space = TileSpace(make_product())
+    orders = []
+    for seed in range(5):
+        generator, drawn = np.random.default_rng(seed), list[str]()
+        while found := draw_untried(space, generator, 1, set(drawn), []):
+            drawn += [name_configuration(values) for values in found]
+        assert len(drawn) == len(set(drawn)) == len(space.grid)
+        orders.append(drawn)
+    assert orders[0] != orders[1]

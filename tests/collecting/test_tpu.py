@@ -168,7 +168,7 @@ def test_of_several_modules_only_those_with_most_new_kernels_are_compiled_in_ful
     with Estimator(V3, cache=tmp_path) as other:
         (unknown,) = other.estimate_all(modules[:1], 0)
         assert unknown.nanoseconds is None
-        assert "1 of its kernels" in unknown.refused
+        assert "its kernels" in unknown.refused
         answers = other.estimate_all(modules)
     assert answers[1].is_full  # it has more of them than the first
     assert not answers[3].is_full

@@ -101,10 +101,6 @@ def test_check_finds_the_real_files_sound(fastslow: FastSlow, tpu: Path) -> None
     assert all(name in result.stdout for name in NAMES)
 
 
-def test_check_shows_numbers_of_real_files_in_full(fastslow: FastSlow, tpu: Path) -> None:
-    assert "…" not in fastslow("check", tpu).stdout
-
-
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_run_refuses_a_broken_file_beside_a_sound_one(
     defect: str, fastslow: FastSlow, tmp_path: Path
@@ -126,17 +122,6 @@ def test_every_defect_of_a_folder_is_listed_at_once(fastslow: FastSlow, tmp_path
             assert_names(result, defect, path)
     assert not (tmp_path / "runs").exists()
     assert not any(tmp_path.rglob("unpickled"))
-
-
-def test_check_counts_the_defects_and_shows_what_is_sound(
-    fastslow: FastSlow, tmp_path: Path
-) -> None:
-    write_broken(tmp_path / "data", "nan", "shape")
-    result = fastslow("check", "data")
-    assert_refused(result)
-    assert "2 defects" in result.stderr
-    assert "layout:xla:random" in result.stdout
-    assert "sound." not in result.stdout
 
 
 def test_check_refuses_a_folder_without_any_sound_file(fastslow: FastSlow, tmp_path: Path) -> None:
@@ -206,24 +191,6 @@ def test_inspect_asks_for_the_collection_of_a_layout_file(
     named = fastslow("inspect", "program.npz", "--collection", "layout:nlp:random")
     assert named.returncode == 0, named.stderr
     assert_is_picture(tmp_path / "program.png")
-
-
-def test_inspect_shows_names_with_brackets(fastslow: FastSlow, tmp_path: Path) -> None:
-    path = write_graph(make_layout_graph(name="conv[red]"), tmp_path)
-    assert "conv[red]\n" in fastslow("inspect", path).stdout.replace(" ", "")
-
-
-def test_inspect_prints_a_long_path_of_the_picture_in_one_line(
-    fastslow: FastSlow, tmp_path: Path
-) -> None:
-    picture = tmp_path / ("long" * 20) / "program.png"
-    result = fastslow("inspect", write_graph(make_layout_graph(), tmp_path), "--picture", picture)
-    assert f"Picture: {picture}\n" in result.stdout
-
-
-def test_inspect_refuses_a_folder_as_the_picture(fastslow: FastSlow, tmp_path: Path) -> None:
-    path = write_graph(make_layout_graph(), tmp_path)
-    assert_refused(fastslow("inspect", path, "--picture", path.parent))
 
 
 @pytest.mark.parametrize("defect", ["truncated", "pickled", "opcode"])

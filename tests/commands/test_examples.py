@@ -10,10 +10,9 @@ import pytest
 import typer
 from typer.main import get_command
 
-from solution.commands.assembly import FILES, GROUPS, assemble
+from solution.commands.assembly import GROUPS, assemble
 
 PROGRAM: Any = get_command(assemble())
-USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, or of the click inside typer
 EXAMPLE = re.compile(r"^ *(fastslow .+)$|`(fastslow [^`]+)`", re.MULTILINE)
 
 
@@ -64,26 +63,3 @@ def test_every_command_shows_an_example() -> None:
 def test_every_command_and_every_group_of_them_stands_in_a_panel() -> None:
     panels = {name: command.rich_help_panel for name, command in PROGRAM.commands.items()}
     assert panels == {name: panel for panel, names in GROUPS.items() for name in names}
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["fastslow run data --forecast", "fastslow rank", "fastslow check data more", "fastslow no"],
-)
-def test_what_cannot_be_given_is_seen(line: str) -> None:
-    with pytest.raises(USAGE_ERROR):
-        parse(line)
-
-
-def test_one_command_alone_is_found_where_the_table_says() -> None:
-    """What is typed reads one file; help, and a word that is no command, read all of them."""
-    named = [name for names in FILES.values() for name in names]
-    assert sorted(named) == sorted(PROGRAM.commands)
-    for names in FILES.values():
-        for name in names:
-            alone: Any = get_command(assemble([name, "--help"]))
-            assert set(alone.commands) == set(names)
-            assert alone.commands[name].help == PROGRAM.commands[name].help
-    for words in ([], ["--help"], ["rnu"]):
-        everything: Any = get_command(assemble(words))
-        assert list(everything.commands) == list(PROGRAM.commands)

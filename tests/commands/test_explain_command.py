@@ -18,7 +18,6 @@ from solution.analysis.explanation import (
     name_reasons,
     show_contributions,
 )
-from solution.analysis.explanation_pictures import project
 from solution.features.table import feature_table
 from solution.models.base import RankerSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
@@ -83,19 +82,6 @@ def test_the_sentence_names_places_and_runtimes() -> None:
         assert named in shown
 
 
-@pytest.mark.parametrize(
-    ("time", "words"),
-    [(1.003, "0.3% longer"), (0.997, "0.3% shorter"), (1.0, "as long"), (1.04, "1.04 times as")],
-)
-def test_a_small_difference_is_told(time: float, words: str) -> None:
-    explained = explain(OrdinarySettings().build(0).fit(TILE[:4], []), TILE[5])
-    runtimes = np.ones(TILE[5].num_configs)
-    runtimes[explained.slow] = time
-    measured = dataclasses.replace(explained.graph, runtimes=runtimes)
-    text = describe(dataclasses.replace(explained, graph=measured), [])
-    assert f"; measured, it takes {words}" in text
-
-
 def test_what_is_alike_in_both_configurations_is_no_reason() -> None:
     ranker = LightGBMSettings(**TREES).build(0).fit(TILE[:4], [])
     explained = explain(ranker, TILE[5])
@@ -129,14 +115,6 @@ def test_the_fastest_is_compared_with_the_slowest_and_never_with_itself() -> Non
     alone = make_tile_graph(7, configs=1, name="alone")
     with pytest.raises(InputError, match="found 1"):
         explain(ranker, alone)
-
-
-def test_principal_components_of_a_line_are_the_line() -> None:
-    rows = np.outer(np.arange(10.0), [1.0, -2.0, 0.0])
-    points, shares = project(rows)
-    assert shares[0] == pytest.approx(1)
-    distances = np.diff(points[:, 0])
-    np.testing.assert_allclose(np.abs(distances), np.abs(distances[0]))
 
 
 def test_of_a_model_of_ones_own_the_file_is_asked_for(fastslow: FastSlow, tmp_path: Path) -> None:

@@ -1,14 +1,21 @@
 """Every column has a name, a unit and a reason, and the table can be written as a file."""
 
+import csv
+import json
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from solution.analysis.module_table import FEATURES as FEATURES_MODULE_COMMAND
+from solution.data.folders import find_files
+from solution.data.npz import read_graph
 from solution.features.columns import FEATURES
 from solution.features.table import feature_table
+from solution.programs.hlo.messages import MESSAGES
 from tests.conftest import FastSlow
+from tests.made import modules
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
 
@@ -61,3 +68,163 @@ def test_a_table_of_a_collection_that_is_not_there_is_refused(
     assert all(fact in result.stderr for fact in ("data", "layout:nlp:random", "tile:xla"))
     assert not (tmp_path / "t.parquet").exists()
     assert not (tmp_path / "stores").exists()  # said before anything is prepared
+
+
+def test_a_file_is_shown_written_and_sound(fastslow: FastSlow, tmp_path: Path) -> None:
+    modules.write(modules.make_layout_record(), tmp_path / "mine.pb")
+    result = fastslow("module", "mine.pb", "--to", "data", "--features", "nodes.parquet")
+    assert result.returncode == 0, result.stderr
+    assert max(map(len, result.stdout.splitlines())) <= 100
+    shown = [line.split() for line in result.stdout.splitlines()]
+    assert ["mine", "7", "2", "3", "2,000", "2.50"] in shown
+    assert ["parameter", "3"] in shown
+    (file,) = find_files(tmp_path / "data")
+    assert (file.collection.name, file.split, file.name) == ("layout:xla:random", "train", "mine")
+    assert read_graph(file.path, file.collection).runtimes.tolist() == [3000, 2000, 5000]
+    assert fastslow("check", "data").returncode == 0
+    table = pl.read_parquet(tmp_path / "nodes.parquet")
+    assert table.columns == [
+        "graph",
+        "node",
+        *(feature.name for feature in FEATURES_MODULE_COMMAND),
+    ]
+    assert table["node"].to_list() == list(range(7))
+    assert table["dot_terms"].to_list() == [0, 0, 0, 0, 16, 0, 0]
+
+
+def test_collection_and_split_are_what_is_asked_for(fastslow: FastSlow, tmp_path: Path) -> None:
+    modules.write(modules.make_layout_record(timed=False), tmp_path / "mine.pb")
+    options = ("--to", "data", "--collection", "layout:nlp:default", "--split", "valid")
+    result = fastslow("module", "mine.pb", *options)
+    assert result.returncode == 0, result.stderr
+    (file,) = find_files(tmp_path / "data")
+    assert (file.collection.name, file.split) == ("layout:nlp:default", "valid")
+
+
+def test_a_program_that_was_never_run_is_ranked_beside_others(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    """Its configurations are ranked by a model of kernels that were."""
+    generator = np.random.default_rng(0)
+    runs = [
+        [modules.tile_run(4 << n, 8, time=int(generator.integers(100, 900))) for n in range(4)]
+        for _ in range(4)
+    ]
+    records = [
+        modules.record(*own, own=modules.make_module(f"kernel.{place}"), fingerprint=place)
+        for place, own in enumerate(runs)
+    ]
+    modules.write(MESSAGES["TuningRecords"](modules=records), tmp_path / "timed.pb")
+    mine = modules.record(*(modules.tile_run(4 << n, 8) for n in range(6)))
+    modules.write(mine, tmp_path / "mine.pb")
+    for file in ("timed.pb", "mine.pb"):
+        assert fastslow("module", file, "--to", "data").returncode == 0
+    result = fastslow(
+        "run", "data", "--run", "runs/mine", "--experiment", "nothing_001",
+        "--experiment", "tile_lightgbm_001", "--recipe", "mean_rank_001", "--scheme", "graph",
+        "--folds", "2",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    header, row = (tmp_path / "runs/mine/submission.csv").read_text().splitlines()
+    assert header == "ID,TopConfigs"
+    name, ranking = row.split(",")
+    assert name == "tile:xla:mine"
+    assert len(set(ranking.split(";"))) == 5
+
+
+def test_what_cannot_be_used_is_a_message(fastslow: FastSlow, tmp_path: Path) -> None:
+    modules.write(modules.make_layout_record(), tmp_path / "mine.pb")
+    result = fastslow("module", "mine.pb", "--collection", "tile:xla")
+    assert result.returncode == 2
+    assert "tile:xla" in result.stderr
+    (tmp_path / "text.pb").write_text("HloModule jit_f")
+    result = fastslow("module", "text.pb")
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    assert "binary protobuf" in result.stderr
+
+
+def test_the_file_of_another_program_stays(fastslow: FastSlow, tmp_path: Path) -> None:
+    path = modules.write(modules.make_layout_record(), tmp_path / "mine.pb")
+    for _ in range(2):  # the same again is no harm
+        assert fastslow("module", path, "--to", "data").returncode == 0
+    modules.write(modules.make_layout_record(timed=False), path)
+    again = fastslow("module", path, "--to", "data", "--split", "train")
+    assert again.returncode == 2
+    assert "mine.npz" in again.stderr
+    (file,) = find_files(tmp_path / "data")
+    assert read_graph(file.path, file.collection).runtimes is not None
+
+
+def test_a_module_is_optimised_and_everything_is_written(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    modules.write(modules.make_layout_record(), tmp_path / "program.pb")
+    result = fastslow(
+        "optimize", "program.pb", "--tasks", "fusion,placement,schedule", "--devices", "2",
+        "--evaluations", "30", "--timeline", "line.png", "--trace", "line.json", "--out", "all.csv",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    for words in ("Before:", "After:", "lower bound", "0 P100", "1 P100", "and HEFT had",
+                  "30 decisions"):  # fmt: skip
+        assert words in result.stdout
+    assert " us" in result.stdout and "0.000 ms" not in result.stdout  # its products are tiny
+    assert "Trace: line.json" in result.stdout and "Decision: all.csv" in result.stdout
+    assert (tmp_path / "line.png").read_bytes().startswith(b"\x89PNG")
+    events = json.loads((tmp_path / "line.json").read_text())["traceEvents"]
+    rows = list(csv.DictReader((tmp_path / "all.csv").open()))
+    assert [int(row["node"]) for row in rows] == list(range(len(rows)))
+    kernels = [event for event in events if event["ph"] == "X" and event["name"] != "transfer"]
+    assert kernels and len({row["kernel"] for row in rows}) >= len(kernels)
+
+
+def test_what_cannot_be_done_is_one_message(fastslow: FastSlow) -> None:
+    for words, message in (
+        (("optimize", "nothing.xyz"), "expected an npz file, a module of XLA"),
+        (("optimize", "rnnlm-2-small", "--tasks", "sleep"), "There is no task 'sleep'"),
+        (("optimize", "rnnlm-2-small", "--machine", "abacus"), "There is no device 'abacus'"),
+        (("optimize", "rnnlm-2-small", "--timeline", "line.doc"), "ends with .png"),
+        (("optimize", "rnnlm-2-small", "--trace", "line.png"), "ends with .json"),
+        (("optimize", "rnnlm-2-small", "--trace", "a.json", "--out", "./a.json"), "for --trace"),
+    ):
+        result = fastslow(*words)
+        assert result.returncode == 2 and message in result.stderr, result.stderr
+
+
+def test_what_is_read_stays_as_it_is(fastslow: FastSlow, tmp_path: Path) -> None:
+    path = modules.write(modules.make_layout_record(), tmp_path / "program.pb")
+    before = path.read_bytes()
+    for words, message in (
+        (("optimize", path, "--out", "program.pb"), "is what is read, or lies in it. Give --out"),
+        (("optimize", path, "--out", "program.pb/a.csv"), "a file is in its place"),
+        (("optimize", path, "--out", "/dev/null"), "is a device, where a file is to be written"),
+        (("optimize", path, "--machine", "v100+p100+cpu"), "names 3 devices"),
+        (("module", path, "--features", "program.pb"), "ends with .parquet"),
+        (("module", path, "--split", "train"), "Give --to FOLDER"),
+    ):
+        result = fastslow(*words, *(("--evaluations", "3") if words[0] == "optimize" else ()))
+        assert result.returncode == 2 and message in result.stderr, result.stderr
+    assert path.read_bytes() == before
+
+
+def test_a_folder_may_be_called_as_a_workload(fastslow: FastSlow, tmp_path: Path) -> None:
+    """No file is read, so what lies in the folder may be written again."""
+    (tmp_path / "rnnlm-1x4").mkdir()
+    for _ in range(2):
+        result = fastslow("optimize", "rnnlm-1x4", "--evaluations", "1", "--out", "rnnlm-1x4/a.csv")
+        assert result.returncode == 0, result.stderr
+
+
+def test_the_order_of_unlike_devices_means_nothing(fastslow: FastSlow, tmp_path: Path) -> None:
+    """A name with signs of a formula is drawn; one device is tried on each kind."""
+    modules.write(modules.make_layout_record(), tmp_path / r"a$\frac{$b.pb")
+    few = ("--evaluations", "4", "--timeline", "line.svg")
+    found = []
+    for machine in ("cpu+v100", "v100+cpu"):
+        result = fastslow("optimize", r"a$\frac{$b.pb", "--machine", machine, *few)
+        assert result.returncode == 0, result.stderr
+        found.append(result.stdout.partition("After: ")[2].partition(",")[0])
+        first = (tmp_path / "line.svg").read_bytes()
+    assert found[0] == found[1]
+    fastslow("optimize", r"a$\frac{$b.pb", "--machine", machine, *few)
+    assert (tmp_path / "line.svg").read_bytes() == first

@@ -116,7 +116,7 @@ def test_a_folder_with_something_else_is_refused_and_stays(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "no such folder"),
+        (["nowhere"], "such folder"),
         (["data", "--hops", "0"], "--hops"),
     ],
 )

@@ -17,7 +17,6 @@ from solution.features.preparation import Preparation
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
-from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.papers.residual_attention import ResidualSettings
 from solution.papers.tpugraphs import TpuGraphsSettings
 from solution.store.preparing import prepare_store
@@ -206,12 +205,6 @@ def test_the_numbers_of_every_setting_can_be_read(seed: int) -> None:
     few = optuna.create_study(study_name="few", direction="maximize")
     few.add_trials(study.trials[:3])
     assert len(make_figure(few).axes) == 1  # three dots say nothing of a setting
-
-
-def test_settings_outside_the_space_widen_it() -> None:
-    experiment = Experiment("mine", ("tile:xla",), LightGBMSettings(num_leaves=500))
-    (leaves,) = [i for i in find_searched(experiment.ranker) if i.name == "num_leaves"]
-    assert leaves.distribution.high == 500
 
 
 @dataclasses.dataclass(frozen=True)

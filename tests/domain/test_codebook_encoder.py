@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from solution.domain import codebook_encoder
 from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import LayoutEncoder, LayoutValueError, encode
-from tests.made.graphs import make_layout_graph
+from solution.domain.codebook_encoder import KeyTable, LayoutEncoder, LayoutValueError, encode
 
 NOT_LAYOUTS = [-2, 6, 0.5, 4.999, 256, -1e9, 2.0**40, np.nan, np.inf, -np.inf]
 
@@ -57,19 +55,6 @@ def test_expanding_gives_the_tensor_back(configs: np.ndarray, dtype: type) -> No
 
 
 @given(tensors(min_nodes=1))
-@settings(max_examples=60, deadline=None)
-def test_every_node_has_its_own_layouts_once_and_all_are_used(configs: np.ndarray) -> None:
-    book = encode(configs)
-    listed = [(node, tuple(layout)) for node, layout in zip(book.node, book.layouts, strict=True)]
-    expected = {(node, tuple(layout)) for row in configs for node, layout in enumerate(row)}
-    assert len(listed) == len(set(listed))
-    assert set(listed) == expected
-    assert len(book.starts) == configs.shape[1] + 1
-    for node, (first, last) in enumerate(pairwise(book.starts)):
-        assert (book.node[first:last] == node).all()
-
-
-@given(tensors(min_nodes=1))
 @settings(max_examples=40, deadline=None)
 def test_every_configuration_points_at_its_own_pairs(configs: np.ndarray) -> None:
     book = encode(configs)
@@ -92,28 +77,6 @@ def test_blocks_of_any_size_give_the_identical_codebook(
     assert_same(encode(configs), whole)
 
 
-@pytest.mark.parametrize("entries", [1, 7, 1000])
-def test_size_of_the_working_blocks_changes_nothing(
-    entries: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    configs = make_layout_graph(configs=50).layouts.expand()
-    whole = encode(configs)
-    monkeypatch.setattr(codebook_encoder, "BLOCK_ENTRIES", entries)
-    assert_same(encode(configs), whole)
-
-
-@given(tensors(), st.data())
-@settings(max_examples=40, deadline=None)
-def test_order_of_the_configurations_changes_no_layout(
-    configs: np.ndarray, data: st.DataObject
-) -> None:
-    order = np.array(data.draw(st.permutations(range(len(configs)))))
-    book, permuted = encode(configs), encode(configs[order])
-    np.testing.assert_array_equal(permuted.layouts, book.layouts)
-    np.testing.assert_array_equal(permuted.starts, book.starts)
-    np.testing.assert_array_equal(permuted.pairs(permuted.rows), book.pairs(book.rows)[order])
-
-
 @given(tensors(max_configs=4), st.lists(st.integers(0, 3), min_size=1, max_size=12))
 @settings(max_examples=60, deadline=None)
 def test_identical_configurations_share_a_row_of_codes(
@@ -129,42 +92,6 @@ def test_identical_configurations_share_a_row_of_codes(
     assert book.distinct.first.tolist() == [expected.index(row) for row in range(len(seen))]
 
 
-@pytest.mark.parametrize(
-    ("distinct", "expected"),
-    [(1, "u1"), (256, "u1"), (257, "u2"), (65_536, "u2"), (65_537, "u4"), (70_000, "u4")],
-)
-def test_the_codes_are_as_narrow_as_the_number_of_layouts_allows(
-    distinct: int, expected: str
-) -> None:
-    configs = count_up(distinct)
-    book = encode(configs)
-    assert book.codes.dtype == expected
-    assert len(book.layouts) == distinct
-    np.testing.assert_array_equal(book.expand(), configs)
-
-
-def test_many_layouts_of_many_nodes_have_short_codes() -> None:
-    """Codes count the layouts of one node, not all 70,000."""
-    configs = count_up(70_000).reshape(1000, 70, 18)
-    for book in (encode(configs), encode_in_blocks(configs, [1, 400, 936, 937, 999])):
-        assert book.codes.dtype == np.uint16
-        assert len(book.layouts) == 70_000
-        np.testing.assert_array_equal(book.expand(), configs)
-
-
-def test_the_extremes_survive_the_packing() -> None:
-    configs = np.stack([np.full((1, 18), 5, np.int8), np.full((1, 18), -1, np.int8)])
-    np.testing.assert_array_equal(encode(configs).expand(), configs)
-
-
-def test_every_slot_tells_layouts_apart() -> None:
-    configs = np.concatenate([np.full((1, 1, 18), -1), np.full((1, 1, 18), 5)]).repeat(19, axis=0)
-    for slot in range(18):
-        configs[[slot, 19 + slot], 0, slot] = 2
-    assert len(encode(configs).layouts) == 38
-    np.testing.assert_array_equal(encode(configs).expand(), configs)
-
-
 @pytest.mark.parametrize("configs", [0, 1, 3])
 def test_no_configurable_nodes_give_empty_tables(configs: int) -> None:
     book = encode(np.empty((configs, 0, 18), np.int8))
@@ -173,12 +100,6 @@ def test_no_configurable_nodes_give_empty_tables(configs: int) -> None:
     assert len(book.node) == len(book.layouts) == 0
     assert book.starts.tolist() == [0]
     assert len(book.codes) == min(configs, 1)  # they are all the same
-
-
-def test_no_configurations_give_no_layouts() -> None:
-    book = encode(np.empty((0, 3, 18), np.float32))
-    assert book.expand().shape == (0, 3, 18)
-    assert len(book.layouts) == 0
 
 
 @given(tensors(), st.lists(st.integers(0, 5), max_size=9))
@@ -197,13 +118,6 @@ def test_selecting_takes_configurations_in_any_order_and_number(
     np.testing.assert_array_equal(twice.expand(), configs[chosen[::-1]])
 
 
-def test_selecting_every_distinct_configuration_copies_no_codes() -> None:
-    book = encode(np.tile(count_up(20), (3, 2, 1)))
-    assert book.select(np.arange(60)).codes is book.codes
-    assert book.select(np.arange(39, -1, -1)).codes is book.codes
-    assert book.select(np.arange(19)).codes is not book.codes
-
-
 @given(tensors(min_nodes=1), st.sampled_from(NOT_LAYOUTS), st.data())
 @settings(max_examples=80, deadline=None)
 def test_a_wrong_value_is_named_with_its_place_whatever_the_block(
@@ -220,22 +134,57 @@ def test_a_wrong_value_is_named_with_its_place_whatever_the_block(
         np.testing.assert_equal(caught.value.value, value)
 
 
-def test_the_first_of_several_wrong_values_is_named() -> None:
-    wrong = np.zeros((4, 3, 18), np.float32)
-    wrong[2, 1, 7], wrong[2, 1, 9], wrong[3, 0, 0] = np.nan, 6, -5
-    with pytest.raises(LayoutValueError, match=r"\(2, 1, 7\) is nan"):
-        encode(wrong)
-
-
-def test_wrong_integers_are_refused_too() -> None:
-    for dtype, value in ((np.uint8, 255), (np.int64, 2**40), (np.int8, -2)):
-        wrong = np.zeros((2, 1, 18), dtype)
-        wrong[1, 0, 17] = value
-        with pytest.raises(LayoutValueError):
-            encode(wrong)
-
-
 def test_arrays_cannot_be_changed() -> None:
     for array in encode(count_up(5)).arrays().values():
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
+
+
+KEYS = st.integers(0, 7**18 - 1)
+
+
+def assert_numbers(table: KeyTable, known: dict[int, int], keys: np.ndarray) -> None:
+    """Equal keys have equal numbers, now and later; they count from 0 without a gap."""
+    numbers = table.number(keys)
+    for key, number in zip(keys.tolist(), numbers.tolist(), strict=True):
+        assert known.setdefault(key, number) == number
+    assert sorted(known.values()) == list(range(len(known)))
+    assert len(table.keys) == len(known)
+    assert all(table.keys[number] == key for key, number in known.items())
+
+
+@given(st.lists(st.lists(KEYS, max_size=20), max_size=6))
+@settings(max_examples=80, deadline=None)
+def test_numbers_equal_those_of_a_dictionary(blocks: list[list[int]]) -> None:
+    table, known = KeyTable(), dict[int, int]()
+    for block in blocks:
+        assert_numbers(table, known, np.array(block, np.int64))
+
+
+@given(st.lists(KEYS, min_size=1, max_size=30, unique=True))
+@settings(max_examples=40, deadline=None)
+def test_known_keys_are_found_and_nothing_is_added(keys: list[int]) -> None:
+    table = KeyTable()
+    first = table.number(np.array(keys))
+    again = np.array(keys * 3)[::-1]
+    np.testing.assert_array_equal(table.number(again), np.tile(first, 3)[::-1])
+    assert len(table.keys) == len(keys)
+
+
+def colliding(count: int, slot: int) -> np.ndarray:
+    """Keys that all hash to one slot of a table of 2 ** 20, and so of every smaller one."""
+    inverse = pow(int(KeyTable.MULTIPLIER), -1, 2**64)
+    products = [(slot << 44) + position for position in range(count)]
+    keys = [product * inverse % 2**64 for product in products]
+    return np.array(keys, np.uint64).view(np.int64)
+
+
+@pytest.mark.parametrize("slot", [0, 5, 2**20 - 1])  # from the last slot on it goes round
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_keys_that_collide_are_told_apart(slot: int, blocks: int) -> None:
+    keys = colliding(400, slot)
+    table, known = KeyTable(), dict[int, int]()
+    assert len(np.unique(table._slots(keys))) == 1
+    for block in np.split(keys, blocks):
+        assert_numbers(table, known, block)
+    assert_numbers(table, known, np.random.default_rng(0).permutation(keys))

@@ -258,16 +258,6 @@ def test_distinct_configurations_expand_to_all_of_them(graph: Graph) -> None:
     assert np.array_equal(rows[0], rows[1])
 
 
-@pytest.mark.parametrize("graph", [make_layout_graph(), make_tile_graph()], ids=["layout", "tile"])
-def test_which_configurations_differ_is_found_once(graph: Graph) -> None:
-    assert graph.distinct is graph.distinct
-
-
-def test_selecting_nothing_is_refused() -> None:
-    with pytest.raises(InvalidGraphError, match="0 configurations"):
-        make_tile_graph().select(np.empty(0, np.int64))
-
-
 def test_architecture_ignores_sizes_features_and_configurations() -> None:
     graph = make_layout_graph(seed=0)
     other = make_layout_graph(seed=1, configs=3, name="other", labelled=False)

@@ -1,10 +1,16 @@
 """Neighbours and depths, against loops over the edges."""
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
+from solution.domain.duplicates import deduplicate
+from solution.domain.evaluated_configs import choose_configs
+from solution.domain.mixing import mix
 from solution.domain.neighbours import Neighbours, find_depths
+from solution.domain.ragged import offsets, places_in, starts_of
 
 
 @st.composite
@@ -67,14 +73,87 @@ def test_a_node_lies_one_deeper_than_what_it_reads(drawn: tuple[np.ndarray, int]
     assert find_depths(edges, count).tolist() == depths
 
 
-@given(drawn_edges(cycles=True))
-def test_what_lies_on_a_cycle_or_behind_it_has_no_depth(drawn: tuple[np.ndarray, int]) -> None:
-    edges, count = drawn
-    found = np.zeros((count, count), bool)  # whether one is reached from another
-    for _ in range(count):
-        for consumer, producer in edges.tolist():
-            found[consumer] |= found[producer]
-            found[consumer, producer] = True
-    behind = [bool(found[node, node] or (found[node] & found.diagonal()).any())
-              for node in range(count)]  # fmt: skip
-    assert (find_depths(edges, count) < 0).tolist() == behind
+def test_the_numbers_of_splitmix64_from_seed_0() -> None:
+    drawn = [int(mix(np.zeros(1, np.uint64), number)[0]) for number in (1, 2)]
+    assert drawn == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4]
+
+
+@given(st.lists(st.integers(0, 4), max_size=8))
+def test_places_are_those_of_a_loop(counts: list[int]) -> None:
+    expected = [(row, place) for row, count in enumerate(counts) for place in range(count)]
+    rows, inside = places_in(np.array(counts, np.int64))
+    assert list(zip(rows.tolist(), inside.tolist(), strict=True)) == expected
+    assert starts_of(counts).tolist() == [sum(counts[:k]) for k in range(len(counts) + 1)]
+    assert offsets(counts).tolist() == [sum(counts[:k]) for k in range(len(counts))]
+
+
+KEYS = [("layout:xla:random", "unet"), ("layout:xla:default", "unet"), ("tile:xla", "unet")]
+keys = st.tuples(st.sampled_from(["layout:nlp:random", "tile:xla"]), st.text(max_size=8))
+
+layouts = arrays.arrays(
+    np.int8,
+    st.tuples(st.integers(1, 30), st.integers(0, 2), st.just(2)),
+    elements=st.integers(0, 1),
+)
+tiles = arrays.arrays(
+    np.float32,
+    st.tuples(st.integers(1, 30), st.just(3)),
+    elements=st.sampled_from([0.0, 1.0, 2.5]),
+)
+
+
+@given(keys, st.integers(0, 60), st.integers(0, 40))
+def test_small_graphs_are_predicted_whole(
+    key: tuple[str, str], num_configs: int, more: int
+) -> None:
+    assert choose_configs(key, num_configs, num_configs + more).tolist() == list(range(num_configs))
+
+
+def test_choice_does_not_depend_on_other_calls_or_the_global_seed() -> None:
+    forward = [choose_configs(key, 5000).tolist() for key in KEYS]
+    np.random.seed(1)
+    backward = [choose_configs(key, 5000).tolist() for key in reversed(KEYS)]
+    assert forward == backward[::-1]
+
+
+def test_choice_is_the_one_that_saved_predictions_were_made_for() -> None:
+    assert choose_configs(KEYS[0], 100_000, 5).tolist() == [1729, 21886, 33326, 41922, 44252]
+    assert choose_configs(KEYS[0], 5000).sum() == 2_447_924
+
+
+def assert_groups_equal_rows(configs: np.ndarray) -> None:
+    found = deduplicate(configs)
+    flat = configs.reshape(len(configs), -1)
+    expected = len(np.unique(flat, axis=0)) if flat.shape[1] else 1
+    assert len(found.first) == expected
+    assert np.array_equal(configs[found.first][found.inverse], configs)
+    rows = flat.tolist()
+    assert found.first.tolist() == [i for i, row in enumerate(rows) if row not in rows[:i]]
+
+
+@settings(deadline=None)
+@given(layouts)
+def test_distinct_layouts_are_those_of_numpy_in_order_of_appearance(configs: np.ndarray) -> None:
+    assert_groups_equal_rows(configs)
+
+
+@settings(deadline=None)
+@given(tiles)
+def test_distinct_tiles_are_those_of_numpy_in_order_of_appearance(configs: np.ndarray) -> None:
+    assert_groups_equal_rows(configs)
+
+
+@settings(deadline=None)
+@given(layouts, st.integers(0, 100))
+def test_mean_is_the_average_over_identical_configurations(configs: np.ndarray, seed: int) -> None:
+    found = deduplicate(configs)
+    values = np.random.default_rng(seed).normal(size=len(configs)) * 1e6
+    expected = []
+    for first in found.first:
+        same = [
+            value
+            for value, config in zip(values, configs, strict=True)
+            if np.array_equal(config, configs[first])
+        ]
+        expected.append(sum(same) / len(same))
+    assert found.mean(values) == pytest.approx(expected)

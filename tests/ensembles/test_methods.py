@@ -1,5 +1,6 @@
 """Every merging method against brute force over all pairs of configurations."""
 
+from fractions import Fraction
 from statistics import fmean, pstdev
 
 import numpy as np
@@ -9,13 +10,50 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensembles.merge import merge, normalise
-from ensembles.votes import METHODS, Method, to_shares
-from solution.domain.predictions import RANKING_SCHEMA
+from ensembles.votes import METHODS, Method, merge_votes, rank, to_shares
+from solution.domain.predictions import RANKING_SCHEMA, SCHEMA, make_frame
 from solution.system.errors import InputError
-from tests.ensembles.test_rank_average import make_predictions, score_tables, slow_rank, to_ranks
 
 RANK_METHODS = METHODS[:4]  # unmoved by a monotone change of one model's scores inside a graph
 Scores = dict[tuple[str, str, tuple[int, int]], list[int]]
+
+
+Key = tuple[str, str, int]  # collection, graph, config
+Model = tuple[int, int]  # fold, seed
+
+
+def make_predictions(scores: dict[tuple[str, str, Model], list[int]]) -> pl.DataFrame:
+    """The scores of every configuration of a graph by a model."""
+    rows = [
+        (collection, graph, config, *model, score)
+        for (collection, graph, model), values in scores.items()
+        for config, score in enumerate(values)
+    ]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def slow_rank(values: list[int], config: int) -> Fraction:
+    """Configurations below, plus the middle of those that are level, over all of them."""
+    below = sum(value < values[config] for value in values)
+    level = sum(value == values[config] for value in values)
+    return (below + Fraction(level + 1, 2)) / len(values)
+
+
+def to_ranks(frame: pl.DataFrame) -> dict[Key, float]:
+    return {(c, g, config): score for c, g, config, score in frame.iter_rows()}
+
+
+@st.composite
+def score_tables(draw: st.DrawFn) -> dict[tuple[str, str, Model], list[int]]:
+    """Integer scores with ties; a graph may be predicted by any of four models."""
+    scores: dict[tuple[str, str, Model], list[int]] = {}
+    models = st.tuples(st.integers(0, 1), st.integers(0, 1))
+    for collection, graph in (("tile:xla", "a"), ("tile:xla", "b"), ("layout:xla:random", "a")):
+        size = draw(st.integers(1, 7))
+        for model in draw(st.lists(models, min_size=1, unique=True)):
+            values = draw(st.lists(st.integers(-3, 3), min_size=size, max_size=size))
+            scores[collection, graph, model] = values
+    return scores
 
 
 def slow_scale(values: list[int], config: int, method: Method) -> float:
@@ -160,3 +198,53 @@ def test_a_gap_of_one_member_is_named_by_every_method(method: Method) -> None:
     whole = normalise(make_predictions({("tile:xla", "a", (0, 0)): [1, 2]}), method)
     with pytest.raises(InputError, match="two.*tile:xla:a.*1"):
         merge({"one": whole, "two": whole.filter(pl.col("config") == 0)}, {"one": 1, "two": 1})
+
+
+@given(score_tables(), st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_the_order_of_the_rows_does_not_matter(
+    scores: dict[tuple[str, str, Model], list[int]], seed: int
+) -> None:
+    frame = make_predictions(scores)
+    shuffled = frame.sample(fraction=1, shuffle=True, seed=seed)
+    assert to_ranks(normalise(shuffled)) == pytest.approx(to_ranks(normalise(frame)), rel=1e-6)
+
+
+Votes = dict[str, list[list[int]]]
+
+
+@st.composite
+def drawn_votes(draw: st.DrawFn) -> Votes:
+    """By member, the scores of its models; few values, so that many are equal."""
+    configs = draw(st.integers(1, 12))
+    scores = st.lists(st.integers(-3, 3), min_size=configs, max_size=configs)
+    return {
+        name: draw(st.lists(scores, min_size=1, max_size=4))
+        for name in draw(st.sets(st.sampled_from("abc"), min_size=1))
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(drawn_votes(), st.lists(st.integers(1, 5), min_size=3, max_size=3))
+@settings(max_examples=40, deadline=None)
+def test_arrays_are_merged_as_frames_are(method: Method, drawn: Votes, sizes: list[int]) -> None:
+    weights = dict(zip("abc", map(float, sizes), strict=True))
+    votes = {name: [np.array(own, np.float32) / 7 for own in drawn[name]] for name in drawn}
+    frames = {}
+    for name, own in votes.items():
+        places = np.arange(len(own[0]))
+        models = [make_frame(("c", "g"), places, scores, k, 0) for k, scores in enumerate(own)]
+        frames[name] = normalise(pl.concat(models), method)
+    expected = merge(frames, weights, method)["score"].to_numpy()
+    found = merge_votes(votes, weights, method)
+    assert found.dtype == np.float32
+    if method == "z_score":  # means are added up in another order
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    else:
+        assert found.tobytes() == expected.tobytes()
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=12))
+def test_ranks_are_those_of_counting(values: list[int]) -> None:
+    shares = [float(slow_rank(values, config)) for config in range(len(values))]
+    np.testing.assert_allclose(rank(np.array(values)), np.array(shares) * len(values))

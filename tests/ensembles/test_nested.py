@@ -1,15 +1,16 @@
 """Nested estimates: nothing is scored by weights that saw it."""
 
-from collections import defaultdict
+import dataclasses
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ensembles.ballots import Ballot, read_ballots
-from ensembles.nested import Rule, divide, estimate, estimate_nested, learn, mean_of_collections
+from ensembles.ballots import Ballot, mean_score, read_ballots
+from ensembles.nested import Rule, estimate, estimate_nested, learn, mean_of_collections
 from ensembles.recipe import find_recipe
 from ensembles.search import (
     BEST,
@@ -21,7 +22,15 @@ from ensembles.search import (
     search,
     write_recipe,
 )
-from ensembles.weights import fit_equal, fit_greedy
+from ensembles.weights import (
+    FITS,
+    Fit,
+    fit_best,
+    fit_equal,
+    fit_greedy,
+    fit_least_squares,
+    fit_optuna,
+)
 from solution.system.errors import InputError
 from tests.made.ballots import draw_ballots, write_run
 
@@ -78,19 +87,6 @@ def test_a_search_chooses_without_the_graphs_that_it_is_scored_on(
 
     assert np.isfinite(estimate_nested(ballots, choose_watched, parts=4)).all()
     assert choices == 4
-
-
-def test_groups_stay_together_and_parts_are_even() -> None:
-    ballots = draw_ballots([0.5], graphs=40, methods=("mean_rank",))
-    part_of = divide(ballots, 5)
-    parts = defaultdict(set)
-    for ballot, part in zip(ballots, part_of, strict=True):
-        parts[ballot.group].add(part)
-    assert all(len(own) == 1 for own in parts.values())
-    assert np.bincount(part_of).tolist() == [8] * 5
-    backwards = divide(ballots[::-1], 5)[::-1]
-    np.testing.assert_array_equal(part_of, backwards)
-    assert (divide(ballots, 5, seed=1) != part_of).any()
 
 
 def test_fixed_weights_show_no_optimism_and_fitted_ones_do() -> None:
@@ -156,3 +152,65 @@ def test_a_search_needs_members_that_say_something(tmp_path: Path) -> None:
         read_ballots(run, ["absent"])
     with pytest.raises(InputError, match="'magic'"):
         list_candidates(fits=("magic",))
+
+
+NOISES = [0.4, 0.8, 3.0]
+
+
+@pytest.fixture(scope="module")
+def ballots() -> list[Ballot]:
+    return draw_ballots(NOISES, graphs=10, methods=("mean_rank",))
+
+
+@pytest.mark.parametrize("name", [*FITS])
+def test_weights_are_shares_and_the_same_every_time(ballots: list[Ballot], name: str) -> None:
+    weights = FITS[name](ballots, "mean_rank")
+    assert weights.shape == (3,)
+    assert (weights >= 0).all()
+    assert weights.sum() == pytest.approx(1)
+    np.testing.assert_array_equal(weights, FITS[name](ballots, "mean_rank"))
+
+
+def slow_greedy(ballots: list[Ballot], steps: int) -> np.ndarray:
+    """Every way to draw a member at each step, kept to those that are best step by step."""
+    drawn: list[int] = []
+    reached = []
+    for _ in range(steps):
+        scored = []
+        for member in range(3):
+            counts = np.bincount([*drawn, member], minlength=3).astype(float)
+            scored.append((mean_score(ballots, counts, "mean_rank"), -member))
+        score, negative = max(scored)
+        drawn.append(-negative)
+        reached.append(score)
+    best = int(np.argmax(reached)) + 1
+    return np.bincount(drawn[:best], minlength=3) / best
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_greedy_selection_is_that_of_brute_force(seed: int) -> None:
+    own = draw_ballots(NOISES, graphs=6, methods=("mean_rank",), seed=seed)
+    np.testing.assert_allclose(fit_greedy(own, "mean_rank", 6), slow_greedy(own, 6))
+
+
+def test_greedy_selection_is_no_worse_than_the_best_member_and_near_the_best_of_all(
+    ballots: list[Ballot],
+) -> None:
+    found = mean_score(ballots, fit_greedy(ballots, "mean_rank"), "mean_rank")
+    assert found >= mean_score(ballots, fit_best(ballots, "mean_rank"), "mean_rank")
+    grid = [np.array(w, float) for w in product(range(6), repeat=3) if any(w)]
+    assert found > max(mean_score(ballots, w, "mean_rank") for w in grid) - 0.01
+
+
+def test_least_squares_recovers_known_weights(ballots: list[Ballot]) -> None:
+    known = np.array([0.5, 0.3, 0.2])
+    mixed = [
+        dataclasses.replace(b, targets={"mean_rank": known @ b.votes["mean_rank"]}) for b in ballots
+    ]
+    np.testing.assert_allclose(fit_least_squares(mixed, "mean_rank"), known, atol=1e-5)
+
+
+@pytest.mark.parametrize("fit", [fit_greedy, fit_least_squares, fit_optuna, fit_best])
+def test_the_noisiest_member_counts_least(ballots: list[Ballot], fit: Fit) -> None:
+    weights = fit(ballots, "mean_rank")
+    assert weights[2] <= min(weights[0], 1 / 3)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
@@ -21,7 +20,6 @@ from solution.domain.metrics import score_predictions
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.files import write_sealed
 from submissions.report import collect_scores, tabulate
 from tests.made.ballots import LAYOUT, write_run
 
@@ -127,16 +125,6 @@ def test_correlations_are_those_of_every_graph_by_itself(run: Run) -> None:
     assert pairs["member_2", "member_2"] == pytest.approx(1)
 
 
-def test_members_correlate_as_their_noise_lets_them(run: Run) -> None:
-    found = rank_correlations(run, run.experiments())
-    pairs = {(c, one, other): rho for c, one, other, rho in found.iter_rows()}
-    assert pairs[LAYOUT, "member_0", "member_0"] == pytest.approx(1)
-    close, far = (pairs[LAYOUT, "member_0", f"member_{place}"] for place in (1, 2))
-    assert close > 0.6 > far
-    assert pairs[LAYOUT, "member_1", "member_0"] == pytest.approx(close)
-    assert pairs[LAYOUT, "nothing_001", "member_0"] is None
-
-
 def test_the_spread_over_seeds_is_that_of_their_mean_scores(tmp_path: Path) -> None:
     run = write_run(tmp_path, [1.0, 1.0], graphs=4)
     first, second = (
@@ -221,16 +209,6 @@ def test_a_comparison_shows_both_ways_of_naming(run: Run, tmp_path: Path) -> Non
         show_comparison(run, "member_0", "nobody")
     with pytest.raises(InputError, match="with itself"):
         show_comparison(run, "member_0", "member_0")
-
-
-def test_a_quick_look_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
-    quick = write_run(tmp_path, [0.3, 5.0])
-    assert show(tabulate(collect_scores(quick, RECIPE.without("member_2")))).count(" to ")
-    write_sealed({**quick.record(), "quick": True}, tmp_path / "run.json")
-    scores = collect_scores(quick)
-    assert scores.lines and all(np.isnan(line.score.low) for line in scores.lines)
-    sentence, table = show_comparison(quick, "member_0", "member_1")
-    assert "too few" in sentence and "1.000" not in show(table)
 
 
 def test_a_comparison_on_one_graph_has_no_probability(tmp_path: Path) -> None:

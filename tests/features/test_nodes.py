@@ -1,5 +1,6 @@
 """Node features for the nets: logarithms, derived columns, standardisation."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -7,8 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.features.nodes import NUM_NUMERIC, Scaler, compress, fit_scaler, numeric_features
+from solution.domain.graph import Graph, InvalidGraphError
+from solution.domain.memo import PerGraph
+from solution.domain.vocabulary import DIMENSION_NUMBERS, MAX_RANK, OPCODE_IDS, SHAPE_DIMENSIONS
+from solution.features.candidates import make_candidates
+from solution.features.nodes import NUM_NUMERIC, compress, fit_scaler, numeric_features
+from solution.features.operands import find_operands
 from solution.features.padding import repair_padding
+from solution.features.pruning import PRUNINGS
+from solution.features.table import feature_table
+from solution.features.tile.tiling import find_tiling
+from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
 
@@ -16,14 +26,6 @@ def test_compress_by_hand() -> None:
     values = np.array([0.0, 1.0, -1.0, math.e - 1, 1 - math.e, 3e8])
     expected = [0, math.log(2), -math.log(2), 1, -1, math.log(3e8 + 1)]
     assert compress(values).tolist() == pytest.approx(expected)
-
-
-@given(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=20))
-@settings(max_examples=40, deadline=None)
-def test_compress_is_odd_and_keeps_the_order(numbers: list[float]) -> None:
-    values = np.sort(np.array(numbers))
-    np.testing.assert_array_equal(compress(-values), -compress(values))
-    assert (np.diff(compress(values)) >= 0).all()
 
 
 def make_tables(seed: int) -> list[np.ndarray]:
@@ -46,17 +48,6 @@ def test_the_scaler_equals_mean_and_deviation_of_all_rows(seed: int) -> None:
     np.testing.assert_allclose(scaler.scale, 1 / rows.std(axis=0), rtol=1e-5)
 
 
-@given(st.integers(0, 10_000))
-@settings(max_examples=30, deadline=None)
-def test_scaled_rows_have_mean_0_and_deviation_1(seed: int) -> None:
-    tables = make_tables(seed)
-    rows = np.concatenate(tables)
-    scaled = fit_scaler(tables)(rows)
-    assert scaled.dtype == np.float32
-    np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-4)
-    np.testing.assert_allclose(scaled.std(axis=0), 1, atol=1e-4)
-
-
 def test_how_the_rows_are_cut_into_tables_does_not_matter() -> None:
     rows = np.concatenate(make_tables(0))
     whole, single = fit_scaler([rows]), fit_scaler(row[None] for row in rows)
@@ -70,20 +61,10 @@ def test_a_constant_column_becomes_0_even_where_other_rows_differ(value: float) 
     assert scaler(np.array([[value], [value + 3], [-1e6]], np.float32)).tolist() == [[0], [0], [0]]
 
 
-def test_a_column_that_varies_between_tables_only_is_not_constant() -> None:
-    scaler = fit_scaler([np.zeros((5, 1)), np.ones((5, 1))])
-    assert scaler(np.array([[0.0], [1.0]])).tolist() == [[-1], [1]]
-
-
 def test_a_rarely_set_flag_is_not_constant() -> None:
     flags = np.zeros((100_000, 1), np.float32)
     flags[0] = 1
     assert fit_scaler([flags]).scale[0] == pytest.approx(1 / flags.astype(float).std(), rel=1e-4)
-
-
-def test_a_scaler_is_its_two_arrays() -> None:
-    scaler = Scaler(np.array([1, 2], np.float32), np.array([2, 0], np.float32))
-    assert scaler(np.array([[3, 5]], np.float32)).tolist() == [[4, 0]]
 
 
 def test_derived_columns_by_hand() -> None:
@@ -105,7 +86,121 @@ def test_derived_columns_by_hand() -> None:
     np.testing.assert_allclose(derived[:, 5], [0, 0, 1, 0, 0, 1, 0, 1], atol=1e-6)
 
 
-def test_the_columns_of_the_file_are_compressed_one_by_one() -> None:
-    graph = repair_padding(make_tile_graph())
-    expected = compress(graph.node_features).astype(np.float32)
-    np.testing.assert_allclose(numeric_features(graph)[:, :140], expected, rtol=1e-6)
+OPCODES = ("convolution", "dot", "reshape", "transpose", "broadcast", "reduce", "concatenate",
+           "fusion", "tuple", "call", "parameter")  # fmt: skip
+BLOCKS = (SHAPE_DIMENSIONS, *DIMENSION_NUMBERS, slice(0, 140))
+VALUES = (-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 128.0, 2.0**31, 2.0**62, 2.0**63, 0.5, 1e-30)
+
+
+def change(graph: Graph, generator: np.random.Generator) -> Graph:
+    """A few other opcodes, features and edges."""
+    opcodes, features = graph.node_opcodes.copy(), graph.node_features.copy()
+    edges = graph.edges.copy()
+    for _ in range(generator.integers(1, 8)):
+        node = generator.integers(graph.num_nodes)
+        if generator.random() < 0.4:
+            opcodes[node] = OPCODE_IDS[generator.choice(OPCODES)]
+        block = BLOCKS[generator.integers(len(BLOCKS))]
+        features[node, generator.integers(block.start, block.stop)] = generator.choice(VALUES)
+        if generator.random() < 0.2:
+            edges[generator.integers(len(edges))] = generator.integers(graph.num_nodes, size=2)
+    return dataclasses.replace(graph, node_opcodes=opcodes, node_features=features, edges=edges)
+
+
+@pytest.mark.filterwarnings("error")
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_features_of_any_graph_are_numbers(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    for made in (make_layout_graph(seed % 7), make_tile_graph(seed % 7)):
+        try:
+            graph = change(made, generator)
+        except InvalidGraphError:
+            continue
+        repaired = repair_padding(graph)
+        for prune in PRUNINGS.values():
+            assert np.isfinite(feature_table(prune(repaired, 1)).to_numpy()).all()
+
+
+def test_a_failure_names_its_graph_once() -> None:
+    inner = PerGraph(lambda graph: graph.node_features[len(graph.node_features)])
+    outer = PerGraph(lambda graph: inner(graph))
+    with pytest.raises(IndexError) as caught:
+        outer(make_layout_graph(name="the_one"))
+    notes = ["It happened with the graph layout:xla:random:the_one."]
+    assert caught.value.__notes__ == notes
+
+
+def test_a_failure_of_a_table_names_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With features as they were before they were checked."""
+    graph = make_layout_graph(name="the_one")
+    features = graph.node_features.copy()
+    features[:, 134:] = 9
+    broken = dataclasses.replace(graph)
+    object.__setattr__(broken, "node_features", features)
+    with pytest.raises(IndexError) as caught:
+        feature_table(broken)
+    assert "layout:xla:random:the_one" in caught.value.__notes__[0]
+
+
+def test_dimension_numbers_of_a_convolution_are_looked_up_safely() -> None:
+    """Any numbers from -1 to 5, with shapes of any rank."""
+    generator = np.random.default_rng(0)
+    for seed in range(30):
+        graph = make_tile_graph(seed % 5)
+        features = graph.node_features.copy()
+        features[:, SHAPE_DIMENSIONS] = generator.integers(0, 4, (4, 6))
+        features[:, DIMENSION_NUMBERS[1]] = generator.integers(-1, 6, (4, 14))
+        opcodes = graph.node_opcodes.copy()
+        opcodes[2] = OPCODE_IDS["convolution"]
+        changed = dataclasses.replace(graph, node_features=features, node_opcodes=opcodes)
+        assert find_operands(changed).input[2] in (0, 1)
+        assert np.isfinite(feature_table(changed).to_numpy()).all()
+
+
+RANKS = {2: (2, 2, 2), 5: (3, 2, 0), 7: (0, 3, 0)}  # of the graph's dot and reshapes, from 2 on
+
+
+@pytest.mark.parametrize("count", [1, 2, 30])
+def test_layouts_are_orders_of_the_dimensions_that_a_tensor_has(count: int) -> None:
+    made = make_candidates(make_layout_graph(0), count)
+    assert made.runtimes is None
+    assert made.num_configs == len(made.distinct.first) <= count
+    layouts = made.layouts.expand().reshape(-1, 3, 3, MAX_RANK)
+    assert (layouts[0] == -1).all()  # all is the compiler's choice
+    for node, ranks in enumerate(RANKS.values()):
+        for tensor, rank in enumerate(ranks):
+            for row in layouts[:, node, tensor]:
+                assert (row == -1).all() or sorted(row) == [-1] * (6 - rank) + [*range(rank)]
+    changed = (layouts[1:, ..., 0] >= 0).sum(axis=(1, 2))
+    assert (changed > 0).all()
+
+
+def test_the_same_graph_and_seed_give_the_same() -> None:
+    one, two, other = (make_candidates(make_layout_graph(0), 20, seed) for seed in (0, 0, 1))
+    assert np.array_equal(one.layouts.expand(), two.layouts.expand())
+    assert not np.array_equal(one.layouts.expand(), other.layouts.expand())
+
+
+@pytest.mark.parametrize("count", [5, 100_000])
+def test_tiles_divide_what_they_cut(count: int) -> None:
+    made = make_candidates(make_tile_graph(3), count)
+    sizes = find_tiling(made).extents
+    assert 1 < made.num_configs == len(made.distinct.first) <= count
+    for row in made.tiles:
+        assert (sizes[:2] % row[8:10] == 0).all()
+        assert (row[14], row[15]) == (row[8:10].sum(), row[8:10].prod())
+
+
+def test_where_nothing_may_be_chosen_it_is_said() -> None:
+    graph = make_layout_graph(0)
+    bare = Graph(
+        graph.name, graph.collection, graph.node_features, graph.node_opcodes, graph.edges,
+        np.empty(0, np.int64), graph.layouts.__class__(
+            np.empty((0, 18), np.int8), np.zeros(1, np.int64), np.empty((1, 0), np.uint8),
+            np.zeros(1, np.int64)), None,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="to choose"):
+        make_candidates(bare)
+    with pytest.raises(InputError, match="--configs is 0"):
+        make_candidates(graph, 0)

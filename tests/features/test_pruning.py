@@ -1,7 +1,7 @@
 """Cutting a graph down to what the configurations touch."""
 
 import dataclasses
-from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.utils import k_hop_subgraph, to_undirected
 
+from solution.data.folders import find_files
+from solution.data.npz import read_graph
 from solution.domain import vocabulary
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
-from solution.features.pruning import keep_neighbourhood, keep_nodes, merge_rest, neighbourhood
-from tests.made.graphs import make_tile_graph
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.padding import erase_padding, repair_padding, tensor_ranks
+from solution.features.pruning import keep_neighbourhood, merge_rest
+from tests.made.graphs import make_nodes
 
 LABEL = 30  # a column that carries each node's number, to recognise it afterwards
 
@@ -67,30 +71,12 @@ def test_configurations_and_their_order_survive() -> None:
     assert pruned.runtimes is graph.runtimes
 
 
-def test_edge_order_stays_and_so_do_repeated_operands() -> None:
-    edges = [(2, 1), (2, 0), (2, 0), (3, 2), (2, 1)]
-    assert keep_neighbourhood(make_graph(4, edges, [2]), 1).edges.tolist() == list(map(list, edges))
-
-
-def test_two_hops_in_one_pass_do_not_run_along_the_edge_list() -> None:
-    """Edges are listed so that an in-place walk would reach the end at once."""
-    edges = [(1, 0), (2, 1), (3, 2), (4, 3)]
-    assert neighbourhood(make_graph(5, edges, [0]), 1).tolist() == [True, True, *[False] * 3]
-
-
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
     nodes = draw(st.integers(1, 10))
     ends = st.integers(0, nodes - 1)
     edges = draw(st.lists(st.tuples(ends, ends).filter(lambda pair: pair[0] != pair[1])))
     return make_graph(nodes, edges, draw(st.lists(ends, min_size=1, max_size=3, unique=True)))
-
-
-def test_hops_without_end_reach_all_that_is_connected() -> None:
-    """A file may ask for any number of them."""
-    graph = make_graph(6, [(1, 0), (2, 1), (3, 2), (5, 4)], [0])
-    assert neighbourhood(graph, 10**12).tolist() == [True] * 4 + [False] * 2
-    assert neighbourhood(graph, 10**12).tolist() == neighbourhood(graph, 3).tolist()
 
 
 @given(graphs(), st.integers(0, 3))
@@ -122,29 +108,6 @@ def test_a_pruned_graph_has_nothing_left_to_cut_and_comes_back_itself(
     assert keep_neighbourhood(pruned, hops) is pruned
 
 
-def test_nodes_in_another_order_are_another_graph() -> None:
-    graph = make_graph(3, [(1, 0), (2, 1)], [1])
-    turned = keep_nodes(graph, np.array([2, 1, 0]))
-    assert turned.node_features[:, LABEL].tolist() == [2, 1, 0]
-    assert turned.edges.tolist() == [[1, 2], [0, 1]]
-
-
-@pytest.mark.parametrize("prune", [keep_neighbourhood, merge_rest])
-def test_a_tile_graph_comes_back_whole(prune: Callable[[Graph], Graph]) -> None:
-    graph = make_tile_graph()
-    assert prune(graph) is graph
-
-
-@pytest.mark.parametrize("prune", [keep_neighbourhood, merge_rest])
-def test_the_input_graph_is_not_modified(prune: Callable[[Graph], Graph]) -> None:
-    graph = make_graph(6, CHAIN, [3])
-    arrays = [field.name for field in dataclasses.fields(graph) if field.name != "collection"]
-    before = {name: np.copy(getattr(graph, name)) for name in arrays}
-    prune(graph)
-    for name, value in before.items():
-        np.testing.assert_array_equal(getattr(graph, name), value)
-
-
 def test_the_rest_of_the_drawn_graph_becomes_one_virtual_node_a_piece() -> None:
     merged = merge_rest(make_graph(6, CHAIN, [3]), 1)
     # 2, 3, 4 are kept as 0, 1, 2; {0} becomes 3 and {1, 5} becomes 4.
@@ -152,27 +115,6 @@ def test_the_rest_of_the_drawn_graph_becomes_one_virtual_node_a_piece() -> None:
     assert merged.node_opcodes.tolist() == [3, 4, 5, vocabulary.VIRTUAL, vocabulary.VIRTUAL]
     assert merged.edges.tolist() == [[4, 2], [2, 1], [1, 0], [0, 3]]
     assert merged.configurable.tolist() == [1]
-
-
-def test_a_virtual_node_is_linked_once_each_way() -> None:
-    """Nodes 1, 2, 3 are one piece; both 1 and 2 feed node 0, and node 0 feeds 3."""
-    edges = [(0, 1), (0, 2), (3, 0), (2, 1), (3, 2)]
-    merged = merge_rest(make_graph(4, edges, [0]), 0)
-    assert merged.edges.tolist() == [[0, 1], [1, 0]]
-    assert merged.node_features[1, LABEL] == 2
-
-
-def test_a_repeated_operand_of_a_kept_node_stays_when_the_rest_is_merged() -> None:
-    """multiply(x, x) takes x twice; only the links of virtual nodes are there once."""
-    graph = make_graph(4, [(1, 0), (1, 0), (2, 1), (3, 2)], [0])
-    kept = keep_neighbourhood(graph, 1).edges.tolist()
-    assert kept == [[1, 0], [1, 0]]
-    assert merge_rest(graph, 1).edges.tolist() == [*kept, [2, 1]]
-
-
-def test_nothing_is_merged_where_everything_is_near() -> None:
-    graph = make_graph(3, [(1, 0), (2, 1)], [1])
-    assert merge_rest(graph, 1) is graph
 
 
 @given(graphs(), st.integers(0, 2))
@@ -198,3 +140,191 @@ def slow_pieces(rest: list[int], edges: list[list[int]]) -> list[list[int]]:
             pieces = [piece for piece in pieces if piece not in touched]
             pieces.append(touched[0] | touched[1])
     return [sorted(piece) for piece in pieces]
+
+
+DIMENSIONS, LAYOUT = slice(31, 37), slice(134, 140)
+# Columns 93-106: two input numbers, four spatial, two kernel, four spatial, two output.
+CONVOLUTION = slice(93, 107)
+IMAGE, KERNEL, RESULT = (2, 9, 9, 3), (3, 3, 3, 8), (2, 7, 7, 8)
+
+
+def make_graph_padding(
+    nodes: list[tuple[str, tuple[int, ...], list[int]]], edges: list[tuple[int, int]]
+) -> Graph:
+    """Nodes are (opcode, shape, dimensions); the dimensions are padded with 0 as in npz."""
+    features = make_nodes([shape for _, shape, _ in nodes])
+    for row, (_, _, dimensions) in zip(features, nodes, strict=True):
+        row[31 : 31 + len(dimensions)] = dimensions
+    return Graph(
+        name="drawn",
+        collection=collection("tile:xla"),
+        node_features=features,
+        node_opcodes=np.array([OPCODE_IDS[opcode] for opcode, _, _ in nodes], np.uint8),
+        edges=np.array(edges, np.int64).reshape(-1, 2),
+        configurable=np.empty(0, np.int64),
+        configs=np.zeros((1, vocabulary.NUM_TILE_FEATURES), np.float32),
+        runtimes=None,
+    )
+
+
+def repaired_dimensions(
+    opcode: str, shape: tuple[int, ...], dimensions: list[int], operand: tuple[int, ...]
+) -> list[float]:
+    """Columns 31-36 of a node that takes one operand of the shape `operand`."""
+    graph = make_graph_padding([("parameter", operand, []), (opcode, shape, dimensions)], [(1, 0)])
+    return repair_padding(graph).node_features[1, DIMENSIONS].tolist()
+
+
+def make_convolution() -> Graph:
+    """A convolution of an image: batch 0, spatial 1 and 2, feature 3; kernel spatial 0 and 1."""
+    nodes: list[tuple[str, tuple[int, ...], list[int]]] = [
+        ("parameter", IMAGE, []),
+        ("parameter", KERNEL, []),
+        ("convolution", RESULT, []),
+    ]
+    graph = make_graph_padding(nodes, [(2, 0), (2, 1)])
+    features = graph.node_features.copy()
+    features[2, CONVOLUTION] = [0, 3, 1, 2, 0, 0, 2, 3, 0, 1, 0, 0, 0, 3]
+    return dataclasses.replace(graph, node_features=features)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "shape", "dimensions", "operand", "expected"),
+    [
+        ("transpose", (5, 4, 3), [2, 1, 0], (3, 4, 5), [2, 1, 0, -1, -1, -1]),
+        ("transpose", (4, 3), [1, 0], (3, 4), [1, 0, -1, -1, -1, -1]),
+        ("transpose", (4, 3), [0, 1], (4, 3), [0, 1, -1, -1, -1, -1]),
+        ("broadcast", (4, 3, 5), [0], (4,), [0, -1, -1, -1, -1, -1]),
+        ("broadcast", (4, 3, 5), [0, 2], (4, 5), [0, 2, -1, -1, -1, -1]),
+        ("broadcast", (4, 3, 5), [], (), [-1, -1, -1, -1, -1, -1]),
+        ("reduce", (3,), [0], (4, 3), [0, -1, -1, -1, -1, -1]),
+        ("reduce", (5,), [1, 0], (3, 4, 5), [1, 0, -1, -1, -1, -1]),
+        ("reduce", (), [0, 1], (3, 4), [0, 1, -1, -1, -1, -1]),
+        ("reduce", (), [2, 1, 0], (3, 4, 5), [2, 1, 0, -1, -1, -1]),
+        ("concatenate", (8, 3), [0], (4, 3), [0, -1, -1, -1, -1, -1]),
+        ("concatenate", (4, 6), [1], (4, 3), [1, -1, -1, -1, -1, -1]),
+        ("reverse", (4, 3), [0, 1], (4, 3), [0, 1, -1, -1, -1, -1]),
+        ("tanh", (4, 3), [], (4, 3), [-1, -1, -1, -1, -1, -1]),
+        ("convert", (), [], (), [-1, -1, -1, -1, -1, -1]),
+    ],
+)
+def test_dimensions_keep_axis_0_where_it_is_listed_and_lose_the_padding(
+    opcode: str,
+    shape: tuple[int, ...],
+    dimensions: list[int],
+    operand: tuple[int, ...],
+    expected: list[int],
+) -> None:
+    assert repaired_dimensions(opcode, shape, dimensions, operand) == expected
+
+
+def test_what_is_not_0_stays_where_the_shape_is_a_tuple() -> None:
+    """A reduce of two outputs has no rank of its own."""
+    assert repaired_dimensions("reduce", (), [0, 2], (3, 4, 5))[:2] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((), [-1, -1, -1, -1, -1, -1]),
+        ((7,), [0, -1, -1, -1, -1, -1]),
+        ((4, 3), [1, 0, -1, -1, -1, -1]),
+        ((2, 3, 4, 5, 6, 7), [5, 4, 3, 2, 1, 0]),
+    ],
+)
+def test_layouts_are_padded_past_the_rank(shape: tuple[int, ...], expected: list[int]) -> None:
+    graph = repair_padding(make_graph_padding([("parameter", shape, [])], []))
+    assert graph.node_features[0, LAYOUT].tolist() == expected
+
+
+def test_a_convolution_keeps_its_numbers_and_loses_the_unused_spatial_slots() -> None:
+    features = repair_padding(make_convolution()).node_features
+    expected = [0, 3, 1, 2, -1, -1, 2, 3, 0, 1, -1, -1, 0, 3]
+    assert features[2, CONVOLUTION].tolist() == expected
+    assert features[2, DIMENSIONS].tolist() == [-1] * 6
+
+
+def test_the_rank_follows_the_shape_and_scalars_have_none() -> None:
+    shapes: list[tuple[int, ...]] = [(), (1,), (4, 3), (1, 1, 1), (2, 3, 4, 5, 6, 7)]
+    graph = make_graph_padding([("parameter", shape, []) for shape in shapes], [])
+    assert tensor_ranks(graph).tolist() == [0, 1, 2, 3, 6]
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (0, 3, 0), (2, 0, 0)])
+def test_the_rank_of_a_tensor_that_ends_in_size_0_follows_the_layout(
+    shape: tuple[int, ...],
+) -> None:
+    graph = make_graph_padding([("parameter", shape, [])], [])
+    assert tensor_ranks(graph).tolist() == [len(shape)]
+    assert tensor_ranks(repair_padding(graph)).tolist() == [len(shape)]
+
+
+def test_a_reduce_keeps_axis_0_when_its_computation_and_initial_value_come_first() -> None:
+    """The real files list the producers of a node by number, called computations among them."""
+    nodes: list[tuple[str, tuple[int, ...], list[int]]] = [
+        ("add", (), []),
+        ("constant", (), []),
+        ("parameter", (3, 4), []),
+        ("reduce", (4,), [0]),
+    ]
+    graph = make_graph_padding(nodes, [(3, 0), (3, 1), (3, 2)])
+    expected = [0, -1, -1, -1, -1, -1]
+    assert repair_padding(graph).node_features[3, DIMENSIONS].tolist() == expected
+
+
+def count_reduces_without_axes(folder: Path) -> int:
+    found = 0
+    for file in find_files(folder):
+        if file.path.stat().st_size < 3_000_000:
+            graph = repair_padding(read_graph(file.path, file.collection))
+            reduces = graph.node_opcodes == OPCODE_IDS["reduce"]
+            found += int((graph.node_features[reduces, 31] == -1).sum())
+    return found
+
+
+def test_every_reduce_of_the_sample_reduces_an_axis(sample: Path) -> None:
+    assert count_reduces_without_axes(sample) == 0
+
+
+def test_every_reduce_of_the_real_files_reduces_an_axis(tpu: Path) -> None:
+    assert count_reduces_without_axes(tpu) == 0
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Graph:
+    """Nodes of all kinds in a row, each taking the one before it, with random dimensions."""
+    opcodes = ["transpose", "broadcast", "reduce", "concatenate", "sort", "convolution", "add"]
+    size = draw(st.integers(2, 6))
+    nodes = [
+        (
+            draw(st.sampled_from(opcodes)),
+            tuple(draw(st.lists(st.integers(0, 4), max_size=6))),
+            draw(st.lists(st.integers(0, 5), max_size=6)),
+        )
+        for _ in range(size)
+    ]
+    graph = make_graph_padding(nodes, [(node, node - 1) for node in range(1, size)])
+    features = graph.node_features.copy()
+    features[:, CONVOLUTION] = draw(st.integers(0, 3))
+    return dataclasses.replace(graph, node_features=features)
+
+
+@given(chains())
+@settings(max_examples=60, deadline=None)
+def test_only_zeros_become_padding_and_only_at_the_end_of_a_list(graph: Graph) -> None:
+    before, after = graph.node_features, repair_padding(graph).node_features
+    for columns in (DIMENSIONS, LAYOUT):
+        changed = before[:, columns] != after[:, columns]
+        assert (before[:, columns][changed] == 0).all()
+        assert (np.diff((after[:, columns] == -1).astype(int), axis=1) >= 0).all()
+
+
+def test_what_is_erased_is_0_as_in_the_file_and_repaired_again() -> None:
+    """A transpose (3, 4): two of six slots of `dimensions` and of the layout are used."""
+    graph = make_graph_padding([("parameter", (4, 3), []), ("transpose", (3, 4), [1, 0])], [(1, 0)])
+    repaired = repair_padding(graph)
+    assert repaired.node_features[1, DIMENSIONS].tolist() == [1, 0, -1, -1, -1, -1]
+    assert repaired.node_features[1, LAYOUT].tolist() == [1, 0, -1, -1, -1, -1]
+    erased = erase_padding(repaired)
+    np.testing.assert_array_equal(erased.node_features, graph.node_features)
+    np.testing.assert_array_equal(repair_padding(erased).node_features, repaired.node_features)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import psutil
 
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS
@@ -59,6 +60,15 @@ def make_run(folder: Path, seed: int = 0) -> Run:
         predictions.write(frame, run.predictions("one", part))
     (folder / "mine.toml").write_text(RECIPE, encoding="utf-8")
     return run
+
+
+def find_group(number: int) -> set[int]:
+    """The processes of a group."""
+    found = set()
+    for process in psutil.pids():
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            found |= {process} if os.getpgid(process) == number else set()
+    return found
 
 
 @dataclass(frozen=True)

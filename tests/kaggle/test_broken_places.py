@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from solution.system.errors import InputError
-from submissions.locks import wait_for_lock
 from tests.kaggle.place import Place
 from tests.kaggle.test_fault_matrix import assert_made_once
 from tests.kaggle.world import CREATE, LIST, Fault
@@ -55,15 +53,6 @@ def test_an_answer_that_inflates_to_gigabytes_is_not_kept(place: Place) -> None:
     assert done.code == 2
     assert "larger than" in done.words
     assert "Traceback" not in done.words
-
-
-def test_a_cli_that_prints_without_end_is_ended(place: Place) -> None:
-    use_program(place, "#!/bin/sh\nyes 'No submissions found'\n")
-    begun = time.monotonic()
-    done = place.call("scores")
-    assert done.code == 2
-    assert "larger than" in done.words
-    assert time.monotonic() - begun < 30
 
 
 def test_a_file_that_is_larger_than_kaggle_lists_does_not_fill_the_disk(place: Place) -> None:
@@ -123,16 +112,6 @@ def test_a_full_disk_below_the_output_does_not_say_that_nothing_was_sent(place: 
     assert_made_once(place)
 
 
-def test_a_lock_on_a_full_disk_is_named(tmp_path: Path) -> None:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        with pytest.raises(InputError, match="Make room"), wait_for_lock(tmp_path / "l", 1, "is"):
-            pass
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_a_ledger_that_is_a_broken_link_is_told_by_all(place: Place) -> None:
     path = place.folder / "submissions" / "ledger.csv"
     path.parent.mkdir()
@@ -143,22 +122,6 @@ def test_a_ledger_that_is_a_broken_link_is_told_by_all(place: Place) -> None:
         assert done.code == 2
         assert "".join(words.split()) in "".join(done.words.split()), arguments
     assert path.is_symlink()
-
-
-def test_a_folder_that_is_in_the_way_of_the_ledger_is_told_by_doctor(place: Place) -> None:
-    (place.folder / "file").touch()
-    place.more["FASTSLOW_SUBMISSIONS"] = str(place.folder / "file" / "submissions")
-    done = place.call("doctor")
-    assert done.code == 2
-    assert "stop Ledger" in done.words
-
-
-def test_what_a_killed_merge_by_another_recipe_left_is_removed(place: Place) -> None:
-    half = place.run.folder / "other" / "test" / ".partial-0123456789abcdef"
-    half.parent.mkdir(parents=True)
-    half.write_text("half of a ranking")
-    assert place.call("ensemble", "run/mine.toml", "--run", "run").code == 0
-    assert not half.exists()
 
 
 def test_a_row_of_no_collection_is_told_with_the_file(place: Place) -> None:

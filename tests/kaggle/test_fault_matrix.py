@@ -26,33 +26,20 @@ COLUMNS = {
     "create": (CREATE, 1, 4),
     "confirm": (LIST, 2, 5),
 }
-KINDS = (
-    "401",
-    "403",
-    "404",
-    "429 once",
-    "429",
-    "500 once",
-    "500",
-    "refused",
-    "dropped",
-    "lost",
-    "hangs",
-    "html",
-    "wrong",
-)
+KINDS = ("401", "403", "404", "429 once", "429", "500 once", "500", "refused", "dropped", "lost",
+         "hangs", "html", "wrong")  # fmt: skip
+# What the CLI prints has its name whichever call failed: elsewhere stand the kinds that differ.
+OTHERS = ("500", "refused", "dropped", "lost", "hangs", "wrong")
 # What only matters where the server acts: it counted the submission, and then failed.
 COUNTED = (("create", "500"), ("create", "hangs"), ("create", "html"), ("create", "wrong"))
 # The second look is the same call as the first one: these are the kinds that differ there.
 SECOND_LOOK = ("401", "429 once", "500", "refused", "lost", "hangs", "wrong")
+BY_COLUMN = {"look": KINDS, "create": KINDS, "confirm": SECOND_LOOK}
 CELLS = [
-    *(
-        (column, kind, kind == "lost")
-        for column in COLUMNS
-        for kind in (SECOND_LOOK if column == "confirm" else KINDS)
-    ),
+    *((column, kind, kind == "lost") for column in COLUMNS
+      for kind in BY_COLUMN.get(column, OTHERS)),
     *((column, kind, True) for column, kind in COUNTED),
-]
+]  # fmt: skip
 WORDS = {
     "401": "did not accept the credentials",
     "403": "the rules are not accepted yet",
@@ -68,9 +55,8 @@ WORDS = {
 UPLOADED, FAILED, UNKNOWN = 0, 2, 3
 # The CLI does these three in one call, which has a limit of its own.
 UPLOADING = ("start", "upload", "create")
-SHORT = (
-    "8"  # seconds; what the call has to do before the fault takes half of that on a busy machine
-)
+# Seconds; what the call has to do before the fault takes half of that on a busy machine.
+SHORT = "8"
 
 
 def expect(column: str, kind: str, counted: bool) -> tuple[int, str]:

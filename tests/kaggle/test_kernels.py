@@ -22,7 +22,6 @@ from submissions.kernels.pushes import Pushes
 from submissions.provenance import read_tree
 from tests.conftest import REPOSITORY
 from tests.kaggle.kernel_world import (
-    CREATE_DATASET,
     SAVE,
     SOURCE,
     Kernel,
@@ -219,14 +218,6 @@ def test_a_file_of_the_dataset_does_not_arrive(shop: Place) -> None:
     done = push(shop)
     assert done.code == DONE, done.words
     assert {*shop.world.datasets[DATASET][-1]} == {WHEEL, MANIFEST, SCRIPT}
-
-
-def test_the_answer_to_an_upload_is_a_web_page(shop: Place) -> None:
-    """It had arrived: the list of versions shows it."""
-    shop.world.faults = [Fault(CREATE_DATASET, "html", counted=True, times=1)]
-    done = push(shop)
-    assert done.code == DONE, done.words
-    assert len(shop.world.datasets[DATASET]) == 1
 
 
 def test_a_failed_kernel_shows_why(shop: Place) -> None:

@@ -2,15 +2,20 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from solution.system.errors import InputError
 from submissions.ledger import COLUMNS, STATES, Ledger, edit_ledger, read_ledger, write_ledger
+from submissions.scores import describe_correlation, find_best, read_anchors, tabulate_standing
 from tests.conftest import REPOSITORY
+from tests.kaggle.place import Place
+from tests.kaggle.world import BOARD, LIST, Fault
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=12).filter(
     lambda text: not text.startswith(("<<<<<<<", "=======", ">>>>>>>")) and "\n" not in text
@@ -84,15 +89,6 @@ def test_two_branches_that_both_wrote_are_joined(tmp_path: Path) -> None:
         assert set(line["notes"].split(" | ")) == {"mine", "yours"}
 
 
-def test_lines_are_sorted_by_time(tmp_path: Path) -> None:
-    ledger = Ledger()
-    for when in ("2026-03", "2026-01", "2026-02"):
-        ledger.put(f"key-{when}", when=when)
-    write_ledger(ledger, tmp_path / "ledger.csv")
-    whens = [line["when"] for line in read_ledger(tmp_path / "ledger.csv").lines]
-    assert whens == sorted(whens)
-
-
 def test_a_spreadsheet_may_save_it(tmp_path: Path) -> None:
     path = tmp_path / "ledger.csv"
     path.write_bytes('\ufeffkey,notes\r\nk,"two\r\nlines"\r\n\r\n'.encode())
@@ -103,9 +99,9 @@ def test_a_spreadsheet_may_save_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("key,notes\n<<<<<<< HEAD\nk,a\n=======\nk,b\n>>>>>>> other\n", "line 2: an unsolved"),
-        ("key,notes\nk,a,b\n", "line 2: 3 cells, but the header has 2"),
-        ('key,notes\nk,"a\n', "not a CSV line"),
+        ("key,notes\n<<<<<<< HEAD\nk,a\n=======\nk,b\n>>>>>>> other\n", "2.*unsolved"),
+        ("key,notes\nk,a,b\n", "2.*3.*header.*2"),
+        ('key,notes\nk,"a\n', "CSV line"),
         ("name,notes\nk,a\n", "a column key"),
         ("key,key\nk,a\n", "distinct names"),
     ],
@@ -125,3 +121,173 @@ def test_the_ledger_of_the_project_has_its_columns() -> None:
     assert ledger.columns[: len(COLUMNS)] == list(COLUMNS)
     attributes = (REPOSITORY / ".gitattributes").read_text(encoding="utf-8")
     assert "submissions/ledger.csv merge=union" in attributes
+
+
+OOF = {"a": 0.5, "b": 0.6, "c": 0.7, "d": 0.4}
+HEADER = "key,when,recipe,state,ref,oof_tile_xla,oof_mean,public,private,notes\n"
+
+
+def list_row(ref: int, description: str, public: str, private: str) -> dict[str, object]:
+    return {
+        "ref": ref,
+        "date": f"2026-11-{ref:02}T10:00:00.123000Z",
+        "description": description,
+        "fileName": "submission.csv",
+        "status": "COMPLETE",
+        "publicScore": public,
+        "privateScore": private,
+    }
+
+
+def test_scores_fills_the_ledger_and_shows_it(place: Place) -> None:
+    path = place.folder / "submissions" / "ledger.csv"
+    path.parent.mkdir()
+    path.write_text(
+        HEADER
+        + "a,2026-11-01T10:00:00Z,mean_rank_001,pending,1,0.93,0.5,,,first one\n"
+        + "b,2026-11-02T10:00:00Z,a_recipe_with_a_long_name,sending,,0.94,0.6,,,\n"
+        + ",2023-11-15,by hand,,,,,0.65,,\n",
+        encoding="utf-8",
+    )
+    place.world.submissions = [
+        list_row(1, "key=a recipe=mean_rank_001", "0.611", "0.60149"),
+        list_row(2, "key=b recipe=x", "0.715", "0.70216"),
+        list_row(3, "key=c recipe=other commit=abc file=9f oof=0.7", "0.700", "0.692"),
+        list_row(4, "from the website,\nby hand", "0.500", "0.41"),
+    ]
+    done = place.call("scores")
+    assert done.code == 0, done.words
+    lines = {line["ref"]: line for line in place.ledger.lines}
+    assert (lines["1"]["state"], lines["1"]["private"]) == ("scored", "0.60149")
+    assert lines["1"]["notes"] == "first one"
+    assert (lines["2"]["key"], lines["2"]["public"]) == ("b", "0.715")
+    assert (lines["3"]["key"], lines["3"]["recipe"], lines["3"]["oof_mean"]) == (
+        "c",
+        "other",
+        "0.7",
+    )
+    assert lines["3"]["when"] == "2026-11-03T10:00:00Z"
+    assert (lines["4"]["key"], lines["4"]["notes"]) == ("kaggle-4", "from the website, by hand")
+    assert lines[""]["recipe"] == "by hand"
+    assert max(map(len, done.stdout.splitlines()[:-2])) <= 80
+    assert re.search(r"26-11-01 +mean_rank_001 .* 0\.93 +0\.500 +0\.611 +0\.601", done.stdout)
+    for word in ["first", "one", "from", "the", "website,", "by", "hand"]:
+        assert word in done.stdout
+    order = ["10th, selected", "ours, b", "11th, pairwise", "33rd, selected"]
+    places = [done.stdout.index(name) for name in order]
+    assert places == sorted(places)
+    assert all(fact in done.words for fact in ("public 0.79", "0.50", "3 submissions"))
+    before = path.read_bytes()
+    assert place.call("scores").code == 0
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("description", ["by hand", "key=a recipe=x"])
+def test_a_score_that_comes_later_is_fetched_by_its_number(description: str, place: Place) -> None:
+    """What Kaggle lists may have no key, or none any more: its message can be edited there."""
+    row = list_row(7, description, "", "")
+    place.world.submissions = [{**row, "status": "PENDING"}]
+    assert place.call("scores").code == 0
+    place.world.submissions = [list_row(7, "edited", "0.7", "0.6")]
+    assert place.call("scores").code == 0
+    (line,) = place.ledger.lines
+    assert line["key"] == ("kaggle-7" if description == "by hand" else "a")
+    assert (line["state"], line["public"], line["private"]) == ("scored", "0.7", "0.6")
+
+
+def test_without_kaggle_the_ledger_is_shown_all_the_same(place: Place) -> None:
+    path = place.folder / "submissions" / "ledger.csv"
+    path.parent.mkdir()
+    path.write_text(HEADER + "a,2026-11-01,my_recipe,scored,1,,,0.6,0.5,\n", encoding="utf-8")
+    place.world.faults = [Fault(LIST, "500")]
+    done = place.call("scores")
+    assert done.code == 2
+    assert "my_recipe" in done.stdout
+    assert "failure" in done.words
+
+
+def test_correlation_is_that_of_the_lines_with_both_scores() -> None:
+    ledger = Ledger()
+    for place, (key, oof) in enumerate(OOF.items()):
+        ledger.put(key, oof_mean=str(oof), public=str(place), private=str(-place))
+    ledger.put("pending", oof_mean="0.9")
+    frame = pl.DataFrame({"oof": list(OOF.values()), "public": range(4)})
+    linear = frame.select(pl.corr("oof", "public")).item()
+    text = describe_correlation(ledger)
+    assert f"public {linear:.2f} (ranks -0.20, 4 submissions)" in text
+    assert f"private {-linear:.2f} (ranks 0.20, 4 submissions)" in text
+    assert find_best(ledger) == ledger.find("a")
+    assert "are needed" in describe_correlation(Ledger())
+    for line in ledger.lines:
+        line["private"] = "0.5"
+    assert all(fact in describe_correlation(ledger) for fact in ("private score", "the same"))
+
+
+def test_a_hidden_public_score_is_not_zero() -> None:
+    ledger = Ledger()
+    ledger.put("a", private="0.5")
+    table = tabulate_standing(ledger)
+    names, publics, privates = (list(column.cells) for column in table.columns)
+    place = [str(name) for name in names].index("ours, a")
+    assert (publics[place], privates[place]) == ("-", "0.500")
+
+
+def test_anchors_have_sources() -> None:
+    anchors = read_anchors()
+    assert [anchor.private for anchor in anchors] == sorted(
+        (anchor.private for anchor in anchors), reverse=True
+    )
+    for anchor in anchors:
+        assert 0.5 < anchor.private < anchor.public + 0.05 < 1
+        assert anchor.source.startswith("https://")
+
+
+def test_the_leaderboard_around_us(place: Place) -> None:
+    path = place.folder / "submissions" / "ledger.csv"
+    path.parent.mkdir()
+    path.write_text(HEADER + "a,2026,r,scored,1,,,0.6805,0.5,\n", encoding="utf-8")
+    place.world.board = [
+        {"teamId": n, "teamName": f"Team é{n} [b]", "score": f"{0.8 - n / 1000:.5f}"}
+        for n in range(1, 617)
+    ]
+    done = place.call("leaderboard")
+    assert done.code == 0, done.words
+    assert place.world.count(BOARD) == 4  # pages of 200
+    assert "616 teams" in done.words
+    assert re.search(r"\n +1 +Team é1 \[b\] +0\.79900", done.stdout)
+    above, ours, below = (done.stdout.index(w) for w in ("Team é119 ", "(120)", "Team é120 "))
+    assert above < ours < below
+    assert "Team é130" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("score", ["", None, "NaN", "Infinity", "0,65"])
+def test_a_team_without_a_score_does_not_hide_the_others(score: str | None, place: Place) -> None:
+    row = {"teamId": 2, "teamName": "odd"} | ({} if score is None else {"score": score})
+    place.world.board = [{"teamId": 1, "teamName": "first", "score": "0.7"}, row]
+    done = place.call("leaderboard")
+    assert done.code == 0, done.words
+    assert re.search(r"\n +1 +first +0\.70000", done.stdout)
+    assert re.search(r"\n +2 +odd *\n", done.stdout)
+
+
+@pytest.mark.parametrize("score", ["NaN", "Infinity", "1e400"])
+def test_a_score_that_is_no_number_is_none(score: str, place: Place) -> None:
+    place.world.submissions = [list_row(7, "x", score, "0.5")]
+    done = place.call("scores")
+    assert done.code == 0, done.words
+    (line,) = place.ledger.lines
+    assert (line["public"], line["private"]) == ("", "0.5")
+
+
+def test_brackets_in_a_note_are_no_markup(place: Place) -> None:
+    place.world.faults = []
+    path = place.folder / "submissions" / "ledger.csv"
+    path.parent.mkdir(exist_ok=True)
+    header = "key,state,recipe,oof_mean,public,private,notes"
+    path.write_text(f"{header}\na[/b],scored,[red]x,0.5,0.6,0.6,y [/b] [wip]\n")
+    done = place.call("scores")
+    assert done.code == 0, done.words
+    squeezed = "".join(done.stdout.split())
+    assert all(text in squeezed for text in ("[red]x", "y[/b][wip]", "ours,a[/b]"))
+    assert all(fact in done.words for fact in ("1 submission", "both"))

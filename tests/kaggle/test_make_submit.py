@@ -10,8 +10,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.kaggle.place import SECRET, UNSET, Place
-from tests.kaggle.test_archive import make_archive
-from tests.kaggle.test_data_command import FILES
+from tests.kaggle.test_data_command import FILES, make_archive
 from tests.kaggle.test_fault_matrix import assert_made_once
 from tests.kaggle.world import INTROSPECT
 from tests.test_readme import COMMANDS

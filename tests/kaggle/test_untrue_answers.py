@@ -17,9 +17,6 @@ from tests.kaggle.world import CREATE, Fault
 LATE, QUIET = 4.0, 6.0  # seconds; a look follows the answer sooner than that
 ANSWERS = (
     "Deadline exceeded",
-    "A temporary failure occurred, the submission may have been created",
-    "The remote host is unreachable, retry",
-    "API rate limit exceeded for submission requests",
     "Resource not found: submission 41000001 is being processed",
     "Could not connect to upstream: Connection refused",
     "You have reached the daily submission limit",

@@ -1,29 +1,45 @@
 """Nets predict without torch what they predict with it."""
 
 import dataclasses
+import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional
 
 from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
+from solution.experiments.base import find_experiment, list_experiments
 from solution.features.preparation import Preparation
+from solution.models import catalogue
 from solution.models.base import RankerSettings
-from solution.models.catalogue import load_model, save_model
+from solution.models.catalogue import (
+    KINDS,
+    describe_settings,
+    kind_of,
+    load_model,
+    read_settings,
+    save_model,
+)
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.light import load_light
-from solution.models.linear import OrdinarySettings
-from solution.models.nets.forward import gelu
+from solution.models.linear import OrdinarySettings, RidgeSettings
 from solution.models.nets.training_settings import TrainingSettings
+from solution.models.nothing import NothingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
+from solution.models.trees.forest_text import Tree, parse_forest, read_forest
+from solution.models.trees.lightgbm_ranker import LightGBMSettings
+from solution.papers.wrappers import SublistAverageSettings
 from solution.system.errors import InputError
+from solution.system.files import read_sealed, write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph
+from tests.made.places import PlacesSettings
 
 NET = TrainingSettings(epochs=2, configs_per_graph=8)
 NETS = [
@@ -81,15 +97,9 @@ def test_a_net_without_a_list_of_its_own_scores_beside_one(tmp_path: Path) -> No
     np.testing.assert_allclose(beside[:20], alone, rtol=1e-4, atol=1e-5)
 
 
-def test_gelu_is_that_of_torch() -> None:
-    x = np.linspace(-12, 12, 100_001, dtype=np.float32).reshape(-1, 1)
-    expected = functional.gelu(torch.from_numpy(x)).numpy()
-    np.testing.assert_allclose(gelu(x), expected, rtol=0, atol=2e-6)
-
-
 def test_other_kinds_are_refused(tmp_path: Path) -> None:
     save(OrdinarySettings(), make_tile_graph, tmp_path)
-    with pytest.raises(InputError, match="'least_squares', expected one of layout_net, tile_net"):
+    with pytest.raises(InputError, match="least_squares.*expected.*layout_net.*tile_net"):
         load_light(tmp_path)
 
 
@@ -112,3 +122,155 @@ def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
     called = [sys.executable, "-c", code, *map(str, folders)]
     done = subprocess.run(called, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def train(objective: str, leaves: int = 7, rows: int = 200) -> lightgbm.Booster:
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(rows, 5))
+    labels = (features @ generator.normal(size=5) > 0).astype(float)
+    parameters = {"objective": objective, "num_leaves": leaves, "verbosity": -1, "metric": "none"}
+    group = [rows // 2, rows - rows // 2] if objective == "lambdarank" else None
+    dataset = lightgbm.Dataset(features, labels, group=group)
+    return lightgbm.train(parameters, dataset, num_boost_round=9)
+
+
+def walk(tree: Tree, row: np.ndarray) -> float:
+    """The value of a tree for one row, one comparison after the other."""
+    node = 0 if len(tree.feature) else -1
+    while node >= 0:
+        goes_left = row[tree.feature[node]] <= tree.threshold[node]
+        node = int((tree.left if goes_left else tree.right)[node])
+    return float(tree.value[~node])
+
+
+@pytest.mark.parametrize("objective", ["lambdarank", "regression", "binary"])
+def test_the_same_predictions_and_contributions(objective: str, tmp_path: Path) -> None:
+    booster = train(objective)
+    booster.save_model(tmp_path / "model.txt")
+    found = read_forest(tmp_path / "model.txt")
+    again = lightgbm.Booster(model_str=found.text)
+    rows = np.random.default_rng(1).normal(size=(50, 5))
+    for options in ({}, {"raw_score": True}, {"pred_contrib": True}):
+        expected = booster.predict(rows, **options)
+        assert np.array_equal(again.predict(rows, **options), expected)
+    sums = [sum(walk(tree, row) for tree in found.trees) for row in rows]
+    np.testing.assert_allclose(sums, booster.predict(rows, raw_score=True), rtol=1e-12)
+    assert found.columns == 5
+    assert "[" not in found.text  # nothing of the parameters is left
+
+
+def test_trees_without_a_split_are_read() -> None:
+    text = train("regression", rows=10).model_to_string()  # too few rows to divide
+    assert [len(tree.value) for tree in parse_forest(text).trees] == [1] * text.count("Tree=")
+
+
+@pytest.mark.parametrize("content", [b"", b"tree\n", b"\xff\xfe", b"tree\nend of trees\n\n"])
+def test_other_text_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.txt").write_bytes(content)
+    with pytest.raises(InputError, match="LightGBM writes"):
+        read_forest(tmp_path / "model.txt")
+    with pytest.raises(InputError, match="such file"):
+        read_forest(tmp_path / "none.txt")
+
+
+def test_any_byte_may_be_another(tmp_path: Path) -> None:
+    """A changed character is refused, or LightGBM bears it."""
+    text = train("regression", leaves=4).model_to_string()
+    generator = np.random.default_rng(2)
+    for _ in range(300):
+        place = int(generator.integers(text.index("end of trees")))
+        changed = text[:place] + chr(generator.integers(32, 127)) + text[place + 1 :]
+        try:
+            found = parse_forest(changed)
+        except ValueError:
+            continue
+        lightgbm.Booster(model_str=found.text).predict(np.zeros((1, found.columns)))
+
+
+GRAPHS = [make_tile_graph(seed, configs=12, name=f"kernel_{seed}") for seed in range(4)]
+TREES = LightGBMSettings(rounds=5, min_data_in_leaf=2)
+
+
+def save_catalogue(settings: RankerSettings, folder: Path) -> Path:
+    save_model(settings.build(3).fit(GRAPHS[:3], []), settings, 3, folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", list_experiments())
+def test_the_settings_of_every_experiment_come_back(name: str) -> None:
+    settings = find_experiment(name).ranker
+    assert kind_of(settings) in KINDS
+    described = json.loads(json.dumps(describe_settings(settings)))
+    assert read_settings(described) == settings
+
+
+def test_every_kind_of_the_table_is_there() -> None:
+    for kind in KINDS:
+        found = catalogue._find_class(kind, ())
+        assert issubclass(found, RankerSettings)
+        assert catalogue._PLACES[kind].endswith(found.__qualname__)
+
+
+def test_a_wrapped_ranker_comes_back_with_what_it_wraps(tmp_path: Path) -> None:
+    settings = SublistAverageSettings(TREES, times=2)
+    model = load_model(save_catalogue(settings, tmp_path))
+    assert model.settings == settings
+    assert model.seed == 3
+    expected = settings.build(3).fit(GRAPHS[:3], []).predict(GRAPHS[3])
+    np.testing.assert_array_equal(model.predict(GRAPHS[3]), expected)
+
+
+def test_a_kind_of_the_users_own_needs_the_experiment(tmp_path: Path) -> None:
+    save_catalogue(PlacesSettings(), tmp_path)
+    with pytest.raises(InputError, match="PlacesSettings"):
+        load_model(tmp_path)
+    assert load_model(tmp_path, [PlacesSettings()]).settings == PlacesSettings()
+
+
+@dataclass(frozen=True)
+class FolderSettings(NothingSettings):
+    """Settings that no file can hold."""
+
+    folder: Path = Path()
+
+
+def test_settings_that_are_no_plain_values_are_refused_before_anything_is_trained() -> None:
+    with pytest.raises(InputError, match="expected settings"):
+        describe_settings(FolderSettings())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kind": "os.system"}, "not known"),
+        ({"kind": None}, "not known"),
+        ({"settings": {}}, "expected the"),
+        ({"settings": []}, "expected the"),
+        ({"format": 9}, "has format 9"),
+        ({"preparation": {"version": 0, "hops": 1}}, "Train it"),
+        ({"seed": "zero"}, "Train it"),
+        ({"files": {"../secret": "0"}}, "inside its"),
+        ({"files": {"/etc/passwd": "0"}}, "inside its"),
+        ({"files": None}, "checksums"),
+    ],
+)
+def test_a_record_of_something_else_is_refused(
+    change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    save_catalogue(RidgeSettings(), tmp_path)
+    path = tmp_path / catalogue.RECORD
+    write_sealed(read_sealed(path, "a model") | change, path)
+    with pytest.raises(InputError, match=words):
+        load_model(tmp_path)
+
+
+def test_a_model_prepares_what_it_ranks(tmp_path: Path) -> None:
+    """The whole graph, one that keeps two hops and the one it learned from are ranked alike."""
+    graphs = [make_layout_graph(seed, configs=10, name=f"p{seed}") for seed in range(4)]
+    prepared = [Preparation(1)(graph) for graph in graphs]
+    settings = LightGBMSettings(rounds=5, min_data_in_leaf=2)
+    save_model(settings.build(0).fit(prepared[:3], []), settings, 0, tmp_path)
+    model = load_model(tmp_path)
+    expected = model.ranker.predict(prepared[3])
+    for graph in (graphs[3], Preparation(2)(graphs[3]), Preparation(None)(graphs[3]), prepared[3]):
+        np.testing.assert_array_equal(model.predict(graph), expected)

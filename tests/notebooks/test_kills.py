@@ -109,7 +109,7 @@ def test_killed_asked_to_stop_and_resumed(
 
     killed = make_session(tmp_path / "killed", kernels, store)
     watcher = send_when(killed, kernels, signal.SIGKILL, 1)
-    with pytest.raises(InputError, match="The notebook failed"):
+    with pytest.raises(InputError, match="notebook failed"):
         run(killed)
     watcher.join()
     assert 1 <= count_jobs(killed) < JOBS
@@ -120,8 +120,8 @@ def test_killed_asked_to_stop_and_resumed(
     printed = run(asked)
     watcher.join()
     assert f"Models from earlier sessions: {count_jobs(killed)}" in printed
-    assert "Stopped (asked by a signal)" in printed
-    assert "models are not trained yet" in printed
+    assert "a signal" in printed
+    assert "trained yet" in printed
     assert count_jobs(killed) < count_jobs(asked) < JOBS
     assert read_record(asked.working).state == "stopped"
     assert not (asked.working / "bundle.zip").exists()

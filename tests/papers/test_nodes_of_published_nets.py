@@ -17,7 +17,6 @@ from solution.papers.nodes import (
     choose_by_contents,
     hash_nodes,
     layout_numbers,
-    mix_keys,
     prepare_nodes,
 )
 from solution.papers.tpugraphs import TpuGraphs, TpuGraphsSettings
@@ -34,10 +33,6 @@ def test_nodes_that_look_alike_come_together_and_what_does_not_fit_is_passed_ove
     assert choose_by_contents(keys, 2, preferred).tolist() == [0, 2]
 
 
-def test_where_all_nodes_look_alike_they_are_all_kept() -> None:
-    assert choose_by_contents(np.full(6, 7, np.uint64), 2, NOBODY).tolist() == [0, 1, 2, 3, 4, 5]
-
-
 @settings(max_examples=25, deadline=None)
 @given(num_nodes=st.integers(2, 50), share=st.floats(0.1, 0.9), seed=st.integers(0, 1000))
 def test_random_nodes_are_as_many_as_asked_and_the_preferred_come_first(
@@ -49,11 +44,6 @@ def test_random_nodes_are_as_many_as_asked_and_the_preferred_come_first(
     chosen = choose_at_random(count, preferred)
     assert len(set(chosen.tolist())) == count
     assert preferred[chosen].sum() == min(count, preferred.sum())
-
-
-def test_other_random_nodes_are_drawn_each_time() -> None:
-    draws = {tuple(choose_at_random(5, np.zeros(50, bool))) for _ in range(10)}
-    assert len(draws) > 5
 
 
 def test_the_hash_of_a_node_follows_it_and_says_what_is_around_it() -> None:
@@ -93,17 +83,6 @@ def test_a_row_is_the_product_of_everything_that_is_known_of_a_node() -> None:
         torch.testing.assert_close(found[node, config], expected)
 
 
-def test_nodes_are_drawn_as_often_as_they_work() -> None:
-    """Of two drawn from three that weigh 1, 2 and 5: 5 is among them in 1 - (1/8 2/7 + 2/8 1/6)."""
-    torch.manual_seed(0)
-    weights, nobody = np.array([1.0, 2.0, 5.0]), np.zeros(3, bool)
-    draws = [choose_at_random(2, nobody, weights).tolist() for _ in range(4000)]
-    without = 1 / 8 * 2 / 7 + 2 / 8 * 1 / 6
-    assert np.mean([2 in drawn for drawn in draws]) == pytest.approx(1 - without, abs=0.02)
-    first = [choose_at_random(1, nobody, weights)[0] for _ in range(4000)]
-    np.testing.assert_allclose(np.bincount(first) / 4000, weights / 8, atol=0.03)
-
-
 def test_a_net_that_draws_by_work_learns_from_what_works() -> None:
     graph = make_layout_graph(0)  # node 2 is the dot
     drawn = {}
@@ -118,33 +97,6 @@ def test_a_net_that_draws_by_work_learns_from_what_works() -> None:
         taken = [net.train().take(inputs).keys for _ in range(200)]
         drawn[draw] = np.mean([inputs.keys[2] in keys for keys in taken])
     assert drawn["work"] > drawn["evenly"] + 0.3
-
-
-@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20), st.integers(0, 999))
-def test_mixed_keys_are_equal_where_the_keys_are(keys: list[int], number: int) -> None:
-    before = np.array(keys, np.uint64)
-    after = mix_keys(before, number)
-    np.testing.assert_array_equal(after[:, None] == after, before[:, None] == before)
-
-
-def test_a_graph_is_predicted_from_all_nodes_or_from_the_mean_of_subsets() -> None:
-    graph, settings = make_layout_graph(3), TpuGraphsSettings(width=8)
-    torch.manual_seed(0)
-    net = TpuGraphs(settings)
-    inputs = prepare_nodes(graph, NodeSettings())
-    net.nodes = NodeSettings(trained=2)
-    whole = net.score_graph(inputs)
-    net.nodes = NodeSettings()
-    np.testing.assert_array_equal(net.score_graph(inputs), whole)
-    net.nodes = NodeSettings(scored=3, subsets=5)
-    subsets = [net.eval().take(inputs, number) for number in range(5)]
-    assert len({tuple(taken.keys) for taken in subsets}) > 2
-    every = np.arange(len(inputs.codebook.codes))
-    with torch.no_grad():
-        expected = np.mean([net.score(taken, every).numpy() for taken in subsets], axis=0)
-    np.testing.assert_allclose(net.score_graph(inputs), expected, atol=1e-6)
-    net.nodes = NodeSettings(scored=100, subsets=5)
-    np.testing.assert_array_equal(net.score_graph(inputs), whole)
 
 
 def _counts(nodes: NodeSettings) -> tuple[int, int]:

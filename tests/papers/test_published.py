@@ -1,10 +1,36 @@
 """Experiments of published nets have the numbers that their documents give."""
 
+import dataclasses
+import json
+import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
+from benchmarks.ablations import MEASURES
+from benchmarks.claims import CLAIMS
+from benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS
+from solution.data.folders import SAMPLE, find_files
+from solution.data.npz import read_graph
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment
+from solution.features.preparation import Preparation
+from solution.models.catalogue import RECORD, load_model, save_model
+from solution.models.layout.layout_gnn import LayoutGnnSettings
+from solution.models.linear import RidgeSettings
+from solution.models.nets.training_settings import TrainingSettings
+from solution.papers.prepared import PreparedSettings
+from solution.papers.published_numbers import Number, read_published, tell
+from solution.store.preparation import check_preparation
+from solution.store.store import Store
+from solution.system.errors import InputError
+from solution.training.plan import make_plan
+from tests.conftest import REPOSITORY, SHARED
+from tests.made.graphs import make_layout_graph
 
 
 def read(name: str, path: str) -> Any:
@@ -66,3 +92,146 @@ def test_the_residual_net_learns_as_its_report_says(name: str, graphs: int) -> N
 )
 def test_a_setting_is_the_documents(name: str, path: str, expected: object) -> None:
     assert read(name, path) == expected
+
+
+TRAINING = TrainingSettings(epochs=2, patience=None, graphs_per_step=2, configs_per_graph=8)
+NET = LayoutGnnSettings(width=16, rounds=(16,), training=TRAINING)
+GRAPHS = [make_layout_graph(seed, configs=12, name=f"program_{seed}") for seed in range(4)]
+COLLECTION = "layout:xla:random"
+
+
+def numbers(graph: Graph) -> np.ndarray:
+    """All columns (nodes, columns) that number dimensions."""
+    parts = [graph.node_features[:, columns] for columns in vocabulary.DIMENSION_NUMBERS]
+    return np.concatenate(parts, axis=1)
+
+
+@pytest.mark.parametrize("padding", [-1, 0])
+def test_a_store_serves_either_padding(sample_store: Store, padding: int) -> None:
+    settings = PreparedSettings(NET, padding=padding)
+    plan = make_plan(sample_store, "architecture", 2)
+    row = plan.rows(COLLECTION)[:1]
+    (graph,) = plan.load(row, settings)
+    name = row["graph"].item()
+    (file,) = [
+        f for f in find_files(SAMPLE) if f.path.stem == name and f.collection.name == COLLECTION
+    ]
+    fresh = settings.preparation(read_graph(file.path, file.collection))
+    np.testing.assert_array_equal(graph.node_features, fresh.node_features)
+    assert numbers(graph).min() == padding
+    usual = Preparation(1)(read_graph(file.path, file.collection))
+    np.testing.assert_array_equal(numbers(graph), np.maximum(numbers(usual), padding))
+
+
+def test_a_saved_model_brings_its_preparation(tmp_path: Path) -> None:
+    settings = PreparedSettings(NET, padding=0, contractions=True, encoding="plain")
+    prepared = [settings.preparation(graph) for graph in GRAPHS]
+    save_model(settings.build(0).fit(prepared[:3], []), settings, 0, tmp_path)
+    model = load_model(tmp_path)
+    assert model.settings == settings
+    expected = settings.build(0).fit(prepared[:3], []).predict(prepared[3])
+    np.testing.assert_array_equal(model.predict(GRAPHS[3]), expected)
+    record = json.loads((tmp_path / RECORD).read_text(encoding="utf-8"))
+    assert record["preparation"] == settings.preparation.describe()
+
+
+def test_every_switch_changes_what_is_learned() -> None:
+    usual = [Preparation(1)(graph) for graph in GRAPHS]
+    scores = [NET.build(0).fit(usual[:3], []).predict(usual[3])]
+    for switch in ({"padding": 0}, {"contractions": True}, {"encoding": "plain"}):
+        settings = PreparedSettings(NET, **switch)  # type: ignore[arg-type]
+        prepared = [settings.preparation(graph) for graph in GRAPHS]
+        scores.append(settings.build(0).fit(prepared[:3], []).predict(prepared[3]))
+        assert np.isfinite(scores[-1]).all()
+    for one in range(len(scores)):
+        for other in range(one):
+            assert not np.array_equal(scores[one], scores[other])
+
+
+def test_what_no_ranker_could_do_is_refused() -> None:
+    with pytest.raises(InputError, match="of logarithms"):
+        PreparedSettings(NET, encoding="logs")
+    with pytest.raises(InputError, match="3.*expected.*1.*0"):
+        PreparedSettings(NET, padding=3)
+    with pytest.raises(InputError, match="LinearRanker is"):
+        PreparedSettings(RidgeSettings(), encoding="plain").build(0)
+
+
+def test_a_store_whose_padding_was_erased_is_refused() -> None:
+    described = Preparation(1, padding=0).describe()
+    with pytest.raises(InputError, match="was prepared with {'padding': 0}"):
+        check_preparation(described, 1, Path("stores/mine"))
+    check_preparation(Preparation(1).describe(), 1, Path("stores/mine"))
+
+
+def test_graphs_that_are_read_otherwise_are_kept_apart(sample_store: Store) -> None:
+    plan = make_plan(sample_store, "architecture", 2)
+    rows = plan.graphs.filter(pl.col("collection") == COLLECTION)[:1]
+    usual = plan.load(rows, NET)[0]
+    erased = plan.load(rows, PreparedSettings(NET, padding=0))[0]
+    assert plan.load(rows, NET)[0] is usual
+    assert dataclasses.asdict(Preparation(1)) != dataclasses.asdict(Preparation(1, padding=0))
+    assert not np.array_equal(usual.node_features, erased.node_features)
+
+
+SEEDS = SHARED.parent / "seeds"
+PUBLISHED = read_published()
+NUMBER = re.compile(r"-?\d[\d,]*\.?\d*")
+LOG = REPOSITORY / "solution" / "experiments" / "LOG.md"
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", PUBLISHED.numbers)
+def test_a_number_stands_in_the_words_that_are_quoted(name: str) -> None:
+    number = PUBLISHED.numbers[name]
+    if not number.quote:
+        assert not PUBLISHED.documents[number.document].file, f"{name}: quote the document"
+        return
+    values = [float(found.replace(",", "")) for found in NUMBER.findall(number.quote)]
+    assert number.value in values
+
+
+@pytest.mark.parametrize("name", PUBLISHED.numbers)
+def test_what_is_quoted_stands_in_the_document(name: str) -> None:
+    number = PUBLISHED.numbers[name]
+    beginning = PUBLISHED.documents[number.document].file
+    texts = sorted(SEEDS.glob(f"{beginning}*.txt")) if beginning else []
+    if not texts:
+        pytest.skip("the document's text is not here")
+    (path,) = texts
+    assert plain(number.quote) in plain(path.read_text(encoding="utf-8"))
+
+
+def test_a_number_is_told_with_what_it_is_of() -> None:
+    assert tell("study_tile_ridge") == "top-5 slowdown of ridge on tiles: 52.5%"
+    assert str(Number("study", "", "", 66_000)) == "66,000"
+
+
+@pytest.mark.parametrize("kind", ["layout", "tile"])
+def test_the_log_prints_what_the_documents_report(kind: str) -> None:
+    """The last column of the table of costs."""
+    systems = LAYOUT_SYSTEMS if kind == "layout" else TILE_SYSTEMS
+    found = 0
+    for line in LOG.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip().strip("*") for cell in line.strip().strip("|").split("|")]
+        if len(cells) == 6 and cells[1] == kind and cells[4].endswith(" MB"):
+            assert cells[5] == systems[cells[0]].published
+            found += 1
+    assert found > 5
+
+
+def test_every_claim_is_of_experiments_and_of_numbers_that_there_are() -> None:
+    for claim in CLAIMS:
+        for name in (claim.better, claim.worse):
+            assert set(claim.collections) <= set(find_experiment(name).collections)
+        assert set(claim.reported) <= set(PUBLISHED.numbers)
+        assert claim.measure in MEASURES
+
+
+def test_the_package_brings_the_file() -> None:
+    described = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    assert '"papers/published.toml"' in described
+    assert (REPOSITORY / "solution/papers/published.toml").is_file()

@@ -1,29 +1,33 @@
 """The residual net against its report's formulas, worked by hand or in slow loops."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_dense_adj
 
-from solution.domain.graph import Graph
+from solution.models.nets.convolutions import both_ways
 from solution.models.nets.training_settings import TrainingSettings
-from solution.models.sampling import choose_rows
-from solution.papers.nodes import NodeSettings, layout_numbers, prepare_nodes
-from solution.papers.residual_attention import TRAINING, ResidualNet, ResidualSettings
+from solution.papers.joined_blocks import (
+    JoinedGcnBlock,
+    inverse_root_degrees,
+)
+from solution.papers.nodes import NodeInputs, NodeSettings, layout_numbers, prepare_nodes
+from solution.papers.residual_attention import ResidualNet, ResidualSettings
 from solution.papers.residual_layers import (
     LeakyMlp,
     ResidualBody,
     ResidualLayer,
-    attend_to_itself,
-    drop_edges,
     normalise_edges,
     penalise,
 )
 from solution.papers.residual_tile import ResidualTile, ResidualTileSettings
+from solution.papers.tpugraphs import (
+    TpuGraphs,
+    TpuGraphsSettings,
+)
 from solution.papers.tpugraphs_tile import prepare_kernel
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
@@ -63,23 +67,6 @@ def _entries(places: Tensor, weights: Tensor | None) -> tuple[Tensor, None, Tens
     return places, None, weights
 
 
-def test_attention_is_of_the_nodes_with_themselves_without_projections() -> None:
-    """Two nodes (1, 0) and (0, 2): logits 1, 0 and 0, 4, so weights e/(e+1) and e^4/(1+e^4)."""
-    x = torch.tensor([[1.0, 0.0], [0.0, 2.0]])[:, None]
-    first, second = np.e / (np.e + 1), np.e**4 / (1 + np.e**4)
-    expected = [[first, 2 * (1 - first)], [1 - second, 2 * second]]
-    torch.testing.assert_close(attend_to_itself(x)[:, 0], torch.tensor(expected))
-
-
-def test_attention_of_many_nodes_is_its_formula_in_every_configuration() -> None:
-    torch.manual_seed(0)
-    x = torch.randn(7, 3, 5)
-    found = attend_to_itself(x)
-    for config in range(3):
-        rows = x[:, config]
-        torch.testing.assert_close(found[:, config], torch.softmax(rows @ rows.T, dim=1) @ rows)
-
-
 def test_a_layer_is_an_mlp_then_messages_then_leaky_relu_and_its_input_added() -> None:
     torch.manual_seed(0)
     layer, x, told = ResidualLayer(4, 3), torch.randn(5, 2, 4), torch.randn(5, 2, 3)
@@ -92,17 +79,6 @@ def test_a_layer_is_an_mlp_then_messages_then_leaky_relu_and_its_input_added() -
         own = x[:, config].numpy()
         sent = mlp(layer.mlp, np.concatenate([own, told[:, config].numpy()], axis=1))
         np.testing.assert_allclose(found[:, config], own + leaky(matrix @ sent), atol=1e-5)
-
-
-def test_attention_stands_before_the_convolutions() -> None:
-    torch.manual_seed(0)
-    x, told, edges = torch.randn(6, 2, 4), torch.randn(6, 2, 3), torch.tensor([[0, 1], [1, 2]])
-    attending = ResidualBody(4, 3, 2, attention=True)
-    plain = ResidualBody(4, 3, 2, attention=False)
-    plain.load_state_dict(attending.state_dict())  # attention has no weights
-    torch.testing.assert_close(attending(x, told, edges), plain(attend_to_itself(x), told, edges))
-    behind = attend_to_itself(plain(x, told, edges))
-    assert (attending(x, told, edges) - behind).abs().max() > 1e-2
 
 
 def test_the_whole_net_is_its_picture() -> None:
@@ -136,51 +112,6 @@ def test_the_l2_term_is_of_all_weights_of_mlps_and_of_what_is_pooled() -> None:
     assert penalise(net, pooled).item() == pytest.approx(6 + 9 + 7)
 
 
-def test_the_l2_term_reaches_the_weights_and_not_the_scores() -> None:
-    def fit(l2: float) -> nn.Module:
-        settings = ResidualSettings(width=8, l2=l2, training=dataclasses.replace(
-            TRAINING, epochs=40, patience=None, learning_rate=0.01))  # fmt: skip
-        ranker = settings.build(0).fit(LAYOUTS, [])
-        assert ranker.net_ is not None
-        return ranker.net_
-
-    nothing = torch.zeros(1, 1, 1)
-    assert penalise(fit(1.0), nothing) < 0.5 * penalise(fit(0.0), nothing)
-    torch.manual_seed(0)
-    net = ResidualNet(ResidualSettings(width=8, edges=1.0, l2=0.5, nodes=NodeSettings())).train()
-    batch = [prepare_nodes(graph, NodeSettings()) for graph in LAYOUTS[:2]]
-    configs = np.stack([CONFIGS, CONFIGS + 3], axis=1)
-    scores, penalty = net.score_and_penalise(batch, configs)
-    torch.testing.assert_close(scores, net.score_batch(batch, configs))
-    pooled = [net.embed(inputs, configs[:, i]) for i, inputs in enumerate(batch)]
-    torch.testing.assert_close(penalty, 0.5 * penalise(net, torch.stack(pooled, dim=1)))
-
-
-def _change_runtimes(graph: Graph, rows: np.ndarray) -> Graph:
-    assert graph.runtimes is not None
-    runtimes = graph.runtimes.copy()
-    runtimes[rows] = runtimes[rows][::-1] + 12345.0
-    return dataclasses.replace(graph, runtimes=runtimes)
-
-
-def test_at_most_20_configurations_of_a_graph_are_ever_learned_from() -> None:
-    graph = LAYOUTS[0]
-    learned = choose_rows(graph, 20, 0)
-    assert len(learned.runtimes) == 20
-    kept = {config.tobytes() for config in learned.graph.layouts.expand()}
-    is_kept = np.array([config.tobytes() in kept for config in graph.layouts.expand()])
-    assert 0 < is_kept.sum() < graph.num_configs
-
-    def predict(learned: Graph) -> np.ndarray:
-        ranker = ResidualSettings(width=8).build(0).fit([learned, LAYOUTS[1]], [])
-        return ranker.predict(LAYOUTS[2])
-
-    scores = predict(graph)
-    others = _change_runtimes(graph, np.flatnonzero(~is_kept))
-    np.testing.assert_array_equal(predict(others), scores)
-    assert not np.array_equal(predict(_change_runtimes(graph, np.flatnonzero(is_kept))), scores)
-
-
 @pytest.mark.parametrize("attention", [True, False])
 def test_nodes_and_edges_are_dropped_while_training_only(attention: bool) -> None:
     torch.manual_seed(0)
@@ -193,28 +124,6 @@ def test_nodes_and_edges_are_dropped_while_training_only(attention: bool) -> Non
     drawn = {round(net.train().score_batch([inputs], configs)[0, 0].item(), 5) for _ in range(9)}
     assert len(drawn) > 1
     np.testing.assert_array_equal(net.score_graph(inputs), whole.score_graph(inputs))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.8, 1.0])
-def test_edge_sampling_keeps_the_stated_share(share: float) -> None:
-    edges = torch.stack([torch.arange(50), torch.arange(50) + 1])
-    kept = drop_edges(edges, share)
-    assert kept.shape[1] == round(share * 50)
-    assert set(kept[0].tolist()) <= set(range(50))
-    torch.testing.assert_close(kept[1], kept[0] + 1)
-    assert sorted(kept[0].tolist()) == kept[0].tolist()
-
-
-@pytest.mark.parametrize("attention", [True, False])
-def test_kernels_are_scored_alike_together_and_alone(attention: bool) -> None:
-    torch.manual_seed(0)
-    net = ResidualTile(ResidualTileSettings(width=8, attention=attention)).eval()
-    kernels = [prepare_kernel(make_tile_graph(seed)) for seed in range(3)]
-    configs = np.array([[0, 1, 2], [3, 0, 1]])
-    together = net.score_batch(kernels, configs)
-    for row, column in np.ndindex(*configs.shape):
-        of_graph = net.score_graph(kernels[column])[configs[row, column]]
-        assert of_graph == pytest.approx(together[row, column].item(), abs=1e-5)
 
 
 def test_a_tile_joins_every_node_of_its_kernel() -> None:
@@ -253,3 +162,86 @@ def test_a_step_of_more_graphs_than_fit_in_memory_has_the_same_penalty() -> None
         parts = fit()
     for name, value in whole.items():
         torch.testing.assert_close(parts[name], value, atol=2e-3, rtol=1e-2)
+
+
+def _net_and_inputs(block: str) -> tuple[TpuGraphs, NodeInputs]:
+    torch.manual_seed(0)
+    net = TpuGraphs(TpuGraphsSettings(width=8, block=block))
+    return net, prepare_nodes(make_layout_graph(1), NodeSettings())
+
+
+def _gradients(net: TpuGraphs, encoded: Tensor) -> list[Tensor | None]:
+    net.zero_grad()
+    (encoded * torch.linspace(-1, 1, encoded.numel()).view_as(encoded)).sum().backward()
+    return [None if p.grad is None else p.grad.clone() for p in net.parameters()]
+
+
+def _assert_same_gradients(left: list[Tensor | None], right: list[Tensor | None]) -> None:
+    assert any(gradient is not None for gradient in left)
+    for one, other in zip(left, right, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("block", ["sage", "gcn"])
+def test_the_gradient_through_all_nodes_is_that_of_the_whole_graph(block: str) -> None:
+    net, inputs = _net_and_inputs(block)
+    edges = both_ways(inputs.edge_index)
+    whole = _gradients(net, net.encode(inputs, CONFIGS, edges))
+    everything = torch.arange(len(inputs.opcodes))
+    _assert_same_gradients(_gradients(net, net.encode(inputs, CONFIGS, edges, everything)), whole)
+
+
+@pytest.mark.parametrize("block", ["sage", "gcn"])
+def test_outside_the_segment_every_node_is_a_constant_in_every_layer(block: str) -> None:
+    net, inputs = _net_and_inputs(block)
+    edges, segment = both_ways(inputs.edge_index), torch.tensor([4, 5, 6])
+    inside = torch.zeros(len(inputs.opcodes), 1, 1, dtype=torch.bool)
+    inside[segment] = True
+    given = inputs.given(CONFIGS) / 6
+    layouts = torch.zeros(len(inputs.opcodes), *given.shape[1:])
+    layouts[inputs.configurable] = given
+    x = net.rows(inputs, given)
+    x = torch.where(inside, x, x.detach())
+    scale = inverse_root_degrees(edges, len(x))
+    for layer in net.blocks:
+        x = layer(x, layouts, edges, len(x), scale)
+        x = torch.where(inside, x, x.detach())
+    found = net.encode(inputs, CONFIGS, edges, segment)
+    torch.testing.assert_close(found, x)
+    torch.testing.assert_close(found, net.encode(inputs, CONFIGS, edges))
+    _assert_same_gradients(_gradients(net, found), _gradients(net, x))
+
+
+def test_a_training_step_uses_a_segment_and_predicting_does_not() -> None:
+    torch.manual_seed(0)
+    inputs = prepare_nodes(make_layout_graph(1), NodeSettings())
+    net = TpuGraphs(TpuGraphsSettings(width=8, segment=3))
+    gradients = set()
+    for _ in range(20):
+        net.train().zero_grad()
+        net.score_batch([inputs], CONFIGS[:, None]).sum().backward()
+        assert net.rows.node.weight.grad is not None
+        gradients.add(round(float(net.rows.node.weight.grad.abs().sum()), 4))
+    assert len(gradients) == 3  # one for each segment
+    trained = net.score_batch([inputs], CONFIGS[:, None])[:, 0]
+    np.testing.assert_allclose(net.score_graph(inputs)[:4], trained.detach(), atol=1e-5)
+
+
+def test_a_graph_convolution_on_layouts_is_its_formula() -> None:
+    torch.manual_seed(0)
+    block, x, layouts = JoinedGcnBlock(4), torch.randn(5, 3, 4), torch.randn(5, 3, 18)
+    torch.nn.init.normal_(block.bias)
+    edges = both_ways(torch.tensor([[0, 0, 1, 2], [1, 2, 3, 3]]))  # node 4 is isolated
+    adjacency = torch.eye(5)
+    adjacency[edges[0], edges[1]] = 1
+    scale = adjacency.sum(dim=1) ** -0.5
+    torch.testing.assert_close(inverse_root_degrees(edges, 5), scale)
+    normalised = scale[:, None] * adjacency * scale
+    found = block(x, layouts, edges, 5, scale)
+    joined = torch.cat([x, layouts], dim=-1)
+    for config in range(3):
+        message = normalised @ joined[:, config] @ block.product.weight.T + block.bias
+        expected = x[:, config] + functional.gelu(block.norm(message))
+        torch.testing.assert_close(found[:, config], expected)

@@ -1,18 +1,22 @@
 """The mechanisms of segment training against full graphs and against their formulas."""
 
 import dataclasses
+import sys
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
-from solution.domain.metrics import kendall_tau
+from solution.domain.graph import Graph
 from solution.models.nets import fit_state
 from solution.models.nets.losses import pairwise_hinge
 from solution.models.nets.training_settings import TrainingSettings
+from solution.papers.embedding_table import EmbeddingTable, name_graph
 from solution.papers.segment_training import (
     SegmentedInputs,
     SegmentNet,
@@ -21,8 +25,11 @@ from solution.papers.segment_training import (
     draw_weights,
     prepare_segments,
 )
+from solution.papers.segments import PARTITIONS, divide, topological_order
+from solution.system.errors import InputError
 from solution.system.report import Report, silent
-from tests.made.graphs import make_layout_graph
+from tests.features.test_pruning import LABEL, make_graph
+from tests.made.graphs import make_wide_graph, renumber_nodes
 from tests.models.test_rankers import LAYOUT
 
 SETTINGS = SegmentSettings(width=8, rounds=2, table_megabytes=1)
@@ -58,15 +65,6 @@ def test_with_all_segments_chosen_gradients_are_those_of_the_full_graph(
     whole = dataclasses.replace(cut, bounds=bounds, edge_index=torch.cat(edges, dim=1))
     for ours, full in zip(gradients(net, cut), gradients(net.eval(), whole), strict=True):
         torch.testing.assert_close(ours, full, atol=1e-6, rtol=1e-4)
-
-
-def test_one_segment_is_the_whole_graph_with_all_its_edges() -> None:
-    inputs = prepare(None)
-    assert inputs.sizes.tolist() == [LAYOUT[1].num_nodes]
-    assert inputs.edge_index.shape[1] == len(LAYOUT[1].edges)
-    net = make_net()
-    for ours, full in zip(gradients(net, inputs), gradients(net.eval(), inputs), strict=True):
-        torch.testing.assert_close(ours, full)
 
 
 def test_edges_between_segments_are_cut_and_the_others_kept() -> None:
@@ -121,13 +119,6 @@ def test_what_is_not_chosen_comes_from_the_table_and_gets_no_gradient() -> None:
     torch.testing.assert_close(embedded, inputs.shares[1 - stale] * own + inputs.shares[stale] * 7)
 
 
-def test_without_a_table_the_others_are_computed_anew() -> None:
-    inputs, configs = prepare(3), np.array([0, 3])
-    net = make_net(table_megabytes=None)
-    torch.testing.assert_close(net._embed_chosen(inputs, configs), net._embed(inputs, configs))
-    assert net.memory() == {}
-
-
 def fit(
     settings: SegmentSettings, folder: Path | None = None, report: Report = silent
 ) -> SegmentRanker:
@@ -166,13 +157,89 @@ def test_a_killed_fit_goes_on_with_its_table_and_predicts_the_same(
     np.testing.assert_array_equal(went_on, fit(settings).predict(LAYOUT[5]))
 
 
-def test_it_learns_what_it_was_shown_from_one_segment_at_a_time() -> None:
-    training = TrainingSettings(epochs=60, patience=None, configs_per_graph=16)
-    settings = SegmentSettings(
-        width=32, rounds=2, max_nodes=4, table_megabytes=1, training=training
+@st.composite
+def programs(draw: st.DrawFn) -> Graph:
+    """Any program: consumers have higher numbers than their producers."""
+    nodes = draw(st.integers(1, 14))
+    ends = st.integers(0, nodes - 1)
+    edges = draw(st.lists(st.tuples(ends, ends).filter(lambda pair: pair[0] > pair[1])))
+    return make_graph(nodes, edges, draw(st.lists(ends, max_size=3, unique=True)))
+
+
+def names(graph: Graph, segments: list[np.ndarray]) -> list[list[float]]:
+    return [graph.node_features[segment, LABEL].tolist() for segment in segments]
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@given(graph=programs(), max_nodes=st.none() | st.integers(1, 6), seed=st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_segments_hold_every_node_once_whatever_its_number(
+    partition: str, graph: Graph, max_nodes: int | None, seed: int
+) -> None:
+    segments = divide(graph, partition, max_nodes)
+    assert sorted(np.concatenate(segments).tolist()) == list(range(graph.num_nodes))
+    assert all(len(segment) for segment in segments)
+    other = renumber_nodes(graph, seed)[0]
+    assert names(other, divide(other, partition, max_nodes)) == names(graph, segments)
+
+
+def test_nodes_on_a_cycle_are_in_a_segment_too() -> None:
+    graph = make_graph(4, [(1, 0), (2, 1), (1, 2), (3, 2)], [1])
+    assert sorted(topological_order(graph).tolist()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("partition", "most"), [("metis", 1.2), ("topological", 1.0)])
+def test_segments_are_about_equal_and_cut_few_edges(partition: str, most: float) -> None:
+    graph, _ = renumber_nodes(make_wide_graph(configs=4, nodes=399), 0)  # a chain
+    segments = divide(graph, partition, 50)
+    assert len(segments) == 8
+    assert max(len(segment) for segment in segments) <= most * 50
+    number = np.empty(graph.num_nodes, int)
+    for position, segment in enumerate(segments):
+        number[segment] = position
+    cut = (number[graph.edges[:, 0]] != number[graph.edges[:, 1]]).sum()
+    assert 7 <= cut <= 20
+
+
+def test_without_pymetis_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    graph = make_wide_graph(configs=4)
+    with pytest.raises(InputError, match="partition='topological'"):
+        divide(graph, "metis", 10)
+    assert len(divide(graph, "topological", 10)) == 7
+    assert len(divide(graph, "metis", None)) == 1
+
+
+GRAPHS = [name_graph("layout:xla:random", name) for name in "ab"]
+writes = st.lists(
+    st.tuples(
+        st.sampled_from(GRAPHS), st.lists(st.integers(0, 4), min_size=1), st.integers(0, 3)
     )
-    graphs = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(4)]
-    ranker = settings.build(0).fit(graphs, [])
-    assert {len(ranker.prepare(graph).sizes) for graph in graphs} == {2}
-    taus = [kendall_tau(ranker.predict(g), g.runtimes) for g in graphs if g.runtimes is not None]
-    assert np.mean(taus) > 0.5
+)  # fmt: skip
+
+
+@given(writes=writes, entries=st.integers(1, 300))
+@settings(max_examples=150, deadline=None)
+def test_the_table_returns_what_was_last_written_or_says_that_it_does_not_know(
+    writes: list[tuple[int, list[int], int]], entries: int
+) -> None:
+    table, written, latest = EmbeddingTable(2, 16 * entries), {}, set[tuple[int, int, int]]()
+    assert table.capacity == entries
+    for time, (graph, configs, segment) in enumerate(writes, 1):
+        values = {config: [time, config] for config in configs}
+        kept = torch.tensor([values[config] for config in configs], dtype=torch.float32)
+        table.write(graph, np.array(configs), segment, kept)
+        latest = {(graph, config, segment) for config in configs}
+        written |= {(graph, config, segment): values[config] for config in configs}
+    again = EmbeddingTable(2, 16 * entries)
+    again.restore(table.state())
+    found = {}
+    for graph in GRAPHS:
+        for current in (table, again):
+            known, values = current.read(graph, np.arange(5), 4)
+            for config, segment in np.ndindex(5, 4):
+                key, value = (graph, config, segment), values[config, segment].tolist()
+                assert value == (written[key] if known[config, segment] else [0, 0])
+                found[key] = bool(known[config, segment])
+    assert sum(found.values()) <= entries
+    assert any(found[key] for key in latest) or not writes

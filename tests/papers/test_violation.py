@@ -1,27 +1,36 @@
 """Violation ratios, chosen features and preferred nodes against examples worked by hand."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
+import pytest
 import torch
-from torch import Tensor
+from torch import nn
 
 from solution.domain import vocabulary
 from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.features.layout.violations import violation_ratios
-from solution.papers.nodes import NodeInputs, NodeSettings, layout_numbers
-from solution.papers.tpugraphs import JoinedNet, TpuGraphs, TpuGraphsSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings
+from solution.papers.nodes import NodeSettings
+from solution.papers.soft_attention import SoftAttention, apply_mask
+from solution.papers.tgraph import (
+    Block,
+    ChannelAttention,
+    ConfigAttention,
+    TGraph,
+    TGraphSettings,
+)
+from solution.papers.tpugraphs_tile import TpuGraphsTileSettings, prepare_kernel
 from solution.papers.violation import (
-    CHOSEN,
-    COLUMNS,
     ViolationNet,
     ViolationSettings,
     find_important,
     find_preferred,
 )
-from tests.made.graphs import make_layout_graph, make_nodes
+from solution.papers.wrappers import SublistAverage, SublistAverageSettings
+from tests.made.graphs import make_layout_graph, make_nodes, make_tile_graph
+from tests.made.places import PlacesRanker
 
 NONE = -np.ones(vocabulary.NUM_LAYOUT_FEATURES, np.int8)
 
@@ -108,57 +117,107 @@ def test_configurable_nodes_and_those_of_importance_are_kept_first() -> None:
         assert len(taken.configurable) == 3
 
 
-def _net(**settings: Any) -> ViolationNet:
+GRAPHS = [make_layout_graph(1, configs=23), make_tile_graph(1, configs=23)]
+TREES = LightGBMSettings(rounds=10, min_data_in_leaf=3)
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=["layout", "tile"])
+def test_a_ranker_that_ignores_the_list_is_left_as_it_is(graph: Graph) -> None:
+    settings = SublistAverageSettings(TREES, size=5, times=3)
+    averaged = settings.build(0).fit([graph], [])
+    alone = TREES.build(0).fit([graph], [])
+    np.testing.assert_array_equal(averaged.predict(graph), alone.predict(graph))
+    assert settings.needed_hops == TREES.needed_hops
+    assert settings.learns == TREES.learns
+
+
+def test_orders_differ_and_average_the_places_out() -> None:
+    graph = make_tile_graph(2, configs=12)
+    few, many = (SublistAverage(PlacesRanker(), 100, times=t, seed=0) for t in (1, 2000))
+    places = np.unique(few.predict(graph))
+    np.testing.assert_allclose(places, np.arange(len(places)) / len(places), atol=1e-6)
+    assert np.ptp(many.predict(graph)) < 0.1
+
+
+def test_the_mask_of_three_nodes_by_hand() -> None:
+    """0 and 1 are adjacent. Weights 1, 1, 0.1 of node 0 and 1, and 0.1, 0.1, 1 of node 2."""
+    x = torch.tensor([[1.0], [2.0], [10.0]])
+    found = apply_mask(x, torch.tensor([[0], [1]]), 0.1)
+    expected = [(1 + 2 + 1) / 2.1, (1 + 2 + 1) / 2.1, (0.1 + 0.2 + 10) / 1.2]
+    torch.testing.assert_close(found[:, 0], torch.tensor(expected))
+
+
+def test_the_mask_comes_before_the_attention_which_is_of_16_heads_of_32() -> None:
     torch.manual_seed(0)
-    return ViolationNet(ViolationSettings(width=8, heads=2, head_width=4, **settings)).eval()
+    block, edges = SoftAttention(8, 16, 32, mask=0.1), torch.tensor([[0, 1], [1, 2]])
+    assert block.attention.project.out_features == 3 * 16 * 32
+    x = torch.randn(5, 2, 8)
+    masked = block.attention(apply_mask(x, edges, 0.1))
+    torch.testing.assert_close(block(x, edges), masked + block.mlp(block.norm(masked)))
+    block.mask = None
+    plain = block.attention(x)
+    torch.testing.assert_close(block(x, edges), plain + block.mlp(block.norm(plain)))
 
 
-def _begin(net: JoinedNet, inputs: NodeInputs, configs: np.ndarray) -> Tensor:
-    return net.begin(inputs, layout_numbers(inputs, configs))
-
-
-def test_attention_stands_in_front_of_the_baseline() -> None:
-    graph, configs = make_layout_graph(1), np.arange(4)
-    net = _net()
-    inputs = ViolationSettings().build(0).prepare(graph)
-    rows = net.rows(inputs, layout_numbers(inputs, configs))
-    attended = net.attention(rows, inputs.edge_index)
-    torch.testing.assert_close(_begin(net, inputs, configs), attended)
-    last = _net(attention="last")
-    last.load_state_dict(net.state_dict())
-    torch.testing.assert_close(_begin(last, inputs, configs), rows)
-    assert not np.allclose(last.score_graph(inputs), net.score_graph(inputs))
-
-
-def test_without_attention_and_ratio_it_is_the_baseline_of_tpugraphs() -> None:
-    net = _net(attention=None, ratio=False)
-    baseline = TpuGraphs(TpuGraphsSettings(width=8, segment=None)).eval()
-    baseline.load_state_dict(net.state_dict())
-    inputs = ViolationSettings().build(0).prepare(make_layout_graph(1))
-    np.testing.assert_array_equal(net.score_graph(inputs), baseline.score_graph(inputs))
-
-
-def test_30_features_are_chosen_by_hand_and_no_other_is_looked_at() -> None:
-    assert len(CHOSEN) == len(set(CHOSEN.values())) == len(COLUMNS) == 30
-    assert 0 <= COLUMNS.min() <= COLUMNS.max() < 140
-    graph = make_layout_graph(1)
-    ranker = ViolationSettings(width=8, compressed=True, nodes=NodeSettings()).build(0)
+@pytest.mark.parametrize("join", ["late", "early"])
+def test_kernels_attend_to_themselves_alone(join: str) -> None:
     torch.manual_seed(0)
-    net = ViolationNet(ranker.settings)
-    inputs = ranker.prepare(graph)
-    assert inputs.numeric.shape[1] + inputs.tokens.shape[1] == 30
-    scores = net.score_graph(inputs)
-    for column, is_seen in ((21, True), (22, True), (1, False), (30, False), (5, False)):
-        assert (column in CHOSEN.values()) == is_seen
-        features = graph.node_features.copy()
-        features[4, column] += 3
-        changed = ranker.prepare(dataclasses.replace(graph, node_features=features))
-        assert np.array_equal(net.score_graph(changed), scores) != is_seen
+    settings = TpuGraphsTileSettings(width=8, join=join, heads=2, head_width=4)
+    net = settings.build(0).make_net().eval()
+    kernels = [prepare_kernel(make_tile_graph(seed)) for seed in range(3)]
+    configs = np.array([[0, 1, 2], [3, 0, 1]])
+    together = net.score_batch(kernels, configs)
+    for row, column in np.ndindex(*configs.shape):
+        alone = net.score_graph(kernels[column])[configs[row, column]]
+        assert alone == pytest.approx(together[row, column].item(), abs=1e-4)
 
 
-def test_the_widths_of_the_submission_are_the_reports() -> None:
-    settings = ViolationSettings()
-    assert (settings.heads, settings.head_width, settings.mask) == (16, 32, 0.1)
-    assert (settings.rounds, settings.block, settings.attention) == (3, "sage", "first")
-    assert settings.nodes == NodeSettings(trained=1000)
-    assert (settings.training.configs_per_graph, settings.training.chosen_by) == (16, "opa")
+def test_config_attention_is_a_softmax_over_the_configurations() -> None:
+    attention = ConfigAttention()
+    x = torch.randn(2, 3, 4)
+    temperature = float(attention.temperature.detach())
+    for node, config, channel in np.ndindex(*x.shape):
+        strengths = [np.exp(float(x[node, other, channel]) / temperature) for other in range(3)]
+        expected = float(x[node, config, channel]) * strengths[config] / sum(strengths)
+        found = attention(x)[node, config]
+        np.testing.assert_allclose(found[channel].item(), x[node, config, channel], rtol=1e-5)
+        np.testing.assert_allclose(found[4 + channel].item(), expected, rtol=1e-4)
+
+
+def test_channel_attention_gates_each_configuration_by_the_mean_of_its_nodes() -> None:
+    attention = ChannelAttention(16)
+    x = torch.randn(5, 3, 16)
+    for config in range(3):
+        gate = attention.gate(x[:, config].mean(0))
+        torch.testing.assert_close(attention(x)[:, config], x[:, config] * gate)
+
+
+def test_a_block_normalises_over_the_nodes_of_each_configuration() -> None:
+    block = Block(16)
+    x = torch.randn(6, 3, 8)
+    torch.testing.assert_close(block(3 * x + 5), block(x), atol=1e-3, rtol=1e-3)
+
+
+def test_the_score_depends_on_the_configurations_beside_it_but_not_on_their_order() -> None:
+    torch.manual_seed(0)
+    graph = make_layout_graph(1, configs=8)
+    ranker = TGraphSettings(width=16).build(0)
+    inputs, net = ranker.prepare(graph), TGraph(16)
+    order = np.array([3, 0, 2, 1])
+    together = net.score_batch([inputs], np.arange(4)[:, None])[:, 0]
+    torch.testing.assert_close(net.score_batch([inputs], order[:, None])[:, 0], together[order])
+    fewer = net.score_batch([inputs], np.arange(2)[:, None])[:, 0]
+    assert not torch.allclose(fewer, together[:2], atol=1e-4)
+    assert len(graph.distinct.first) == len(net.score_graph(inputs))
+
+
+def test_without_attention_across_configurations_each_is_scored_by_itself() -> None:
+    torch.manual_seed(0)
+    inputs = TGraphSettings(width=16).build(0).prepare(make_layout_graph(1, configs=8))
+    net = TGraph(16, across=False)
+    together = net.score_batch([inputs], np.arange(4)[:, None])[:, 0]
+    alone = [net.score_batch([inputs], np.array([[place]]))[0, 0] for place in range(4)]
+    torch.testing.assert_close(torch.stack(alone), together, atol=1e-5, rtol=1e-4)
+    assert isinstance(
+        TGraphSettings(across=False).build(0).make_net().blocks[0].configs, nn.Identity
+    )

@@ -1,6 +1,7 @@
 """Baselines, the lower bound, and the search that is to beat them."""
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from solution.placement.baselines.bounds import find_bound
 from solution.placement.baselines.divisions import divide_as_a_person, divide_by_metis
 from solution.placement.baselines.hierarchical import HdpSettings, place_hierarchically
-from solution.placement.baselines.insertion import Tasks
-from solution.placement.baselines.lists import find_tasks, list_decisions, plan_cpop, plan_heft
+from solution.placement.baselines.lists import (
+    find_tasks,
+    plan_cpop,
+)
 from solution.placement.baselines.searches import anneal, breed, search_at_random
 from solution.placement.evaluation import TWO_TASKS, Evaluator
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
@@ -29,44 +32,6 @@ def make_kernels(count: int, seed: int) -> CostGraph:
     return build_cost_graph("kernels", columns, graph.edges)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_heft_is_as_an_obvious_one_says(seed: int) -> None:
-    graph, machine = make_kernels(30, seed), make_unequal_machine(3, seed)
-    tasks = find_tasks(graph, machine)
-    plan, slow = plan_heft(tasks), heft_slowly(tasks)
-    assert plan.placement.tolist() == slow[0]
-    assert plan.end.tolist() == pytest.approx(slow[1], rel=1e-12)
-
-
-def heft_slowly(tasks: Tasks) -> tuple[list[int], list[float]]:
-    count, devices = tasks.seconds.shape
-    start, of = tasks.consumers
-    readers = [of[start[t] : start[t + 1]].tolist() for t in range(count)]
-    reads = [[p for p in range(count) if t in readers[p]] for t in range(count)]
-    rank = [0.0] * count
-    for t in reversed(range(count)):
-        longest = max((tasks.transfer[t] + rank[r] for r in readers[t]), default=0.0)
-        rank[t] = tasks.seconds[t].mean() + longest
-    busy: list[list[tuple[float, float]]] = [[] for _ in range(devices)]
-    home, end = [-1] * count, [0.0] * count
-    for t in sorted(range(count), key=lambda t: (-rank[t], t)):
-        options = []
-        for d in range(devices):
-            arrival = max((end[p] + (home[p] != d) * tasks.transfer[p] for p in reads[t]),
-                          default=0.0)  # fmt: skip
-            length = tasks.seconds[t, d]
-            places = [arrival] + [e for _, e in busy[d] if e > arrival]
-            begin = min(
-                b for b in places
-                if all(b + length <= s or e <= b for s, e in busy[d])
-            )  # fmt: skip
-            options.append((begin + length, d, begin))
-        finish, device, begin = min(options)
-        home[t], end[t] = device, finish
-        busy[device].append((begin, finish))
-    return home, end
-
-
 def test_cpop_puts_the_critical_path_on_one_device() -> None:
     graph, machine = make_kernels(40, 3), make_unequal_machine(3, 3)
     tasks = find_tasks(graph, machine)
@@ -77,15 +42,6 @@ def test_cpop_puts_the_critical_path_on_one_device() -> None:
     assert len(np.unique(plan.placement)) > 1
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_every_list_scheduler_decides_what_runs(tied: bool) -> None:
-    graph, machine = make_graph(60, 4, tied=tied), make_machine(3)
-    environment = Environment(graph, machine)
-    for decision in list_decisions(graph, machine, fused=True).values():
-        assert environment.runtime(decision).reason is None
-        assert (decision.placement == decision.placement[graph.leaders]).all()
-
-
 def test_a_person_divides_by_layers_or_by_cost() -> None:
     graph = WORKLOADS["rnnlm-4-small"].make()
     layers = divide_as_a_person(graph, make_machine(2), by_cost=False)
@@ -94,14 +50,6 @@ def test_a_person_divides_by_layers_or_by_cost() -> None:
     equal = divide_as_a_person(graph, make_machine(2), by_cost=True)
     shares = np.bincount(equal, cost) / cost.sum()
     assert (shares > 0.25).all()
-
-
-def test_metis_cuts_less_than_chance() -> None:
-    graph = WORKLOADS["rnnlm-2-small"].make()
-    part = divide_by_metis(graph, make_machine(2))
-    sent = graph.output_bytes[graph.edges[:, 1]]
-    cut = sent[part[graph.edges[:, 0]] != part[graph.edges[:, 1]]].sum()
-    assert cut < 0.25 * sent.sum() and set(part.tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 5, 9, 16])
@@ -179,40 +127,12 @@ def test_the_optimum_of_eight_nodes_on_two_devices_is_reached(seed: int) -> None
     assert evaluator.seconds <= find_best_of_all(environment) * (1 + 1e-12)
 
 
-def test_a_search_is_never_worse_than_heft_nor_than_any_of_the_first() -> None:
-    graph, machine = make_graph(120, 6), make_machine(4)
-    evaluator = Evaluator(Environment(graph, machine))
-    first = optimize(evaluator, None, 150)
-    assert len(evaluator.curve) == 150
-    heft = list_decisions(graph, machine, fused=True)["heft"]
-    assert evaluator.seconds <= evaluator.environment.runtime(heft).seconds
-    assert evaluator.seconds <= min(candidate.seconds for candidate in first)
-
-
-def test_another_device_makes_the_best_known_no_worse() -> None:
-    """A decision for fewer devices is one for more."""
-    graph = make_graph(40, 8)
-    few = Evaluator(Environment(graph, make_machine(2)))
-    optimize(few, None, 200)
-    assert few.best is not None
-    many = Evaluator(Environment(graph, make_machine(3)))
-    assert many.evaluate(few.best) == few.seconds
-
-
-def test_a_task_that_is_not_asked_for_stays_as_it_was() -> None:
-    graph = make_graph(50, 2)
-    evaluator = Evaluator(Environment(graph, make_machine(2)), ("schedule",))
-    optimize(evaluator, None, 100)
-    assert evaluator.best is not None
-    assert (evaluator.best.placement == 0).all() and (evaluator.best.fusion == 0).all()
-
-
 def test_a_task_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputError, match="There is no task 'sleep'. There are fusion, placement"):
+    with pytest.raises(InputError, match="are fusion"):
         Evaluator(Environment(make_graph(5, 1), make_machine(1)), ("sleep",))
-    with pytest.raises(InputError, match="There is no device 'x9'"):
+    with pytest.raises(InputError, match="device 'x9'"):
         make_machine(2, "x9")
-    with pytest.raises(InputError, match="A machine of 0 devices"):
+    with pytest.raises(InputError, match="machine.*0"):
         Machine(())
 
 
@@ -227,3 +147,84 @@ def test_the_proven_optimum_of_small_graphs_is_nearly_reached(seed: int) -> None
     optimize(evaluator, None, 2000)
     assert found.is_proven and found.bound <= evaluator.seconds * (1 + 1e-9)
     assert evaluator.seconds <= 1.03 * environment.runtime(found.decision).seconds
+
+
+# The end of all, seed by seed.
+ENDS = (
+    121.454707504, 35.655278401, 73.127222425, 73.561523082, 46.125768611, 45.375474593,
+    55.697281724, 52.48398563, 54.610564559, 39.703396644, 59.001089762, 21.902313242,
+    56.56458856, 64.870153086, 23.335163616, 58.916361813, 59.648334439, 53.314680046,
+    79.765676451, 59.132593621, 102.326236883, 30.462840525, 68.984084725, 18.003529632,
+    48.299632812, 101.390871089, 75.507694917, 13.241304231, 49.512234608, 83.673395104,
+    29.466364674, 43.724419406, 86.862972281, 54.565323897, 26.552892629, 23.616465055,
+    40.465427445, 23.123775394, 31.812272638, 82.193868658,
+)  # fmt: skip
+
+
+class Instance(NamedTuple):
+    """Tasks on devices of unequal speed, all of them linked."""
+
+    speeds: np.ndarray  # (devices,)
+    costs: np.ndarray  # (tasks,)
+    transfers: np.ndarray  # (tasks,) of its output to another device
+    edges: list[tuple[int, int]]  # who is read by whom; ascending
+
+
+def draw(seed: int) -> Instance:
+    generator = np.random.default_rng(seed)
+    tasks, devices = int(generator.integers(5, 40)), int(generator.integers(2, 5))
+    speeds = generator.uniform(0.5, 2.0, devices)
+    costs, transfers = generator.uniform(1, 10, tasks), generator.uniform(0.1, 8, tasks)
+    edges = []
+    for reader in range(1, tasks):
+        count = min(reader, int(generator.integers(1, 4)))
+        edges += [(int(p), reader) for p in sorted(generator.choice(reader, count, replace=False))]
+    return Instance(speeds, costs, transfers, edges)
+
+
+@pytest.mark.parametrize("seed", range(len(ENDS)))
+def test_heft_ends_when_that_of_another_library_does(seed: int) -> None:
+    # Here, so that the environment which has SAGA need not have numba.
+    from solution.placement.baselines.insertion import rank_upward, schedule_by_insertion
+
+    found = draw(seed)
+    tasks, devices = len(found.costs), len(found.speeds)
+    seconds = found.costs[:, None] / found.speeds
+    producers = list_neighbours(tasks, [(reader, read) for read, reader in found.edges])
+    # Of all pairs of devices, those of a device with itself among them, these are apart.
+    apart = (devices - 1) / (devices + 1)
+    consumers = list_neighbours(tasks, found.edges)
+    ranks = rank_upward(seconds.mean(axis=1), apart * found.transfers, *consumers)
+    nobody = np.full(tasks, -1)
+    _, _, ends = schedule_by_insertion(
+        np.argsort(-ranks, kind="stable"), seconds, found.transfers, *producers,
+        np.arange(tasks), nobody,
+    )  # fmt: skip
+    assert ends.max() == pytest.approx(ENDS[seed], rel=1e-9)
+
+
+def list_neighbours(tasks: int, pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Of each task the second of its pairs, one task after the other, and where each begins."""
+    ordered = np.array(sorted(pairs))
+    counts = np.bincount(ordered[:, 0], minlength=tasks)
+    return np.append(0, np.cumsum(counts)), ordered[:, 1].copy()
+
+
+def ask_saga(found: Instance) -> float:
+    """The end of all as SAGA schedules it."""
+    from saga import Network, TaskGraph  # type: ignore[import-not-found]
+    from saga.schedulers.heft import HeftScheduler  # type: ignore[import-not-found]
+
+    names = [f"device {number}" for number in range(len(found.speeds))]
+    links = [(one, other, 1.0) for place, one in enumerate(names) for other in names[place + 1 :]]
+    network = Network.create(
+        nodes=list(zip(names, found.speeds.tolist(), strict=True)), edges=links
+    )
+    tasks = [(f"task {number}", cost) for number, cost in enumerate(found.costs.tolist())]
+    reads = [(f"task {a}", f"task {b}", float(found.transfers[a])) for a, b in found.edges]
+    plan = HeftScheduler().schedule(network, TaskGraph.create(tasks=tasks, dependencies=reads))
+    return max(task.end for own in plan.mapping.values() for task in own)
+
+
+if __name__ == "__main__":
+    print([round(ask_saga(draw(seed)), 9) for seed in range(40)])

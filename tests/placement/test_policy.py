@@ -1,5 +1,6 @@
 """The policy network and its training."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +12,19 @@ from torch import nn
 from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import Columns, CostGraph, build_cost_graph
 from solution.placement.machine import make_machine
+from solution.placement.policy.decisions import find_levels
+from solution.placement.policy.imitation import (
+    Imitation,
+    make_lesson,
+)
 from solution.placement.policy.inputs import find_inputs
-from solution.placement.policy.layers import Agreement, GraphSage, Modulation, SegmentAttention
+from solution.placement.policy.layers import Agreement, SegmentAttention
 from solution.placement.policy.network import Policy
-from solution.placement.policy.ppo import Trainer, Update
+from solution.placement.policy.ppo import Trainer, Update, find_gain
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
-from tests.placement.made import make_columns, make_edges, make_graph
+from tests.placement.made import make_columns, make_decision, make_edges, make_graph
 
 SMALL = PolicySettings(width=32, embedding_layers=2, attention_layers=1, heads=4, segment=16,
                        inner=64, rounds=2)  # fmt: skip
@@ -43,30 +49,6 @@ def test_renumbered_nodes_have_the_same_chances() -> None:
         assert torch.equal(chances[0][task], chances[1][task])
 
 
-def test_a_division_in_two_is_another_than_in_four() -> None:
-    """Not only that the parts which are not there are left out."""
-    policy, inputs = make_policy(), find_inputs(make_graph(30, 2))
-    two, four = (policy(inputs, devices)["placement"].log_chances[0] for devices in (2, 4))
-    assert not torch.allclose(two[:, :2], four[:, :2].log_softmax(dim=1), atol=1e-4)
-
-
-@pytest.mark.parametrize(("attention", "sees"), [("none", False), ("lstm", True)])
-def test_without_attention_a_node_sees_others_through_an_lstm_or_not(
-    attention: str, sees: bool
-) -> None:
-    policy = make_policy(replace(SMALL, attention=attention, topology="none", rounds=1,
-                                 modulation="none", agreement=0))  # fmt: skip
-    inputs = find_inputs(make_graph(40, 1))
-    columns = inputs.columns.clone()
-    columns[3] += 1
-    first, other = (
-        policy(own, 3)["placement"].log_chances[0, :, :3]
-        for own in (inputs, replace(inputs, columns=columns))
-    )
-    moved = (first != other).any(dim=1)
-    assert moved[3] and moved[np.arange(40) != 3].any() == sees
-
-
 def test_a_network_that_is_not_known_is_refused_by_name() -> None:
     for wrong in ({"attention": "full"}, {"topology": "gcn"}, {"modulation": "edge"},
                   {"tasks": ("fusion", "place")}):  # fmt: skip
@@ -74,22 +56,6 @@ def test_a_network_that_is_not_known_is_refused_by_name() -> None:
             replace(SMALL, **wrong)
     with pytest.raises(InputError, match="ratio"):
         TrainingSettings(ratio="edge")
-
-
-def test_one_segment_is_full_attention() -> None:
-    torch.manual_seed(0)
-    layer = SegmentAttention(16, 4, 32, 100, memory=True).eval()
-    nodes = torch.randn(1, 40, 16)
-    rows = layer.before(nodes)
-    query, (key, value) = layer.query(rows), layer.key_value(rows).chunk(2, dim=-1)
-    heads = []
-    for head in range(4):
-        part = slice(4 * head, 4 * head + 4)
-        scores = query[0, :, part] @ key[0, :, part].T / 2.0  # the root of 16 / 4
-        heads.append(scores.softmax(dim=1) @ value[0, :, part])
-    changed = nodes + layer.output(torch.cat(heads, dim=1))
-    expected = changed + layer.inner(layer.behind(changed))
-    torch.testing.assert_close(layer(nodes), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_segment_sees_the_one_before_without_a_gradient() -> None:
@@ -105,59 +71,6 @@ def test_a_segment_sees_the_one_before_without_a_gradient() -> None:
     moved[0, 3, 0] += 1
     changed = (layer(moved) - found).abs().sum(dim=2)[0] > 1e-6
     assert changed[10:20].all() and not changed[20:].any()
-
-
-def test_chunks_of_segments_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    layer = SegmentAttention(16, 4, 32, 10, memory=True).eval()
-    nodes = torch.randn(2, 95, 16)
-    with_gradient = layer(nodes)
-    monkeypatch.setattr("solution.placement.policy.layers.CHUNK", 3)
-    with torch.no_grad():
-        torch.testing.assert_close(layer(nodes), with_gradient, atol=1e-6, rtol=1e-5)
-
-
-def test_sage_takes_the_highest_message_of_neighbours() -> None:
-    torch.manual_seed(0)
-    layer, nodes = GraphSage(8), torch.randn(4, 8)
-    edges = torch.tensor([[0, 0, 1], [1, 2, 0]])  # node 3 has no neighbours
-    sent = torch.sigmoid(layer.message(nodes))
-    heard = torch.stack([torch.maximum(sent[1], sent[2]), sent[0], torch.zeros(8), torch.zeros(8)])
-    expected = torch.relu(layer.join(torch.cat([nodes, heard], dim=1)))
-    torch.testing.assert_close(layer(nodes, edges), expected)
-
-
-def test_modulation_without_weights_is_a_half() -> None:
-    modulation = Modulation(8, "graph")
-    for parameter in modulation.parameters():
-        nn.init.zeros_(parameter)
-    assert torch.equal(modulation(torch.randn(5, 8)), torch.full((1, 8), 0.5))
-
-
-def test_devices_that_are_not_there_are_never_chosen() -> None:
-    inputs = find_inputs(make_graph(60, 1))
-    drawn = make_policy()(inputs, 3, 20, generator=torch.Generator().manual_seed(0))
-    assert set(drawn["placement"].actions.unique().tolist()) == {0, 1, 2}
-    assert torch.isfinite(drawn["placement"].entropy()).all()
-
-
-def test_later_tasks_are_told_what_earlier_ones_decided() -> None:
-    inputs = find_inputs(make_graph(40, 1))
-    policy = make_policy()
-    given = {task: torch.zeros(1, 40, dtype=torch.long) for task in SMALL.tasks}
-    first = policy(inputs, 2, given=given)["placement"].log_chances
-    given["fusion"] = torch.full((1, 40), 7)
-    assert not torch.equal(first, policy(inputs, 2, given=given)["placement"].log_chances)
-
-
-def test_ratios_start_at_one() -> None:
-    """What was drawn has the same chances when it is given back."""
-    inputs, policy = find_inputs(make_graph(40, 1)), make_policy()
-    drawn = policy(inputs, 3, 4, generator=torch.Generator().manual_seed(1))
-    again = policy(inputs, 3, 4, {task: choice.actions for task, choice in drawn.items()})
-    for task, choice in drawn.items():
-        ratio = (again[task].of_actions() - choice.of_actions()).exp()
-        torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=1e-5, rtol=1e-5)
 
 
 def make_halves() -> CostGraph:
@@ -251,13 +164,63 @@ def test_neighbours_agree_as_a_slow_mean_field_does(learns: bool) -> None:
     assert torch.equal(Agreement(0)(logits, inputs.votes), logits)
 
 
-def test_a_stray_follows_its_neighbours() -> None:
-    """Two chains that are for a device each, but one node: its own wish is for the other's."""
-    graph = make_halves()
-    chains = torch.from_numpy(graph.opcodes == 9).long()
-    stray = int((chains == 0).nonzero()[1])
-    logits = 3.0 * nn.functional.one_hot(chains, 2)[None].float()
-    logits[0, stray] = torch.tensor([0.0, 2.0])
-    layer, votes = Agreement(8), find_inputs(graph).votes
-    assert layer(logits, votes).argmax(dim=2)[0, stray] == 1
-    assert torch.equal(layer.eval()(logits, votes).argmax(dim=2)[0], chains)
+CHANGE = [[0.3, -0.1, 0.5], [-0.4, 0.2, -0.7]]
+ADVANTAGES = [1.5, -0.5]
+
+
+def slow_gain(ratio: str, clip: float) -> float:
+    gains = []
+    for parts, advantage in zip(CHANGE, ADVANTAGES, strict=True):
+        ratios = {
+            "node": [math.exp(part) for part in parts],
+            "graph": [math.prod(math.exp(part) for part in parts)],
+            "mean": [math.prod(math.exp(part) for part in parts) ** (1 / len(parts))],
+        }[ratio]
+        for own in ratios:
+            clipped = min(max(own, 1 - clip), 1 + clip) if clip else own
+            gains.append(min(own * advantage, clipped * advantage))
+    return sum(gains) / len(gains)
+
+
+@pytest.mark.parametrize("clip", [0, 0.1, 0.4])
+@pytest.mark.parametrize("ratio", ["mean", "graph", "node"])
+def test_it_is_the_formula(ratio: str, clip: float) -> None:
+    found = find_gain(torch.tensor(CHANGE), torch.tensor(ADVANTAGES), ratio, clip)
+    assert found.item() == pytest.approx(slow_gain(ratio, clip))
+
+
+def test_what_is_farther_than_the_clip_is_not_pushed_on() -> None:
+    """A better decision gains up to 1 + clip, and no gradient is left beyond."""
+    gradients = []
+    for change in (0.05, 0.15, 0.3):
+        own = torch.full((1, 4), change, requires_grad=True)
+        find_gain(own, torch.ones(1), "mean", 0.2).backward()
+        assert own.grad is not None
+        gradients.append(own.grad.sum().item())
+    assert gradients[0] < gradients[1]
+    assert gradients[2] == 0
+
+
+def test_imitation_learns_a_decision() -> None:
+    evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
+    lesson = make_lesson(evaluator, make_decision(evaluator.graph, 2, 1))
+    imitation = Imitation(make_policy(), 60, 3e-3)
+    imitation.learn([lesson])
+    assert imitation.losses[-1] < 0.7 * imitation.losses[0]
+    levels = find_levels(evaluator.graph, np.arange(30.0))
+    assert levels.max() == 19 and (np.diff(levels[evaluator.graph.decides_priority]) >= 0).all()
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_the_policy_computes_where_it_is(rounds: int) -> None:
+    """The device "meta" computes shapes only; like a GPU it refuses most of what is on the CPU."""
+    policy, inputs = (
+        Policy(replace(SMALL, rounds=rounds)).to("meta"),
+        find_inputs(make_graph(99, 1)),
+    )
+    drawn = policy(inputs, 4, 2, generator=torch.Generator())
+    own = {task: torch.zeros((2, 99), dtype=torch.int64) for task in SMALL.tasks[1:]}
+    taken = policy(inputs, 4, 2, own, fixed={SMALL.tasks[0]: torch.zeros((1, 99)).long()})
+    for choice in (*drawn.values(), *taken.values()):
+        assert choice.actions.shape == (2, 99)
+        assert choice.actions.is_meta and choice.of_actions().is_meta

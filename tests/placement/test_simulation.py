@@ -1,28 +1,38 @@
 """The simulator says what a slow and obvious one says, and refuses what cannot run."""
 
 import dataclasses
+from collections import deque
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.placement.graphs.cost_graph import DATA, build_cost_graph
-from solution.placement.machine import Device, Machine, make_machine
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.placement.baselines.divisions import decide_at_random
+from solution.placement.graphs.builder import ProgramBuilder
+from solution.placement.graphs.cost_graph import DATA, PRODUCT, Columns, CostGraph, build_cost_graph
+from solution.placement.graphs.landmarks import LANDMARKS, WAYS, find_distances
+from solution.placement.graphs.reading import read_cost_graph
+from solution.placement.graphs.recurrent import make_gnmt
+from solution.placement.graphs.workloads import DOCUMENT, SMALL, WORKLOADS
+from solution.placement.machine import make_machine
 from solution.placement.simulation.decision import Decision, default_decision
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
+from tests.made import modules
+from tests.made.graphs import make_layout_graph, write_graph
 from tests.placement.made import (
     make_columns,
     make_decision,
-    make_edges,
     make_graph,
     make_unequal_machine,
 )
 from tests.placement.slow_simulator import SlowSimulator
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(80))
 def test_equal_to_the_slow_simulator_to_the_last_digit(seed: int) -> None:
     graph = make_graph(2 + seed % 41, seed, tied=seed % 2 == 0)
     machine = make_unequal_machine(1 + seed % 4, seed)
@@ -34,32 +44,6 @@ def test_equal_to_the_slow_simulator_to_the_last_digit(seed: int) -> None:
     timeline = Environment(graph, machine).timeline(decision)
     assert timeline.groups.tolist() == slow.kernel
     assert timeline.outcome.seconds == slow.seconds
-
-
-def test_one_device_without_fusion_takes_the_sum_of_the_times() -> None:
-    graph, device = make_graph(60, 3), Device("one", 1e12, 1e11, 5e-6, 1e12)
-    found = Environment(graph, Machine((device,))).runtime(default_decision(graph))
-    runs = graph.fusion_kinds != DATA
-    times = np.maximum(graph.operations / 1e12, graph.traffic_bytes / 1e11) + 5e-6
-    assert found.seconds == pytest.approx(times[runs].sum(), rel=1e-12)
-
-
-def test_a_device_that_is_not_used_changes_nothing() -> None:
-    graph = make_graph(60, 4)
-    decision = make_decision(graph, 2, 1)
-    seconds = {Environment(graph, make_machine(k)).runtime(decision).seconds for k in (2, 3, 5)}
-    assert len(seconds) == 1
-
-
-@given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
-def test_no_fusion_is_slower_than_none_on_one_device(seed: int) -> None:
-    graph = make_graph(40, seed)
-    environment = Environment(graph, make_machine(1))
-    decision = make_decision(graph, 1, seed)
-    alone = dataclasses.replace(decision, fusion=np.zeros_like(decision.fusion))
-    fused, unfused = environment.runtime(decision).seconds, environment.runtime(alone).seconds
-    assert fused <= unfused * (1 + 1e-12)
 
 
 @given(st.integers(0, 10_000))
@@ -101,7 +85,7 @@ def test_an_overfull_device_is_named() -> None:
 
 def test_a_cycle_is_named() -> None:
     edges = np.array([[1, 0], [2, 1], [3, 2], [1, 3]])
-    with pytest.raises(InputError, match=r"has a cycle; 3 nodes .*among them 1, 2, 3"):
+    with pytest.raises(InputError, match="cycle.*3.*1.*2"):
         build_cost_graph("ring", make_columns(4, 0), edges)
 
 
@@ -113,7 +97,7 @@ def test_a_split_fusion_and_fusions_that_wait_for_each_other_are_named() -> None
     with pytest.raises(InputError, match="form a cycle"):
         environment.timeline(decision, np.array([0, 1, 0, 1]))
     split = dataclasses.replace(decision, placement=np.array([0, 1, 1, 1]))
-    with pytest.raises(InputError, match=r"split fusion: 0 has node 1 on device 1 and node 0 on"):
+    with pytest.raises(InputError, match="fusion.*0.*1.*1"):
         environment.timeline(split, np.array([0, 0, 1, 2]))
     whole = environment.timeline(decision, np.zeros(4, np.int64))
     levels = dataclasses.replace(decision, fusion=np.ones(4, np.int64))
@@ -124,18 +108,8 @@ def test_a_split_fusion_and_fusions_that_wait_for_each_other_are_named() -> None
 def test_a_number_that_is_not_there_is_named(what: str) -> None:
     graph = make_graph(10, 1)
     bad = dataclasses.replace(default_decision(graph), **{what: np.full(10, 99)})
-    with pytest.raises(InputError, match="node 0 has the .* 99; there are 0 to"):
+    with pytest.raises(InputError, match="node.*0.*99.*0"):
         Environment(graph, make_machine(2)).runtime(bad)
-
-
-def test_renumbered_nodes_give_the_same_graph() -> None:
-    columns, edges = make_columns(40, 5), make_edges(40, 5)
-    shuffle = np.random.default_rng(0).permutation(40)
-    place = np.argsort(shuffle)
-    moved = type(columns)(*(column[shuffle] for column in columns))
-    one, other = build_cost_graph("a", columns, edges), build_cost_graph("a", moved, place[edges])
-    assert (one.edges == other.edges).all() and (one.operations == other.operations).all()
-    assert (shuffle[other.numbers] == one.numbers).all()
 
 
 def test_decisions_are_kept_by_whoever_asks() -> None:
@@ -147,3 +121,139 @@ def test_decisions_are_kept_by_whoever_asks() -> None:
     assert first.seconds == again.seconds
     assert all((a == b).all() for a, b in zip(before, vars(decision).values(), strict=True))
     assert isinstance(decision, Decision)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_it_leaves_no_moment_of_the_step_out(seed: int, fused: bool) -> None:
+    graph = make_graph(8 + seed, seed)
+    machine = make_unequal_machine(2 + seed % 3, 2, 1e12) if seed % 3 else make_machine(3)
+    environment = Environment(graph, machine)
+    drawn = decide_at_random(graph, machine, np.random.default_rng(seed))
+    levels = drawn.fusion if fused else np.zeros(graph.num_nodes, np.int64)
+    decision = Decision(drawn.placement, drawn.priorities, levels)
+    critical = set(environment.find_critical(decision).tolist())
+    line = environment.timeline(decision)
+    busy = [(line.start[node], line.end[node]) for node in critical]
+    busy += [(sent.start, sent.end) for sent in line.transfers if sent.node in critical]
+    known = 0.0
+    for start, end in sorted(busy):
+        assert start <= known
+        known = max(known, end)
+    assert known == line.outcome.seconds
+
+
+def walk(graph: CostGraph, start: int, way: str) -> np.ndarray:
+    """The slow and obvious one: a queue."""
+    found, queue = {start: 0}, deque([start])
+    while queue:
+        node = queue.popleft()
+        for consumer, producer in graph.edges.tolist():
+            steps = []
+            if way in ("around", "along") and producer == node:
+                steps.append(consumer)
+            if way in ("around", "against") and consumer == node:
+                steps.append(producer)
+            for step in steps:
+                if step not in found:
+                    found[step] = found[node] + 1
+                    queue.append(step)
+    beyond = max(found.values()) + 1
+    return np.array([found.get(node, beyond) for node in range(graph.num_nodes)])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_distances_are_those_of_an_obvious_walk(seed: int) -> None:
+    graph = make_graph(40, seed)
+    columns, near = [], np.full(40, np.inf)
+    landmark = max(range(40), key=lambda node: graph.resident_bytes[node])
+    for _ in range(LANDMARKS):
+        for way in ("around", "along", "against"):
+            steps = walk(graph, landmark, way)
+            columns.append(steps / steps.max())
+        near = np.minimum(near, walk(graph, landmark, "around"))
+        landmark = int(np.flatnonzero(near == near.max())[0])
+    assert np.array_equal(find_distances(graph), np.stack(columns, axis=1))
+
+
+def test_a_graph_of_one_node_and_one_without_edges_have_distances() -> None:
+    for count in (1, 3):
+        graph = build_cost_graph("alone", make_columns(count, 0), np.empty((0, 2), np.int64))
+        found = find_distances(graph)
+        assert found.shape == (count, WAYS * LANDMARKS)
+        assert np.isfinite(found).all() and (found >= 0).all() and (found <= 1).all()
+
+
+@pytest.mark.parametrize("name", [workload.name for workload in SMALL])
+def test_a_family_has_a_backward_pass_and_updates(name: str) -> None:
+    workload = WORKLOADS[name]
+    graph = workload.make()
+    assert (graph.edges[:, 1] < graph.edges[:, 0]).all()
+    products = (graph.fusion_kinds == PRODUCT).sum()
+    trained = (graph.resident_bytes == 3 * graph.output_bytes) & (graph.resident_bytes > 0)
+    # Every trained parameter shares its device with its update, which comes last.
+    followers = np.bincount(graph.leaders, minlength=graph.num_nodes)
+    assert (followers[graph.leaders[trained]] == 2).all()
+    assert 250 < graph.num_nodes < 2000 and products > 10
+    assert graph.stages.max() + 1 >= 2 and len(np.unique(graph.stages)) == graph.stages.max() + 1
+    assert Environment(graph, make_machine(1)).runtime(default_decision(graph)).seconds > 0
+
+
+def test_the_gradient_of_a_product_is_two_products() -> None:
+    program = ProgramBuilder()
+    inputs = program.data(4, 3)
+    hidden = program.dense(inputs, 5, "tanh")
+    program.train([program.add("reduce", (1,), (program.dense(hidden, 2),), 8.0)])
+    graph = program.finish("two layers")
+    dots = graph.opcodes == OPCODE_IDS["dot"]
+    assert dots.sum() == 2 + 1 + 2  # forward; of the first layer only that of the weights
+    assert sorted(graph.operations[dots]) == [2.0 * 4 * 5 * 2] * 3 + [2.0 * 4 * 3 * 5] * 2
+    assert (graph.opcodes == OPCODE_IDS["subtract"]).sum() == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [workload.name for workload in DOCUMENT])
+def test_the_documents_programs_fit_their_machines_by_layers(name: str) -> None:
+    workload = WORKLOADS[name]
+    graph = workload.make()
+    environment = Environment(graph, make_machine(workload.devices))
+    assert environment.runtime(default_decision(graph)).peak_bytes[0] < 16e9 * workload.devices
+
+
+@pytest.mark.slow
+def test_eighty_thousand_nodes() -> None:
+    assert make_gnmt(8, 90).num_nodes > 80_000
+
+
+def test_an_npz_file_and_a_module_are_read(tmp_path: Path) -> None:
+    path = write_graph(make_layout_graph(name="mine"), tmp_path)
+    graph = read_cost_graph(str(path))
+    assert graph.name == "mine" and graph.num_nodes > 3
+    modules.write(modules.make_layout_record(), tmp_path / "program.pb")
+    module = read_cost_graph(str(tmp_path / "program.pb"))
+    assert module.operations.sum() > 0
+    assert (module.operations[module.fusion_kinds == DATA] == 0).all()
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="9.*expected.*2"):
+        read_cost_graph("rnnlm-9")
+    (tmp_path / "bad.npz").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="bad.npz"):
+        read_cost_graph(str(tmp_path / "bad.npz"))
+
+
+def test_an_edge_between_two_nodes_is_refused(tmp_path: Path) -> None:
+    path = write_graph(make_layout_graph(name="mine"), tmp_path)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    np.savez(path, **{**arrays, "edge_index": arrays["edge_index"] + 0.5})
+    with pytest.raises(InputError, match=r"mine\.npz.*edge_index.*64.*expected"):
+        read_cost_graph(str(path))
+
+
+def test_a_cost_that_is_no_number_is_named() -> None:
+    columns: Columns = make_columns(3, 0)
+    columns.operations[1] = np.nan
+    with pytest.raises(InputError, match="1.*operations"):
+        build_cost_graph("bad", columns, np.array([[1, 0]]))

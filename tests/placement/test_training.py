@@ -1,37 +1,44 @@
 """A policy is trained in turns of search and imitation, then by PPO."""
 
 import copy
-import math
+import json
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-import typer
-from typer.testing import CliRunner
+from safetensors.torch import save_file
 
+from solution.models.nets.checkpoint import SEAL, seal_tensors
 from solution.placement import train as placement_training
+from solution.placement.baselines.divisions import divide_by_metis
+from solution.placement.baselines.lists import list_decisions
 from solution.placement.best_known import Best, make_evaluators
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
+from solution.placement.graphs.cost_graph import DATA, CostGraph, build_cost_graph
 from solution.placement.graphs.workloads import (
     DOCUMENT,
-    DRAWN,
     HELD_OUT,
     LESSONS,
     WORKLOADS,
-    draw_judges,
     draw_lessons,
 )
-from solution.placement.machine import Device, Machine
+from solution.placement.machine import Machine, make_machine
 from solution.placement.policy.imitation import StepRunner
+from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.ppo import Trainer, make_policy
+from solution.placement.policy.saving import SETTINGS, SHIPPED, load_policy, save_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
-from solution.placement.search import find_seconds_at_once
+from solution.placement.report import Report, optimize_and_report
 from solution.placement.simulation.environment import Environment
 from solution.placement.train import NUMBERS, CoursePlan, draw_questions, main, train
 from solution.system.errors import InputError
-from tests.placement.made import make_graph
+from tests.placement.made import make_columns, make_edges, make_graph, make_unequal_machine
+from tests.placement.test_policy import SMALL
+from tests.placement.test_policy import make_policy as make_small
 
 TINY = PolicySettings(width=32, embedding_layers=1, attention_layers=1, heads=4, segment=64,
                       inner=64, rounds=1)  # fmt: skip
@@ -88,37 +95,6 @@ def test_a_training_that_was_stopped_goes_on_and_ends_alike(
     assert all(torch.equal(again[name], value) for name, value in whole.items())
 
 
-def test_a_course_that_begins_with_another_policy_is_another(tmp_path: Path) -> None:
-    """Trained again with more steps in the first course: the second one is not taken over."""
-    evaluators = make_evaluators([WORKLOADS["rnnlm-1x4"]])
-
-    def start(steps: int, folder: Path) -> dict[str, torch.Tensor]:
-        courses = [CoursePlan(evaluators, (steps,)), CoursePlan(evaluators[:1], (4,))]
-        torch.manual_seed(0)
-        policy = make_policy(TINY, evaluators)
-        learned = train(policy, TrainingSettings(updates=0), courses, (30, 10), folder)
-        return dict(learned.state_dict())
-
-    start(2, tmp_path / "again")
-    again, fresh = start(6, tmp_path / "again"), start(6, tmp_path / "fresh")
-    assert all(torch.equal(again[name], value) for name, value in fresh.items())
-
-
-def test_what_does_not_fit_is_neither_learned_from_nor_compared_with() -> None:
-    """The defaults do not fit, and are much faster than what does: all on the slow device."""
-    policy = make_policy(TINY, make_evaluators([WORKLOADS["rnnlm-1x4"]])).eval()
-    fast = Device("fast", 1e13, 1e12, 0, 1e3)
-    slow = [Device("slow", 1e10, 1e9, 0, memory) for memory in (1e12, 1e3)]
-    questions = [Evaluator(Environment(make_graph(40, 2), Machine((fast, own)))) for own in slow]
-    assert all(one.environment.runtime(one.base).reason for one in questions)
-    best = Best(questions)
-    best.search(None, 60, 0)
-    assert questions[0].reference < best.seconds[0] < math.inf == best.seconds[1]
-    assert [lesson.evaluator for lesson in best.make_lessons()] == questions[:1]
-    seconds = find_seconds_at_once(questions[0], policy)
-    assert best.compare(policy) == pytest.approx(seconds / best.seconds[0])
-
-
 def test_what_a_training_cannot_be_given_is_said_at_once(tmp_path: Path) -> None:
     for words, message in (
         ({"out": tmp_path}, "is a folder, where a file is to be written"),
@@ -127,15 +103,6 @@ def test_what_a_training_cannot_be_given_is_said_at_once(tmp_path: Path) -> None
     ):
         with pytest.raises(InputError, match=message):
             main(**words)
-
-
-def test_a_training_without_workers_is_refused(tmp_path: Path) -> None:
-    app = typer.Typer()
-    app.command()(main)
-    done = CliRunner().invoke(app, [str(tmp_path / "a.safetensors"), "--workers", "0"])
-    assert (done.exit_code, "Invalid value for '--workers'" in done.output) == (2, True), (
-        done.output
-    )
 
 
 def stop_after(patch: pytest.MonkeyPatch, calls: int) -> None:
@@ -175,13 +142,6 @@ def test_the_policy_learns_from_every_number_of_devices() -> None:
     assert {asked.tasks for asked in questions} == {TASKS, TWO_TASKS}
 
 
-def test_large_lessons_are_none_of_the_documents_programs() -> None:
-    """A WaveNet of 3 stacks of 12 layers is one of 2 of 18; 40 steps are the document's."""
-    names = {w.name for w in draw_lessons(300, seed=11, scale=3)}
-    assert {"rnnlm-2x40", "gnmt-2x50", "wavenet-3x12", "wavenet-1x36"}.isdisjoint(names)
-    assert max(w.make().num_nodes for w in draw_lessons(12, seed=11, scale=3)) > 2600
-
-
 def test_workers_find_what_one_process_finds() -> None:
     evaluators = make_evaluators([WORKLOADS["rnnlm-1x4"]])
     alone, together = Best(evaluators), Best(evaluators, workers=2)
@@ -191,16 +151,115 @@ def test_workers_find_what_one_process_finds() -> None:
     assert alone.seconds == together.seconds < [one.reference for one in evaluators]
 
 
-def test_none_of_the_programs_by_which_a_policy_is_chosen_is_learned_from() -> None:
-    judges = {w.name for w in draw_judges()}
-    assert len(judges) == 36
-    assert not judges & {w.name for w in (*LESSONS, *HELD_OUT, *DOCUMENT, *draw_lessons(DRAWN))}
-    graphs = {tuple(w.make().operations) for w in draw_judges()}
-    assert not graphs & {tuple(q.graph.operations) for q in draw_questions((40, 12, 0))}
+def test_a_saved_policy_decides_the_same(tmp_path: Path) -> None:
+    policy, inputs = make_small(), find_inputs(make_graph(40, 1))
+    save_policy(policy, tmp_path / "mine.safetensors")
+    loaded = load_policy(tmp_path / "mine.safetensors")
+    assert loaded.settings == policy.settings
+    for task in SMALL.tasks:
+        assert torch.equal(policy(inputs, 2)[task].log_chances, loaded(inputs, 2)[task].log_chances)
 
 
-def test_the_same_lessons_are_drawn_again() -> None:
-    first, second = draw_lessons(14), draw_lessons(20)
-    assert [w.name for w in first] == [w.name for w in second[:14]]
-    assert [w.devices for w in first] == [w.devices for w in second[:14]]
-    assert all(2 <= w.devices <= 8 and w.make().num_nodes < 2600 for w in first)
+def test_what_is_no_policy_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(InputError, match="bad.safetensors: expected a policy"):
+        load_policy(path)
+    with pytest.raises(InputError, match="such file"):
+        load_policy(tmp_path / "none")
+    save_file({"weight": torch.zeros(3)}, path)
+    with pytest.raises(InputError, match="something else"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"heads": 5}, "width is 32, expected a multiple of 5 heads"),
+        ({"segment": 0}, "segment is 0, expected a number from 1"),
+        ({"agreement": 10**9}, "agreement is 1000000000, expected a number from 0"),
+        ({"tasks": []}, "expected one or more, each once"),
+        ({"tasks": ["fusion", "fusion"]}, "expected one or more, each once"),
+    ],
+)
+def test_a_file_that_asks_for_what_is_no_network_is_refused(
+    settings: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    path, policy = tmp_path / "odd.safetensors", make_small()
+    text = json.dumps({**asdict(policy.settings), **settings})
+    tensors = dict(policy.state_dict())
+    save_file(tensors, path, {SETTINGS: text, SEAL: seal_tensors(tensors, text)})
+    with pytest.raises(InputError, match=f"odd.safetensors: expected a policy .*{message}"):
+        load_policy(path)
+
+
+def test_the_shipped_policy_is_small_and_decides() -> None:
+    assert SHIPPED.stat().st_size <= 5e6
+    machine: Machine = make_machine(4)
+    found = load_policy()(find_inputs(make_graph(60, 1)), len(machine))
+    assert set(found) == {"fusion", "placement", "schedule"}
+
+
+def find_small_machine(graph: CostGraph, devices: int) -> Machine:
+    """Devices of just so much memory that something fits, but not HEFT's decision."""
+    for memory in np.geomspace(1e6, 1e9, 60):
+        machine = make_unequal_machine(devices, 1, float(memory))
+        evaluator = Evaluator(Environment(graph, machine), ("placement",))
+        heft = list_decisions(graph, machine, fused=False)["heft"]
+        if evaluator.environment.runtime(heft).reason is None:
+            break
+        try:
+            optimize_and_report(graph, machine, ("placement",), None, 60, 0)
+        except InputError:
+            continue
+        return machine
+    raise AssertionError("HEFT fits wherever anything does")
+
+
+def report(graph: CostGraph, machine: Machine, evaluations: int = 60) -> Report:
+    return optimize_and_report(graph, machine, ("placement",), None, evaluations, 0)
+
+
+def test_a_decision_that_does_not_fit_has_no_time() -> None:
+    graph = make_graph(40, 2)
+    found = report(graph, find_small_machine(graph, 3)).origin()
+    assert "HEFT's decision" in found and "HEFT had" not in found
+    roomy = report(graph, make_machine(2)).origin()
+    assert "and HEFT" in roomy and "does not fit" not in roomy
+
+
+def test_one_of_anything_is_told_as_one() -> None:
+    summary = report(make_graph(1, 0), make_machine(1), evaluations=1).summary()
+    assert ": 1 node on 1 device. " in summary and summary.endswith(" 1 decision simulated.")
+    full = make_unequal_machine(1, 0, memory=1.0)
+    with pytest.raises(InputError, match="1.*1"):
+        report(make_graph(9, 0), full, evaluations=1)
+    with pytest.raises(InputError, match="let placement"):
+        optimize_and_report(make_graph(9, 0), full, ("schedule",), None, 1, 0)
+
+
+@pytest.mark.parametrize("devices", [2, 8])
+def test_a_program_that_runs_no_kernel_takes_no_time(
+    devices: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Parameters and tuples: nothing may be divided by the seconds, or written by METIS."""
+    columns = make_columns(30, 0)
+    columns = columns._replace(
+        fusion_kinds=np.full(30, DATA, np.uint8), operations=np.zeros(30)
+    )  # fmt: skip
+    graph = build_cost_graph("data", columns, make_edges(30, 0))
+    machine = replace(make_machine(devices), latency=1e-5)
+    found = optimize_and_report(graph, machine, TASKS, None, 80, 0)
+    assert found.line.outcome.seconds == 0 and "After: 0 us" in found.summary()
+    assert capfd.readouterr().out == ""
+
+
+def test_metis_writes_nothing_of_a_node_that_is_heavier_than_all_others(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    columns = make_columns(40, 0)
+    columns.operations[7] = 1e14
+    graph = build_cost_graph("heavy", columns, make_edges(40, 0))
+    divided = divide_by_metis(graph, make_machine(8))
+    assert capfd.readouterr().out == "" and len(np.unique(divided)) == 2
+    assert len(np.unique(divide_by_metis(make_graph(40, 0), make_machine(8)))) == 8

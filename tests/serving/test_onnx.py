@@ -69,7 +69,7 @@ def test_a_list_may_stand_beside_others(students: Path) -> None:
 
 
 def test_models_that_are_no_students_are_refused(bundle_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no students"):
+    with pytest.raises(InputError, match="no students"):
         export(load_bundle(bundle_folder), tmp_path)
 
 

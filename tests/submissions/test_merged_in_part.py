@@ -1,21 +1,37 @@
 """A merge that ends between two of its files: what lies in the run is of two recipes."""
 
+import codecs
+import dataclasses
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
 
 from ensembles.last_recipe import RECORD, is_whole, recall
-from ensembles.recipe import Recipe
+from ensembles.recipe import Recipe, find_recipe
 from solution.domain import predictions
 from solution.runs.folder import Run
+from solution.runs.origin import recall_origin
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
-from submissions.build import build_submission
-from submissions.scores import list_runs
+from submissions.build import Built, build_submission
+from submissions.ledger import Ledger
+from submissions.scores import draw_history, list_runs, read_anchors
+from submissions.writer import Expected, check_submission, write_submission
 from tests.conftest import FastSlow
 from tests.kaggle.place import make_run
+from tests.made.run import make_run as make_run_runs
+from tests.submissions.test_submission import (
+    GRAPHS,
+    SCORES,
+    L,
+    make_ranking,
+    read_rows,
+    write_sample,
+)
 
 ONE = Recipe(name="of_one", members={"one": 1.0})
 TURNED = Recipe(name="turned", members={"two": 1.0})
@@ -88,3 +104,105 @@ def test_a_merge_that_is_refused_changes_nothing(run: Run) -> None:
         build_submission(run, TURNED)
     assert recall(run.folder) == ONE
     assert is_whole(run.folder)
+
+
+def test_a_sample_may_have_a_byte_order_mark_and_a_submission_not(tmp_path: Path) -> None:
+    sample = write_sample(tmp_path, [(f"{L}:b", "0;1;2")])
+    sample.write_bytes(codecs.BOM_UTF8 + sample.read_bytes())
+    path = tmp_path / "submission.csv"
+    write_submission(make_ranking(SCORES), GRAPHS, sample, path)
+    assert read_rows(path)[1:] == [(f"{L}:b", "2;0;1")]
+    path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    with pytest.raises(InputError, match="header"):
+        check_submission(path, Expected({f"{L}:b": 3}, "the sample"))
+
+
+def make_ledger(scored: int) -> Ledger:
+    """So many submissions with all scores, one that waits and one made by hand."""
+    ledger = Ledger()
+    for number in range(scored):
+        scores = {"public": f"{0.60 + 0.01 * number}", "private": f"{0.58 + 0.01 * number}"}
+        when = f"2026-11-{20 - number:02d}T07:00:00Z"
+        ledger.put(f"key{number}", when=when, state="scored", oof_mean="0.6", **scores)
+    ledger.put("waiting", when="2026-11-30T07:00:00Z", state="pending", oof_mean="0.7")
+    ledger.put("by-hand", when="2026-10-01T07:00:00Z", state="scored", public="0.5", private="0.5")
+    return ledger
+
+
+@pytest.mark.parametrize("scored", [0, 4])
+def test_every_scored_submission_is_shown_in_order(scored: int, tmp_path: Path) -> None:
+    figure = draw_history(make_ledger(scored), read_anchors())
+    course, foretelling = figure.axes
+    shown = {str(line.get_label()): line for line in course.lines}
+    assert list(shown["private"].get_xdata()) == list(range(scored + 1))  # type: ignore[arg-type]
+    dates = [label.get_text() for label in course.get_xticklabels()]
+    assert dates == sorted(dates)
+    assert len(dates) == scored + 1
+    assert f"{scored} submissions" in foretelling.get_title()
+    assert any("1st" in name for name in shown)
+    for axes in figure.axes:
+        assert axes.get_title()
+        assert axes.get_xlabel()
+        assert axes.get_ylabel()
+    figure.savefig(tmp_path / "history.png", dpi=60)
+
+
+def test_a_score_of_zero_is_shown() -> None:
+    ledger = Ledger()
+    scores = {"oof_mean": "0.0", "public": "0.0", "private": "0.00000"}
+    ledger.put("key", when="2026-11-20T07:00:00Z", state="scored", **scores)
+    course, foretelling = draw_history(ledger, []).axes
+    assert [line.get_label() for line in course.lines] == ["public", "private", "out of fold"]
+    assert "Kaggle: 1 " in foretelling.get_title()
+
+
+def test_of_a_damaged_table_of_scores_the_other_runs_are_shown(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        make_run_runs(tmp_path / name)
+    (tmp_path / "b" / "scores.csv").write_bytes(b"\xff\xfe\x00")
+    text = "collection,ranker,score\ntile:xla,ensemble r,"
+    (tmp_path / "a" / "scores.csv").write_text(text + "0.75\n")
+    (tmp_path / "c" / "scores.csv").write_text(text + "abc\n")
+    assert [line.score for line in list_runs(tmp_path)] == ["0.750", "damaged", "damaged"]
+
+
+def test_a_run_that_held_out_nothing_has_no_score_and_is_not_damaged(tmp_path: Path) -> None:
+    for name, text in (("a", "collection,ranker,score\n"), ("b", "")):
+        make_run_runs(tmp_path / name)
+        (tmp_path / name / "scores.csv").write_text(text)
+    assert [line.score for line in list_runs(tmp_path)] == ["", "damaged"]
+
+
+@pytest.mark.parametrize(
+    ("before", "again"),
+    [
+        ("mean_rank_001", "ensemble mean_rank_001"),
+        ("own", "`fastslow ensemble`"),
+    ],
+)
+def test_how_the_last_submission_is_made_again(before: str, again: str) -> None:
+    """A file of one's own may be called as a recipe of the package is."""
+    own = find_recipe("mean_rank_001")
+    if before == "own":
+        own = own.model_copy(update={"members": {"one": 1.0}})
+    nothing: Any = None
+    written: Any = SimpleNamespace(describe=lambda: "Submission.")
+    built = Built(Run(Path("out")), Recipe(name="r", members={"one": 1.0}), written, nothing, own)
+    assert again in built.describe()
+    changed = dataclasses.replace(built, before=Recipe(name="r", members={"two": 1.0}))
+    assert changed.describe().endswith("was merged by r as it was then.")
+
+
+def test_a_run_is_no_folder_of_runs(fastslow: FastSlow, tmp_path: Path) -> None:
+    make_run_runs(tmp_path / "a")
+    assert "a" in fastslow("runs", tmp_path).stdout
+    done = fastslow("runs", tmp_path / "a")
+    assert done.returncode == 2
+    assert "of runs" in done.stderr
+
+
+def test_a_damaged_origin_says_what_to_do(tmp_path: Path) -> None:
+    run = make_run_runs(tmp_path / "a")
+    (run.folder / "origin.json").write_text("{")
+    with pytest.raises(InputError, match=r"origin\.json.*Delete"):
+        recall_origin(run)

@@ -1,16 +1,21 @@
 """What people should know before they believe the numbers of a run: its page and tables say it."""
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from ensembles.last_recipe import choose_recipe
+from ensembles.recipe import find_recipe
 from ensembles.tables import show_comparison
 from solution.data.folders import SAMPLE
-from solution.runs.folder import Run
-from solution.runs.origin import remember_origin
+from solution.runs.folder import RECORD, Run, read_record
+from solution.runs.origin import recall_origin, remember_origin
+from solution.runs.record import open_run
 from solution.system.errors import InputError
+from solution.system.files import checksum, write_sealed
 from submissions.page.build import write_page
 from submissions.scores import list_runs
 from tests.conftest import FastSlow
@@ -86,3 +91,71 @@ def test_who_makes_a_damaged_model_again_is_said(tmp_path: Path) -> None:
     (run.jobs("trees_001")[0] / "job.json").write_text("{")
     with pytest.raises(InputError, match="`fastslow run`"):
         read_page(run, recipe)
+
+
+NO_TEXT = os.fsdecode(b"r\xff")
+LINUX = pytest.mark.skipif(sys.platform == "darwin", reason="macOS makes no such folder")
+
+
+def write_recipe(folder: Path) -> str:
+    recipe = folder / "mine.toml"
+    recipe.write_text(RECIPE, encoding="utf-8")
+    return str(recipe)
+
+
+def test_a_name_turns_no_direction_of_the_text_beside_it(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run\u202e<b>")
+    page = write_page(run, find_recipe(write_recipe(tmp_path))).read_text(encoding="utf-8")
+    assert "\u202e" not in page
+    assert "<h1>run\\u202e&lt" in page
+
+
+@LINUX
+def test_a_run_whose_name_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run").folder.rename(tmp_path / NO_TEXT)
+    with pytest.raises(InputError, match="no text"):
+        Run.existing(folder)
+    with pytest.raises(InputError, match="no text"), open_run(folder, {}):
+        pass
+
+
+@LINUX
+def test_a_run_below_a_folder_whose_name_is_no_text_has_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / NO_TEXT
+    place.mkdir()
+    monkeypatch.chdir(place)
+    run = make_run(Path("run"))
+    remember_origin(run, Path("data"), Path("store"))
+    origin = recall_origin(run)
+    assert origin is not None and origin.data.endswith("r\\udcff/data")
+    assert write_page(run, find_recipe(write_recipe(tmp_path))).is_file()
+
+
+def test_a_recipe_that_was_fitted_on_these_graphs_gains_nothing_here(tmp_path: Path) -> None:
+    run, path = make_run(tmp_path / "run"), tmp_path / "mine.toml"
+    texts = []
+    for fitted in ("", f'fitted_on = "{checksum(run.labels)}"\nnested = 0.5\n'):
+        path.write_text(fitted + RECIPE, encoding="utf-8")
+        texts.append(write_page(run, find_recipe(str(path)), None, None).read_text())
+    flattered = "fitted on these very graphs, which flatters it; on others the search reaches 0.5"
+    assert [flattered in text for text in texts] == [False, True]
+    assert ["best single" in text for text in texts] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "drawn"),
+    [
+        ("graph", "interval over"),
+        ("architecture", "interval over"),
+    ],
+)
+def test_intervals_say_what_was_drawn(scheme: str, drawn: str, tmp_path: Path) -> None:
+    run, path = make_run(tmp_path / "run", collections=("tile:xla",)), tmp_path / "mine.toml"
+    path.write_text(RECIPE, encoding="utf-8")
+    record = read_record(run.folder)
+    write_sealed(
+        {**record, "settings": {**record["settings"], "scheme": scheme}}, run.folder / RECORD
+    )
+    assert drawn in write_page(run, find_recipe(str(path)), None, None).read_text(encoding="utf-8")

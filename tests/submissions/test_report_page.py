@@ -10,7 +10,6 @@ import pytest
 
 from ensembles.merge import merge_run
 from ensembles.recipe import find_recipe
-from ensembles.statistics import mean_over_collections
 from solution.domain import predictions
 from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
@@ -153,16 +152,6 @@ def test_the_page_and_the_table_of_a_run_have_one_interval_of_the_mean(tmp_path:
     assert overall.low < overall.value < overall.high
 
 
-def test_a_collection_has_one_interval_wherever_it_is_shown(tmp_path: Path) -> None:
-    """The mean over collections of a single one is that collection's, to the last digit."""
-    (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
-    run = make_run(tmp_path / "run", graphs=30, collections=("tile:xla",))
-    evidence = Evidence(run, find_recipe(str(tmp_path / "mine.toml")))
-    (line,) = [line for line in collect_scores(run, evidence.recipe).lines if line.is_ensemble]
-    own = evidence.scores.filter(member=evidence.ensemble).drop("member")
-    assert line.score == mean_over_collections(own)
-
-
 def test_the_page_and_the_table_of_a_run_have_one_score_of_a_model(tmp_path: Path) -> None:
     """That of its seeds averaged; what one seed reaches has a name of its own."""
     run = make_run(tmp_path / "run")
@@ -183,14 +172,6 @@ def test_the_page_and_the_table_of_a_run_have_one_score_of_a_model(tmp_path: Pat
     merged = evidence.means.filter(collection="tile:xla", member="net_001")["value"][0]
     words = write_page(run, recipe).read_text(encoding="utf-8")
     assert f">{merged:.3f}<" in words
-
-
-def test_a_single_member_without_a_fallback_cannot_be_left_out(tmp_path: Path) -> None:
-    recipe = tmp_path / "single.toml"
-    recipe.write_text("[members]\nnet_001 = 1\n", encoding="utf-8")
-    page = Page(write_page(make_run(tmp_path / "run"), find_recipe(str(recipe))))
-    assert list(page.sections) == EVERY
-    assert "No member" in page.said("gains")
 
 
 def test_an_experiment_without_a_held_out_graph_does_not_stop_the_report(tmp_path: Path) -> None:
@@ -215,13 +196,6 @@ def test_losses_and_ordered_pairs_are_drawn_where_they_were_kept(tmp_path: Path)
     assert "from 1.100 to 0.720" in page.text
     assert "from 0.500 to 0.690" in page.text
     assert "stroke-dasharray" in page.text
-
-
-def test_one_graph_a_collection_has_no_probability(tmp_path: Path) -> None:
-    page = report(tmp_path, graphs=1)
-    assert "too few" in page.said("")
-    assert "100%" not in page.said("gains")
-    assert "mean of" in page.said("scores")
 
 
 def test_a_real_run_and_its_command(
@@ -280,14 +254,6 @@ def test_the_ceiling_finds_the_noise_that_was_put_in() -> None:
     assert ceiling > repeat
     pairs = deviation * generator.standard_normal((2, 100_000))
     assert np.median(np.abs(pairs[0] - pairs[1])) == pytest.approx(MEDIAN_GAP * deviation, rel=0.02)
-
-
-def test_old_graph_records_without_noise_are_fine(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", collections=("layout:xla:random",))
-    predictions.write(pl.read_parquet(run.graphs).drop("noise"), run.graphs)
-    (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
-    page = Page(write_page(run, find_recipe(str(tmp_path / "mine.toml"))))
-    assert "not guessed" in page.said("ceiling")
 
 
 def test_the_ledger_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,21 @@
 """What is left of the memory of a container, by the files that Linux shows of it."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from solution.system import processes
+from solution.system.accelerators import (
+    Gpu,
+    describe_accelerators,
+    find_gpus,
+    find_smallest_memory,
+)
 from solution.system.container import memory_left
+from solution.system.errors import InputError
 
 MB = 1_000_000
 NO_LIMIT = {"memory.max": "max", "memory.limit_in_bytes": 9223372036854771712}
@@ -81,16 +90,6 @@ def test_a_limit_counts_where_nothing_else_is_told(tmp_path: Path) -> None:
     assert memory_left(tmp_path, make_membership(tmp_path, 2, "/")) == MB
 
 
-def test_no_more_is_available_than_the_machine_has_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert 0 < processes.available_memory() <= psutil.virtual_memory().total
-    make_group(tmp_path, 2, 1 << 60, 0)
-    membership = make_membership(tmp_path, 2, "/")
-    monkeypatch.setattr(processes, "memory_left", lambda: memory_left(tmp_path, membership))
-    assert 0 < processes.available_memory() <= psutil.virtual_memory().total
-
-
 def test_less_is_available_where_the_container_leaves_less(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,3 +97,84 @@ def test_less_is_available_where_the_container_leaves_less(
     membership = make_membership(tmp_path, 2, "/")
     monkeypatch.setattr(processes, "memory_left", lambda: memory_left(tmp_path, membership))
     assert processes.available_memory() == 1_000 * MB
+
+
+LARGE = """
+import solution
+import torch
+
+tensor = torch.ones(32 << 20)  # 128 MB
+for line in open("/proc/self/smaps_rollup"):
+    if line.startswith("AnonHugePages"):
+        print(int(line.split()[1]) >> 10)
+"""
+CHOICES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(
+    not CHOICES.is_file() or "[never]" in CHOICES.read_text(), reason="no large pages here"
+)
+@pytest.mark.parametrize(("own", "expected"), [({}, True), ({"THP_MEM_ALLOC_ENABLE": "0"}, False)])
+def test_large_tensors_lie_in_large_pages_unless_the_user_says_otherwise(
+    own: dict[str, str], expected: bool
+) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "THP_MEM_ALLOC_ENABLE"} | own
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE], capture_output=True, text=True, check=True, env=environment
+    )
+    if expected or "[always]" not in CHOICES.read_text():
+        assert (int(done.stdout) > 100) == expected
+
+
+def stand_in(folder: Path, lines: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\nprintf '{lines}'\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_two_t4_train_a_net_each_at_least_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, "Tesla T4, 15360, 7.5\\nTesla T4, 15360, 7.5\\n", monkeypatch)
+    gpus = find_gpus()
+    assert gpus == [Gpu("Tesla T4", 15360, 7.5)] * 2
+    words = describe_accelerators(gpus)
+    assert words.startswith(
+        "Tesla T4, 15 GB; Tesla T4, 15 GB: nets are trained there, one for each"
+    )
+    assert "at least" in words
+    assert "float32" in words
+
+
+def test_an_h100_trains_in_bfloat16() -> None:
+    words = describe_accelerators([Gpu("NVIDIA H100 80GB HBM3", 81559, 9.0)])
+    assert words.endswith(
+        "80 GB: nets are trained there, one for each 2 cores of the CPU at once as far as memory "
+        "goes, products in bfloat16"
+    )
+
+
+def test_the_smallest_gpu_says_how_much_memory_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, "Large, 81559, 9.0\\nSmall, 1024, 7.5\\n", monkeypatch)
+    assert find_smallest_memory.__wrapped__() == 2**30
+    stand_in(tmp_path, "NVIDIA-SMI has failed\\n", monkeypatch)
+    assert find_smallest_memory.__wrapped__() == 0
+
+
+def test_without_a_gpu_the_cpu_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
+    assert describe_accelerators([]) == "no GPU: nets are trained on the CPU, one on each core"
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5e-8")
+    assert "TPU is" in describe_accelerators([])
+
+
+@pytest.mark.parametrize("lines", ["NVIDIA-SMI has failed\\n", "a, b, c\\n"])
+def test_a_driver_that_fails_is_said(
+    lines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, lines, monkeypatch)
+    with pytest.raises(InputError, match="nvidia-smi"):
+        find_gpus()

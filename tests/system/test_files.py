@@ -1,6 +1,5 @@
 """Who may read a new file says the umask; only regular files are opened; damage is seen."""
 
-import json
 import os
 import socket
 from collections.abc import Iterator
@@ -8,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from solution.system import sealing
 from solution.system.errors import InputError
 from solution.system.files import (
     check_writable,
@@ -22,6 +20,14 @@ from solution.system.files import (
     replace_file,
     replace_folder,
     write_sealed,
+)
+from solution.system.sealing import (
+    check_any_seal,
+    check_files,
+    check_seal,
+    find_seal,
+    list_checksums,
+    replace_sealed,
 )
 from tests.made.guarded import Guard
 
@@ -40,11 +46,11 @@ def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path) -> None:
     taken.write_text("mine")
     for folder in (taken, taken / "deeper"):
         for write in (replace_file, replace_folder):
-            refused = pytest.raises(InputError, match="taken.*: a file is in its place")
+            refused = pytest.raises(InputError, match="its place")
             with refused, write(folder / "new"):
                 pass
         for check in (make_folder, check_writable):
-            with pytest.raises(InputError, match="taken.*: a file is in its place"):
+            with pytest.raises(InputError, match="its place"):
                 check(folder)
     assert taken.read_text() == "mine"
 
@@ -148,37 +154,6 @@ def test_what_is_no_sound_json_is_refused_by_name(content: bytes, tmp_path: Path
             read(path, EXPECTED)
 
 
-def test_json_without_end_is_refused(tmp_path: Path, guard: Guard) -> None:
-    path = tmp_path / "record.json"
-    with path.open("wb") as file:
-        file.truncate(1 << 40)  # takes no room on the disk
-    with pytest.raises(InputError, match="more than"):
-        guard.call(read_record, path)
-
-
-VALUES = st.dictionaries(
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-        | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
-        lambda inner: st.lists(inner, max_size=3),
-        max_leaves=5,
-    ),
-    max_size=4,
-).filter(lambda value: "seal" not in value)  # fmt: skip
-
-
-@given(value=VALUES)
-@settings(max_examples=50, deadline=None)
-def test_a_sealed_record_comes_back(
-    value: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("sealed") / "record.json"
-    write_sealed(value, path)
-    assert read_sealed(path, EXPECTED) == value
-    assert json.loads(path.read_text()).items() >= value.items()
-
-
 def test_no_byte_of_a_sealed_record_may_change(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     write_sealed({"hops": 1, "name": "x", "files": {"a": [1, 2]}}, path)
@@ -195,3 +170,99 @@ def test_no_byte_of_a_sealed_record_may_change(tmp_path: Path) -> None:
         path.write_bytes(other)
         with pytest.raises(InputError, match="record.json: expected"):
             read_sealed(path, EXPECTED)
+
+
+class KillError(BaseException):
+    """Stands for a kill: nothing after it is done."""
+
+
+def write(path: Path, content: bytes) -> None:
+    with replace_sealed(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def test_what_was_written_has_a_seal_that_does_not_hold_how_often(tmp_path: Path) -> None:
+    for name, contents in (("a", [b"one"]), ("b", [b"zero", b"", b"one"])):
+        for content in contents:
+            write(tmp_path / name, content)
+            check_seal(tmp_path / name)
+    assert find_seal(tmp_path / "a").read_bytes() == find_seal(tmp_path / "b").read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "a.seal", "b", "b.seal"}
+
+
+@pytest.mark.parametrize("damage", [b"onf", b"", b"one ", None])
+def test_damage_is_named(damage: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write(path, b"one")
+    path.unlink() if damage is None else path.write_bytes(damage)
+    for check in (check_seal, check_any_seal):
+        with pytest.raises(InputError, match="a: is not"):
+            check(path)
+    write(path, b"two")  # and made again
+    check_seal(path)
+
+
+def test_a_file_of_another_program_has_no_seal(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one")
+    check_any_seal(tmp_path / "a")
+    with pytest.raises(InputError, match=r"a\.seal"):
+        check_seal(tmp_path / "a")
+
+
+@pytest.mark.parametrize("before", [None, b"one"])
+@pytest.mark.parametrize("step", range(4))
+def test_a_kill_between_file_and_seal_leaves_what_can_be_read(
+    before: bytes | None, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is written last, the one or the other, nothing is refused."""
+    path = tmp_path / "a"
+    if before is not None:
+        write(path, before)
+    steps = iter(range(step))
+    real = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        if next(steps, None) is None:
+            raise KillError
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    try:
+        write(path, b"two")
+    except KillError:
+        assert step < 3
+    monkeypatch.undo()
+    check_any_seal(path)
+    found = path.read_bytes() if path.exists() else None
+    assert found == (b"two" if step >= 2 else before)
+    write(path, b"three")
+    check_seal(path)
+
+
+def test_damage_is_not_taken_over_by_the_next_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    write(path, b"one")
+    path.write_bytes(b"onf")
+    known = []
+    real = sealing.write_sealed
+    monkeypatch.setattr(
+        sealing, "write_sealed", lambda value, to: (known.append(value), real(value, to))
+    )
+    write(path, b"two")
+    assert [len(value[sealing.SUMS]) for value in known] == [1]
+
+
+def test_a_file_of_another_size_is_not_read(tmp_path: Path) -> None:
+    """A terabyte that takes no room would take minutes."""
+    write(tmp_path / "a", b"one")
+    (tmp_path / "b").write_bytes(b"two")
+    listed = list_checksums(tmp_path)
+    for name in ("a", "b"):
+        with (tmp_path / name).open("ab") as file:
+            file.truncate(1 << 40)
+    with pytest.raises(InputError, match="a: is not"):
+        check_seal(tmp_path / "a")
+    with pytest.raises(InputError, match="not there"):
+        check_files(tmp_path, listed, tmp_path / "record.json")

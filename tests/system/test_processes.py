@@ -1,6 +1,5 @@
 """A script that starts processes is run once, however it is given to Python."""
 
-import gc
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.system.processes import fork_server, interrupted_later, open_pool
+from solution.system.processes import interrupted_later
 from tests.serving.test_reading import TEXT
 
 STARTS = """
@@ -50,18 +49,6 @@ def test_a_script_ranks_a_text_that_a_child_reads(way: str, tmp_path: Path) -> N
     pytest.importorskip("jax")
     (tmp_path / "product.hlo").write_text(TEXT, encoding="utf-8")
     assert run_script(RANKS, way, tmp_path) == ["the script runs", "True"]
-
-
-def test_a_worker_looks_for_garbage_but_not_among_its_libraries() -> None:
-    """The server that it comes from does not look, while it imports them."""
-    context = fork_server(["psutil"])
-    with open_pool(1, _do_nothing, context=context) as pool:
-        assert pool.submit(gc.isenabled).result()
-        assert pool.submit(gc.get_freeze_count).result() > 1000
-
-
-def _do_nothing() -> None:
-    pass
 
 
 INTERRUPTED = """

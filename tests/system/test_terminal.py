@@ -4,16 +4,20 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.progress import Progress
 from rich.text import Text
 
+from solution.system.progress import ByteRateColumn, TimeColumn, bars
 from solution.system.terminal import PlainConsole, escape, make_table
-from tests.conftest import FastSlow
+from solution.system.wording import how_to_install
+from tests.conftest import REPOSITORY, FastSlow
 from tests.made.graphs import make_layout_graph, write_graph
 
 TITLE = "\x1b]0;owned\x07"
@@ -72,22 +76,6 @@ def test_nothing_in_a_table_is_cut(width: int) -> None:
     assert ("narrow: Time" in shown) == (width < 80)
 
 
-def test_a_word_that_is_too_long_goes_on_below() -> None:
-    file = StringIO()
-    table = make_table()
-    table.add_column("Runtime")
-    table.add_row("1,552,012,345,678,901")
-    PlainConsole(file=file, width=12).print(table)
-    assert "".join(file.getvalue().split()).endswith("1,552,012,345,678,901")
-
-
-def test_colours_of_our_own_stay() -> None:
-    file = StringIO()
-    console = PlainConsole(file=file, force_terminal=True, color_system="standard", width=60)
-    console.print(f"[red]bad {TITLE}", highlight=False)
-    assert file.getvalue() == "\x1b[31mbad \\x1b]0;owned\x1b[0m\n"
-
-
 def test_a_defect_shows_its_file_escaped(fastslow: FastSlow, tmp_path: Path) -> None:
     path = write_graph(make_layout_graph(name=f"x{TITLE}"), tmp_path / "data")
     shown = fastslow("inspect", path)
@@ -110,14 +98,6 @@ def test_text_beyond_the_encoding_is_printed_as_an_escape(tmp_path: Path) -> Non
     assert rb"p\xe8re" in done.stdout
 
 
-@pytest.mark.parametrize("told", ["0", "", "00"])
-def test_a_screen_of_no_width_is_none(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = StringIO()
-    monkeypatch.setenv("COLUMNS", told)
-    PlainConsole(file=file, is_wide=True).print("Submitted", soft_wrap=True)
-    assert file.getvalue() == "Submitted\n"
-
-
 def test_a_console_asks_the_environment_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     file = StringIO()
     console = PlainConsole(file=file)
@@ -126,3 +106,55 @@ def test_a_console_asks_the_environment_when_it_is_used(monkeypatch: pytest.Monk
     assert len(file.getvalue().rstrip("\n")) == 31
     with pytest.raises(AttributeError, match="'paint'"):
         _ = console.paint
+
+
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ROOMS = ("solution", "submissions", "notebooks", "docs")
+
+
+def test_an_extra_is_installed_from_the_folder_and_is_there() -> None:
+    told = how_to_install("collect")
+    assert told == 'In the project\'s folder, pip install -c constraints.txt -e ".[collect]"'
+    assert (REPOSITORY / "constraints.txt").is_file()
+    named = {
+        extra
+        for path in (REPOSITORY / "solution").rglob("*.py")
+        for extra in re.findall(r"how_to_install\([\"'](.+?)[\"']\)", path.read_text("utf-8"))
+    }
+    assert {"collect", "collect-torch", "cluster"} <= named
+    assert named <= set(PROJECT["optional-dependencies"])
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_nobody_is_told_to_install_from_an_index_that_has_it_not(room: str) -> None:
+    told = [
+        str(path)
+        for path in (REPOSITORY / room).rglob("*")
+        if path.suffix in (".py", ".md", ".ipynb")
+        and "pip install 'fast-or-slow" in path.read_text(encoding="utf-8")
+    ]
+    assert told == []
+
+
+def test_the_time_left_is_called_so() -> None:
+    progress = bars()
+    task = progress.add_task("Reading", total=40, note="")
+    column = TimeColumn()
+    assert re.fullmatch(r"0\.\d s", column.render(progress.tasks[0]).plain)  # nothing is known yet
+    for _ in range(3):
+        progress.advance(task, 10)
+    column.max_refresh = None
+    assert re.fullmatch(r"[\d.]+ s, [\d.]+ s left", column.render(progress.tasks[0]).plain)
+    progress.advance(task, 10)
+    assert re.fullmatch(r"0\.\d s", column.render(progress.tasks[0]).plain)
+
+
+def test_in_the_end_the_rate_is_that_of_all_bytes() -> None:
+    """The last of many files may be small, and slow for its size."""
+    moment = [0.0]
+    progress = Progress(ByteRateColumn(), get_time=lambda: moment[0])
+    task = progress.add_task("Reading", total=9_000_010)
+    for second, done in ((1, 9_000_000), (2, 9_000_009), (3, 9_000_010)):
+        moment[0] = second
+        progress.update(task, completed=done)
+    assert ByteRateColumn().render(progress.tasks[0]).plain == "3.0 MB/s"

@@ -1,15 +1,17 @@
 """Folds keep together what belongs together, are balanced, and depend on nothing else."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from random import Random
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.domain.collection import NAMES
+from solution.training.families import ALIKE, find_families, name_family
 from solution.training.folds import NO_FOLD, Scheme, assign_folds, split_inner
 
 COLUMNS = ("collection", "graph", "architecture", "labelled")
@@ -128,62 +130,12 @@ def test_collection_with_two_groups_that_no_other_has_is_divided(
         assert len(own - others) < 2 or len(of_collection[name]) > 1
 
 
-XLA_DEFAULT, XLA_RANDOM = "layout:xla:default", "layout:xla:random"
-SHARED_GROUPS: list[Row] = [
-    (XLA_RANDOM, "graph-0", "architecture-0", True),
-    (XLA_RANDOM, "graph-1", "architecture-0", True),
-    (XLA_DEFAULT, "graph-2", "architecture-1", True),
-    (XLA_RANDOM, "graph-2", "architecture-1", True),
-    (XLA_DEFAULT, "graph-3", "architecture-2", True),
-    (XLA_RANDOM, "graph-3", "architecture-2", True),
-]
-
-
-@settings(deadline=None)
-@given(rows_of_any_kind, schemes, fold_counts, seeds)
-@example(SHARED_GROUPS, "architecture", 2, 0)
-def test_collection_with_two_groups_is_divided(
-    rows: list[Row], scheme: Scheme, num_folds: int, seed: int
-) -> None:
-    folds = draw_folds(rows, scheme, num_folds, seed)
-    _, of_collection, groups = folds_of(rows, folds, scheme)
-    for name in groups:
-        assert len(groups[name]) < 2 or len(of_collection[name]) > 1
-
-
-@settings(deadline=None)
-@given(st.sampled_from(NAMES), st.integers(1, 40), schemes, fold_counts, seeds)
-def test_folds_of_single_graphs_differ_by_one_at_most(
-    name: str, count: int, scheme: Scheme, num_folds: int, seed: int
-) -> None:
-    rows = [(name, f"graph-{i}", f"architecture-{2 * i}", True) for i in range(count)]
-    sizes = np.bincount(draw_folds(rows, scheme, num_folds, seed), minlength=num_folds)
-    assert sizes.max() - sizes.min() <= 1
-
-
-def test_seed_changes_the_folds() -> None:
-    rows = [("tile:xla", f"graph-{i}", f"architecture-{i}", True) for i in range(20)]
-    drawn = {tuple(draw_folds(rows, "graph", 4, seed)) for seed in range(5)}
-    assert len(drawn) == 5
-
-
 def test_program_in_both_layout_searches_has_one_fold_and_tile_is_apart() -> None:
     rows: list[Row] = [(name, "graph", "architecture", True) for name in NAMES]
     frame = pl.DataFrame(rows, schema=list(COLUMNS), orient="row")
     groups = assign_folds(frame, "architecture", 3, 0)["group"].to_list()
     sources = ("xla", "xla", "nlp", "nlp", "tile")
     assert groups == [f"{name}/architecture" for name in sources]
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_other_columns_are_kept(scheme: Scheme) -> None:
-    frame = pl.DataFrame({
-        "path": ["a", "b"], "collection": ["tile:xla"] * 2, "graph": ["a", "b"],
-        "architecture": ["x", "y"], "family": ["p", "q"], "labelled": [True, False],
-    })  # fmt: skip
-    result = assign_folds(frame, scheme, 2, 0)
-    assert result.columns == [*frame.columns, "group", "fold"]
-    assert result["path"].to_list() == ["a", "b"]
 
 
 @given(inner_groups, shares, seeds)
@@ -203,21 +155,98 @@ def test_inner_split_is_empty_below_three_groups_only(
     assert split_inner(groups, share, seed).any() == (len(set(groups)) >= 3)
 
 
-@given(inner_groups, shares, seeds)
-def test_inner_split_is_fixed_and_independent_of_the_order(
-    groups: list[str], share: float, seed: int
+def find(
+    names: Sequence[str], architectures: Sequence[str], opcodes: Sequence[list[int]] | None = None
+) -> list[str]:
+    """Opcodes are asked for where a test gives them, and only there."""
+
+    def read(row: int) -> np.ndarray:
+        assert opcodes is not None, "opcodes of programs whose names say their family"
+        return np.array(opcodes[row], np.uint8)
+
+    return find_families(names, architectures, read)
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("resnet_d6_b2_train", "resnet"),
+        ("resnet50.4x4.bf16", "resnet"),
+        ("resnet_v1_50_official_batch_128_bf16_-12ab34cd56ef7890", "resnet"),
+        ("mlperf_bert_batch_24_2x2", "bert"),
+        ("small_bert_bert_en_uncased_L-10_H-128_A-2_batch_size_16_test", "bert"),
+        ("tf2_bert_pretrain_dynamic_batch_size", "bert"),
+        ("talking-heads_large_batch_size_16_train", "talking"),
+        ("transpose3_041", "transpose"),
+        ("unet_3d.4x4.bf16", "unet"),
+        ("unet3d", "unet"),
+        ("0a838c085f8c1b476d5dc8bc0f737a40", ""),
+        ("fusion.191", ""),
+        ("program_3", ""),
+        ("", ""),
+    ],
+)
+def test_a_name_says_its_family(name: str, family: str) -> None:
+    assert name_family(name) == family
+
+
+def test_relatives_of_different_structure_are_one_family() -> None:
+    assert find(["resnet_d6", "vgg_s2", "resnet_d8"], ["a", "b", "c"]) == [
+        "resnet",
+        "vgg",
+        "resnet",
+    ]
+
+
+def test_programs_of_one_structure_are_one_family_whatever_their_names() -> None:
+    assert find(["matmul_1", "bmm_2", "pool_3"], ["a", "a", "b"]) == ["bmm", "bmm", "pool"]
+
+
+def test_a_word_that_begins_with_another_is_of_its_family() -> None:
+    names = ["gptneo_1", "gpt_2", "maskrcnn_3", "mask_rcnn_4", "gru_5"]
+    assert find(names, list("abcde")) == ["gpt", "gpt", "mask", "mask", "gru"]
+
+
+def test_a_hash_joins_the_programs_with_the_same_kinds_of_operations() -> None:
+    names = ["resnet_d6", "0" * 32, "vgg_1", "f" * 32]
+    opcodes = [[1, 2, 3], [3, 2, 1, 1], [7, 8], [40]]
+    assert find(names, list("abcd"), opcodes) == ["resnet", "resnet", "vgg", "d"]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["resnet_1", "resnets_2", "vgg_1", "0" * 32, "fusion.1"]),
+            st.integers(0, 4),
+        ),
+        max_size=12,
+    ),
+    st.lists(st.sets(st.integers(0, 5), min_size=1), min_size=5, max_size=5),
+)
+def test_families_are_those_of_all_pairs_joined_one_by_one(
+    drawn: list[tuple[str, int]], sets: list[set[int]]
 ) -> None:
-    mask = split_inner(groups, share, seed)
-    assert np.array_equal(mask, split_inner(groups, share, seed))
-    assert np.array_equal(mask[::-1], split_inner(groups[::-1], share, seed))
+    """Against a slow reference: every pair of graphs is compared, until nothing changes."""
+    names = [name for name, _ in drawn]
+    kinds = [kind for _, kind in drawn]
+    found = find(names, [str(kind) for kind in kinds], [[*sets[kind]] for kind in kinds])
 
+    def related(one: int, other: int) -> bool:
+        if kinds[one] == kinds[other]:
+            return True
+        words = sorted(name_family(names[row]) for row in (one, other))
+        if all(words):
+            return words[1].startswith(words[0])
+        left, right = sets[kinds[one]], sets[kinds[other]]
+        return len(left & right) >= ALIKE * len(left | right)
 
-@given(st.integers(3, 100), st.floats(0.01, 0.5), seeds)
-def test_inner_split_of_single_graphs_takes_the_share(count: int, share: float, seed: int) -> None:
-    mask = split_inner([f"group-{i}" for i in range(count)], share, seed)
-    assert mask.sum() == min(np.ceil(share * count), count // 2)
-
-
-def test_inner_split_depends_on_the_seed() -> None:
-    groups = [f"group-{i}" for i in range(20)]
-    assert len({split_inner(groups, 0.2, seed).tobytes() for seed in range(5)}) == 5
+    group = [*range(len(names))]
+    for _ in names:
+        for one in range(len(names)):
+            for other in range(len(names)):
+                if related(one, other):
+                    group[one] = group[other] = min(group[one], group[other])
+    for one in range(len(names)):
+        for other in range(len(names)):
+            assert (found[one] == found[other]) == (group[one] == group[other])

@@ -7,22 +7,26 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.data.npz import read_graph
+from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
 from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, OPCODE_IDS
+from solution.features.layout import conflicts, copies, frequency
 from solution.features.layout import layout_table as module
+from solution.features.layout.conflicts import find_constraints
 from solution.features.layout.layout_table import SUMMED
-from solution.features.layout.tensors import FEATURES, describe_layouts
-from solution.features.padding import repair_padding
+from solution.features.layout.tensors import FEATURES, TENSOR_FEATURES, describe_layouts
+from solution.features.operands import find_operands
+from solution.features.padding import repair_padding, tensor_ranks
 from solution.features.table import feature_table
-from tests.features.layout.test_tensors import random_graph, tensors_of
-from tests.made.graphs import make_layout_graph
+from solution.features.work import num_bytes
+from tests.made.graphs import make_layout_graph, make_nodes
 
 CONFIGURABLE = {OPCODE_IDS[name]: name for name in ("convolution", "dot", "reshape")}
 SEEDS = st.integers(0, 10_000)
@@ -115,81 +119,6 @@ def test_every_row_is_the_slow_sum_over_its_nodes(seed: int) -> None:
             assert row[name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
 
 
-@given(SEEDS)
-@settings(max_examples=25, deadline=None)
-def test_the_graph_itself_is_the_same_in_every_row(seed: int) -> None:
-    graph = random_graph(seed)
-    context = feature_table(graph).select(pl.col("^graph_.*$"))
-    assert all(len(set(column)) == 1 for column in context.iter_columns())
-    row = context.row(0, named=True)
-    nodes = range(graph.num_nodes)
-    operations = sum(slow_operations(graph, node) for node in nodes)
-    assert row["graph_nodes"] == pytest.approx(math.log(graph.num_nodes))
-    assert row["graph_configurable"] == pytest.approx(math.log(1 + len(graph.configurable)))
-    assert row["graph_operations"] == pytest.approx(math.log(operations), rel=1e-5)
-    size = sum(4 * slow_elements(graph, node) for node in nodes)
-    assert row["graph_bytes"] == pytest.approx(math.log(size), rel=1e-5)
-    names = [CONFIGURABLE[int(graph.node_opcodes[node])] for node in graph.configurable]
-    for name in CONFIGURABLE.values():
-        assert row[f"graph_{name}_share"] == pytest.approx(names.count(name) / len(names))
-
-
-def rows_as_bytes(graph: Graph) -> list[bytes]:
-    return [row.tobytes() for row in np.ascontiguousarray(feature_table(graph).to_numpy())]
-
-
-@given(SEEDS)
-@settings(max_examples=25, deadline=None)
-def test_identical_configurations_have_identical_rows(seed: int) -> None:
-    graph = random_graph(seed)
-    doubled = rows_as_bytes(graph.select(np.tile(np.arange(graph.num_configs), 2)))
-    assert doubled[: graph.num_configs] == doubled[graph.num_configs :]
-
-
-@given(SEEDS, st.permutations(range(8)))
-@settings(max_examples=25, deadline=None)
-def test_permuted_configurations_have_permuted_rows(seed: int, order: list[int]) -> None:
-    graph = random_graph(seed)
-    rows = rows_as_bytes(graph)
-    assert rows_as_bytes(graph.select(np.array(order))) == [rows[config] for config in order]
-
-
-def relabel(graph: Graph, generator: np.random.Generator) -> Graph:
-    """The same graph with its nodes and its configurable nodes in another order."""
-    order = generator.permutation(graph.num_nodes)
-    places = generator.permutation(len(graph.configurable))
-    position = np.argsort(order)
-    return dataclasses.replace(
-        graph,
-        node_features=graph.node_features[order],
-        node_opcodes=graph.node_opcodes[order],
-        edges=position[graph.edges],
-        configurable=position[graph.configurable][places],
-        configs=encode(graph.layouts.expand()[:, places]),
-    )
-
-
-def has_twin_producers(graph: Graph) -> bool:
-    """Two tensors that a node reads have one shape and layout: their numbers tell them apart."""
-    for node in graph.configurable:
-        own = np.unique(graph.edges[graph.edges[:, 0] == node, 1])
-        described = graph.node_features[own][:, [*range(21, 27), *range(134, 140)]]
-        if len(np.unique(described, axis=0)) < len(own):
-            return True
-    return False
-
-
-@given(SEEDS)
-@settings(max_examples=25, deadline=None)
-def test_relabelling_nodes_changes_nothing(seed: int) -> None:
-    graph = random_graph(seed)
-    assume(not has_twin_producers(graph))
-    relabelled = feature_table(relabel(graph, np.random.default_rng(seed)))
-    expected = feature_table(graph)
-    assert relabelled.columns == expected.columns
-    np.testing.assert_allclose(relabelled, expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("entries", [1, 4, 100])
 def test_block_size_changes_nothing(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = make_layout_graph(configs=30)
@@ -230,3 +159,259 @@ def test_real_files_have_finite_rows(tpu: Path, file: str) -> None:
     table = feature_table(graph)
     assert len(table) == graph.num_configs
     assert np.isfinite(table.to_numpy()).all()
+
+
+OUTPUT, INPUT = slice(0, 6), slice(6, 12)
+Orders = list[dict[int, tuple[list[int], list[int]]]]
+
+
+def make_chain(
+    opcode: str, middle: tuple[int, ...], orders: Orders, first: tuple[int, ...] = (4, 6, 3)
+) -> Graph:
+    """x -> reshape 1 -> OPCODE 2 -> reshape 3, with (output, input) orders of both reshapes."""
+    layouts = np.full((len(orders), 2, vocabulary.NUM_LAYOUT_FEATURES), -1)
+    for row, given_orders in enumerate(orders):
+        for place, node in enumerate((1, 3)):
+            for tensor, order in zip(
+                (OUTPUT, INPUT), given_orders.get(node, ([], [])), strict=True
+            ):
+                layouts[row, place, tensor.start : tensor.start + len(order)] = order
+    size = int(np.prod(middle))
+    graph = make_layout_graph()
+    return dataclasses.replace(
+        graph,
+        node_features=make_nodes([(size,), first, middle, (size,)]),
+        node_opcodes=np.array(
+            [OPCODE_IDS[name] for name in ("parameter", "reshape", opcode, "reshape")], np.uint8
+        ),
+        edges=np.array([[1, 0], [2, 1], [3, 2]]),
+        configurable=np.array([1, 3]),
+        configs=encode(layouts),
+        runtimes=None,
+    )
+
+
+def describe(graph: Graph, node: int) -> list[dict[str, bool]]:
+    """What is said of a node's tensor, a dictionary a configuration."""
+    constraints = find_constraints(graph)
+    found = constraints.describe(graph.layouts.codes)[graph.layouts.rows]
+    column = constraints.nodes.tolist().index(node)
+    return [
+        dict(zip(conflicts.FEATURES, row.tolist(), strict=True))
+        for row in found[:, column].astype(bool)
+    ]
+
+
+def test_an_order_is_handed_on_element_by_element() -> None:
+    orders: Orders = [
+        {},
+        {1: ([2, 1, 0], [])},
+        {1: ([2, 1, 0], []), 3: ([], [2, 1, 0])},
+        {1: ([2, 1, 0], []), 3: ([], [2, 0, 1])},
+        {1: ([2, 1, 0], []), 3: ([], [0, 1, 2])},
+    ]
+    said = describe(make_chain("tanh", (4, 6, 3), orders), node=2)
+    assert [line["constrained"] for line in said] == [False, True, True, True, True]
+    assert [line["minor_differs"] for line in said] == [False, False, False, False, True]
+    assert [line["order_differs"] for line in said] == [False, False, False, True, True]
+
+
+def test_a_dimension_of_size_one_may_stand_anywhere() -> None:
+    orders: Orders = [
+        {1: ([1, 2, 0], []), 3: ([], [2, 1, 0])},
+        {1: ([1, 2, 0], []), 3: ([], [0, 1, 2])},
+    ]
+    said = describe(make_chain("tanh", (4, 1, 3), orders, first=(4, 1, 3)), node=2)
+    assert [line["minor_differs"] for line in said] == [False, True]
+
+
+def test_a_transpose_renames_the_dimensions() -> None:
+    orders: Orders = [
+        {1: ([2, 1, 0], []), 3: ([], [0, 2, 1])},  # dimension 2 is called 0, 1 is 2, 0 is 1
+        {1: ([2, 1, 0], []), 3: ([], [2, 1, 0])},
+    ]
+    graph = make_chain("transpose", (3, 4, 6), orders)
+    graph.node_features.setflags(write=True)
+    graph.node_features[2, vocabulary.DIMENSIONS] = [2, 0, 1, 0, 0, 0]
+    assert [line["order_differs"] for line in describe(graph, node=2)] == [False, True]
+
+
+def test_what_may_order_its_output_anew_hands_nothing_on() -> None:
+    orders: Orders = [{1: ([2, 1, 0], []), 3: ([], [0, 1, 2])}]
+    for opcode in ("fusion", "copy", "custom-call", "broadcast"):
+        assert 2 not in find_constraints(make_chain(opcode, (4, 6, 3), orders)).nodes
+
+
+def test_an_operation_that_changes_the_shape_hands_nothing_on() -> None:
+    orders: Orders = [{1: ([2, 1, 0], []), 3: ([], [0, 1])}]
+    assert 2 not in find_constraints(make_chain("reduce", (4, 6), orders)).nodes
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_a_tensor_that_is_ordered_twice(seed: int) -> None:
+    """Node 4 (an add) takes the order of the dot before it, and node 5 (a reshape) reads it."""
+    graph = make_layout_graph(seed, configs=30)
+    sizes = graph.node_features[4, vocabulary.SHAPE_DIMENSIONS]
+    for config, said in zip(graph.layouts.expand(), describe(graph, node=4), strict=True):
+        constraints = [config[0, OUTPUT], config[1, INPUT]]
+        orders = [[d for d in constraint if d >= 0 and sizes[d] > 1] for constraint in constraints]
+        given_orders = [order for order in orders if order]
+        assert said["constrained"] == bool(given_orders)
+        assert said["minor_differs"] == (len({order[0] for order in given_orders}) > 1)
+        assert said["order_differs"] == (len({tuple(order[:2]) for order in given_orders}) > 1)
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_copies_are_counted_tensor_by_tensor(seed: int) -> None:
+    graph = random_graph(seed)
+    constraints = find_constraints(graph)
+    found = copies.count_copies(graph)
+    assert found.shape == (len(graph.layouts.codes), len(copies.FEATURES))
+    described = constraints.describe(graph.layouts.codes)
+    sizes = num_bytes(graph)[constraints.nodes]
+    for config, tensors in enumerate(described):
+        count = sum(int(order) for _, _, order in tensors)
+        moved = sum(size * int(order) for size, (_, _, order) in zip(sizes, tensors, strict=True))
+        row = dict(zip((f.name for f in copies.FEATURES), found[config], strict=True))
+        assert row["copies_count"] == pytest.approx(np.log1p(count), abs=1e-5)
+        assert row["copies_bytes"] == pytest.approx(np.log1p(moved), rel=1e-5)
+        if len(sizes):
+            assert row["copies_order"] == pytest.approx(count / len(sizes), abs=1e-6)
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_frequencies_are_shares_of_all_candidates(seed: int) -> None:
+    graph = random_graph(seed)
+    layouts = graph.layouts.expand()  # (configs, nodes, 18)
+    found = frequency.measure_frequency(graph.layouts)[graph.layouts.rows]
+    for config, row in enumerate(found):
+        same = (layouts == layouts[config]).all(axis=2)  # (configs, nodes)
+        share = same.mean(axis=0)
+        top = [
+            max((layouts[:, n] == layouts[c, n]).all(axis=1).mean() for c in range(len(layouts)))
+            for n in range(layouts.shape[1])
+        ]
+        expected = [share.mean(), np.log(share).mean(), share.min(), np.isclose(share, top).mean()]
+        np.testing.assert_allclose(row, expected, rtol=1e-9)
+
+
+OPCODES = ("parameter", "add", "dot", "convolution", "reshape")
+
+
+def random_graph(seed: int) -> Graph:
+    """Tensors of rank 0 to 4 in random layouts; every dot, convolution, reshape is configurable."""
+    generator = np.random.default_rng(seed)
+    shapes = [
+        tuple(int(size) for size in generator.integers(1, 200, generator.integers(0, 5)))
+        for _ in range(12)
+    ]
+    features = make_nodes(shapes)
+    for row, shape in zip(features, shapes, strict=True):
+        row[134 : 134 + len(shape)] = generator.permutation(len(shape))
+        row[vocabulary.CONVOLUTION_OUTPUT_FEATURE] = generator.integers(0, max(1, len(shape)))
+    opcodes = [str(generator.choice(OPCODES)) for _ in shapes[1:]] + ["dot"]
+    edges = [
+        (node, int(generator.integers(0, node)))
+        for node in range(1, len(shapes))
+        for _ in range(generator.integers(0, 3))
+    ]
+    configurable = [node for node, opcode in enumerate(opcodes) if opcode in OPCODES[2:]]
+    graph = Graph(
+        name="random",
+        collection=collection("layout:xla:random"),
+        node_features=features,
+        node_opcodes=np.array([OPCODE_IDS[opcode] for opcode in opcodes], np.uint8),
+        edges=np.array(edges, np.int64).reshape(-1, 2),
+        configurable=generator.permutation(configurable),
+        configs=encode(np.full((8, len(configurable), 18), -1, np.int8)),
+        runtimes=None,
+    )
+    return dataclasses.replace(graph, configs=encode(random_layouts(graph, generator)))
+
+
+def tensors_of(graph: Graph, node: int) -> list[int | None]:
+    """The node itself, its input and its kernel."""
+    operands = find_operands(graph)
+    found = (int(operands.input[node]), int(operands.kernel[node]))
+    return [node, *(tensor if tensor >= 0 else None for tensor in found)]
+
+
+def random_layouts(graph: Graph, generator: np.random.Generator) -> np.ndarray:
+    """Nothing, a whole permutation, or only its first two dimensions, for each tensor."""
+    configs = graph.layouts.expand()
+    ranks = tensor_ranks(graph)
+    for layouts in configs:
+        for place, node in enumerate(graph.configurable.tolist()):
+            for number, tensor in enumerate(tensors_of(graph, node)):
+                rank = 0 if tensor is None else int(ranks[tensor])
+                listed = generator.permutation(rank)[: generator.choice([0, 2, 6])]
+                layouts[place, 6 * number : 6 * number + len(listed)] = listed
+    return configs
+
+
+def slow_tensor(shape: list[int], program: list[int], slots: list[int]) -> dict[str, float]:
+    """What TENSOR_FEATURES says of a tensor of `shape` in the layout `program` under `slots`."""
+    listed = [slot for slot in slots if slot >= 0]
+    order = (listed + [axis for axis in program if axis not in listed]) if listed else program
+    sizes = [shape[axis] for axis in order] or [1]
+    contiguous = sizes[0]
+    rows = sizes[1] if len(sizes) > 1 else 1
+    before = shape[program[0]] if program else 1
+    different = [axis != old for axis, old in zip(listed, program, strict=False)]
+    place = listed.index(program[0]) if listed and program[0] in listed else len(shape) - 1
+    padded = math.ceil(contiguous / 128) * 128 * math.ceil(rows / 8) * 8
+    return {
+        "given": bool(listed),
+        "changed": any(different),
+        "minor_changed": bool(listed) and listed[0] != program[0],
+        "minor_size": math.log(contiguous),
+        "minor_ratio": math.log(contiguous / before),
+        "violation": bool(shape) and max(shape) > contiguous,
+        "waste": math.log(padded / (contiguous * rows)),
+        "distance": sum(different) / len(listed) if listed else 0,
+        "size": math.log(math.prod(shape)),
+        "displacement": place / max(len(shape) - 1, 1) if listed else 0,
+    }
+
+
+def slow_node(graph: Graph, node: int, layout: list[int]) -> list[float]:
+    """All features of one pair of a configurable node and a layout."""
+    row: list[float] = []
+    ranks = tensor_ranks(graph)
+    for number, tensor in enumerate(tensors_of(graph, node)):
+        shape: list[int] = []
+        program: list[int] = []
+        if tensor is not None:
+            features = graph.node_features[tensor].astype(int).tolist()
+            shape = features[21 : 21 + ranks[tensor]]
+            program = features[134 : 134 + ranks[tensor]]
+        described = slow_tensor(shape, program, layout[6 * number : 6 * number + 6])
+        row += [described[name] for name in TENSOR_FEATURES]
+    return row
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None)
+def test_features_equal_the_slow_reference(seed: int) -> None:
+    graph = random_graph(seed)
+    pairs = graph.layouts
+    described = describe_layouts(graph, pairs)
+    assert described.dtype == np.float32
+    assert described.shape == (len(pairs.node), len(FEATURES))
+    expected = [
+        slow_node(graph, int(graph.configurable[place]), layout.tolist())
+        for place, layout in zip(pairs.node, pairs.layouts, strict=True)
+    ]
+    np.testing.assert_allclose(described, expected, rtol=1e-5, atol=1e-6)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=20, deadline=None)
+def test_repaired_padding_changes_nothing_tensors(seed: int) -> None:
+    graph = random_graph(seed)
+    pairs = graph.layouts
+    expected = describe_layouts(graph, pairs)
+    np.testing.assert_array_equal(describe_layouts(repair_padding(graph), pairs), expected)

@@ -9,15 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.domain import vocabulary
-from solution.domain.graph import Graph
-from solution.domain.vocabulary import OPCODE_IDS, OPCODES
+from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operands import find_operands
 from solution.features.padding import repair_padding
-from solution.features.propagation.backend import CPU, TPU
-from solution.features.propagation.beforehand import UNSET
+from solution.features.propagation.backend import CPU
 from solution.features.propagation.canonical import find_matrices, find_orders
-from solution.features.propagation.instructions import Instructions, list_instructions
+from solution.features.propagation.instructions import list_instructions
 from tests.made.builder import Builder
 
 PRIMES = [2, 3, 5, 7, 11, 13]
@@ -95,33 +92,6 @@ def test_a_convolution_reads_features_last() -> None:
     assert found[node] == [(0, x, (0, 2, 3, 1)), (1, w, (2, 3, 1, 0))]
 
 
-def names(own: Instructions) -> list[str]:
-    return [OPCODES[code] if code >= 0 else "" for code in own.opcodes.tolist()]
-
-
-def make_gradient() -> Graph:
-    """x w, and the gradient of w: x' is read behind a transposition, for it sums two dimensions."""
-    program = Builder()
-    x, w = program.add("parameter", (2, 3, 5)), program.add("parameter", (5, 7))
-    y = program.add("dot", (2, 3, 7), x, w)
-    program.transpose(program.add("dot", (7, 5), program.add("tanh", (2, 3, 7), y), x), (1, 0))
-    return repair_padding(program.build())
-
-
-def test_what_is_added_stands_before_and_behind_products() -> None:
-    own = list_instructions(make_gradient(), CPU)
-    assert names(own)[:-1] == [
-        "parameter", "parameter", "dot", "reshape", "tanh", "transpose", "dot", "transpose",
-    ]  # fmt: skip
-    assert own.sizes[2, :2].tolist() == [6, 7]  # a product of matrices
-    assert own.rank[2:4].tolist() == [2, 3]
-    assert own.dimensions[5, :3].tolist() == [2, 0, 1]
-    assert own.sizes[5, :3].tolist() == [7, 2, 3]
-    assert own.turned[6] != UNSET  # it is multiplied the other way round
-    assert own.turned[2] == UNSET
-    assert names(list_instructions(make_gradient(), TPU)).count("transpose") == 1
-
-
 @pytest.mark.parametrize("opcode", ["tanh", "constant", "reshape"])
 def test_what_is_equal_is_there_once(opcode: str) -> None:
     """But for constants, whose values nobody knows, and for what a configuration may change."""
@@ -136,33 +106,3 @@ def test_what_is_equal_is_there_once(opcode: str) -> None:
         graph = dataclasses.replace(graph, configurable=np.array(equal[:1]))
     opcodes = list_instructions(graph, CPU).opcodes
     assert (opcodes == OPCODE_IDS[opcode]).sum() == (1 if opcode == "tanh" else 2)
-
-
-def test_a_product_that_is_also_a_result_is_not_turned() -> None:
-    """Its transposition reads it, and so does who called the program."""
-    program = Builder()
-    x, w = program.add("parameter", (3, 5)), program.add("parameter", (5, 7))
-    product = program.add("dot", (3, 7), x, w)
-    transposed = program.transpose(product, (1, 0))
-    alone = repair_padding(program.build())
-    program.add("tuple", (), product, transposed)
-    both = repair_padding(program.build())
-    turned = [list_instructions(graph, CPU).turned for graph in (alone, both)]
-    assert [(own != UNSET).any() for own in turned] == [True, False]
-
-
-def test_what_is_equal_in_a_loop_and_outside_is_there_twice() -> None:
-    program = Builder()
-    counted = program.add("iota", (4, 4))
-    body = program.add("negate", (4, 4), counted)
-    start = program.add("parameter", (4, 4))
-    loop = program.add("while", (4, 4), start, body)
-    outside = program.add("iota", (4, 4))
-    product = program.add("dot", (4, 4), loop, outside)
-    program.add("tanh", (4, 4), product)
-    graph = program.build()
-    features = graph.node_features.copy()
-    features[body, vocabulary.IS_ROOT] = 1
-    graph = repair_padding(dataclasses.replace(graph, node_features=features))
-    opcodes = list_instructions(graph, CPU).opcodes
-    assert (opcodes == OPCODE_IDS["iota"]).sum() == 2

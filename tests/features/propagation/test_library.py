@@ -1,24 +1,27 @@
 """What joins a reduction: against one instruction after the other, until nothing changes."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.domain import vocabulary
+from solution.domain.codebook_encoder import encode
+from solution.domain.collection import collection
 from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS, OPCODES
+from solution.features.padding import repair_padding
 from solution.features.propagation import library
-from solution.features.propagation.backend import CPU, TPU, Backend
+from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.instructions import ASKS
-from solution.features.propagation.library import MOST, NOTHING, POOLING, REDUCTION, join_library
-from solution.features.propagation.propagation import Propagation
-from solution.features.propagation.state_table import state_tables
-from solution.features.propagation.states import COPY, MADE
+from solution.features.propagation.library import NOTHING, join_library
+from solution.features.propagation.loops import ENOUGH, Loops, find_loops
+from solution.features.propagation.places import find_places
+from solution.features.propagation.propagation import Numbered, Propagation
+from solution.features.propagation.splitting import mark_split
+from solution.features.propagation.states import COPY, FIRST, MADE
 from tests.features.propagation.drawn import draw_graph
-from tests.features.propagation.slow import unpack
-from tests.features.propagation.test_loops import make, softmax
+from tests.features.propagation.slow import Layout, addresses, row_major, unpack
 from tests.made.graphs import make_nodes
 
 SHAPING = ("broadcast", "reshape")
@@ -107,73 +110,173 @@ def test_what_joins_is_what_only_those_read_that_have_joined(seed: int) -> None:
         np.testing.assert_array_equal(found != NOTHING, expected)
 
 
-def test_nothing_joins_where_there_is_no_library() -> None:
-    """A softmax of 64 rows, as a CPU and as a TPU compile it."""
-    assert join(softmax(64, 48, 2))[1].any()
-    assert not join(softmax(64, 48, 2), TPU)[1].any()
-    assert not state_tables("tpu")(softmax(64, 48, 2)).short_loops.any()
+Shape = tuple[int, ...]
 
 
-def chain(length: int, rows: int = 128, columns: int = 64) -> Graph:
-    """A tensor, `length` times its tanh, and the sum of each row; no layout is asked for."""
-    shapes: list[tuple[int, ...]] = [(rows, columns)] * (length + 1) + [(), (rows,), (rows, 1)]
-    opcodes = ["parameter", *["tanh"] * length, "constant", "reduce", "reshape"]
-    edges = [(k + 1, k) for k in range(length)]
-    edges += [(length + 2, length), (length + 2, length + 1), (length + 3, length + 2)]
+def in_memory(shape: Shape, layout: Layout) -> np.ndarray:
+    """The positions (elements, rank) of a tensor's elements, in the order of their addresses."""
+    order = np.argsort(addresses(shape, layout).ravel())
+    return np.array(list(np.ndindex(shape))).reshape(len(order), len(shape))[order]
+
+
+def count_alike(positions: np.ndarray) -> int:
+    """How many elements from the first on are at the same positions (elements, dimensions)."""
+    differs = (positions != positions[0]).any(axis=1)
+    return int(np.argmax(differs)) if differs.any() else len(positions)
+
+
+def sum_slowly(shape: Shape, layout: Layout, summed: list[int]) -> tuple[bool, bool, int]:
+    """Whether anything is summed, whether its elements are contiguous, and the run."""
+    positions = in_memory(shape, layout)
+    kept = [axis for axis in range(len(shape)) if axis not in summed]
+    alike = [count_alike(positions[:, axes]) for axes in (kept, summed)]
+    sums = bool(np.prod([shape[axis] for axis in summed]) > 1)
+    contiguous = sums and alike[0] > 1
+    return sums, contiguous, alike[0] if contiguous else alike[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_a_run_is_what_a_reduction_finds_in_memory(seed: int) -> None:
+    graph = draw_graph(seed)
+    propagation = Propagation(graph)
+    own, numbered = propagation.instructions, propagation.number()
+    places = find_places(own, numbered.place)
+    by_itself = np.full(len(numbered.place), NOTHING)
+    loops = find_loops(graph, own, places, numbered.layouts, by_itself)
+    for state, place in enumerate(numbered.place.tolist()):
+        is_reduce = (
+            place < own.count
+            and own.is_programs[place]
+            and own.node[place] >= 0
+            and graph.node_opcodes[own.node[place]] == OPCODE_IDS["reduce"]
+        )
+        if not is_reduce:
+            assert not loops.sums[state]
+            continue
+        read, number = places.read[state, 0], int(numbered.layouts[state, FIRST])
+        shape = tuple(own.sizes[read, : own.rank[read]].tolist())
+        if number >= 0:
+            summed = [axis for axis in own.dimensions[place].tolist() if axis >= 0]
+            sums, contiguous, run = sum_slowly(shape, unpack(number, len(shape)), summed)
+            assert (bool(loops.sums[state]), bool(loops.contiguous[state])) == (sums, contiguous)
+            if sums:
+                assert loops.run[state] == pytest.approx(np.log2(run))
+
+
+def softmax(rows: int, columns: int, heads: int, opcode: str = "exponential") -> Graph:
+    """A maximum over the columns, taken off, and what becomes of it in two layouts."""
+    shape, flat = (rows, columns, heads), (rows * columns * heads,)
+    shapes: list[Shape] = [shape, (), (rows, heads), shape, shape, shape, flat]
+    opcodes = ["parameter", "constant", "reduce", "broadcast", "subtract", opcode, "reshape"]
+    edges = [(2, 0), (2, 1), (3, 2), (4, 0), (4, 3), (5, 4), (6, 5)]
     features = make_nodes(shapes)
-    features[length + 2, vocabulary.DIMENSIONS][0] = 1
-    features[length + 3, vocabulary.IS_ROOT] = 1
-    return make(features, opcodes, edges, [length + 3], np.full((1, 1, 18), -1, np.int8))
+    features[2, vocabulary.DIMENSIONS][0] = 1
+    features[3, vocabulary.DIMENSIONS][:2] = 0, 2
+    features[6, vocabulary.IS_ROOT] = 1
+    layouts = np.full((2, 1, vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
+    layouts[0, 0, 6:9], layouts[1, 0, 6:9] = (2, 1, 0), (1, 0, 2)
+    return make(features, opcodes, edges, [6], layouts)
 
 
-@pytest.mark.parametrize(("rows", "type_", "expected"), [
-    (128, "f32", True), (63, "f32", False), (128, "s32", False),
-])  # fmt: skip
-def test_small_tensors_and_integers_stay_in_loops_of_xlas_own(
-    rows: int, type_: str, expected: bool
-) -> None:
-    graph = chain(3, rows)
-    if type_ == "s32":
-        features = graph.node_features.copy()
-        features[:, library.FLOAT32], features[:, vocabulary.ELEMENT_TYPE.start + 4] = 0, 1
-        graph = replace(graph, node_features=features)
-    assert join(graph)[1].any() == expected
+def make(
+    features: np.ndarray,
+    opcodes: list[str],
+    edges: list[tuple[int, int]],
+    configurable: list[int],
+    layouts: np.ndarray,
+) -> Graph:
+    return repair_padding(
+        Graph(
+            name="made",
+            collection=collection("layout:xla:random"),
+            node_features=features,
+            node_opcodes=np.array([OPCODE_IDS[name] for name in opcodes], np.uint8),
+            edges=np.array(edges, np.int64),
+            configurable=np.array(configurable, np.int64),
+            configs=encode(layouts),
+            runtimes=None,
+        )
+    )
 
 
-@pytest.mark.parametrize("length", [40, 200])
-def test_a_fusion_ends_where_it_is_too_large(length: int) -> None:
-    """What is furthest from the reduction stays outside."""
-    propagation, joined = join(chain(length))
-    is_tanh = np.isin(propagation.instructions.node, np.arange(1, length + 1))
-    found = joined[0, is_tanh] != NOTHING
-    assert found.sum() == min(length, MOST - 2)  # the reduction, and what is read from outside
-    assert found[::-1][: found.sum()].all()
+def loops_at(graph: Graph, node: int) -> tuple[Loops, np.ndarray]:
+    """Of the node's instruction: the loops of all states, and its state in each configuration."""
+    propagation = Propagation(graph)
+    own, numbered = propagation.instructions, propagation.number()
+    place = int(np.flatnonzero((own.node == node) & own.is_programs)[0])
+    joins = np.full(len(numbered.place), NOTHING)  # of these graphs, one for each state
+    joins[numbered.numbers[:, : own.count]] = join_library(propagation, numbered)
+    places = find_places(own, numbered.place)
+    loops = find_loops(graph, own, places, numbered.layouts, joins)
+    return loops, numbered.numbers[:, place]
 
 
-def test_a_reduction_of_two_tensors_is_none_of_the_librarys() -> None:
-    """Such as a maximum and where it is."""
-    graph = chain(2)
-    two = replace(graph, edges=np.array([*graph.edges.tolist(), (4, 0)], np.int64))
-    assert join(graph)[1].any()
-    assert not join(two)[1].any()
+def test_the_library_runs_along_the_contiguous_dimension() -> None:
+    """Row-major by its two heads, which is short; in another layout not at all."""
+    for heads, expected in ((2, 1 / 2 - 1 / ENOUGH), (ENOUGH, 0.0)):
+        loops, (row_major, other) = loops_at(softmax(64, 48, heads), 4)
+        assert loops.at_once[row_major]
+        assert loops.run[row_major] == np.log2(heads)
+        assert loops.short[row_major] == pytest.approx(expected)
+        assert not loops.at_once[other]
+        assert loops.short[other] == 0
 
 
-@pytest.mark.parametrize(("made", "expected"), [(64, POOLING), (63, NOTHING)])
-def test_windows_that_overlap_or_reach_over_the_edge_are_none_of_the_librarys(
-    made: int, expected: int
-) -> None:
-    """A tanh, and the largest of two rows each."""
-    features = make_nodes([(128, 64), (128, 64), (), (made, 64), (made * 64,)])
-    features[3, vocabulary.WINDOW_SIZE][:2] = 2, 1
-    features[4, vocabulary.IS_ROOT] = 1
-    opcodes = ["parameter", "tanh", "constant", "reduce-window", "reshape"]
-    edges = [(1, 0), (3, 1), (3, 2), (4, 3)]
-    graph = make(features, opcodes, edges, [4], np.full((1, 1, 18), -1, np.int8))
-    propagation, (joined,) = join(graph)
-    found = dict(zip(propagation.instructions.node.tolist(), joined.tolist(), strict=True))
-    assert found[1] == found[3] == expected
+class SlowSplitting:
+    """The layouts that a program is read with in one configuration."""
+
+    def __init__(self, propagation: Propagation, numbered: Numbered, row: int) -> None:
+        self.own, self.states = propagation.instructions, numbered.numbers[row]
+        self.layouts = numbered.layouts
+        self.place = np.argsort(self.own.order)  # in which instructions are read
+
+    def name(self, number: int) -> str:
+        return OPCODES.get(int(self.own.opcodes[number]), "")
+
+    def find(self, number: int) -> Layout:
+        """What is made has this layout before any is assigned."""
+        own, plain = self.own, row_major(self.own.rank[number])
+        uses = [
+            use
+            for use in range(own.use_starts[number], own.use_starts[number + 1])
+            if own.rank[own.read[use]] == own.rank[number]
+        ]
+        if self.name(number) == "transpose" and uses:
+            order = own.dimensions[number].tolist()
+            return tuple(order.index(axis) for axis in self.read(uses[0]))
+        if self.name(number) in ("tanh", "add") and uses:
+            filled = [self.name(own.read[use]) in ("broadcast", "constant") for use in uses]
+            nodes = own.node[own.read[uses]].tolist()
+            first = min(range(len(uses)), key=lambda k: (filled[k], nodes[k], -uses[k]))
+            return self.read(uses[first])
+        return plain
+
+    def read(self, use: int) -> Layout:
+        """As it is read: what is asked for in front of it, else behind it, else what it has.
+
+        Of an argument of a call, which stands behind the computation that is called, nothing.
+        """
+        read = int(self.own.read[use])
+        is_argument = self.place[read] > self.place[self.own.reader[use]]
+        calls = [self.own.before[use], *([] if is_argument else [self.own.behind[read]])]
+        for call in calls:
+            if call >= 0 and self.layouts[self.states[call], MADE] >= 0:
+                return unpack(int(self.layouts[self.states[call], MADE]), self.own.rank[call])
+        return row_major(self.own.rank[read]) if is_argument else self.find(read)
 
 
-def test_what_joins_a_reduction_is_told_from_what_joins_a_pooling() -> None:
-    _, joined = join(chain(3, rows=256))
-    assert (joined == REDUCTION).sum() == 4 + 1  # with the reshape of its result
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6))
+def test_what_is_read_otherwise_than_row_major_is_split(seed: int) -> None:
+    propagation = Propagation(draw_graph(seed))
+    own, numbered = propagation.instructions, propagation.number()
+    is_reduce = np.array([OPCODES.get(int(opcode)) == "reduce" for opcode in own.opcodes])
+    is_reduce &= own.is_programs & (own.main[:, 0] >= 0)
+    split = mark_split(own, numbered, is_reduce)
+    assert not split[:, ~is_reduce].any()
+    for row, found in enumerate(split):
+        slow = SlowSplitting(propagation, numbered, row)
+        for number in np.flatnonzero(is_reduce).tolist():
+            use = int(own.main[number, 0])
+            assert found[number] == (slow.read(use) != row_major(own.rank[own.read[use]]))

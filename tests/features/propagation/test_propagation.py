@@ -1,9 +1,11 @@
 """Layouts handed through whole programs: against the slow way, and against hand-worked ones."""
 
 import dataclasses
+import math
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from solution.domain import vocabulary
@@ -11,15 +13,19 @@ from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.operands import NONE
 from solution.features.padding import repair_padding
+from solution.features.propagation import library
+from solution.features.propagation import propagation as propagating
 from solution.features.propagation.backend import CPU, TPU, Backend
 from solution.features.propagation.instructions import KEEPS
+from solution.features.propagation.library import join_library
 from solution.features.propagation.propagation import Propagation
+from solution.features.propagation.state_table import FEATURES, state_tables
+from solution.features.work import num_bytes
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.slow import Layout, Slow, addresses, unpack
 from tests.made.graphs import make_nodes
-
-Operation = tuple[str, tuple[int, ...], list[int]]  # opcode, shape, what it reads
 
 
 def given_layouts(propagation: Propagation, row: int) -> list[Layout | None]:
@@ -114,49 +120,6 @@ def make_program(
     return Propagation(repair_padding(graph))
 
 
-def layouts_of(propagation: Propagation) -> list[Layout]:
-    """Of the nodes' own tensors, in the one configuration."""
-    assigned, own = propagation.assign(), propagation.instructions
-    count = propagation.graph.num_nodes
-    return [unpack(int(assigned.layouts[0, k]), int(own.rank[k])) for k in range(count)]
-
-
-def copied_nodes(propagation: Propagation) -> list[int]:
-    (places,) = np.nonzero(propagation.assign().copies[0])
-    return propagation.copied[places].tolist()
-
-
-def test_what_a_reshape_reads_is_asked_of_a_chain_of_elements() -> None:
-    """The chain takes over the order; the parameter cannot, so it is copied; so is the reshape."""
-    propagation = make_program(
-        [("parameter", (4, 6), []), ("tanh", (4, 6), [0]), ("negate", (4, 6), [1]),
-         ("reshape", (24,), [2])],
-        {3: {6: [0, 1]}},
-    )  # fmt: skip
-    assert layouts_of(propagation)[:3] == [(1, 0), (0, 1), (0, 1)]
-    assert copied_nodes(propagation) == [0, 2]
-
-
-def test_a_product_writes_rows_whatever_is_asked_of_it() -> None:
-    propagation = make_program(
-        [("parameter", (4, 6), []), ("parameter", (6, 5), []), ("dot", (4, 5), [0, 1])],
-        {2: {0: [0, 1]}},
-    )
-    assert layouts_of(propagation)[2] == (1, 0)
-    assert copied_nodes(propagation) == [2, 2]  # as it was asked, and back for the result
-
-
-def test_a_product_may_write_columns_on_other_backends() -> None:
-    graph = make_program(
-        [("parameter", (4, 6), []), ("parameter", (6, 5), []), ("dot", (4, 5), [0, 1]),
-         ("tanh", (4, 5), [2])],
-        {2: {0: [0, 1]}},
-    ).graph  # fmt: skip
-    propagation = Propagation(graph, TPU)
-    assert layouts_of(propagation)[2:] == [(0, 1), (0, 1)]
-    assert copied_nodes(propagation) == [3]  # what reads it takes its order over, up to the result
-
-
 def test_a_call_is_inlined_for_each_that_calls_it() -> None:
     """One caller's argument is asked for columns; the other caller's stays as it is."""
     features = make_nodes([(4, 6)] * 6 + [(24,), (4, 6)])
@@ -194,3 +157,115 @@ def test_any_numbers_in_a_file_end_in_layouts(seed: int) -> None:
     for row in propagation.assign().layouts:
         for number, rank in zip(row.tolist(), own.rank.tolist(), strict=True):
             assert number == -1 or sorted(unpack(number, rank)) == list(range(rank))
+
+
+NAMES = [feature.name for feature in FEATURES]
+State = tuple[Layout | None, ...]
+
+
+def slow_states(propagation: Propagation, row: int) -> list[tuple[State, bool]]:
+    """The layouts at each place in one configuration, and whether it is copied there."""
+    own = propagation.instructions
+    slow = Slow(own, CPU, given_layouts(propagation, row))
+    slow.run()
+    marks = find_copies(slow, propagation)
+    uses = [use for used in slow.uses for use in used]
+    states: list[tuple[State, bool]] = []
+    for number in range(own.count):
+        main = [use - own.use_starts[number] for use in own.main[number] if use != NONE]
+        read = [slow.uses[number][place].layout for place in main]
+        layouts = (slow.buffers[number].layout, *read, *[None] * (2 - len(read)))
+        states.append((layouts, marks[len(uses) + number]))
+    for use, mark in zip(uses, marks, strict=False):
+        states.append(((use.source.layout, use.layout, None) if mark else (None,) * 3, mark))
+    return states
+
+
+def as_dimensions(number: int, rank: int) -> Layout | None:
+    return unpack(number, rank) if number >= 0 else None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1, 8]))
+def test_states_are_those_of_the_slow_way(seed: int, room: int) -> None:
+    """With too little room for all states at once, too."""
+    graph = draw_graph(seed)
+    propagation = Propagation(graph)
+    own = propagation.instructions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(propagating, "ROOM", room)
+        found = propagation.number()
+    ranks = [[own.rank[n], *own.rank[own.read[own.main[n][own.main[n] != NONE]]], 0, 0][:3]
+             for n in range(own.count)]  # fmt: skip
+    ranks += [[own.rank[read]] * 3 for read in own.read]
+    for row in range(graph.num_configs):
+        states = found.numbers[graph.layouts.rows[row]]
+        np.testing.assert_array_equal(found.place[states], np.arange(len(states)))
+        layouts = found.layouts[states]
+        fast = [
+            (tuple(as_dimensions(n, r) for n, r in zip(line, rank, strict=False)), bool(line[3]))
+            for line, rank in zip(layouts.tolist(), ranks, strict=True)
+        ]
+        assert fast == slow_states(propagation, row)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_table_has_what_varies(seed: int) -> None:
+    """Two configurations have the same rows where their states are the same, and only there.
+
+    An instruction that has joined a reduction is in another state than one that has not.
+    """
+    graph = draw_graph(seed)
+    propagation = Propagation(graph)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "FEWEST", 0)  # drawn tensors are small
+        table = state_tables("cpu")(graph)
+        joined = join_library(propagation, propagation.number())
+    numbered = propagation.number().numbers.astype(np.int64)
+    numbered[:, : propagation.instructions.count] += 10**6 * joined.astype(np.int64)
+    varying = (numbered != numbered[0]).any(axis=0)
+    assert table.numbers.shape == numbered[:, varying].shape
+    for column, states in zip(table.numbers.T, numbered[:, varying].T, strict=True):
+        np.testing.assert_array_equal(
+            column[:, None] == column[None], states[:, None] == states[None]
+        )
+    count = propagation.instructions.count
+    assert table.instructions == varying[:count].sum()
+    assert np.isfinite(table.features).all()
+    assert (np.unique(table.numbers) == np.arange(len(table.features))).all()
+
+
+def describe_slowly(shape: tuple[int, ...], layout: Layout) -> dict[str, float]:
+    """Strides by where elements lie."""
+    place = addresses(shape, layout).reshape(shape)
+    found = {"row_major": float(layout == tuple(range(len(shape)))[::-1])}
+    for k, size in enumerate(reversed(shape[-4:]), start=1):
+        found[f"size_{k}"] = math.log2(size)
+        one = tuple(int(axis == len(shape) - k) for axis in range(len(shape)))
+        if size > 1:
+            found[f"stride_{k}"] = math.log2(place[one] - place.flat[0])
+    large = [shape[dimension] for dimension in layout if shape[dimension] > 1]
+    found["minor"], found["second_minor"] = (math.log2(s) for s in (*large, 1, 1)[:2])
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_columns_are_what_elements_show(seed: int) -> None:
+    graph = draw_graph(seed)
+    propagation, table = Propagation(graph), state_tables("cpu")(graph)
+    own, numbered = propagation.instructions, propagation.number()
+    varying = np.flatnonzero((numbered.numbers != numbered.numbers[0]).any(axis=0))
+    varying = varying[varying < own.count]
+    assume(len(varying))
+    for column, place in enumerate(varying.tolist()):
+        number = numbered.layouts[numbered.numbers[0, place], 0]
+        row = dict(zip(NAMES, table.features[table.numbers[0, column]].tolist(), strict=True))
+        shape = tuple(own.sizes[place, : own.rank[place]].tolist())
+        if number >= 0:
+            expected = describe_slowly(shape, unpack(int(number), len(shape)))
+            found = {name: row[f"state_made_{name}"] for name in expected}
+            assert found == pytest.approx(expected, abs=1e-5)
+        size = num_bytes(graph)[own.node[place]]
+        assert row["state_made_bytes"] == pytest.approx(math.log2(1 + size), abs=1e-5)

@@ -2,23 +2,35 @@
 
 import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution.data.folders import SAMPLE, find_files
+from solution.data.npz import read_graph
 from solution.domain import vocabulary
+from solution.domain.collection import TILE
 from solution.domain.graph import Graph
+from solution.domain.metrics import top_k_score
+from solution.domain.vocabulary import MAX_RANK, NUM_TILE_FEATURES
+from solution.features.table import feature_table
 from solution.features.tile.access import find_walks
 from solution.features.tile.cache import (
     Cache,
     count_blocks,
-    distinct_sets,
+    count_blocks_of,
+    count_misses,
+    make_nest,
+    reach,
 )
-from solution.features.tile.loops import count_passes, innermost_loop
-from solution.features.tile.tiling import REDUCTION, WINDOW, find_tiling
-from solution.features.tile.traffic import touch
+from solution.features.tile.cycles import MISS, NUMBERS, START, VECTOR, estimate_cycles
+from solution.features.tile.loops import find_nest, innermost_loop
+from solution.features.tile.tiling import REDUCTION, WINDOW, Tiling, find_tiling
+from solution.features.tile.traffic import CACHES
+from solution.features.tile.walk import Walk
 from tests.features.tile.test_tile_table import make_kernel, make_tile
 
 MATMUL = [
@@ -78,14 +90,6 @@ def test_a_reduce_reads_the_step_of_its_sum() -> None:
     assert innermost_loop(graph) == 0
 
 
-def test_a_sum_along_contiguous_memory_runs_innermost() -> None:
-    nodes = [("parameter", (256, 4096)), ("constant", ()), ("reduce", (256,))]
-    tile = make_tile(64, reduction=1000)
-    graph = with_dimensions(make_kernel(nodes, [(2, 0), (2, 1)], tile[None]), 2, (1,))
-    assert boxes(graph)[0] == [64, 1000]
-    assert innermost_loop(graph) == REDUCTION
-
-
 def test_a_convolution_reads_its_window_beyond_the_tile() -> None:
     nodes = [
         ("parameter", (2, 30, 34, 16)),
@@ -109,40 +113,6 @@ def test_a_convolution_reads_its_window_beyond_the_tile() -> None:
     assert tiling.counts.prod() == 2 * 4 * 3 * 1 * 1 * 3 * 4
 
 
-def test_register_tiles_are_turned_into_elements() -> None:
-    """Bounds that just cover (32, 4096) in tiles of 8 x 128 count those; 4 x 32 of them."""
-    nodes = [("parameter", (32, 4096)), ("tanh", (32, 4096))]
-    tiles = np.stack([make_tile(4, 32), make_tile(1, 2)])
-    tiling = find_tiling(make_kernel(nodes, [(1, 0)], tiles))
-    assert tiling.in_registers
-    assert tiling.tiles[:, :2].tolist() == [[32, 4096], [8, 256]]
-
-
-def test_sixteen_sublanes_hold_two_byte_elements() -> None:
-    nodes = [("parameter", (32, 1024)), ("tanh", (32, 1024))]
-    graph = make_kernel(nodes, [(1, 0)], np.stack([make_tile(2, 8), make_tile(1, 8)]))
-    features = graph.node_features.copy()
-    features[:, vocabulary.ELEMENT_TYPE] = 0
-    features[:, vocabulary.ELEMENT_TYPE.start + 13] = 1  # bfloat16
-    tiling = find_tiling(make_kernel_like(graph, features))
-    assert tiling.in_registers
-    assert tiling.tiles[:, 0].tolist() == [32, 16]
-
-
-def test_a_register_holds_1024_elements_of_one_dimension() -> None:
-    nodes = [("parameter", (4096,)), ("tanh", (4096,))]
-    tiling = find_tiling(make_kernel(nodes, [(1, 0)], np.stack([make_tile(4), make_tile(1)])))
-    assert tiling.in_registers
-    assert tiling.tiles[:, 0].tolist() == [4096, 1024]
-
-
-def test_where_a_kernel_ends_in_a_reduce_the_reduced_tensor_is_cut() -> None:
-    nodes = [("parameter", (32, 1000)), ("constant", ()), ("reduce", (32,))]
-    tiles = np.stack([make_tile(4, 8), make_tile(1, 1)])
-    tiling = find_tiling(make_kernel(nodes, [(2, 0), (2, 1)], tiles))
-    assert (tiling.node, tiling.in_registers) == (0, True)
-
-
 def slow_blocks(sizes: list[int], box: list[int], block: int) -> int:
     """Blocks of `block` bytes that a corner box of a float32 tensor touches, element by element."""
     strides = [4 * math.prod(sizes[place + 1 :]) for place in range(len(sizes))]
@@ -163,24 +133,151 @@ def test_blocks_are_about_those_that_are_touched(data: st.DataObject) -> None:
     assert 0.4 * exact - 1 <= found <= exact + runs  # runs may share a line, or straddle two
 
 
-def test_a_power_of_two_stride_leaves_few_sets() -> None:
-    cache = Cache(block=64, ways=8, sets=64)
-    assert distinct_sets(4096, cache) == 1
-    assert distinct_sets(2048, cache) == 2
-    assert distinct_sets(4096 + 64, cache) == 64
-    assert distinct_sets(4, cache) == 64
+SIZES = st.integers(1, 300)
 
 
-def test_a_tile_that_covers_everything_is_read_once() -> None:
-    graph = matmul(make_tile(100, 200), make_tile(10, 20))
-    tiling = find_tiling(graph)
-    for walk in find_walks(graph):
-        touched = touch(walk, tiling)
-        assert touched.lines[0] == pytest.approx(touched.least)
-        assert touched.trips[0] == 1
-    left = touch(find_walks(graph)[1], tiling)
-    assert left.trips[1] == 10  # ten rows of tiles; it stays while the columns go round
+class Level(NamedTuple):
+    """The loops so far, from the innermost outwards."""
+
+    reached: np.ndarray  # (loops,) what a whole tile goes through
+    mean: np.ndarray  # (loops,) the same, on average over all tiles
+    executions: float
 
 
-def test_only_operations_on_whole_tensors_pass_over_a_tile() -> None:
-    assert count_passes(matmul(make_tile(32, 40))) == 2  # the product and the addition
+def slow_levels(tiling: Tiling, config: int, inner: int) -> list[Level]:
+    minor = tiling.rank - 1
+    loops = [minor, REDUCTION, *reversed(range(WINDOW, len(tiling.extents)))]
+    loops += [loop for loop in reversed(range(MAX_RANK)) if loop != minor]
+    inside = [inner, *(loop for loop in loops if loop != inner)]
+    reached, mean = np.ones(len(tiling.extents)), np.ones(len(tiling.extents))
+    tile, levels = tiling.tiles[config], []
+    for order, size, average in (
+        (inside, tile, tiling.extents / tiling.counts[config]),
+        (loops, tiling.extents, tiling.extents),
+    ):
+        for loop in order:
+            if tiling.extents[loop] > 1:
+                reached[loop], mean[loop] = size[loop], average[loop]
+                executions = tiling.extents.prod() / mean.prod()
+                levels.append(Level(reached.copy(), mean.copy(), executions))
+    return levels
+
+
+def slow_blocks_cache(walk: Walk, box: np.ndarray, mean: np.ndarray, block: int) -> float:
+    """Blocks of an average box, whose places begin at multiples of what whole ones take."""
+    count = 1.0
+    for dimension, stride in enumerate(walk.strides):
+        if stride >= block:
+            count *= mean[dimension]
+            continue
+        steps = [block, *walk.strides[:dimension]]  # where rows, planes, ... begin
+        if box[dimension] < walk.sizes[dimension]:
+            steps.append(box[dimension] * stride)
+        begin = max(stride, math.gcd(*(round(step) for step in steps)))
+        count *= max(1.0, 1 + (mean[dimension] * stride - begin) / block)
+    return count
+
+
+def slow_occupied(walk: Walk, box: np.ndarray, blocks: float, cache: Cache) -> float:
+    """Blocks that a box keeps busy where its strides leave sets of the cache unused."""
+    reached = 1.0
+    for steps, stride in zip(box, walk.strides, strict=True):
+        if stride < cache.block:
+            reached *= 1 + (steps - 1) * stride / cache.block
+        elif stride % cache.block:
+            reached *= min(steps, cache.sets)
+        else:
+            reached *= min(steps, cache.sets / np.gcd(cache.sets, int(stride // cache.block)))
+    used = min(max(reached, 1), cache.sets)
+    return max(blocks, blocks / used * cache.sets) if blocks > used else blocks
+
+
+def slow_misses(walks: list[Walk], levels: list[Level], cache: Cache) -> tuple[float, float]:
+    """The first level whose data do not fit brings its blocks anew each time that it is run.
+
+    And the same, where each level keeps as much of what it touches as there is room for.
+    """
+    brought, room = [], []
+    for level in levels:
+        boxes = [walk.box(level.reached[None])[0] for walk in walks]
+        means = [walk.box(level.mean[None])[0] for walk in walks]
+        whole = [
+            slow_blocks_cache(w, box, box, cache.block) for w, box in zip(walks, boxes, strict=True)
+        ]
+        average = [
+            slow_blocks_cache(w, *both, cache.block)
+            for w, *both in zip(walks, boxes, means, strict=True)
+        ]
+        busy = zip(walks, boxes, whole, strict=True)
+        occupied = sum(slow_occupied(walk, box, own, cache) for walk, box, own in busy)
+        brought.append(sum(average) * level.executions)
+        room.append(min(1.0, cache.blocks / occupied))
+    if not levels:
+        return 1.0, 1.0
+    fit = [place for place, free in enumerate(room) if free < 1]
+    gradual, kept, least = brought[0], 1.0, brought[0]
+    for free, next_brought in zip(room, brought[1:], strict=False):
+        kept = min(kept, free)
+        gradual -= kept * max(0.0, least - next_brought)
+        least = min(least, next_brought)
+    return brought[fit[0] if fit else -1], gradual
+
+
+@given(SIZES, SIZES, SIZES, st.lists(st.tuples(SIZES, SIZES, SIZES), min_size=1, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_misses_are_those_of_a_walk_through_the_levels(
+    rows: int, inner: int, columns: int, tiles: list[tuple[int, int, int]]
+) -> None:
+    nodes = [
+        ("parameter", (rows, inner)),
+        ("parameter", (inner, columns)),
+        ("dot", (rows, columns)),
+    ]
+    given_tiles = np.zeros((len(tiles), NUM_TILE_FEATURES), np.float32)
+    for row, (high, wide, step) in zip(given_tiles, tiles, strict=True):
+        row[8:10] = min(high, rows), min(wide, columns)
+        row[16] = min(step, inner)
+    graph = make_kernel(nodes, [(2, 0), (2, 1)], given_tiles)
+    tiling, walks = find_tiling(graph), find_walks(graph)
+    loop = innermost_loop(graph)
+    nest = make_nest(tiling, loop)
+    for cache in CACHES.values():
+        reached = reach(walks, nest)
+        blocks = [count_blocks_of(own, cache.block) for own in reached]
+        found = count_misses(reached, blocks, nest, cache)
+        for config in range(len(tiles)):
+            levels = slow_levels(tiling, config, loop)
+            assert len(levels) == len(nest.levels)
+            recent, gradual = slow_misses(walks, levels, cache)
+            np.testing.assert_allclose(found.least_recent[config], recent, rtol=1e-9)
+            np.testing.assert_allclose(found.gradual[config], gradual, rtol=1e-9)
+            assert found.gradual[config] > 0
+
+
+def test_cycles_of_a_product_by_hand() -> None:
+    """Tiles of 32 x 64 of a product (100, 64) x (64, 200), whose columns are a vector's."""
+    nodes = [("parameter", (100, 64)), ("parameter", (64, 200)), ("dot", (100, 200))]
+    graph = make_kernel(nodes, [(2, 0), (2, 1)], make_tile(32, 64)[None])
+    misses = {
+        "first_level": np.array([700.0]),
+        "second_level": np.zeros(1),
+        "page_table": np.ones(1),
+    }
+    iterations = 100 * 64 * 200
+    vectors = 100 * 64 * (3 * 64 // NUMBERS + 8)  # the last 8 columns are no whole vector
+    starts = 100 * 64 * 4 + 100 * 4  # of the columns, of the sum around them
+    waits = MISS["first_level"] * 700 + MISS["page_table"]
+    expected = (VECTOR * vectors + START * starts + waits) / iterations
+    assert estimate_cycles(graph, find_nest(graph), misses)[0] == pytest.approx(expected)
+
+
+def test_fewest_cycles_first_names_fast_tiles_before_anything_is_learned() -> None:
+    files = [file for file in find_files(SAMPLE) if file.collection.name == TILE[0]]
+    graphs = [read_graph(file.path, file.collection) for file in files]
+    scores = [
+        top_k_score(feature_table(graph)["cycles"].to_numpy(), np.asarray(graph.runtimes), 5)
+        for graph in graphs
+        if graph.runtimes is not None
+    ]
+    assert len(scores) > 100
+    assert np.mean(scores) > 0.93

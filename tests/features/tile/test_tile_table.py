@@ -1,8 +1,10 @@
 """Rows of a kernel's tiles: values worked out by hand, and the choice of the output tensor."""
 
 import dataclasses
+import gc
 import math
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +19,9 @@ from solution.domain import vocabulary
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_TILE_FEATURES, OPCODE_IDS
-from solution.features.padding import repair_padding
+from solution.features.padding import repair_padding, tensor_ranks
 from solution.features.table import feature_table
+from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import output_node
 from tests.made.graphs import make_nodes, make_tile_graph
 
@@ -91,48 +94,6 @@ def test_a_tile_of_a_matrix_product_by_hand() -> None:
     assert pick(row, expected) == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
-def test_the_kernel_is_the_same_in_every_row() -> None:
-    expected = {
-        "contracted_size": math.log(INNER),
-        "operations": math.log(ROWS * INNER * COLUMNS + ROWS * INNER + INNER * COLUMNS),
-        "parameter_bytes": math.log(1 + 4 * (ROWS * INNER + INNER * COLUMNS)),
-        "output_rank": 2,
-        "output_elements": math.log(ROWS * COLUMNS),
-        "largest_elements": math.log(ROWS * COLUMNS),
-        "output_size_0": math.log(1 + ROWS),
-        "output_size_2": 0,
-        "data_mean": math.log(1 + 4 * (ROWS * INNER + INNER * COLUMNS) / 2),
-        "summing_max": math.log(1 + 4 * ROWS * COLUMNS),
-        "nodes": math.log(3),
-        "count_parameter": 2,
-        "count_dot": 1,
-        "count_add": 0,
-        "count_other": 0,
-    }
-    for row in describe(make_tile(32, 64), make_tile(1, 1), make_tile(100, 200)):
-        assert pick(row, expected) == pytest.approx(expected, rel=1e-5, abs=1e-6)
-
-
-def test_a_tile_that_divides_the_output_wastes_nothing() -> None:
-    (row,) = describe(make_tile(25, 50))
-    assert row["waste"] == pytest.approx(0, abs=1e-6)
-    assert row["tiles"] == pytest.approx(math.log(1 + 16))
-
-
-def test_a_tile_larger_than_the_output_counts_as_the_whole() -> None:
-    (row,) = describe(make_tile(128, 256))
-    assert pick(row, {"tiles_0": 0, "share_0": 0, "waste": 0}) == pytest.approx(
-        {"tiles_0": 0, "share_0": 0, "waste": 0}, abs=1e-6
-    )
-
-
-def test_the_reduction_tile_sets_the_step() -> None:
-    whole, cut = describe(make_tile(32, 64), make_tile(32, 64, reduction=20))
-    assert whole["step"] == pytest.approx(math.log(INNER))
-    assert cut["step"] == pytest.approx(math.log(20))
-    assert cut["steps"] == pytest.approx(math.log(16 * 4))
-
-
 def test_a_convolution_sums_over_the_tile_of_its_kernel() -> None:
     """A 3 x 3 window over 8 features, of which 4 are taken at once."""
     nodes: list[tuple[str, tuple[int, ...]]] = [
@@ -149,40 +110,6 @@ def test_a_convolution_sums_over_the_tile_of_its_kernel() -> None:
     assert cut["window_trip"] == cut["step"] == pytest.approx(math.log(3 * 3 * 4))
     assert cut["steps"] - whole["steps"] == pytest.approx(math.log(4 / 2))
     assert whole["step"] == whole["contracted_size"] == pytest.approx(math.log(3 * 3 * 8))
-
-
-def test_a_dot_has_no_window() -> None:
-    (row,) = describe(make_tile(32, 64, kernel=(3, 5)))
-    assert row["window_trip"] == 0
-    assert row["step"] == pytest.approx(math.log(INNER))
-
-
-def test_reuse_of_a_tile_by_hand() -> None:
-    """Seen as a matrix product: 32 rows x 64 columns x a step of 16."""
-    footprint = 32 * 64 + 32 * 16 + 64 * 16
-    expected = {
-        "footprint": math.log(footprint),
-        "intensity": math.log(32 * 64 * 16 / footprint),
-        "right_footprint": math.log(64 * 16),
-        "left_footprint": math.log(32 * 16),
-    }
-    (row,) = describe(make_tile(32, 64, reduction=16))
-    assert pick(row, expected) == pytest.approx(expected, rel=1e-5)
-
-
-@given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
-def test_tiles_cover_the_output(seed: int) -> None:
-    graph = make_tile_graph(seed)
-    sizes = graph.node_features[3, 21:23].astype(int)
-    table = feature_table(graph)
-    for tile, row in zip(graph.configs, table.iter_rows(named=True), strict=True):
-        counts = [-(-int(size) // int(edge)) for size, edge in zip(sizes, tile[8:10], strict=True)]
-        covered = math.prod(
-            count * int(edge) for count, edge in zip(counts, tile[8:10], strict=True)
-        )
-        assert row["tiles"] == pytest.approx(math.log(1 + math.prod(counts)), rel=1e-5)
-        assert row["waste"] == pytest.approx(math.log(covered / sizes.prod()), abs=1e-5)
 
 
 @given(st.integers(0, 10_000))
@@ -225,20 +152,125 @@ def test_the_output_is_the_tensor_that_nobody_consumes() -> None:
     assert find_output(nodes, [(1, 0), (2, 1)]) == 2
 
 
-def test_of_several_unconsumed_tensors_the_largest_is_the_output() -> None:
-    nodes = [("parameter", (9, 9)), ("tanh", (9, 9)), ("reduce", (9,)), ("slice", (3, 3))]
-    assert find_output(nodes, [(1, 0), (2, 0), (3, 0)]) == 1
+TILES = np.stack([make_tile(2), make_tile(4), make_tile(8)])
+ADD = [("parameter", ()), ("parameter", ()), ("add", ())]  # what the reduce calls
 
 
-def test_of_a_tuple_the_largest_part_is_the_output() -> None:
-    nodes = [("parameter", (9, 9)), ("slice", (3, 3)), ("slice", (4, 4)), ("tuple", ())]
-    assert find_output(nodes, [(1, 0), (2, 0), (3, 1), (3, 2)]) == 2
+def make_graph(
+    nodes: list[tuple[str, tuple[int, ...]]],
+    edges: list[tuple[int, int]],
+    roots: list[int],
+    numbers: dict[int, int],
+) -> Graph:
+    graph = make_kernel([*ADD, *nodes], [(2, 0), (2, 1), *edges], TILES)
+    features = graph.node_features.copy()
+    features[[2, *roots], vocabulary.IS_ROOT] = 1
+    for node, number in {1: 1, **numbers}.items():
+        features[node, vocabulary.PARAMETER_NUMBER] = number
+    return dataclasses.replace(graph, node_features=features)
 
 
-def test_where_the_last_tensors_are_scalars_the_largest_is_the_output() -> None:
-    nodes = [("parameter", (3,)), ("parameter", (9, 9)), ("reduce", ()), ("negate", ())]
-    assert find_output(nodes, [(2, 0), (2, 1), (3, 2)]) == 1
+def make_fused() -> Graph:
+    """The sums of rows of (x * broadcast(y)), the product in a fusion inside the kernel's."""
+    nodes: list[tuple[str, tuple[int, ...]]] = [
+        *[("parameter", (8, 16)), ("parameter", (16,)), ("broadcast", (8, 16))],  # 3, 4, 5
+        ("multiply", (8, 16)),  # 6: root
+        *[("parameter", (8, 16)), ("parameter", (16,)), ("fusion", (8, 16))],  # 7, 8, 9
+        ("reduce", (8,)),  # 10: root
+        *[("parameter", (8, 16)), ("parameter", (16,)), ("fusion", (8,))],  # 11, 12, 13: root
+    ]
+    inner = [(5, 4), (6, 3), (6, 5), (9, 6), (9, 7), (9, 8), (10, 2), (10, 9)]
+    outer = [(13, 10), (13, 11), (13, 12)]
+    return make_graph(nodes, inner + outer, [6, 10, 13], {4: 1, 8: 1, 12: 1})
 
 
-def test_where_everything_is_a_scalar_the_last_node_is_the_output() -> None:
-    assert find_output([("parameter", ()), ("negate", ())], [(1, 0)]) == 1
+def make_unfused() -> Graph:
+    """The same by hand."""
+    nodes: list[tuple[str, tuple[int, ...]]] = [
+        *[("broadcast", (8, 16)), ("multiply", (8, 16)), ("reduce", (8,))],  # 3, 4, 5: root
+        *[("parameter", (8, 16)), ("parameter", (16,))],  # 6, 7
+    ]
+    return make_graph(nodes, [(3, 7), (4, 6), (4, 3), (5, 2), (5, 4)], [5], {7: 1})
+
+
+def test_nested_fusions_become_one_computation() -> None:
+    fused, unfused = make_fused(), make_unfused()
+    inlined = inline_fusions(fused)
+    np.testing.assert_array_equal(inlined.node_opcodes, unfused.node_opcodes)
+    np.testing.assert_array_equal(inlined.node_features, unfused.node_features)
+    assert sorted(inlined.edges.tolist()) == sorted(unfused.edges.tolist())
+    assert feature_table(fused).equals(feature_table(unfused))
+
+
+@given(st.permutations(range(14)))
+@settings(max_examples=25, deadline=None)
+def test_the_order_of_nodes_does_not_matter(order: list[int]) -> None:
+    graph = make_fused()
+    shuffled = dataclasses.replace(
+        graph,
+        node_features=graph.node_features[order],
+        node_opcodes=graph.node_opcodes[order],
+        edges=np.argsort(order)[graph.edges],
+    )
+    assert feature_table(shuffled).equals(feature_table(graph))
+
+
+def test_operands_of_one_shape_are_told_by_their_numbers() -> None:
+    """x is read along its rows, y along its columns."""
+    nodes: list[tuple[str, tuple[int, ...]]] = [
+        *[("parameter", (8, 8)), ("parameter", (8, 8)), ("transpose", (8, 8)), ("add", (8, 8))],
+        *[("parameter", (8, 8)), ("parameter", (8, 8)), ("fusion", (8, 8))],
+    ]
+    edges = [(5, 4), (6, 3), (6, 5), (9, 6), (9, 7), (9, 8)]
+    forth = inline_fusions(make_graph(nodes, edges, [6, 9], {4: 1, 8: 1}))
+    back = inline_fusions(make_graph(nodes, edges, [6, 9], {4: 1, 7: 1}))
+    read = [graph.edges[graph.edges[:, 0] == 3][0, 1] for graph in (forth, back)]  # transposed
+    numbers = [
+        graph.node_features[node, vocabulary.PARAMETER_NUMBER]
+        for graph, node in zip((forth, back), read, strict=True)
+    ]
+    assert numbers == [1, 1]
+    assert read[0] != read[1]
+
+
+def test_an_operand_that_is_read_twice_is_one_tensor() -> None:
+    nodes: list[tuple[str, tuple[int, ...]]] = [
+        *[("parameter", (8, 8)), ("parameter", (8, 8)), ("multiply", (8, 8))],
+        *[("parameter", (8, 8)), ("fusion", (8, 8))],
+    ]
+    edges = [(5, 3), (5, 4), (7, 5), (7, 6)]
+    inlined = inline_fusions(make_graph(nodes, edges, [5, 7], {4: 1}))
+    assert inlined.num_nodes == len(ADD) + 2
+    assert inlined.edges[inlined.edges[:, 0] == 3].tolist() == [[3, 4], [3, 4]]
+
+
+@pytest.mark.parametrize("make", [make_fused, make_unfused])
+def test_graphs_are_not_kept_in_memory(make: Callable[[], Graph]) -> None:
+    graph = make()
+    inline_fusions(graph)
+    left = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert left() is None
+
+
+def test_real_kernels_read_each_parameter_once(tpu: Path) -> None:
+    found = 0
+    for file in find_files(tpu):
+        if file.collection.kind != "tile":
+            continue
+        graph = repair_padding(read_graph(file.path, file.collection))
+        inlined = inline_fusions(graph)
+        assert not (inlined.node_opcodes == OPCODE_IDS["fusion"]).any()
+        if inlined is not graph:
+            found += 1
+            kernel = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["fusion"])[-1]
+            operands = graph.edges[graph.edges[:, 0] == kernel][:, 1]
+            assert count_parameters(inlined) == count_parameters(graph, operands)
+    assert found > 5
+
+
+def count_parameters(graph: Graph, nodes: np.ndarray | None = None) -> int:
+    """Parameters that are no scalars, among `nodes`."""
+    marked = (graph.node_opcodes == OPCODE_IDS["parameter"]) & (tensor_ranks(graph) > 0)
+    return int((marked if nodes is None else marked[nodes]).sum())

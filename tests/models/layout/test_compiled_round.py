@@ -90,7 +90,7 @@ def test_tensors_of_another_round_are_refused(wrong: int) -> None:
     own = draw_round(np.random.default_rng(0), 5, 7, 3)
     tensors = [torch.zeros(15, 4), torch.zeros(5, 8), torch.zeros(3, 4)]
     tensors[wrong] = tensors[wrong][1:]
-    with pytest.raises(ValueError, match="a round was given shapes"):
+    with pytest.raises(ValueError, match="given shapes"):
         receive(CompiledRound(own), tensors, nn.LayerNorm(4))
 
 
@@ -101,7 +101,7 @@ def test_weights_that_changed_since_are_refused() -> None:
     values = CompiledRound(own).receive(messages, torch.zeros(5, 8), torch.zeros(3, 4), norm)
     with torch.no_grad():
         norm.weight.mul_(3)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+    with pytest.raises(RuntimeError, match="inplace operation"):
         values.sum().backward()
 
 

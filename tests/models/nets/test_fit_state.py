@@ -10,7 +10,7 @@ import torch
 from solution.models.base import Ranker
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets import fit_state, stepping
-from solution.models.nets.checkpoint import NAME, load_checkpoint, save_checkpoint
+from solution.models.nets.checkpoint import NAME, load_checkpoint
 from solution.models.nets.training_settings import TrainingSettings
 from solution.papers.wrappers import SublistAverageSettings
 from tests.made.graphs import make_layout_graph
@@ -116,20 +116,3 @@ def test_a_wrapped_ranker_keeps_checkpoints_too(tmp_path: Path) -> None:
     ranker.keep_checkpoints(tmp_path)
     ranker.fit(GRAPHS[:2], [])
     assert (tmp_path / NAME).is_file()
-
-
-def test_no_damaged_byte_of_a_checkpoint_is_gone_on_from(tmp_path: Path) -> None:
-    tensors = {"net.a": torch.arange(6.0).reshape(2, 3), "best.n": torch.tensor(3)}
-    save_checkpoint(tmp_path, tensors, {"fit": "mine", "epoch": 2})
-    path = tmp_path / NAME
-    whole = path.read_bytes()
-    found = load_checkpoint(tmp_path, "mine")
-    assert found is not None
-    assert found[1] == {"fit": "mine", "epoch": 2}
-    for position in range(len(whole)):
-        damaged = bytearray(whole)
-        damaged[position] ^= 1
-        path.write_bytes(damaged)
-        assert load_checkpoint(tmp_path, "mine") is None, position
-    path.write_bytes(whole[:-1])
-    assert load_checkpoint(tmp_path, "mine") is None

@@ -1,15 +1,25 @@
 """Every form of protobuf that holds a module is read, and no other file gets through."""
 
+import math
+import os
+import re
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from solution.programs.hlo.messages import MAX_BYTES
-from solution.programs.hlo.records import read_module_file
+from solution.domain import vocabulary
+from solution.programs.hlo.messages import DESCRIPTION, MAX_BYTES, MESSAGES
+from solution.programs.hlo.nodes import read_nodes, summarise, wrap
+from solution.programs.hlo.records import read_module_file, write_record
 from solution.system.errors import InputError
+from solution.system.names import MAX_NAME
+from tests.conftest import FastSlow
 from tests.made import modules
+from tests.made.guarded import Guard
 from tests.programs.hlo.test_records import refusal
 
 
@@ -24,7 +34,7 @@ def test_a_module_is_read_from_every_form_that_holds_one(
     path = tmp_path / "module_0001.hlo.pb"
     path.write_bytes(data)
     if len(field) == 3:
-        assert "expected a binary protobuf" in refusal(path)
+        assert "binary protobuf" in refusal(path)
         return
     (found,) = read_module_file(path)
     assert found.graph.configurable.tolist() == [4, 5]  # by the competition's rule
@@ -48,17 +58,17 @@ def test_a_buffer_assignment_is_not_taken_for_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        (b"", "found an empty file"),
+        (b"", "empty file"),
         (
             b"HloModule jit_f, entry_computation_layout={...}\n",
-            "found text. `fastslow rank FILE` reads",
+            "FILE` reads",
         ),
-        (b"hello\n", "found text. `fastslow rank FILE` reads"),
-        (b"// dumped\nHloModule jit_f\n", "found text. `fastslow rank FILE` reads"),
-        (b"#loc\n" + 200 * "é".encode(), "found text. `fastslow rank FILE` reads"),
-        (b"PK\x03\x04 an npz file", "truncated, or another file"),
-        (b"\x00" * 100, "truncated, or another file"),
-        (b"\x0a\x02\x0a\x00", "found no instructions in it"),
+        (b"hello\n", "FILE` reads"),
+        (b"// dumped\nHloModule jit_f\n", "FILE` reads"),
+        (b"#loc\n" + 200 * "é".encode(), "FILE` reads"),
+        (b"PK\x03\x04 an npz file", "another file"),
+        (b"\x00" * 100, "another file"),
+        (b"\x0a\x02\x0a\x00", "no instructions"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(content: bytes, found: str, tmp_path: Path) -> None:
@@ -70,7 +80,7 @@ def test_a_file_of_another_kind_is_refused(content: bytes, found: str, tmp_path:
 
 
 def test_no_file_a_folder_and_a_file_that_is_too_large_are_refused(tmp_path: Path) -> None:
-    assert "there is no such file" in refusal(tmp_path / "nothing.pb")
+    assert "such file" in refusal(tmp_path / "nothing.pb")
     assert "found a folder" in refusal(tmp_path)
     large = tmp_path / "large.pb"
     with large.open("wb") as file:
@@ -87,7 +97,7 @@ def test_shapes_nested_without_end_are_refused(tmp_path: Path) -> None:
         inner = bytes([key, *varint(len(inner))]) + inner
     path = tmp_path / "deep.pb"
     path.write_bytes(inner)
-    assert "truncated, or another file" in refusal(path)
+    assert "another file" in refusal(path)
 
 
 def varint(number: int) -> list[int]:
@@ -117,3 +127,164 @@ def test_no_damage_goes_further_than_a_message(
         assert str(error).startswith(f"{path}: ")
     else:
         assert all(record.graph.num_nodes > 0 for record in found)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=12))
+def test_a_product_wraps_as_numbers_of_64_bits_do(values: list[int]) -> None:
+    with np.errstate(over="ignore"):
+        product = np.array(values, np.int64).prod()
+        total = np.array(values, np.int64).sum()
+    assert summarise(values, 2)[2:] == [total, product]
+
+
+def summarise_many(count: int) -> float:
+    """Processor seconds for so many large sizes."""
+    begin = time.process_time()
+    summarise([2**62 - 1] * count, 6)
+    return time.process_time() - begin
+
+
+def test_a_product_of_many_sizes_takes_time_for_each_alone(guard: Guard) -> None:
+    """A number of as many digits would take a thousand times longer for thirty times as many."""
+    few, many = (min(guard.call(summarise_many, n) for _ in range(3)) for n in (20_000, 600_000))
+    assert many < 300 * few
+    assert math.isfinite(many)
+
+
+def make_records(*names: tuple[str, int]) -> list[object]:
+    return [
+        modules.record(modules.tile_run(4), own=modules.make_module(name), fingerprint=number)
+        for name, number in names
+    ]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [("a", 0), ("a", 0), ("a_0", 1)],
+        [("a", 0), ("a", 0), ("a_0_0", 0), ("a_0", 0), ("a", 0)],
+        [("a_0", 1), ("a", 0), ("a", 0), ("a_0_1", 0), ("a_0_2", 0)],
+        [("x", 0), ("x", 0), ("x_0", 0), ("x_0", 0), ("x_0_0", 0), ("x_0_1", 0)],
+        [("\U0001f600" * 150, 0), ("\U0001f600" * 150, 1)],
+        [("ü" * 200, 0), ("ü" * 200, 0), ("ü" * 200, 1)],
+    ],
+)
+def test_no_two_records_are_written_into_one_file(
+    names: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    records = make_records(*names)
+    path = modules.write(MESSAGES["TuningRecords"](modules=records), tmp_path / "many.pb")
+    found = read_module_file(path)
+    written = {write_record(record, tmp_path / "data") for record in found}
+    assert len(written) == len(names)
+    assert all(len(os.fsencode(path.name)) < 200 for path in written)
+
+
+def test_a_name_of_letters_that_take_many_bytes_is_cut_between_letters(tmp_path: Path) -> None:
+    path = tmp_path / ("ü" * 120 + ".pb")  # 243 bytes
+    modules.write(modules.make_layout_record(), path)
+    (record,) = read_module_file(path)
+    assert record.graph.name == "ü" * (MAX_NAME // 2)
+
+
+def put_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def put_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("put", [put_pipe, put_device])
+def test_pipes_and_devices_are_refused(put: object, tmp_path: Path, guard: Guard) -> None:
+    path = tmp_path / "module.pb"
+    put(path)  # type: ignore[operator]
+    with pytest.raises(InputError, match="expected a"):
+        guard.call(read_module_file, path)
+
+
+def test_a_file_called_like_markup_is_read(fastslow: FastSlow, tmp_path: Path) -> None:
+    path = modules.write(modules.make_layout_record(), tmp_path / "[" / "b].pb")
+    result = fastslow("module", path.relative_to(tmp_path))
+    assert result.returncode == 0, result.stderr
+    path = modules.write(modules.make_layout_record(), tmp_path / "[red]x.pb")
+    assert "[red]x" in fastslow("module", path.name).stdout
+
+
+def test_the_compiled_description_is_that_of_the_source() -> None:
+    source = re.sub(r"//.*", "", DESCRIPTION.with_suffix(".proto").read_text(encoding="utf-8"))
+    written = {
+        (message, name, int(number))
+        for message, body in re.findall(r"message (\w+) \{(.*?)\n\}", source, re.DOTALL)
+        for name, number in re.findall(r"(\w+) = (\d+);", body)
+    }
+    compiled = {
+        (name, field.name, field.number)
+        for name, message in MESSAGES.items()
+        for field in message.DESCRIPTOR.fields
+    }
+    assert written == compiled
+
+
+def test_nodes_and_edges_of_a_module() -> None:
+    nodes = read_nodes(modules.make_module())
+    names = [vocabulary.OPCODES[opcode] for opcode in nodes.opcodes]
+    assert names == ["parameter", "parameter", "add", "parameter", "dot", "reshape", "reduce"]
+    # Operands once each; a reduce reads the root of what it calls.
+    assert nodes.edges.tolist() == [[2, 0], [2, 1], [4, 3], [5, 4], [6, 2], [6, 5]]
+    assert nodes.splits.tolist() == [[0, 7]]
+    assert nodes.features[:, vocabulary.IS_ROOT].tolist() == [0, 0, 1, 0, 0, 0, 1]
+    assert nodes.features[:, 30].tolist() == [0, 1, 0, 0, 0, 0, 0]  # the parameters' numbers
+    product = nodes.features[4]
+    assert product[vocabulary.SHAPE_DIMENSIONS].tolist() == [8, 4, 0, 0, 0, 0]
+    assert product[[vocabulary.SHAPE_SUM, vocabulary.SHAPE_PRODUCT]].tolist() == [12, 32]
+    assert product[vocabulary.NODE_LAYOUT].tolist() == [1, 0, 0, 0, 0, 0]
+    assert np.flatnonzero(product[vocabulary.ELEMENT_TYPE]).tolist() == [11]  # f32
+    scalar = nodes.features[0]
+    assert scalar[[vocabulary.SHAPE_SUM, vocabulary.SHAPE_PRODUCT]].tolist() == [0, 1]
+
+
+def test_every_field_of_an_instruction_has_its_columns() -> None:
+    dimension = MESSAGES["WindowDimension"](
+        size=3, stride=2, padding_low=-1, padding_high=1, window_dilation=4, base_dilation=5,
+        window_reversal=True,
+    )  # fmt: skip
+    convolution = MESSAGES["ConvolutionDimensions"](
+        input_batch_dimension=1, input_feature_dimension=2, input_spatial_dimensions=[3, 4],
+        kernel_input_feature_dimension=5, kernel_output_feature_dimension=6,
+        kernel_spatial_dimensions=[7], output_batch_dimension=8, output_feature_dimension=9,
+    )  # fmt: skip
+    pads = [MESSAGES["PaddingDimension"](edge_padding_low=2, edge_padding_high=3)] * 3
+    slices = [MESSAGES["SliceDimension"](start=1, limit=7, stride=2)] * 2
+    strange = modules.node(
+        1, "convolution", modules.shape(2, 3, kind=16), dimensions=[1, 0],
+        window=MESSAGES["Window"](dimensions=[dimension, MESSAGES["WindowDimension"](size=5)]),
+        convolution=convolution, feature_group_count=2, batch_group_count=3, slices=slices,
+        dynamic_slice_sizes=[4, 5, 6], padding=MESSAGES["Padding"](dimensions=pads), is_stable=True,
+    )  # fmt: skip
+    (row,) = read_nodes(modules.module(("while_body", 0, [strange]))).features
+    assert np.flatnonzero(row[vocabulary.ELEMENT_TYPE]).tolist() == [13]  # bf16 is number 16
+    assert row[vocabulary.DIMENSIONS].tolist() == [1, 0, 0, 0, 0, 0]
+    sequences = {37: [3, 5, 8, 15], 45: [2, 0, 2, 0], 53: [-1, 0, -1, 0], 61: [1, 0, 1, 0],
+                 69: [4, 0, 4, 0], 77: [5, 0, 5, 0]}  # fmt: skip
+    for first, (one, two, total, product) in sequences.items():
+        assert row[first : first + 8].tolist() == [one, two, 0, 0, 0, 0, total, product]
+    assert row[85:93].tolist() == [1, 0, 0, 0, 0, 0, 1, 1]  # reversed: yes, no; counts of both
+    assert row[93:107].tolist() == [1, 2, 3, 4, 0, 0, 5, 6, 7, 0, 0, 0, 8, 9]
+    assert row[107:109].tolist() == [2, 3]
+    assert row[109:121].tolist() == [1, 1, 2, 1, 2, 2, 4, 4, 7, 7, 14, 49]  # start, stride, limit
+    assert row[121:125].tolist() == [4, 5, 15, 120]
+    assert row[125:134].tolist() == [2, 2, 6, 8, 3, 3, 9, 27, 1]
+    assert row[134:].tolist() == [1, 0, 0, 0, 0, 0]
+
+
+def test_a_product_wraps_around_as_64_bits_do() -> None:
+    huge = modules.module(
+        ("main", 1, [modules.node(1, "parameter", modules.shape(1 << 40, 3 << 24))])
+    )
+    product = np.int64(1 << 40)
+    with np.errstate(over="ignore"):
+        product = product * np.int64(3 << 24)
+    assert read_nodes(huge).features[0, vocabulary.SHAPE_PRODUCT] == np.float32(product)
+    assert wrap((1 << 63) - 1) == (1 << 63) - 1
+    assert wrap(1 << 63) == -(1 << 63)

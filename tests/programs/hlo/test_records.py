@@ -172,4 +172,4 @@ def test_a_record_that_is_no_graph_is_refused(defect: str, tmp_path: Path) -> No
     message = refusal_of(RECORDS[defect], tmp_path)
     assert defect in message
     assert "record 0 (program)" in message
-    assert "Write the file again" in message
+    assert "file again" in message
