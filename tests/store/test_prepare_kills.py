@@ -85,7 +85,7 @@ def kill_with_children(process: Program) -> None:
     assert not alive
 
 
-@pytest.mark.parametrize(("workers", "kills"), [("1", 10), ("2", 3)])
+@pytest.mark.parametrize(("workers", "kills"), [("1", 6), ("2", 3)])
 def test_a_killed_preparation_ends_with_the_same_bytes(
     workers: str, kills: int, work: Path
 ) -> None:
