@@ -44,11 +44,10 @@ from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
 from solution.features.nodes import fit_scaler
 from solution.features.preparation import Preparation
+from solution.models.nets.checkpoint import FitState
 from solution.models.nets.devices import pick_precision
-from solution.models.nets.fit_state import FitState
 from solution.models.nets.net_ranker import NetRanker
-from solution.models.nets.stepping import Steps, list_visits, sample
-from solution.models.nets.training_loop import make_optimizer
+from solution.models.nets.training_loop import Steps, list_visits, make_optimizer, sample
 from solution.system.progress import track
 from solution.system.terminal import make_table
 

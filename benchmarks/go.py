@@ -35,7 +35,7 @@ from solution.placement.baselines.bounds import find_bound
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.workloads import DOCUMENT, HELD_OUT, SMALL, Workload
 from solution.placement.machine import make_machine
-from solution.placement.policy.saving import SHIPPED, load_policy
+from solution.placement.policy.network import SHIPPED, load_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.placement.protocols import Protocols, Scratch
 from solution.placement.simulation.decision import Decision, Outcome

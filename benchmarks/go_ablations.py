@@ -33,9 +33,8 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.workloads import HELD_OUT, SMALL
 from solution.placement.machine import Machine
 from solution.placement.policy.imitation import Imitation, Lesson, find_loss
-from solution.placement.policy.network import Policy
+from solution.placement.policy.network import Policy, load_policy
 from solution.placement.policy.ppo import Trainer, make_policy
-from solution.placement.policy.saving import load_policy
 from solution.placement.policy.settings import GOING_ON, PolicySettings, TrainingSettings
 from solution.placement.protocols import SAMPLES, Scratch
 from solution.placement.search import find_seconds_at_once

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 
 from benchmarks.go_tables import say_gain
-from solution.placement.baselines.constraint import solve
+from solution.placement.baselines.bounds import solve
 from solution.placement.baselines.lists import list_decisions
 from solution.placement.baselines.searches import anneal
 from solution.placement.evaluation import TWO_TASKS, Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.graphs.workloads import SMALL
 from solution.placement.machine import make_machine
-from solution.placement.policy.saving import load_policy
+from solution.placement.policy.network import load_policy
 from solution.placement.search import optimize
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment

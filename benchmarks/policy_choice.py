@@ -17,7 +17,7 @@ import torch
 from solution.placement.best_known import make_evaluators
 from solution.placement.evaluation import TASKS, TWO_TASKS
 from solution.placement.graphs.workloads import draw_judges
-from solution.placement.policy.saving import SHIPPED, load_policy
+from solution.placement.policy.network import SHIPPED, load_policy
 from solution.placement.search import find_seconds_at_once
 from solution.system.terminal import make_table, output
 

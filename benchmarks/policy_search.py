@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from solution.choosing.proposer import Proposer
 from solution.choosing.replay import Build, list_methods
 from solution.choosing.space import MEAN, Space
-from solution.placement.policy.layers import GraphSage
+from solution.placement.policy.network import GraphSage
 from solution.placement.policy.ppo import find_gain
 from solution.placement.policy.settings import TrainingSettings
 

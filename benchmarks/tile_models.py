@@ -4,7 +4,7 @@
 
 Out of fold on the CPU kernels (folds by architecture, three seeds); leave one kernel out on the TPU
 kernels, compared with a random order, the largest tile first, and the compiler's single choice.
-On both, without a model: fewest cycles first (solution.features.tile.cycles), whose six numbers
+On both, without a model: fewest cycles first (solution.features.tile.traffic), whose six numbers
 were chosen on the CPU kernels.
 NAME is an experiment; by default all of ours that rank tiles. `make papers` compares the published.
 """

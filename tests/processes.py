@@ -49,7 +49,7 @@ OWN = (
 )  # fmt: skip
 OWN_TRAINING = (
     "solution.analysis.explanation", "solution.choosing.choose",
-    "solution.models.layout.cost_net", "solution.placement.policy.saving",
+    "solution.models.layout.cost_net", "solution.placement.policy.network",
     "solution.placement.report", "solution.serving.packing", "solution.training.distilling",
     "solution.tuning.search",
 )  # fmt: skip

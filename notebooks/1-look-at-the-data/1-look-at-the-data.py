@@ -43,7 +43,7 @@ from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.scan import scan
 from solution.domain.collection import NAMES
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from solution.sessions.session import Session
 from solution.system.terminal import output
 

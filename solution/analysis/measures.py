@@ -8,7 +8,7 @@ from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, N
 from solution.features.layout import copies, layout_table
 from solution.features.layout.tensors import find_tensors
 from solution.features.layout.violations import violation_ratios
-from solution.features.pruning import neighbourhood
+from solution.features.preparation import neighbourhood
 
 FOLDS = 5  # number of folds of configurations that measure separability
 

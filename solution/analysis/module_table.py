@@ -4,7 +4,7 @@ The table has a row per node, in the order of Graph.node_features, so the two ca
 optional: it needs the program's protobuf, which is a separate download in the competition.
 
 Rankers use only one kind of these columns: the dimensions that dots sum over. A graph read from its
-module contains them (Graph.summed), and solution.features.contractions turns them into features of
+module contains them (Graph.summed), and solution.features.einsum turns them into features of
 nodes (for nets) and of configurations (for trees). The other columns are for users' models: models
 here are trained on npz files, which contain none of them.
 

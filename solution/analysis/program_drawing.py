@@ -12,7 +12,7 @@ from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours, find_depths
 from solution.domain.ragged import starts_of
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODES, SHAPE_DIMENSIONS
-from solution.features.pruning import keep_nodes, neighbourhood
+from solution.features.preparation import keep_nodes, neighbourhood
 
 MAX_NODES = 250  # larger layout graphs show only configurable nodes and their neighbours
 COLUMNS, HIGHEST = 36, 12  # approximate width and height of a row, in nodes

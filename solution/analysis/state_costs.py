@@ -17,9 +17,8 @@ from solution.analysis.explanation import NAMED, READABLE, SHOWN, Comparison, co
 from solution.analysis.program_drawing import describe_node
 from solution.domain.graph import Graph
 from solution.features.padding import tensor_ranks
-from solution.features.propagation.places import list_dimensions
 from solution.features.propagation.state_table import FEATURES, StateTable, state_tables
-from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
+from solution.features.propagation.states import COPY, FIRST, MADE, SECOND, list_dimensions
 from solution.features.work import num_bytes
 from solution.models.base import CostRanker
 from solution.system.terminal import make_table

@@ -7,17 +7,146 @@ carries its preparation ranks a graph alike, wherever it comes from.
 Two switches test findings of the competition's participants: unused slots may hold 0, as in the
 files, instead of -1; and dots may list the dimensions that they contract. Like pruning, both apply
 to the graphs of a store, so one store serves models with them and without.
+
+Prune a layout graph to what the configurations touch: pure functions from Graph to Graph.
+
+Of up to 43,615 nodes only a few hundred are configurable; the rest is the same for every
+configuration. The winners kept the configurable nodes and their direct neighbours, which takes a
+quarter of the memory and is up to five times as fast.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.features.contractions import mark_contractions
 from solution.features.padding import PADDING, erase_padding, repair_padding
-from solution.features.pruning import keep_neighbourhood
 
 VERSION = 1  # increase it when the same files are prepared differently
+
+
+def keep_neighbourhood(graph: Graph, hops: int = 1) -> Graph:
+    """Keep the nodes within `hops` edges of a configurable node, in either direction.
+
+    Edges between kept nodes stay, and so does the order of nodes. A tile graph is returned whole.
+    """
+    if len(graph.configurable) == 0:
+        return graph
+    return keep_nodes(graph, np.flatnonzero(neighbourhood(graph, hops)))
+
+
+def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
+    """Keep the nodes `kept` (k,), in this order, and the edges between them.
+
+    All configurable nodes must be among them. If nothing changes, return the same graph, so that
+    what is cached for it (solution.domain.memo) is found.
+    """
+    if np.array_equal(kept, np.arange(graph.num_nodes)):
+        return graph
+    position = np.full(graph.num_nodes, -1)
+    position[kept] = np.arange(len(kept))
+    inside = (position[graph.edges] >= 0).all(axis=1)
+    return dataclasses.replace(
+        graph,
+        node_features=graph.node_features[kept],
+        node_opcodes=graph.node_opcodes[kept],
+        edges=position[graph.edges[inside]],
+        configurable=position[graph.configurable],
+        summed=None if graph.summed is None else graph.summed[kept],
+    )
+
+
+def merge_rest(graph: Graph, hops: int = 1) -> Graph:
+    """Prune as keep_neighbourhood does, but merge each connected rest into one virtual node.
+
+    A virtual node has the mean features of its nodes and the opcode vocabulary.VIRTUAL. It is
+    linked, once in each direction, wherever one of its nodes was.
+    """
+    if len(graph.configurable) == 0:
+        return graph
+    keep = neighbourhood(graph, hops)
+    kept, rest = np.flatnonzero(keep), np.flatnonzero(~keep)
+    if len(rest) == 0:
+        return graph
+    pieces = _connected_pieces(graph, rest)
+    position = np.empty(graph.num_nodes, np.int64)
+    position[kept] = np.arange(len(kept))
+    position[rest] = len(kept) + pieces
+    num_pieces = pieces.max() + 1
+    edges = position[graph.edges]
+    return dataclasses.replace(
+        graph,
+        node_features=np.concatenate(
+            [graph.node_features[kept], _group_means(graph.node_features[rest], pieces)]
+        ),
+        node_opcodes=np.concatenate(
+            [graph.node_opcodes[kept], np.full(num_pieces, vocabulary.VIRTUAL, np.uint8)]
+        ),
+        edges=_drop_repeated(edges, len(kept)),
+        configurable=position[graph.configurable],
+        summed=None if graph.summed is None else _append_none(graph.summed[kept], num_pieces),
+    )
+
+
+def keep_everything(graph: Graph, hops: int = 0) -> Graph:
+    """Return the graph; `hops` is ignored and makes all prunings callable alike."""
+    return graph
+
+
+PRUNINGS = {
+    "neighbourhood": keep_neighbourhood,
+    "virtual": merge_rest,
+    "nothing": keep_everything,
+}
+
+
+def neighbourhood(graph: Graph, hops: int) -> np.ndarray:
+    """Mark (nodes,) the nodes within `hops` edges of a configurable node, in either direction."""
+    reached = np.zeros(graph.num_nodes, bool)
+    reached[graph.configurable] = True
+    touched = np.zeros(len(graph.edges), bool)
+    for _ in range(hops):
+        before, touched = touched, reached[graph.edges].any(axis=1)
+        if np.array_equal(touched, before):  # whatever can be reached is, however far it may be
+            break
+        reached[graph.edges[touched].ravel()] = True
+    return reached
+
+
+def _connected_pieces(graph: Graph, rest: np.ndarray) -> np.ndarray:
+    """Number (len(rest),) the connected components of the nodes `rest`."""
+    from scipy.sparse import coo_array  # importing it is slow
+    from scipy.sparse.csgraph import connected_components
+
+    local = np.full(graph.num_nodes, -1)
+    local[rest] = np.arange(len(rest))
+    edges = local[graph.edges]
+    edges = edges[(edges >= 0).all(axis=1)]
+    links = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(len(rest),) * 2)
+    return connected_components(links, directed=False)[1].astype(np.int64)
+
+
+def _append_none(summed: np.ndarray, count: int) -> np.ndarray:
+    """Append rows for `count` nodes that contract nothing."""
+    return np.concatenate([summed, np.full((count, *summed.shape[1:]), -1, np.int8)])
+
+
+def _group_means(rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    sums = np.zeros((groups.max() + 1, rows.shape[1]))
+    np.add.at(sums, groups, rows)
+    return (sums / np.bincount(groups)[:, None]).astype(np.float32)
+
+
+def _drop_repeated(edges: np.ndarray, first_virtual: int) -> np.ndarray:
+    """Drop self-loops of virtual nodes, and repeated edges that touch one."""
+    edges = edges[(edges[:, 0] != edges[:, 1]) | (edges[:, 0] < first_virtual)]
+    _, first = np.unique(edges, axis=0, return_index=True)
+    is_first = np.isin(np.arange(len(edges)), first)
+    return edges[is_first | ~(edges >= first_virtual).any(axis=1)]
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from solution.features.column import Feature
 from solution.features.nodes import Scaler, fit_scaler
 from solution.features.table import distinct_rows, list_features
 from solution.models.base import Ranker, RankerSettings
-from solution.models.labels import normalised_rank
-from solution.models.sampling import choose_all_rows
+from solution.models.sampling import choose_all_rows, normalised_rank
 from solution.models.settings import check_penalties
 from solution.system.report import Report, silent
 

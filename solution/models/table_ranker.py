@@ -17,8 +17,7 @@ from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
 from solution.features.table import distinct_rows
 from solution.models.base import Ranker, RankerSettings
-from solution.models.labels import normalised_rank
-from solution.models.sampling import choose_all_rows
+from solution.models.sampling import choose_all_rows, normalised_rank
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
 

@@ -6,14 +6,14 @@ name.
 
 # The settings class of each kind.
 KINDS = {
-    "contraction_trees": "solution.papers.contraction_ranker.ContractionSettings",
+    "contraction_trees": "solution.papers.prepared.ContractionSettings",
     "sublist_average": "solution.papers.wrappers.SublistAverageSettings",
     "prepared": "solution.papers.prepared.PreparedSettings",
     "tpugraphs": "solution.papers.tpugraphs.TpuGraphsSettings",
     "tpugraphs_tile": "solution.papers.tpugraphs_tile.TpuGraphsTileSettings",
     "tgraph": "solution.papers.tgraph.TGraphSettings",
-    "residual": "solution.papers.residual_attention.ResidualSettings",
-    "residual_tile": "solution.papers.residual_tile.ResidualTileSettings",
+    "residual": "solution.papers.residual.ResidualSettings",
+    "residual_tile": "solution.papers.residual.ResidualTileSettings",
     "segment_training": "solution.papers.segment_training.SegmentSettings",
     "violation": "solution.papers.violation.ViolationSettings",
     "study_trees": "solution.papers.lightgbm_model.StudyTreeSettings",

@@ -33,9 +33,8 @@ from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.column import Feature
 from solution.models.base import RankerSettings, check_no_options
-from solution.models.labels import scaled_runtime
 from solution.models.linear import LassoSettings, LinearRanker, OrdinarySettings, RidgeSettings
-from solution.models.sampling import share_rows
+from solution.models.sampling import scaled_runtime, share_rows
 from solution.models.settings import check_choice, check_size
 from solution.models.trees.boosted_trees import TrainingTable
 from solution.models.trees.lightgbm_ranker import PointwiseRanker, PointwiseSettings

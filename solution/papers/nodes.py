@@ -31,7 +31,7 @@ from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.domain.mixing import mix
 from solution.domain.neighbours import Neighbours
-from solution.features.pruning import PRUNINGS
+from solution.features.preparation import PRUNINGS
 from solution.features.work import num_operations
 from solution.models.base import RankerSettings
 from solution.models.layout.colour_refinement import mix_neighbours

@@ -5,15 +5,25 @@ which is a valid dimension; that the dimensions a dot contracts are useful featu
 encoding of node features matters. Each is a switch here, for ablations.
 
 Source: Google Research's report on TpuGraphs and on the competition, 2023.
+
+Trees on the layout table, with columns about which contracted dimensions of dots are
+contiguous.
 """
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from solution.domain.graph import Graph
+from solution.features import contractions
+from solution.features.column import Feature
 from solution.features.nodes import ENCODINGS
 from solution.features.padding import PADDING
 from solution.features.preparation import Preparation
-from solution.models.base import Ranker
+from solution.features.table import distinct_rows
+from solution.models.base import Ranker, check_no_options
 from solution.models.settings import check_choice, check_size
+from solution.models.trees.lightgbm_ranker import PointwiseRanker, PointwiseSettings
 from solution.papers.wrappers import WrapperSettings
 from solution.system.errors import InputError
 
@@ -47,3 +57,23 @@ class PreparedSettings(WrapperSettings):
                 )
             ranker.encoding = self.encoding
         return ranker
+
+
+@dataclass(frozen=True)
+class ContractionSettings(PointwiseSettings):
+    """Settings of ContractionRanker."""
+
+    def build(self, seed: int) -> "ContractionRanker":
+        """Return an unfitted ranker."""
+        return ContractionRanker(self, seed)
+
+
+class ContractionRanker(PointwiseRanker):
+    """Regress the normalised rank, on layouts only. Scores depend on the list."""
+
+    def rows_of(self, graph: Graph) -> np.ndarray:
+        check_no_options(graph)
+        return np.concatenate([distinct_rows(graph), contractions.contraction_rows(graph)], axis=1)
+
+    def features_of(self, graph: Graph) -> tuple[Feature, ...]:
+        return (*super().features_of(graph), *contractions.FEATURES)

@@ -8,7 +8,7 @@
 
 The study counts 23 numbers of a tile and does not say which; the files have 24, including sums and
 products. Unused slots of node features hold -1, as everywhere in this project; the study has the
-files' 0 (solution.features.padding).
+files' 0 (solution.features.preparation).
 
 Padding is that of the register tile, 128 by 8: the minor-most dimension of an output is padded to
 a multiple of 128, the next one to a multiple of 8. If a configuration leaves a node to the
@@ -37,7 +37,7 @@ from solution.domain.vocabulary import (
 )
 from solution.features.column import Feature, numbered
 from solution.features.layout.tensors import find_tensors
-from solution.features.pruning import neighbourhood
+from solution.features.preparation import neighbourhood
 
 OPCODE_CHOICES = (None, "kept", "all")
 PARTS = {None: (), "kept": ("kept",), "all": ("kept", "dropped")}

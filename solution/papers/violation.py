@@ -45,7 +45,7 @@ from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.layout.conflicts import find_constraints
 from solution.features.layout.violations import UNSET, violation_ratios
-from solution.features.pruning import PRUNINGS
+from solution.features.preparation import PRUNINGS
 from solution.models.nets.convolutions import both_ways
 from solution.models.nets.layers import Mlp
 from solution.models.nets.training_settings import TrainingSettings

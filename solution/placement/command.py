@@ -48,7 +48,7 @@ def optimize(
     from solution.placement.graphs.reading import read_cost_graph
     from solution.placement.graphs.workloads import WORKLOADS
     from solution.placement.machine import make_machine
-    from solution.placement.policy.saving import SHIPPED, load_policy
+    from solution.placement.policy.network import SHIPPED, load_policy
     from solution.placement.report import optimize_and_report
 
     file = None if graph in WORKLOADS else Path(graph)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from solution.placement.baselines.constraint import solve
+from solution.placement.baselines.bounds import solve
 from solution.placement.baselines.divisions import (
     decide_tensorflow,
     divide_as_a_person,

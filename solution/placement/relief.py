@@ -18,7 +18,7 @@ from itertools import product
 import numpy as np
 
 from solution.domain.neighbours import Neighbours
-from solution.placement.baselines.insertion import rank_upward
+from solution.placement.baselines.earliest import rank_upward
 from solution.placement.baselines.lists import cost_alone
 from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph

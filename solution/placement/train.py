@@ -48,9 +48,8 @@ from solution.placement.graphs.workloads import STEPS as RECURRENT
 from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import pack_decision, unpack_decision
 from solution.placement.policy.imitation import Imitation
-from solution.placement.policy.network import Policy
+from solution.placement.policy.network import Policy, load_policy, save_policy
 from solution.placement.policy.ppo import Trainer, Update, make_policy
-from solution.placement.policy.saving import load_policy, save_policy
 from solution.placement.policy.settings import GOING_ON, MAX_HEAD, PolicySettings, TrainingSettings
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError

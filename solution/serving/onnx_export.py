@@ -18,8 +18,7 @@ from solution.models.layout import inputs as layout_inputs
 from solution.models.layout.steps import NUM_SHARES, derive_steps, find_pooling
 from solution.models.light import NET, SCALER, WEIGHTS
 from solution.models.nets.sparse_rows import SparseRows
-from solution.models.tile.inputs import describe_kernel
-from solution.models.tile.tile_forward import NEEDED
+from solution.models.tile.tile_forward import NEEDED, describe_kernel
 from solution.serving.bundle import Bundle
 from solution.serving.checks import naming
 from solution.serving.onnx_graph import Writer

@@ -31,8 +31,7 @@ from solution.models.nets.checkpoint import NAME as CHECKPOINT
 from solution.models.nets.checkpoint import save_checkpoint
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
-from solution.placement.policy.network import Policy
-from solution.placement.policy.saving import load_policy, save_policy
+from solution.placement.policy.network import Policy, load_policy, save_policy
 from solution.placement.policy.settings import PolicySettings
 from solution.runs.folder import Run
 from solution.runs.origin import remember_origin

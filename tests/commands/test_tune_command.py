@@ -17,7 +17,7 @@ from solution.features.preparation import Preparation
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
-from solution.papers.residual_attention import ResidualSettings
+from solution.papers.residual import ResidualSettings
 from solution.papers.tpugraphs import TpuGraphsSettings
 from solution.store.preparing import prepare_store
 from solution.system.errors import InputError

@@ -28,8 +28,7 @@ from solution.features.contractions import (
 from solution.features.einsum import Einsum, count_terms, label_dot
 from solution.features.operands import find_operands
 from solution.features.padding import tensor_ranks
-from solution.features.preparation import Preparation
-from solution.features.pruning import keep_neighbourhood, merge_rest
+from solution.features.preparation import Preparation, keep_neighbourhood, merge_rest
 from solution.programs.hlo.nodes import read_nodes
 from tests.made import modules
 from tests.made.graphs import make_layout_graph, make_nodes

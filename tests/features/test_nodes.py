@@ -15,7 +15,7 @@ from solution.features.candidates import make_candidates
 from solution.features.nodes import NUM_NUMERIC, compress, fit_scaler, numeric_features
 from solution.features.operands import find_operands
 from solution.features.padding import repair_padding
-from solution.features.pruning import PRUNINGS
+from solution.features.preparation import PRUNINGS
 from solution.features.table import feature_table
 from solution.features.tile.tiling import find_tiling
 from solution.system.errors import InputError

@@ -21,8 +21,7 @@ from solution.models.nets import training_loop as training
 from solution.models.nets.devices import make_fabric, send
 from solution.models.nets.losses import LOSSES
 from solution.models.nets.net_ranker import NetRanker
-from solution.models.nets.stepping import Steps
-from solution.models.nets.training_loop import make_optimizer
+from solution.models.nets.training_loop import Steps, make_optimizer
 from tests.made.elsewhere import compute_as_elsewhere
 from tests.made.graphs import make_layout_graph, make_tile_graph
 

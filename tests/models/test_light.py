@@ -33,7 +33,7 @@ from solution.models.linear import OrdinarySettings, RidgeSettings
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nothing import NothingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
-from solution.models.trees.forest_text import Tree, parse_forest, read_forest
+from solution.models.trees.boosted_trees import Tree, parse_forest, read_forest
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.papers.wrappers import SublistAverageSettings
 from solution.system.errors import InputError

@@ -14,11 +14,10 @@ from pydantic import TypeAdapter
 from solution.experiments.base import find_experiment
 from solution.features.table import feature_table
 from solution.models.base import RankerSettings
-from solution.models.labels import normalised_rank, relevance
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, RidgeSettings
 from solution.models.nets.training_settings import TrainingSettings
-from solution.models.sampling import choose_rows
+from solution.models.sampling import choose_rows, normalised_rank, relevance
 from solution.models.table_ranker import TableSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.boosted_trees import GraphRows

@@ -15,15 +15,17 @@ from solution.papers.joined_blocks import (
     inverse_root_degrees,
 )
 from solution.papers.nodes import NodeInputs, NodeSettings, layout_numbers, prepare_nodes
-from solution.papers.residual_attention import ResidualNet, ResidualSettings
-from solution.papers.residual_layers import (
+from solution.papers.residual import (
     LeakyMlp,
     ResidualBody,
     ResidualLayer,
+    ResidualNet,
+    ResidualSettings,
+    ResidualTile,
+    ResidualTileSettings,
     normalise_edges,
     penalise,
 )
-from solution.papers.residual_tile import ResidualTile, ResidualTileSettings
 from solution.papers.tpugraphs import (
     TpuGraphs,
     TpuGraphsSettings,
@@ -144,7 +146,7 @@ def test_a_tile_joins_every_node_of_its_kernel() -> None:
 
 def test_a_step_of_more_graphs_than_fit_in_memory_has_the_same_penalty() -> None:
     """A step is divided where its graphs are large; the term must count once, not for each part."""
-    from solution.models.nets import stepping
+    from solution.models.nets import training_loop
 
     def fit() -> dict[str, Tensor]:
         training = TrainingSettings(
@@ -158,7 +160,7 @@ def test_a_step_of_more_graphs_than_fit_in_memory_has_the_same_penalty() -> None
 
     whole = fit()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stepping, "MAX_VALUES", 1)
+        patch.setattr(training_loop, "MAX_VALUES", 1)
         parts = fit()
     for name, value in whole.items():
         torch.testing.assert_close(parts[name], value, atol=2e-3, rtol=1e-2)

@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from solution.domain.graph import Graph
-from solution.models.nets import fit_state
+from solution.models.nets import checkpoint
 from solution.models.nets.losses import pairwise_hinge
 from solution.models.nets.training_settings import TrainingSettings
-from solution.papers.embedding_table import EmbeddingTable, name_graph
 from solution.papers.segment_training import (
+    EmbeddingTable,
     SegmentedInputs,
     SegmentNet,
     SegmentRanker,
     SegmentSettings,
     draw_weights,
+    name_graph,
     prepare_segments,
 )
 from solution.papers.segments import PARTITIONS, divide, topological_order
@@ -142,7 +143,7 @@ def test_tuning_moves_the_head_alone() -> None:
 def test_a_killed_fit_goes_on_with_its_table_and_predicts_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fit_state, "SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(checkpoint, "SECONDS_BETWEEN", 0.0)
     training = TrainingSettings(epochs=6, patience=None, graphs_per_step=2, configs_per_graph=8)
     settings = dataclasses.replace(SETTINGS, max_nodes=3, head_epochs=2, training=training)
 

@@ -139,7 +139,7 @@ def test_a_task_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_proven_optimum_of_small_graphs_is_nearly_reached(seed: int) -> None:
     pytest.importorskip("ortools")
-    from solution.placement.baselines.constraint import solve
+    from solution.placement.baselines.bounds import solve
 
     environment = Environment(make_graph(12, seed), make_unequal_machine(2, seed))
     found = solve(environment, 20)
@@ -185,7 +185,7 @@ def draw(seed: int) -> Instance:
 @pytest.mark.parametrize("seed", range(len(ENDS)))
 def test_heft_ends_when_that_of_another_library_does(seed: int) -> None:
     # Here, so that the environment which has SAGA need not have numba.
-    from solution.placement.baselines.insertion import rank_upward, schedule_by_insertion
+    from solution.placement.baselines.earliest import rank_upward, schedule_by_insertion
 
     found = draw(seed)
     tasks, devices = len(found.costs), len(found.speeds)

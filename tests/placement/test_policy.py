@@ -18,8 +18,7 @@ from solution.placement.policy.imitation import (
     make_lesson,
 )
 from solution.placement.policy.inputs import find_inputs
-from solution.placement.policy.layers import Agreement, SegmentAttention
-from solution.placement.policy.network import Policy
+from solution.placement.policy.network import Agreement, Policy, SegmentAttention
 from solution.placement.policy.ppo import Trainer, Update, find_gain
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.placement.simulation.environment import Environment

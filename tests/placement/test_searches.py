@@ -12,6 +12,7 @@ import torch
 from solution.placement.baselines.divisions import decide_at_random, divide_as_a_person, place
 from solution.placement.baselines.lists import list_decisions
 from solution.placement.baselines.searches import anneal, breed
+from solution.placement.best_known import LOSS, tidy
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
 from solution.placement.graphs.recurrent import make_rnnlm
@@ -19,7 +20,6 @@ from solution.placement.graphs.workloads import SMALL, WORKLOADS
 from solution.placement.machine import make_machine
 from solution.placement.policy.ppo import Trainer
 from solution.placement.policy.settings import TrainingSettings
-from solution.placement.policy.tidying import LOSS, tidy
 from solution.placement.protocols import Protocols, Scratch
 from solution.placement.relief import Relief, relieve
 from solution.placement.search import optimize

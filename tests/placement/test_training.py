@@ -29,8 +29,8 @@ from solution.placement.graphs.workloads import (
 from solution.placement.machine import Machine, make_machine
 from solution.placement.policy.imitation import StepRunner
 from solution.placement.policy.inputs import find_inputs
+from solution.placement.policy.network import SETTINGS, SHIPPED, load_policy, save_policy
 from solution.placement.policy.ppo import Trainer, make_policy
-from solution.placement.policy.saving import SETTINGS, SHIPPED, load_policy, save_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.placement.report import Report, optimize_and_report
 from solution.placement.simulation.environment import Environment

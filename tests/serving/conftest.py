@@ -17,16 +17,14 @@ from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nothing import NothingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
-from solution.papers.contraction_ranker import ContractionSettings
 from solution.papers.lightgbm_model import (
     StudyLassoSettings,
     StudyOrdinarySettings,
     StudyRidgeSettings,
     StudyTreeSettings,
 )
-from solution.papers.prepared import PreparedSettings
-from solution.papers.residual_attention import ResidualSettings
-from solution.papers.residual_tile import ResidualTileSettings
+from solution.papers.prepared import ContractionSettings, PreparedSettings
+from solution.papers.residual import ResidualSettings, ResidualTileSettings
 from solution.papers.segment_training import SegmentSettings
 from solution.papers.tgraph import TGraphSettings
 from solution.papers.tpugraphs import TpuGraphsSettings

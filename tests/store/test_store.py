@@ -12,8 +12,7 @@ from solution.data.npz import read_graph
 from solution.domain.graph import Graph
 from solution.features import preparation
 from solution.features.padding import repair_padding
-from solution.features.preparation import Preparation
-from solution.features.pruning import keep_neighbourhood
+from solution.features.preparation import Preparation, keep_neighbourhood
 from solution.store import preparation as serving
 from solution.store import preparing
 from solution.store import store as module

@@ -17,8 +17,7 @@ from solution.features.layout.conflicts import INPUT, KEEPING, KERNEL, OUTPUT
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.backend import Backend
-from solution.features.propagation.beforehand import fix_layouts, turn_dots
-from solution.features.propagation.canonical import transpose_operands
+from solution.features.propagation.canonical import fix_layouts, transpose_operands, turn_dots
 from solution.features.propagation.inlining import Inlined, inline
 from solution.features.work import num_bytes
 

@@ -6,7 +6,7 @@ custom call stands between, and nobody outside the fusion reads the tensor. It g
 a single instruction reads its result. A requested layout therefore cuts the fusion, even if the
 tensor already has that layout, and so does a copy. The library does not write the tensors inside a
 fusion to memory. Most measured programs are faster for it if the fusion ends in a reduction, unless
-its loops are too short (solution.features.propagation.loops).
+its loops are too short (solution.features.propagation.state_table).
 
 Slower is what the library leaves out: reductions in two steps
 (solution.features.propagation.splitting), and dots whose left matrix is contracted along its first
@@ -25,13 +25,11 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operands import NONE, find_operands
-from solution.features.propagation.beforehand import UNSET
-from solution.features.propagation.canonical import reads_across
+from solution.features.propagation.canonical import UNSET, reads_across
 from solution.features.propagation.instructions import Instructions
-from solution.features.propagation.places import list_windows, make_row_major
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.splitting import mark_split, weigh_windows
-from solution.features.propagation.states import COPY, MADE
+from solution.features.propagation.states import COPY, MADE, list_windows, make_row_major
 
 ELEMENTWISE = """
 abs add ceil convert divide exponential exponential-minus-one floor log log-plus-one logistic

@@ -17,7 +17,7 @@ from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.backend import CPU, Backend
-from solution.features.propagation.beforehand import UNSET
+from solution.features.propagation.canonical import UNSET
 from solution.features.propagation.instructions import Instructions, list_instructions
 
 ROOM = 8  # initial capacity: states for each instruction and use
@@ -109,7 +109,7 @@ class Propagation:
 
     @cached_property
     def _program(self):  # type: ignore[no-untyped-def]
-        from solution.features.propagation.requests import Program
+        from solution.features.propagation.worklist import Program
 
         own, backend = self.instructions, self.backend
         flags = (backend.row_major_operands, backend.row_major_products, backend.by_custom_calls)
@@ -120,7 +120,7 @@ class Propagation:
         )  # fmt: skip
 
     def _state(self):  # type: ignore[no-untyped-def]
-        from solution.features.propagation.requests import State
+        from solution.features.propagation.worklist import State
 
         count, uses = self.instructions.count, len(self.instructions.read)
         capacity = CAPACITY * (count + uses) + 64

@@ -4,7 +4,17 @@ A tile is given for one tensor, the tiled one. Tracing from there back through t
 finds the loop that moves along each dimension of each parameter. This tells which part of each
 parameter a tile reads: bytes, cache lines, pages, and the length of contiguous runs. On any machine
 with caches these decide how fast a tile is.
+
+Describe how the loops of a kernel move along one tensor, and which part they touch.
+
+Derive which loops move along an operand from the loops that move along the result.
+
+There is one rule for each opcode whose result elements depend on operand elements at other indices.
+All other opcodes read the same indices that they write.
 """
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,11 +23,267 @@ from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.domain.neighbours import Neighbours
 from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.operands import find_operands
 from solution.features.padding import tensor_ranks
-from solution.features.tile.access_rules import step_back
-from solution.features.tile.tiling import find_tiling, physical_order
-from solution.features.tile.walk import Axes, Axis, Walk
+from solution.features.tile.tiling import (
+    NUM_LOOPS,
+    REDUCTION,
+    WINDOW,
+    Convolved,
+    find_convolved,
+    find_tiling,
+    physical_order,
+)
 from solution.features.work import num_bytes, num_elements
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The loops that move along one dimension of a tensor; without a loop it is read whole."""
+
+    loop: int | None = None
+    window: int | None = None  # the loop over a convolution's weights
+    step: float = 1.0  # elements that one iteration of `loop` moves
+    halo: float = 0.0  # neighbouring elements that an iteration reads as well
+
+
+Axes = tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How the loops move along one tensor; dimensions from major to minor."""
+
+    node: int
+    sizes: np.ndarray  # (rank,) float64
+    strides: np.ndarray  # (rank,) float64: bytes between neighbours
+    axes: Axes
+    element_bytes: float
+
+    def box(self, iterations: np.ndarray) -> np.ndarray:
+        """Return how many elements `iterations` (configs, NUM_LOOPS) touch along each dimension.
+
+        Returns:
+            (configs, rank)
+        """
+        columns = [
+            _reach(axis, size, iterations) for axis, size in zip(self.axes, self.sizes, strict=True)
+        ]
+        return np.stack(columns, axis=1) if columns else np.ones((len(iterations), 0))
+
+    def follows(self) -> np.ndarray:
+        """The loops that move along the tensor: (NUM_LOOPS,) bool."""
+        found = np.zeros(NUM_LOOPS, bool)
+        for axis in self.axes:
+            for loop in (axis.loop, axis.window):
+                if loop is not None:
+                    found[loop] = True
+        return found
+
+    def inner_stride(self, loop: int) -> float:
+        """Return the bytes between two iterations of the loop; 0 if it does not move."""
+        moved = [
+            stride * axis.step
+            for axis, stride in zip(self.axes, self.strides, strict=True)
+            if axis.loop == loop
+        ]
+        return float(min(moved)) if moved else 0.0
+
+
+def _reach(axis: Axis, size: float, iterations: np.ndarray) -> np.ndarray:
+    once = np.ones(len(iterations))
+    if axis.loop is None and axis.window is None:
+        return once * size
+    steps = once if axis.loop is None else iterations[:, axis.loop]
+    window = once if axis.window is None else iterations[:, axis.window]
+    return np.minimum((steps - 1) * axis.step + window + axis.halo, size)
+
+
+def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    """Return the axes of the operand `producer` of `node`."""
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    ranks = tensor_ranks(graph)
+    made, read = shapes[node, : ranks[node]], shapes[producer, : ranks[producer]]
+    opcode = vocabulary.OPCODES.get(int(graph.node_opcodes[node]), "")
+    rule = RULES.get(opcode)
+    if rule is not None:
+        return rule(graph, node, producer, axes)
+    if len(made) == len(read):
+        return axes
+    return _match_ends(made, read, axes)
+
+
+def _match_ends(made: np.ndarray, read: np.ndarray, axes: Axes) -> Axes:
+    """Match dimensions of a reshape from both ends while sizes are equal; others are unknown."""
+    kept = [dimension for dimension in range(len(made)) if made[dimension] > 1]
+    wanted = [dimension for dimension in range(len(read)) if read[dimension] > 1]
+    found = [Axis()] * len(read)
+    while kept and wanted and made[kept[0]] == read[wanted[0]]:
+        found[wanted.pop(0)] = axes[kept.pop(0)]
+    while kept and wanted and made[kept[-1]] == read[wanted[-1]]:
+        found[wanted.pop()] = axes[kept.pop()]
+    return tuple(found)
+
+
+def _listed(graph: Graph, node: int, count: int) -> list[int]:
+    listed = graph.node_features[node, vocabulary.DIMENSIONS][:count].astype(int)
+    return [max(0, int(dimension)) for dimension in listed]
+
+
+def _walk_transpose(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    rank = int(tensor_ranks(graph)[producer])
+    found = [Axis()] * rank
+    for made, read in enumerate(_listed(graph, node, rank)):
+        if read < rank and made < len(axes):
+            found[read] = axes[made]
+    return tuple(found)
+
+
+def _walk_broadcast(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    rank = int(tensor_ranks(graph)[producer])
+    return tuple(
+        axes[dimension] if dimension < len(axes) else Axis()
+        for dimension in _listed(graph, node, rank)
+    )
+
+
+def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    rank = int(tensor_ranks(graph)[producer])
+    if rank < len(axes):  # the initial value, or the root of the called computation
+        return (Axis(),) * rank
+    folded = set(_listed(graph, node, rank - len(axes)))
+    left = iter(axes)
+    return tuple(
+        Axis(REDUCTION) if dimension in folded else next(left, Axis()) for dimension in range(rank)
+    )
+
+
+def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    """Trace a dot: batch dimensions first; of the last two, one is contracted, one the output's."""
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    rank = int(tensor_ranks(graph)[producer])
+    is_left = int(find_operands(graph).input[node]) == producer
+    if rank < 2 or len(axes) < 2:
+        return (Axis(REDUCTION),) * rank
+    kept = axes[-2] if is_left else axes[-1]
+    size = shapes[node, len(axes) - (2 if is_left else 1)]
+    lead = [*axes, *(Axis(),) * rank][: rank - 2]  # an output may lack dimensions of its operand
+    found = [*lead, Axis(REDUCTION), Axis(REDUCTION)]
+    last = [rank - 2, rank - 1] if is_left else [rank - 1, rank - 2]
+    found[next((d for d in last if shapes[producer, d] == size), last[0])] = kept
+    return tuple(found)
+
+
+def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    """Trace a convolution; only the largest one of a kernel has loops."""
+    rank = int(tensor_ranks(graph)[producer])
+    convolved = find_convolved(graph)
+    if convolved is None or convolved.node != node or rank != len(axes) or rank == 0:
+        return (Axis(),) * rank
+    if producer == convolved.weights:
+        return _walk_weights(graph, convolved, axes)
+    return _walk_image(graph, convolved, producer, axes)
+
+
+def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
+    """Trace the weights: every dimension is a loop of the sum, except the output features."""
+    numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
+    found = [Axis(window=_loop_of(graph, convolved, d)) for d in range(len(axes))]
+    made = min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)
+    found[min(numbers[vocabulary.CONVOLUTION_KERNEL_OUTPUT], last)] = axes[made]
+    return tuple(found)
+
+
+def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
+    """Trace the image: batch as in the output, features as in the weights, space as in both."""
+    numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
+    found = [Axis()] * len(axes)
+    for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
+        loop = _loop_of(graph, convolved, of_weights)
+        found[read] = Axis(axes[made].loop, loop, _stride(graph, convolved.node, made, image, read))
+    batch = min(numbers[vocabulary.CONVOLUTION_INPUT_BATCH], last)
+    found[batch] = axes[numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH]]
+    feature = min(numbers[vocabulary.CONVOLUTION_INPUT_FEATURE], last)
+    of_weights = numbers[vocabulary.CONVOLUTION_KERNEL_INPUT]
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    if shapes[convolved.weights, of_weights] < shapes[image, feature]:
+        # A depthwise convolution sums over no features: each output feature reads one.
+        found[feature] = axes[min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)]
+    else:
+        found[feature] = Axis(window=_loop_of(graph, convolved, of_weights))
+    return tuple(found)
+
+
+def _dimension_numbers(graph: Graph, node: int, rank: int) -> np.ndarray:
+    """Return the node's features (140,) as valid dimension numbers of a tensor of this rank."""
+    return np.clip(graph.node_features[node], 0, rank - 1).astype(int)
+
+
+def _loop_of(graph: Graph, convolved: Convolved, dimension: int) -> int:
+    """Return the loop along a dimension of the weights; loops follow the physical order."""
+    positions = np.flatnonzero(physical_order(graph, convolved.weights) == dimension)
+    return WINDOW + (int(positions[0]) if len(positions) else 0)
+
+
+def _spatial_dimensions(numbers: np.ndarray, rank: int) -> Iterator[tuple[int, int, int]]:
+    """Return which spatial dimensions of the output, the image and the weights correspond."""
+    others = (
+        numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH],
+        numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE],
+    )
+    # Files do not name the output's spatial dimensions: they are the remaining ones, in order.
+    made = (dimension for dimension in range(rank) if dimension not in others)
+    read = numbers[vocabulary.CONVOLUTION_INPUT_SPATIAL]
+    of_weights = numbers[vocabulary.CONVOLUTION_KERNEL_SPATIAL]
+    return zip(made, read.tolist(), of_weights.tolist(), strict=False)
+
+
+def _stride(graph: Graph, node: int, made: int, producer: int, read: int) -> float:
+    """Return how many operand elements one step along the result's dimension moves, at least 1."""
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    return float(max(1.0, np.floor(shapes[producer, read] / max(shapes[node, made], 1))))
+
+
+def _walk_window(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    rank = int(tensor_ranks(graph)[producer])
+    if rank != len(axes):
+        return (Axis(),) * rank
+    window = graph.node_features[node, vocabulary.WINDOW_SIZE]
+    return tuple(
+        Axis(
+            axis.loop,
+            axis.window,
+            _stride(graph, node, d, producer, d),
+            float(max(window[d], 1) - 1),
+        )
+        for d, axis in enumerate(axes)
+    )
+
+
+def _walk_slice(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    """Trace a slice; slices at several offsets read a stencil's neighbours, a halo."""
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    rank = int(tensor_ranks(graph)[producer])
+    if rank != len(axes):
+        return (Axis(),) * rank
+    beyond = shapes[producer, :rank] - shapes[node, :rank]
+    halo = np.where((beyond > 0) & (beyond <= MAX_HALO), beyond, 0)
+    return tuple(
+        Axis(axis.loop, axis.window, axis.step, axis.halo + float(more))
+        for axis, more in zip(axes, halo, strict=True)
+    )
+
+
+MAX_HALO = 16  # a slice that cuts off more reads a part of the tensor, not neighbours
+RULES: dict[str, Callable[[Graph, int, int, Axes], Axes]] = {
+    "transpose": _walk_transpose,
+    "broadcast": _walk_broadcast,
+    "reduce": _walk_reduce,
+    "dot": _walk_dot,
+    "convolution": _walk_convolution,
+    "reduce-window": _walk_window,
+    "slice": _walk_slice,
+}
 
 
 def _find_walks(graph: Graph) -> list[Walk]:

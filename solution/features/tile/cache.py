@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from solution.domain.vocabulary import MAX_RANK
+from solution.features.tile.access import Walk
 from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling
-from solution.features.tile.walk import Walk
 
 FIRST_LEVEL, SECOND_LEVEL = 48 << 10, 1 << 20  # bytes of a processor's data caches
 

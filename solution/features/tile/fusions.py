@@ -16,7 +16,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.pruning import keep_nodes
+from solution.features.preparation import keep_nodes
 
 
 def inline_fusions(graph: Graph) -> Graph:

@@ -3,6 +3,8 @@
 A kernel is a loop nest (solution.features.tile.tiling). A compiler vectorises it if the innermost
 loop runs along contiguous memory. A short inner loop starts often; a length that is no multiple of
 the vector leaves a tail; every operation of a fused kernel passes over the tile.
+
+Return the loops of a kernel as tokens for a net, one for each dimension that a tile may cut.
 """
 
 import numpy as np
@@ -13,7 +15,7 @@ from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.column import Columns, Feature, numbered
 from solution.features.tile.access import find_walks
 from solution.features.tile.cache import FIRST_LEVEL, SECOND_LEVEL, Nest, make_nest
-from solution.features.tile.tiling import REDUCTION, WINDOW, Tiling, find_tiling
+from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
 from solution.features.work import num_elements
 
 VECTORS = (8, 16)  # float32 numbers in vectors of 256 and 512 bits
@@ -47,6 +49,7 @@ FEATURES = (
     Feature("pass_over_first_level", "log ratio", "what a pass leaves is gone from the cache"),
     Feature("pass_over_second_level", "log ratio", "the same for the larger cache"),
 )
+TOKEN_FEATURES = 9
 
 
 def innermost_loop(graph: Graph) -> int:
@@ -155,3 +158,31 @@ def _passes(graph: Graph, tiling: Tiling) -> dict[str, np.ndarray | float]:
         "pass_over_first_level": np.log(np.maximum(1, 2 * size / FIRST_LEVEL)),
         "pass_over_second_level": np.log(np.maximum(1, 2 * size / SECOND_LEVEL)),
     }
+
+
+def dimension_tokens(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """Describe how every configuration tiles every loop.
+
+    Returns:
+        tokens (configs, NUM_LOOPS, TOKEN_FEATURES) float32 of about unit size: logarithms of the
+        loop's length, of its tile, of the number of tiles, of the surplus of an uneven last tile,
+        of the tail of a vector of 16; distance from the contiguous dimension; whether the loop
+        belongs to the output, a sum, or a convolution's kernel. active (NUM_LOOPS,) float32: 1
+        where the loop has several iterations.
+    """
+    tiling = find_tiling(graph)
+    tile, count = tiling.tiles, tiling.counts
+    length = np.broadcast_to(tiling.extents, tile.shape)
+    loops = np.arange(NUM_LOOPS)
+    kinds = [loops < MAX_RANK, loops == REDUCTION, loops >= WINDOW]
+    distance = np.where(loops < MAX_RANK, tiling.rank - 1 - loops, 0) / MAX_RANK
+    columns = [
+        np.log(length) / 4,
+        np.log(tile) / 4,
+        np.log(count) / 4,
+        np.log(count * tile / length),
+        np.log((tile // 16 + tile % 16) * 16 / tile) / 2,
+        *(np.broadcast_to(value, tile.shape) for value in (distance, *kinds)),
+    ]
+    active = (tiling.extents > 1).astype(np.float32)
+    return np.stack(columns, axis=2).astype(np.float32), active

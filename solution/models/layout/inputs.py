@@ -11,7 +11,7 @@ from solution.features.layout.conflicts import Ordered, find_constraints, find_o
 from solution.features.layout.frequency import share_of_pairs
 from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.nodes import numeric_features
-from solution.features.pruning import PRUNINGS
+from solution.features.preparation import PRUNINGS
 from solution.features.work import configurable_shares, tensor_shares
 from solution.models.layout.steps import NUM_SHARES, Structure
 

@@ -1,7 +1,7 @@
 """Compute prior costs of states, which apply before anything is learned.
 
 A copy costs about its bytes, more if it reads with a large stride. An instruction costs more if its
-loops are short (solution.features.propagation.loops), if it reduces in two steps or a library
+loops are short (solution.features.propagation.state_table), if it reduces in two steps or a library
 leaves it out, and less if the library fuses it with a reduction
 (solution.features.propagation.library). The unit is bytes, as a share of the bytes of all tensors.
 """

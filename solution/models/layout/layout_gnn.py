@@ -27,7 +27,7 @@ from solution.domain.memo import PerGraph
 from solution.domain.ragged import offsets
 from solution.features.layout import conflicts
 from solution.features.nodes import NUM_NUMERIC
-from solution.features.pruning import PRUNINGS
+from solution.features.preparation import PRUNINGS
 from solution.models.base import RankerSettings
 from solution.models.layout.computation import Computation, Receiving, derive_computation
 from solution.models.layout.inputs import NUM_PAIR_FEATURES, describe_graph

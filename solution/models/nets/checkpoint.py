@@ -3,23 +3,32 @@
 The state is one safetensors file, written atomically and loaded without pickle: weights, optimizer,
 averages, the best weights so far, random number generators, the identity of the fit, and a checksum
 of all this. Without the checksum a damaged byte would change the model and nobody would know.
+
+Hold the state of a fit between two steps: to choose weights from, and to resume from.
 """
 
+import copy
 import hashlib
 import json
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 
 NAME = "checkpoint.safetensors"
 RECORD, SEAL = "record", "seal"
+SECONDS_BETWEEN = 20.0  # between two checkpoints
+NET, OPTIMIZER, BEST, MEMORY = "net.", "optimizer.", "best.", "memory."
+TORCH_RANDOM, GPU_RANDOM = "random.torch", "random.gpu"
+ORDER, DRAWN = "order", "drawn."
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
@@ -93,3 +102,127 @@ def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]
         for name, tensor in tensors.items()
         if name.startswith(prefix)
     }
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A net with state besides its weights."""
+
+    def memory(self) -> dict[str, Tensor]:
+        """Return the state that it keeps from one step to the next."""
+        ...
+
+    def recall(self, memory: dict[str, Tensor]) -> None:
+        """Restore the state from `memory`."""
+        ...
+
+
+class FitState:
+    """The state of one fit.
+
+    Args:
+        net: trained in place.
+        fit: the identity of the fit; only a checkpoint with the same one is resumed.
+    """
+
+    def __init__(
+        self, net: nn.Module, optimizer: torch.optim.Optimizer, seed: int, fit: str
+    ) -> None:
+        self.epoch = 0
+        self.epochs_since_best = 0
+        # Epochs done, validation score, and other measures of that validation.
+        self.history: list[tuple[int, float, dict[str, float]]] = []
+        # Of the current epoch: the order of graphs (visits,), and the loss of each step.
+        self.order: np.ndarray | None = None
+        self.losses: list[float | Tensor] = []  # the latest may still be on the device
+        self.drawn: list[
+            np.ndarray
+        ] = []  # for each next step, the row indices to learn from (graphs, configs)
+        self.generator = np.random.default_rng(seed)
+        self._net, self._optimizer, self._fit = net, optimizer, fit
+        self._best_score = -np.inf
+        self._best: dict[str, Tensor] = {}
+        self._saved_at = time.monotonic()
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self._net.parameters()).device
+
+    def read_losses(self) -> list[float]:
+        """Return all losses as numbers; this waits for the device, so not after every step."""
+        known = [loss for loss in self.losses if not isinstance(loss, Tensor)]
+        left = [loss for loss in self.losses if isinstance(loss, Tensor)]
+        if left:
+            known += torch.stack(left).tolist()
+        self.losses = list(known)
+        return known
+
+    def keep_if_best(self, score: float, measures: dict[str, float]) -> None:
+        """Keep the weights if no earlier epoch had a better validation score."""
+        self.history.append((self.epoch + 1, score, measures))
+        self.epochs_since_best += 1
+        if score > self._best_score:
+            self._best_score, self.epochs_since_best = score, 0
+            self._best = copy.deepcopy(self._net.state_dict())
+
+    def take_chosen_weights(self) -> None:
+        """Load the best weights into the net; without validation keep the last ones."""
+        if self._best:
+            self._net.load_state_dict(self._best)
+
+    def save_now_and_then(self, folder: Path) -> None:
+        """Write a checkpoint if SECONDS_BETWEEN have passed since the last one."""
+        if time.monotonic() - self._saved_at >= SECONDS_BETWEEN:
+            self.save(folder)
+            self._saved_at = time.monotonic()
+
+    def save(self, folder: Path) -> None:
+        """Write the whole state into `folder`."""
+        tensors = {
+            **with_prefix(NET, self._net.state_dict()),
+            **with_prefix(OPTIMIZER, flatten_optimizer(self._optimizer)),
+            **with_prefix(BEST, self._best),
+            TORCH_RANDOM: torch.get_rng_state(),
+        }
+        if self._device.type == "cuda":
+            tensors[GPU_RANDOM] = torch.cuda.get_rng_state(self._device)
+        if isinstance(self._net, Remembering):
+            tensors |= with_prefix(MEMORY, self._net.memory())
+        if self.order is not None:
+            tensors[ORDER] = torch.from_numpy(self.order)
+        drawn = {str(place): torch.from_numpy(rows) for place, rows in enumerate(self.drawn)}
+        tensors |= with_prefix(DRAWN, drawn)
+        record = {
+            "fit": self._fit,
+            "losses": self.read_losses(),
+            "epoch": self.epoch,
+            "epochs_since_best": self.epochs_since_best,
+            "best_score": self._best_score,
+            "history": self.history,
+            "generator": self.generator.bit_generator.state,
+        }
+        save_checkpoint(folder, tensors, record)
+
+    def go_on_from(self, folder: Path) -> None:
+        """Restore the state that `save` wrote for the same fit, if any."""
+        found = load_checkpoint(folder, self._fit)
+        if found is None:
+            return
+        tensors, record = found
+        self._net.load_state_dict(without_prefix(NET, tensors))
+        restore_optimizer(self._optimizer, without_prefix(OPTIMIZER, tensors))
+        device = self._device
+        self._best = {n: t.to(device) for n, t in without_prefix(BEST, tensors).items()}
+        if isinstance(self._net, Remembering):
+            self._net.recall(without_prefix(MEMORY, tensors))
+        torch.set_rng_state(tensors[TORCH_RANDOM])
+        if GPU_RANDOM in tensors and device.type == "cuda":
+            torch.cuda.set_rng_state(tensors[GPU_RANDOM], device)
+        self.epoch, self.epochs_since_best = record["epoch"], record["epochs_since_best"]
+        self._best_score = record["best_score"]
+        self.history = [(epoch, score, measures) for epoch, score, measures in record["history"]]
+        self.order = tensors[ORDER].numpy() if ORDER in tensors else None
+        drawn = without_prefix(DRAWN, tensors)
+        self.drawn = [drawn[str(place)].numpy() for place in range(len(drawn))]
+        self.losses = record["losses"]
+        self.generator.bit_generator.state = record["generator"]

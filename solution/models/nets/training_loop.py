@@ -4,21 +4,254 @@ A net receives a batch of graphs with the same number of sampled configurations 
 scores (configs, graphs); the loss compares inside a graph. With early stopping the fit ends with
 the weights of the epoch that was best on validation graphs, without it with the last ones.
 Lightning Fabric handles device and precision.
+
+Run the optimizer's steps over the graphs: sampling, learning rate, progress.
 """
 
-from collections.abc import Sequence
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from lightning_fabric import Fabric
+from torch import Tensor, nn
 
-from solution.models.nets.devices import make_fabric
-from solution.models.nets.fit_state import FitState
-from solution.models.nets.ranking_net import Example, Inputs
-from solution.models.nets.stepping import Steps
+from solution.models.nets.checkpoint import FitState
+from solution.models.nets.devices import make_fabric, send
+from solution.models.nets.losses import blend
+from solution.models.nets.ranking_net import Example, Inputs, Planning, Regularised
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nets.validation import validate
+from solution.system.memory import SpareMemory
 from solution.system.report import Report
+
+WARM_UP = 0.1
+MANY = 10  # sampling without a permutation pays off from this ratio on
+LOOK_SECONDS = 2.0  # between two reports of a long epoch's progress
+MAX_VALUES = 1 << 22  # values of a layer in memory at once while training: 16 MB
+# steps planned ahead, each in a thread: planning takes longer than a GPU needs for a step
+PLANNED_AHEAD = 2
+STEP_VALUES = 1 << 13  # fixed cost of a step, in values
+Drawn = tuple[Example[Inputs], np.ndarray]  # a graph and the rows (configs,) of a step
+
+
+@dataclass
+class Steps:
+    """The optimizer's steps over the examples."""
+
+    fabric: Fabric
+    net: Any  # wrapped by Fabric
+    optimizer: Any
+    settings: TrainingSettings
+    own: nn.Module  # the net without Fabric's wrapper
+    memory: SpareMemory = field(default_factory=SpareMemory)
+
+    def __post_init__(self) -> None:
+        self.loss = blend(self.settings.loss, self.settings.regression)
+        # The next steps are planned while the device computes this one.
+        self._ahead = PLANNED_AHEAD if works_by_itself(self.fabric.device) else 0
+
+    def run_epoch(
+        self, examples: Sequence[Example[Inputs]], state: FitState, look: Callable[[float], None]
+    ) -> tuple[float, float]:
+        """Run the remaining steps of the state's epoch.
+
+        Args:
+            look: called from time to time between two steps with the share of the epoch's work that
+                is done.
+
+        Returns the mean loss, and the configurations learned from per second.
+        """
+        self.net.train()
+        settings, started = self.settings, time.perf_counter()
+        if state.order is None:
+            visits = list_visits([len(example.runtimes) for example in examples], settings)
+            state.order = state.generator.permutation(visits)
+        size, first, looked = settings.graphs_per_step, len(state.losses), started
+        steps, done = -(-len(state.order) // size), self._share_work(examples, state.order)
+        with closing(self._plan_steps(examples, state)) as plans:
+            for number, plan in enumerate(plans, first):
+                if settings.optimizer == "adamw":
+                    passed = state.epoch * steps + number
+                    factor = learning_rate_factor(passed, settings.epochs * steps)
+                    for group in self.optimizer.param_groups:
+                        group["lr"] = factor * settings.learning_rate
+                state.losses.append(self.take(plan))
+                self.memory.give_back()
+                if number + 1 < steps and time.perf_counter() - looked > LOOK_SECONDS:
+                    looked = time.perf_counter()
+                    look(float(done[number]))
+        loss, learned = float(np.mean(state.read_losses())), len(state.order) - first * size
+        state.order, state.losses = None, []
+        rate = learned * settings.configs_per_graph / (time.perf_counter() - started)
+        return loss, rate
+
+    def _share_work(self, examples: Sequence[Example[Inputs]], order: np.ndarray) -> np.ndarray:
+        """Return the share (steps,) of an epoch's work that is done after each step.
+
+        Graphs differ in size by a factor of a hundred, so steps do not measure time.
+        """
+        work = np.array([self.net.count_values(example.inputs) for example in examples], float)
+        starts = np.arange(0, len(order), self.settings.graphs_per_step)
+        done = np.cumsum(np.add.reduceat(work[order], starts) + STEP_VALUES)
+        return np.asarray(done / done[-1])
+
+    def _plan_steps(
+        self, examples: Sequence[Example[Inputs]], state: FitState
+    ) -> Generator["Plan[Inputs]"]:
+        """Plan the remaining steps of the epoch."""
+        assert state.order is not None
+        size = self.settings.graphs_per_step
+        batches = [state.order[n : n + size] for n in range(0, len(state.order), size)]
+        left = [[examples[index] for index in batch] for batch in batches[len(state.losses) :]]
+        planned: deque[Plan[Inputs]] = deque()
+        with ThreadPoolExecutor(max(1, self._ahead)) as pool:
+            for place in range(len(left)):
+                for graphs in left[place + len(planned) : place + self._ahead + 1]:
+                    # Rows drawn ahead are part of the state: a resumed fit must not draw them
+                    # again.
+                    if len(state.drawn) == len(planned):
+                        state.drawn.append(self._draw(graphs, state))
+                    drawn = state.drawn[len(planned)]
+                    planned.append(self.plan(graphs, drawn, pool if self._ahead else None))
+                state.drawn.pop(0)
+                yield planned.popleft()
+
+    def _draw(self, graphs: Sequence[Example[Inputs]], state: FitState) -> np.ndarray:
+        """Draw rows (graphs, configs) to learn from."""
+        size = self.settings.configs_per_graph
+        return np.stack([sample(len(e.runtimes), size, state.generator) for e in graphs])
+
+    def plan(
+        self,
+        graphs: Sequence[Example[Inputs]],
+        rows: np.ndarray,
+        ahead: ThreadPoolExecutor | None = None,
+    ) -> "Plan[Inputs]":
+        """Return a step on rows (graphs, configs) of some graphs.
+
+        Args:
+            ahead: a pool that plans the step in a thread; None plans it when it is taken.
+        """
+        parts = list(self._divide(list(zip(graphs, rows, strict=True))))
+        return [(len(part) / len(graphs), part, self._begin(part, ahead)) for part in parts]
+
+    def _begin(
+        self, part: list[Drawn[Inputs]], ahead: ThreadPoolExecutor | None
+    ) -> Callable[[], Any]:
+        if not isinstance(self.own, Planning):
+            return lambda: None
+        plan = partial(self.own.plan, *_list_inputs(part))
+        return ahead.submit(plan).result if ahead is not None else plan
+
+    def take(self, plan: "Plan[Inputs]") -> Tensor:
+        """Take one step; return its loss on the device, which is not waited for."""
+        total = self.find_gradients(plan)
+        if self.settings.optimizer == "adamw":
+            nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        self.optimizer.step()
+        return total
+
+    def find_gradients(self, plan: "Plan[Inputs]") -> Tensor:
+        """Compute the gradients of the graphs' mean loss; return the loss, float64."""
+        self.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), dtype=torch.float64, device=self.fabric.device)
+        for share, part, planned in plan:
+            with self.fabric.autocast():
+                loss, penalty = self._find_losses(part, planned())
+            self.fabric.backward(share * (loss + penalty))
+            total += share * loss.detach().double()
+        return total
+
+    def _divide(self, drawn: Sequence[Drawn[Inputs]]) -> Iterator[list[Drawn[Inputs]]]:
+        """Split a step's graphs so that activations fit into memory; gradients add up to the
+        same."""
+        part: list[Drawn[Inputs]] = []
+        values = 0
+        for example, rows in drawn:
+            size = self.net.count_values(example.inputs) * self.settings.configs_per_graph
+            if part and values + size > MAX_VALUES:
+                yield part
+                part, values = [], 0
+            part.append((example, rows))
+            values += size
+        if part:
+            yield part
+
+    def _find_losses(
+        self, part: list[Drawn[Inputs]], planned: Any
+    ) -> tuple[Tensor, Tensor | float]:
+        """Return the loss of sampled configurations, and the net's additional term."""
+        batch, configs = _list_inputs(part)
+        penalty: Tensor | float = 0.0
+        if isinstance(self.own, Regularised):
+            scores, penalty = self.net.score_and_penalise(batch, configs)
+        elif isinstance(self.own, Planning):
+            scores = self.net.score_planned(batch, configs, planned)
+        else:
+            scores = self.net.score_batch(batch, configs)
+        runtimes = np.stack([example.runtimes[rows] for example, rows in part], axis=1)
+        return self.loss(scores.float(), send(runtimes, scores.device)), penalty
+
+
+# Graphs whose activations fit into memory together: their share of the step's loss, the graphs, and
+# a function that returns the net's plan for them.
+Plan = list[tuple[float, list[Drawn[Inputs]], Callable[[], Any]]]
+
+
+def _list_inputs(part: Sequence[Drawn[Inputs]]) -> tuple[list[Inputs], np.ndarray]:
+    """Return the inputs of the graphs, and the configurations (configs, graphs)."""
+    return [e.inputs for e, _ in part], np.stack([rows for _, rows in part], axis=1)
+
+
+def works_by_itself(device: torch.device) -> bool:
+    """Tell if the device computes asynchronously, so that CPU cores are free to plan.
+
+    On a CPU other fits use the cores.
+    """
+    return device.type != "cpu"
+
+
+def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
+    """Return the graphs (visits,) of an epoch, each as often as `settings` says.
+
+    Args:
+        sizes: distinct configurations of each graph.
+    """
+    full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
+    times, most = full_steps.clip(1, settings.visits), settings.visits
+    if settings.max_steps is not None:  # each graph is visited at least once
+        while most > 1 and times.sum() > settings.max_steps * settings.graphs_per_step:
+            most -= 1
+            times = times.clip(max=most)
+    visits = np.repeat(np.arange(len(sizes)), times)
+    fewest = (settings.min_steps - 1) * settings.graphs_per_step + 1
+    return np.tile(visits, -(-fewest // len(visits)))
+
+
+def learning_rate_factor(step: int, total: int) -> float:
+    """Return the factor of the learning rate: linear warm-up over a tenth of the steps, then half a
+    cosine down to 0.
+    """
+    warm_up = max(1, round(WARM_UP * total))
+    if step < warm_up:
+        return (step + 1) / warm_up
+    return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, total - warm_up)))
+
+
+def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:
+    """Draw positions (size,) of configurations; a graph with fewer than `size` repeats some."""
+    if count > MANY * size:  # a permutation of 100,040 takes longer than the rest of the step
+        return generator.choice(count, size, replace=False)
+    return np.resize(generator.permutation(count), size)
 
 
 def train(

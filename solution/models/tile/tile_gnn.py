@@ -23,7 +23,7 @@ from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.nodes import NUM_NUMERIC
 from solution.features.tile.fusions import inline_fusions
-from solution.features.tile.loop_tokens import TOKEN_FEATURES, dimension_tokens
+from solution.features.tile.loops import TOKEN_FEATURES, dimension_tokens
 from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BLOCKS, join_graphs
 from solution.models.nets.devices import take_rows
@@ -31,7 +31,7 @@ from solution.models.nets.layers import Mlp, NodeMlp, SelfAttention
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
-from solution.models.tile.inputs import describe_kernel
+from solution.models.tile.tile_forward import describe_kernel
 
 OPCODE_WIDTH = 16
 
@@ -94,7 +94,7 @@ class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
 
 
 def _prepare(graph: Graph) -> TileInputs:
-    """The arrays of solution.models.tile.inputs as tensors, without tokens."""
+    """The arrays of solution.models.tile.tile_forward as tensors, without tokens."""
     arrays = describe_kernel(graph)
     return TileInputs(
         opcodes=torch.from_numpy(arrays.opcodes),

@@ -8,8 +8,7 @@ from solution.experiments.layout_gnn_001 import EXPERIMENT as LAYOUT_NET
 from solution.experiments.tile_gnn_001 import EXPERIMENT as TILE_NET
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
-from solution.papers.contraction_ranker import ContractionSettings
-from solution.papers.prepared import PreparedSettings
+from solution.papers.prepared import ContractionSettings, PreparedSettings
 
 EXPERIMENTS = (
     dataclasses.replace(

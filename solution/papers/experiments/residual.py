@@ -5,8 +5,7 @@ import dataclasses
 from solution.domain.collection import LAYOUT, TILE
 from solution.experiments.base import Experiment
 from solution.papers.nodes import NodeSettings
-from solution.papers.residual_attention import TRAINING, ResidualSettings
-from solution.papers.residual_tile import ResidualTileSettings
+from solution.papers.residual import TRAINING, ResidualSettings, ResidualTileSettings
 
 EXPERIMENTS = (
     Experiment(

@@ -9,13 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from solution.placement.baselines.earliest import schedule_earliest
-from solution.placement.baselines.insertion import (
+from solution.placement.baselines.earliest import (
     Plan,
     Tasks,
     rank_downward,
     rank_upward,
     schedule_by_insertion,
+    schedule_earliest,
 )
 from solution.placement.graphs.cost_graph import DATA, CostGraph
 from solution.placement.machine import BYTES, LAUNCH, MEMORY, OPERATIONS, Machine

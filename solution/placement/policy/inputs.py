@@ -1,20 +1,72 @@
-"""The policy's inputs. They describe the graph but no device, so a policy works on any machine."""
+"""The policy's inputs. They describe the graph but no device, so a policy works on any machine.
+
+Describe a node's position by its distances from a few landmarks of its graph.
+
+A node's neighbourhood says little about its position: all cells of an unrolled network look the
+same, whatever their layer. Distances from landmarks distinguish them. They also mean the same in a
+program of another size, because landmarks are chosen by content: the first is the node with the
+largest weight, each next one the node furthest from the landmarks so far.
+
+Source: You, Ying and Leskovec, "Position-aware graph neural networks" (2019), whose anchors are
+drawn at random; furthest points and both directions are additions here.
+"""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from solution.domain.neighbours import find_depths
 from solution.features.nodes import compress
 from solution.placement.graphs.cost_graph import DATA, PRODUCT, REDUCTION, CostGraph
-from solution.placement.graphs.landmarks import LANDMARKS, WAYS, find_distances
-from solution.placement.policy.layers import Votes
 
+LANDMARKS = 6
+WAYS = 3  # undirected, along the edges, against them
 ELEMENT_TYPES = 19
 NUM_COLUMNS = 12 + ELEMENT_TYPES + 8 + WAYS * LANDMARKS
+
+
+def find_distances(graph: CostGraph) -> np.ndarray:
+    """Return distances (nodes, WAYS * LANDMARKS) in edges, each column divided by its maximum.
+
+    A node that cannot be reached counts as one edge further than the furthest. If several nodes are
+    equally far, the first in canonical order becomes the landmark, so renumbering changes nothing.
+    """
+    count = graph.num_nodes
+    consumer, producer = graph.edges.T
+    shape, ones = (count, count), np.ones(len(graph.edges))
+    along = coo_array((ones, (producer, consumer)), shape=shape).tocsr()
+    against = coo_array((ones, (consumer, producer)), shape=shape).tocsr()
+    columns, nearest = [], np.full(count, np.inf)
+    landmark = int(np.argmax(graph.resident_bytes))
+    for _ in range(LANDMARKS):
+        around = _walk(along, landmark, directed=False)
+        nearest = np.minimum(nearest, around)
+        columns += [around, *(_walk(links, landmark) for links in (along, against))]
+        landmark = int(np.argmax(nearest))
+    distances = np.stack(columns, axis=1)
+    return distances / np.maximum(distances.max(axis=0), 1)
+
+
+def _walk(links: csr_array, start: int, *, directed: bool = True) -> np.ndarray:
+    """Return the length in edges (nodes,) of the shortest path from the start."""
+    found: np.ndarray = dijkstra(links, directed, indices=start, unweighted=True)
+    there = np.isfinite(found)
+    return np.where(there, found, found[there].max() + 1)
+
+
+class Votes(NamedTuple):
+    """Weighted edges between nodes that should share a device; each node's incoming weights sum
+    to 1."""
+
+    to: Tensor  # (votes,) int64
+    of: Tensor  # (votes,) int64
+    weights: Tensor  # (votes,) float32
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,30 +3,203 @@
 Graph embedding, modulation and the lower attention layers are shared. Then the tasks follow one
 after the other through one recurrent attention layer, whose residual path carries the earlier
 decisions.
+
+Layers of the policy network.
+
+Sources: Hamilton et al., "Inductive Representation Learning on Large Graphs" (2017), with maximum
+pooling; Dai et al., "Transformer-XL" (2019), for the recurrence between segments; Zheng et al.,
+"Conditional random fields as recurrent neural networks" (2015), for the mean-field iterations.
+
+Save a policy as one file: safetensors with JSON settings and a checksum inside; no pickle.
 """
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from solution.domain.vocabulary import NUM_OPCODES
-from solution.placement.policy.inputs import NUM_COLUMNS, Inputs
-from solution.placement.policy.layers import (
-    Agreement,
-    GraphSage,
-    Modulation,
-    NodeAlone,
-    SegmentAttention,
-    WithoutAttention,
-)
+from solution.models.nets.checkpoint import SEAL, seal_tensors
+from solution.placement.policy.inputs import NUM_COLUMNS, Inputs, Votes
 from solution.placement.policy.settings import MAX_HEAD, PolicySettings
+from solution.system.errors import InputError
+from solution.system.files import open_regular, replace_file
 
+# initial coupling (logits if all neighbours agree); larger ones hinder gradients
+FIRST_STRENGTH = 1.0
+SETTLING = 3  # factor of the number of iterations at inference
+FIRM = 4.0  # factor of the coupling in the last iteration at inference
+CHUNK = 64  # segments whose attention is in memory at once at inference
 OPCODE_WIDTH = 32
 # Actions (decisions, nodes), or a function that returns them from log probabilities (1, nodes,
 # actions).
 Given = Tensor | Callable[[Tensor], Tensor]
+SHIPPED = Path(__file__).parent / "go.safetensors"
+SETTINGS = "settings"
+MAX_BYTES = 64 << 20
+
+
+class GraphSage(nn.Module):
+    """h' = ReLU(F [h ; m] + g), m = max over neighbours of sigmoid(W h + b), or 0 without
+    neighbours."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.message = nn.Linear(width, width)
+        self.join = nn.Linear(2 * width, width)
+
+    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+        """`nodes` is (nodes, width), `edges` (2, edges) with rows [target, source]."""
+        messages = torch.sigmoid(self.message(nodes))
+        index = edges[0, :, None].expand(-1, nodes.shape[1])
+        heard = torch.zeros_like(nodes).scatter_reduce(
+            0, index, messages.index_select(0, edges[1]), "amax"
+        )
+        return F.relu(self.join(torch.cat([nodes, heard], dim=1)))
+
+
+class NodeAlone(nn.Module):
+    """Replaces GraphSage in the ablation without topology: a layer on each node alone."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.join = nn.Linear(width, width)
+
+    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+        """`nodes` is (nodes, width); the edges are ignored."""
+        return F.relu(self.join(nodes))
+
+
+class SegmentAttention(nn.Module):
+    """A transformer layer in which a segment of nodes attends to itself and the segment before it.
+
+    No gradient flows into the earlier segment. There is no positional encoding, because the graph
+    embedding has the topology, and no causal mask, because all decisions are made together.
+    """
+
+    def __init__(self, width: int, heads: int, inner: int, segment: int, *, memory: bool) -> None:
+        super().__init__()
+        self.heads, self.segment, self.memory = heads, segment, memory
+        self.before, self.behind = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query = nn.Linear(width, width, bias=False)
+        self.key_value = nn.Linear(width, 2 * width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+        self.inner = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        """`nodes` is (batch, nodes, width), in topological order; returns the same shape."""
+        batch, count, width = nodes.shape
+        length = min(self.segment, count)
+        segments = -(-count // length)
+        padded = F.pad(nodes, (0, 0, 0, segments * length - count))
+        known = torch.arange(segments * length, device=nodes.device) < count
+        pieces = padded.view(batch, segments, length, width)
+        step = segments if torch.is_grad_enabled() else CHUNK
+        parts = [
+            self._attend(pieces, known.view(segments, length), first, min(first + step, segments))
+            for first in range(0, segments, step)
+        ]
+        return torch.cat(parts, dim=1).reshape(batch, -1, width)[:, :count]
+
+    def _attend(self, pieces: Tensor, known: Tensor, first: int, last: int) -> Tensor:
+        """Return the attention output of segments first ... last - 1: (batch, last - first,
+        length, width)."""
+        own, valid = pieces[:, first:last], known[first:last]
+        batch, segments, length, width = own.shape
+        rows = self.before(own)
+        context = rows
+        if self.memory and pieces.shape[1] > 1:
+            earlier = torch.arange(first, last, device=pieces.device) - 1
+            cached = self.before(pieces[:, earlier.clamp(min=0)]).detach()
+            context = torch.cat([cached, rows], dim=2)
+            there = known[earlier.clamp(min=0)] & (earlier >= 0)[:, None]
+            valid = torch.cat([there, valid], dim=1)
+        query = self._split(self.query(rows))
+        key, value = (self._split(part) for part in self.key_value(context).chunk(2, dim=-1))
+        mask = valid[:, None, None].repeat(batch, 1, 1, 1)
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        joined = mixed.transpose(1, 2).reshape(batch, segments, length, width)
+        changed = own + self.output(joined)
+        return changed + self.inner(self.behind(changed))
+
+    def _split(self, rows: Tensor) -> Tensor:
+        """Reshape (batch, segments, rows, width) to (batch * segments, heads, rows, width /
+        heads)."""
+        batch, segments, count, width = rows.shape
+        return rows.reshape(batch * segments, count, self.heads, -1).transpose(1, 2)
+
+
+class WithoutAttention(nn.Module):
+    """Replaces SegmentAttention in the ablation without attention.
+
+    Args:
+        recurrent: connect the nodes by a bidirectional LSTM; else each node is transformed alone.
+    """
+
+    def __init__(self, width: int, inner: int, *, recurrent: bool) -> None:
+        super().__init__()
+        self.behind = nn.LayerNorm(width)
+        self.inner = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+        self.before = nn.LayerNorm(width) if recurrent else None
+        if recurrent:
+            self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        """`nodes` is (batch, nodes, width), in topological order; returns the same shape."""
+        seen = nodes if self.before is None else nodes + self.lstm(self.before(nodes))[0]
+        return seen + self.inner(self.behind(seen))
+
+
+class Modulation(nn.Module):
+    """c(x) = sigmoid(W mean x + b): a factor per channel, shared by all layers."""
+
+    def __init__(self, width: int, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.factor = nn.Linear(width, width)
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        """`nodes` is (nodes, width); returns factors (1, width) of the graph or (nodes, width)
+        per node."""
+        if self.kind == "none":
+            return torch.ones_like(nodes[:1])
+        seen = nodes if self.kind == "node" else nodes.mean(dim=0, keepdim=True)
+        return torch.sigmoid(self.factor(seen))
+
+
+class Agreement(nn.Module):
+    """Mean-field iterations: actions that a node's neighbours probably take become likelier for it.
+
+    Independent decisions cut a graph at every mistake, and a few misplaced nodes cost more than a
+    good partition saves. In training, all iterations have the same coupling. At inference there are
+    SETTLING times as many and the coupling grows (annealing): confident nodes decide first, and
+    their neighbours follow. This is an addition; the document does not have it.
+    """
+
+    def __init__(self, sweeps: int) -> None:
+        super().__init__()
+        self.sweeps = sweeps
+        self.strength = nn.Parameter(torch.tensor(FIRST_STRENGTH).expm1().log())
+
+    def forward(self, logits: Tensor, votes: Votes) -> Tensor:
+        """Return `logits` (decisions, nodes, actions) of independent nodes after adding the
+        votes."""
+        strength, agreed = nn.functional.softplus(self.strength), logits
+        growth = torch.ones(self.sweeps)
+        if not self.training:
+            growth = torch.linspace(1, FIRM, SETTLING * self.sweeps)
+        for times in growth.tolist():
+            said = agreed.softmax(dim=2).index_select(1, votes.of) * votes.weights[:, None]
+            heard = torch.zeros_like(logits).index_add(1, votes.to, said)
+            agreed = logits + times * strength * heard
+        return agreed
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,3 +375,43 @@ def draw(chances: Tensor, decisions: int, generator: torch.Generator | None) -> 
     shape = (decisions, *chances.shape[1:])
     uniform = torch.rand(shape, generator=generator).clamp(1e-12, 1 - 1e-7).to(chances.device)
     return (chances - torch.log(-torch.log(uniform))).argmax(dim=2)
+
+
+def save_policy(policy: Policy, path: Path) -> None:
+    """Write the policy as one file."""
+    tensors = {name: value.contiguous() for name, value in policy.state_dict().items()}
+    text = json.dumps(asdict(policy.settings))
+    content = save(tensors, {SETTINGS: text, SEAL: seal_tensors(tensors, text)})
+    with replace_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def load_policy(path: Path = SHIPPED) -> Policy:
+    """Read a policy; raise InputError if the file is not a valid one."""
+    try:
+        open_regular(path, "a policy", MAX_BYTES).close()
+        with safe_open(path, framework="pt") as file:
+            facts = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if not {SETTINGS, SEAL} <= facts.keys():
+            raise ValueError("its weights are of something else")
+        if facts[SEAL] != seal_tensors(tensors, facts[SETTINGS]):
+            raise ValueError("its checksum is another: the file is damaged")
+        policy = Policy(_read_settings(facts[SETTINGS]))
+        policy.load_state_dict(tensors)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: there is no such file.") from error
+    except (SafetensorError, ValidationError, RuntimeError, ValueError, LookupError) as error:
+        text = str(error).splitlines()[0].removesuffix(".")
+        raise InputError(f"{path}: expected a policy in safetensors, but: {text}.") from error
+    if not all(torch.isfinite(value).all() for value in policy.state_dict().values()):
+        raise InputError(f"{path}: expected a policy, but a weight is no finite number.")
+    return policy.eval()
+
+
+def _read_settings(text: str) -> PolicySettings:
+    """Return the settings; raise ValueError if they are not valid."""
+    try:
+        return TypeAdapter(PolicySettings).validate_json(text)
+    except InputError as error:
+        raise ValueError(str(error)) from error

@@ -6,7 +6,6 @@ import numpy as np
 
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.machine import MEMORY, Machine
-from solution.placement.simulation.critical import find_chain
 from solution.placement.simulation.decision import (
     FUSION_LEVELS,
     Decision,
@@ -16,8 +15,7 @@ from solution.placement.simulation.decision import (
     check_decision,
     check_groups,
 )
-from solution.placement.simulation.fusion import fuse
-from solution.placement.simulation.simulate import simulate
+from solution.placement.simulation.simulate import find_chain, fuse, simulate
 
 
 class Environment:

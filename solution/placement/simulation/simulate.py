@@ -1,9 +1,22 @@
-"""Run the simulator once, compiled: prepare the loop's arrays and run it."""
+"""Run the simulator once, compiled: prepare the loop's arrays and run it.
+
+Find the critical chain of a decision, compiled.
+
+It is the chain of kernels and transfers that wait for each other, from the last kernel that ends
+back to one that waits for nothing.
+
+Fuse nodes into kernels by priority, compiled.
+
+A node is merged into its readers if they all are in one kernel on its device, and the kernel stays
+within its limits. So every kernel has a single node that other kernels read, its last, and kernels
+cannot wait for each other: no search for cycles is needed.
+"""
 
 import numpy as np
 from numba import njit
 
-from solution.placement.simulation.loop import run
+from solution.placement.graphs.cost_graph import ELEMENTWISE, PRODUCT, REDUCTION
+from solution.placement.simulation.loop import cost_kernels, link_members, prepare, run
 from solution.placement.simulation.rows import (
     BASE,
     DEVICE,
@@ -15,7 +28,8 @@ from solution.placement.simulation.rows import (
     SIZE,
     START,
 )
-from solution.placement.simulation.schedule import cost_kernels, link_members, prepare
+
+MAX_SIZE = 64  # maximum nodes of a kernel
 
 
 @njit(cache=True, nogil=True)
@@ -65,3 +79,146 @@ def lay_out(nodes, costs, uses, queues, used):
     queues[RUNNING] = -1
     used[PEAK] = used[0]
     return sends
+
+
+@njit(cache=True, nogil=True)
+def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, what):
+    """Return the nodes (nodes,) bool in the chain, or whose tensors it waited for.
+
+    Args:
+        groups, start, end: (nodes,) the kernel of each node, identified by its last node; when
+            it starts and ends.
+        placement: (nodes,) int64.
+        sent, what: (transfers, 2) when each begins and ends, and (transfers,) node * devices +
+            device, in the order in which they were put on their links.
+    """
+    first, following = link_members(groups)
+    before, arrival, ahead = find_waits(groups, placement, devices, start, end, what)
+    chain, kernel = np.zeros(groups.size, np.bool_), groups[0]
+    for node in range(groups.size):
+        if end[groups[node]] > end[kernel]:
+            kernel = groups[node]
+    while kernel >= 0 and not chain[kernel]:
+        node = first[kernel]
+        while node >= 0:
+            chain[node] = True
+            node = following[node]
+        time, blocked = start[kernel], before[kernel]
+        if blocked >= 0 and end[blocked] == time:
+            kernel = blocked
+            continue
+        kernel, node, last = -1, first[kernel], kernel
+        while node >= 0 and kernel < 0:
+            for place in range(in_start[node], in_start[node + 1]):
+                read = in_of[place]
+                if groups[read] == last:
+                    continue
+                if placement[read] == placement[last]:
+                    if end[groups[read]] == time:
+                        kernel = groups[read]
+                        break
+                    continue
+                transfer = arrival[read * devices + placement[last]]
+                if transfer >= 0 and sent[transfer, 1] == time:
+                    kernel = follow(transfer, groups, devices, end, sent, what, ahead, chain)
+                    break
+            node = following[node]
+    return chain
+
+
+@njit(cache=True, nogil=True)
+def follow(transfer, groups, devices, end, sent, what, ahead, chain):
+    """Return the kernel that sent the first of the transfers that this one queued behind.
+
+    It is the sender of this transfer itself if the link was free.
+    """
+    kernel = groups[what[transfer] // devices]
+    while sent[transfer, 0] > end[kernel]:  # the link was busy
+        chain[what[transfer] // devices] = True
+        transfer = ahead[transfer]
+        kernel = groups[what[transfer] // devices]
+    return kernel
+
+
+@njit(cache=True, nogil=True)
+def find_waits(groups, placement, devices, start, end, what):
+    """Return the predecessor of each kernel and transfer; -1 for none.
+
+    Returns: the previous kernel (nodes,) on the same device; the transfer (nodes * devices,) of
+    each tensor to each device; the previous transfer (transfers,) on the same link.
+    """
+    before, last = np.full(groups.size, -1), np.full(devices, -1)
+    for node in np.argsort(start, kind="mergesort"):
+        if groups[node] == node and end[node] > start[node]:  # data occupies no device
+            before[node] = last[placement[node]]
+            last[placement[node]] = node
+    arrival, ahead = np.full(groups.size * devices, -1), np.full(what.size, -1)
+    links = np.full((devices, devices), -1)
+    for transfer in range(what.size):
+        source, target = placement[what[transfer] // devices], what[transfer] % devices
+        arrival[what[transfer]] = transfer
+        ahead[transfer] = links[source, target]
+        links[source, target] = transfer
+    return before, arrival, ahead
+
+
+@njit(cache=True, nogil=True)
+def visiting_order(levels, num_levels):
+    """Return the nodes (k,) with a level above 0 by falling level, consumers first (counting
+    sort)."""
+    counts = np.zeros(num_levels + 1, np.int64)
+    for node in range(levels.size):
+        counts[num_levels - 1 - levels[node] + 1] += 1
+    for level in range(num_levels):
+        counts[level + 1] += counts[level]
+    order = np.empty(counts[num_levels - 1], np.int64)
+    for node in range(levels.size - 1, -1, -1):
+        if levels[node] > 0:
+            place = num_levels - 1 - levels[node]
+            order[counts[place]] = node
+            counts[place] += 1
+    return order
+
+
+@njit(cache=True, nogil=True)
+def find_root(parents, node):
+    """Return the last node of a node's kernel (union-find with path halving)."""
+    while parents[node] != node:
+        parents[node] = parents[parents[node]]
+        node = parents[node]
+    return node
+
+
+@njit(cache=True, nogil=True)
+def fuse(kinds, start, of, placement, levels, num_levels):
+    """Return the kernel (nodes,) int64 of each node, identified by the kernel's last node.
+
+    Args:
+        start, of: the consumers of each node (CostGraph.consumers).
+        levels: (nodes,) int64, 0 ... num_levels - 1.
+    """
+    count = kinds.size
+    parents = np.arange(count)
+    sizes = np.ones(count, np.int64)
+    products = np.zeros(count, np.int64)
+    for node in range(count):
+        products[node] = kinds[node] == PRODUCT
+    for node in visiting_order(levels, num_levels):
+        if kinds[node] != ELEMENTWISE and kinds[node] != PRODUCT or start[node] == start[node + 1]:
+            continue
+        target = find_root(parents, of[start[node]])
+        legal = placement[target] == placement[node]
+        legal &= sizes[node] + sizes[target] <= MAX_SIZE
+        legal &= products[node] + products[target] <= 1
+        for place in range(start[node], start[node + 1]):
+            if not legal:
+                break
+            kind = kinds[of[place]]
+            legal = kind in (ELEMENTWISE, REDUCTION) and find_root(parents, of[place]) == target
+        if legal:
+            parents[node] = target
+            sizes[target] += sizes[node]
+            products[target] += products[node]
+    for node in range(count):
+        parents[node] = find_root(parents, node)
+    return parents

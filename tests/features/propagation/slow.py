@@ -13,7 +13,7 @@ import numpy as np
 
 from solution.features.propagation import instructions as kinds
 from solution.features.propagation.backend import Backend
-from solution.features.propagation.beforehand import UNSET
+from solution.features.propagation.canonical import UNSET
 from solution.features.propagation.instructions import Instructions
 
 Layout = tuple[int, ...]

@@ -15,11 +15,10 @@ from solution.features.propagation import library
 from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.instructions import ASKS
 from solution.features.propagation.library import NOTHING, join_library
-from solution.features.propagation.loops import ENOUGH, Loops, find_loops
-from solution.features.propagation.places import find_places
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.splitting import mark_split
-from solution.features.propagation.states import COPY, FIRST, MADE
+from solution.features.propagation.state_table import ENOUGH, Loops, find_loops
+from solution.features.propagation.states import COPY, FIRST, MADE, find_places
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.slow import Layout, addresses, row_major, unpack
 from tests.made.graphs import make_nodes

@@ -17,7 +17,7 @@ from solution.domain.graph import Graph
 from solution.domain.metrics import top_k_score
 from solution.domain.vocabulary import MAX_RANK, NUM_TILE_FEATURES
 from solution.features.table import feature_table
-from solution.features.tile.access import find_walks
+from solution.features.tile.access import Walk, find_walks
 from solution.features.tile.cache import (
     Cache,
     count_blocks,
@@ -26,11 +26,9 @@ from solution.features.tile.cache import (
     make_nest,
     reach,
 )
-from solution.features.tile.cycles import MISS, NUMBERS, START, VECTOR, estimate_cycles
 from solution.features.tile.loops import find_nest, innermost_loop
 from solution.features.tile.tiling import REDUCTION, WINDOW, Tiling, find_tiling
-from solution.features.tile.traffic import CACHES
-from solution.features.tile.walk import Walk
+from solution.features.tile.traffic import CACHES, MISS, NUMBERS, START, VECTOR, estimate_cycles
 from tests.features.tile.test_tile_table import make_kernel, make_tile
 
 MATMUL = [

@@ -2,11 +2,11 @@
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
-from solution.models.nets import fit_state
+from solution.models.nets import checkpoint
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 
-fit_state.SECONDS_BETWEEN = 0.0
+checkpoint.SECONDS_BETWEEN = 0.0
 
 EXPERIMENT = Experiment(
     name="quick_checkpoints",

@@ -9,7 +9,7 @@ import torch
 
 from solution.models.base import Ranker
 from solution.models.layout.layout_gnn import LayoutGnnSettings
-from solution.models.nets import fit_state, stepping
+from solution.models.nets import checkpoint, training_loop
 from solution.models.nets.checkpoint import NAME, load_checkpoint
 from solution.models.nets.training_settings import TrainingSettings
 from solution.papers.wrappers import SublistAverageSettings
@@ -47,7 +47,7 @@ def fit(
 
 @pytest.fixture(autouse=True)
 def _save_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit_state, "SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(checkpoint, "SECONDS_BETWEEN", 0.0)
 
 
 @pytest.mark.parametrize("training", [WHOLE, STOPPED_EARLY], ids=["all epochs", "stopped early"])
@@ -78,11 +78,11 @@ def test_a_fit_that_was_killed_inside_an_epoch_goes_on_there(
     """What was learned before the kill is not learned again; planned ahead, as on a GPU, or not."""
     training = dataclasses.replace(training, graphs_per_step=1)
     expected, epochs = fit(training)
-    monkeypatch.setattr(stepping, "LOOK_SECONDS", -1.0)
-    monkeypatch.setattr(stepping, "works_by_itself", lambda device: ahead[0])
+    monkeypatch.setattr(training_loop, "LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(training_loop, "works_by_itself", lambda device: ahead[0])
     with pytest.raises(KillError):
         fit(training, tmp_path, kill_at=2.5)
-    monkeypatch.setattr(stepping, "works_by_itself", lambda device: ahead[1])
+    monkeypatch.setattr(training_loop, "works_by_itself", lambda device: ahead[1])
     torch.manual_seed(99)
     ranker, went_on = fit(training, tmp_path)
     told_again = 2 if training.patience else 0

@@ -22,7 +22,7 @@ from solution.models.nets.losses import (
     runtime_squared_error,
     soft_tau,
 )
-from solution.models.nets.stepping import learning_rate_factor, list_visits
+from solution.models.nets.training_loop import learning_rate_factor, list_visits
 from solution.models.nets.training_settings import TrainingSettings
 
 COLUMNS = hnp.arrays(
