@@ -26,7 +26,7 @@ from solution.domain.collection import LAYOUT, NLP, XLA
 from solution.experiments.base import find_experiment
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
-from solution.store.lazy_graphs import LazyGraphs
+from solution.store.graph_file import LazyGraphs
 from solution.store.preparing import prepare_store
 from solution.system.progress import bars
 from solution.system.report import Report

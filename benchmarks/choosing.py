@@ -24,8 +24,7 @@ from rich.console import Console
 from benchmarks.bootstrap import bootstrap_mean
 from benchmarks.policy_search import list_compared
 from ensembles import DEFAULT_RECIPE
-from ensembles.last_recipe import choose_recipe
-from ensembles.recipe import find_recipe
+from ensembles.recipe import choose_recipe, find_recipe
 from ensembles.votes import merge_votes
 from solution.choosing.replay import OURS, replay_seeds
 from solution.choosing.table import Table, make_table

@@ -14,7 +14,7 @@ from benchmarks.paper_systems import FEW, LAYOUT_SYSTEMS, TILE_SYSTEMS, System
 from benchmarks.parts import with_training
 from benchmarks.timed_fits import unwrap
 from solution.domain.collection import LAYOUT, TILE
-from solution.domain.evaluated_configs import MAX_CONFIGS
+from solution.domain.dividing import MAX_CONFIGS
 from solution.models.base import RankerSettings
 from solution.papers.nodes import NodeSettings
 

@@ -17,8 +17,8 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from ensembles.last_recipe import choose_recipe
 from ensembles.merge import score_run
+from ensembles.recipe import choose_recipe
 from ensembles.statistics import CollectionScores, estimate_mean, read_scores
 from solution.runs.folder import Run
 from solution.system.terminal import make_table, output

@@ -15,7 +15,7 @@ from benchmarks.timed_fits import with_epochs
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.collection import LAYOUT
-from solution.domain.evaluated_configs import choose_configs
+from solution.domain.dividing import choose_configs
 from solution.domain.graph import Graph
 from solution.features.preparation import Preparation
 from solution.models.layout.layout_gnn import LayoutGnnSettings

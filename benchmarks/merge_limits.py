@@ -21,9 +21,9 @@ import numpy as np
 import polars as pl
 import typer
 
-from ensembles.ballots import Ballot, read_ballots
-from ensembles.nested import divide
+from ensembles.search import divide
 from ensembles.statistics import mean_over_collections
+from ensembles.weights import Ballot, read_ballots
 from solution.domain.collection import LAYOUT
 from solution.runs.folder import Run
 from solution.system.terminal import output

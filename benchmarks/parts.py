@@ -27,7 +27,7 @@ import polars as pl
 
 from benchmarks.timed_fits import count_epochs, time_fits, unwrap
 from solution.data.folders import find_files
-from solution.domain.evaluated_configs import MAX_CONFIGS, choose_configs
+from solution.domain.dividing import MAX_CONFIGS, choose_configs
 from solution.domain.graph import Graph
 from solution.domain.metrics import list_mle, ordered_pair_accuracy, top_k_slowdown
 from solution.features.preparation import Preparation

@@ -23,7 +23,7 @@ from scipy.stats import spearmanr
 from benchmarks.collecting import read_drafts
 from solution.collecting.child import Optimise
 from solution.collecting.spaces import LayoutSpace, draw_untried
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODES, SHAPE_DIMENSIONS

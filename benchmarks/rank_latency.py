@@ -170,7 +170,7 @@ def find_programs(tpu: Path | None, folder: Path) -> list[str]:
     """Return place=FILE of a tile kernel, a small TPU program, a large synthetic one."""
     from benchmarks.programs import make_program
     from solution.data.folders import SAMPLE
-    from solution.domain.codebook_encoder import encode
+    from solution.domain.codebook import encode
     from solution.domain.collection import collection
     from solution.domain.graph import Graph
     from solution.features.candidates import make_candidates

@@ -7,9 +7,8 @@ from typing import Any
 import polars as pl
 from rich.table import Table
 
-from ensembles.last_recipe import choose_recipe
 from ensembles.merge import alone, describe_caveats, describe_fit, score_recipes
-from ensembles.recipe import Recipe, check_place, check_recipe, make_file_recipe
+from ensembles.recipe import Recipe, check_place, check_recipe, choose_recipe, make_file_recipe
 from ensembles.search import (
     BEST,
     QUICK_FITS,

@@ -2,9 +2,16 @@
 
 from dataclasses import dataclass
 
-from ensembles.last_recipe import is_whole, recall, remember
 from ensembles.merge import merge_run
-from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe, list_recipes
+from ensembles.recipe import (
+    EQUAL_WEIGHTS,
+    Recipe,
+    find_recipe,
+    is_whole,
+    list_recipes,
+    recall,
+    remember,
+)
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS
 from solution.runs.folder import Run

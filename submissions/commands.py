@@ -44,7 +44,7 @@ def submit(
     sent, the message says why; 3 it is not known yet whether it arrived, give the command again; 4
     Kaggle has it and could not score it.
     """
-    from ensembles.last_recipe import choose_recipe
+    from ensembles.recipe import choose_recipe
     from solution.runs.record import keep_others_out
     from submissions.build import build_submission, check_complete
     from submissions.calls import read_settings

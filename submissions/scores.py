@@ -13,10 +13,8 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from ensembles.last_recipe import is_whole, recall
-from ensembles.recipe import is_merge
-from solution.runs.folder import RECORD, Run
-from solution.runs.origin import recall_origin
+from ensembles.recipe import is_merge, is_whole, recall
+from solution.runs.folder import RECORD, Run, recall_origin
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
 from solution.system.wording import count

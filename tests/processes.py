@@ -41,7 +41,7 @@ TRAINING_LIBRARIES = (
 )  # fmt: skip
 # What the commands import in turn: of our own, which read the environment when they are used.
 OWN = (
-    "ensembles.tables", "solution.analysis.first_look", "solution.runs.collapse",
+    "ensembles.tables", "solution.analysis.first_look", "solution.runs.job",
     "solution.store.preparing", "solution.training.opening", "solution.training.out_of_fold",
     "submissions.build", "submissions.doctor", "submissions.download",
     "submissions.kernels.notebooks", "submissions.kernels.pulling", "submissions.page.build",

@@ -58,7 +58,7 @@ from solution.collecting.session import collect_programs
 from solution.collecting.spaces import LayoutSpace
 from solution.collecting.tables import show_finished
 from solution.serving.comparison import show_rankings
-from solution.sessions.added_data import add_to_sample
+from solution.sessions.attached import add_to_sample
 from solution.sessions.session import Session
 from solution.sessions.train_session import Share, train_session
 from solution.system.errors import InputError

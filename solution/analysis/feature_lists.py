@@ -14,7 +14,7 @@ from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.column import Feature
 from solution.features.columns import FEATURES
 from solution.features.table import feature_table, list_features
-from solution.store.lazy_graphs import GraphCache
+from solution.store.graph_file import GraphCache
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.parquet import write_batches

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from solution.analysis import data_pictures, layout_pictures
+from solution.analysis import data_pictures
 from solution.analysis.panels import spread_evenly
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
@@ -28,8 +28,8 @@ def draw_scale_of(graphs: Sequence[Graph]) -> Figure:
 
 FIGURES: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "runtimes": data_pictures.draw_runtimes,
-    "ranges": layout_pictures.draw_ranges,
-    "gains": layout_pictures.draw_gains,
+    "ranges": data_pictures.draw_ranges,
+    "gains": data_pictures.draw_gains,
     "configurations": data_pictures.draw_across,
     "scale": draw_scale_of,
 }
@@ -37,8 +37,8 @@ OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "opcodes": data_pictures.draw_opcodes,
     "pruning": data_pictures.draw_pruning,
     "violations": data_pictures.draw_violations,
-    "distances": layout_pictures.draw_distances,
-    "copies": layout_pictures.draw_copies,
+    "distances": data_pictures.draw_distances,
+    "copies": data_pictures.draw_copies,
 }
 
 

@@ -10,6 +10,8 @@ here are trained on npz files, which contain none of them.
 
 Source: the competition's best solutions (contracting and batch dimensions of dots, shapes of
 operands, gathers) and its organisers, who name the contracting and batch dimensions.
+
+Make a table of the guesses that were needed to write a graph back as a program.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,13 +21,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from rich.table import Table
+from rich.text import Text
 
+from solution.collecting.lifting.lift import Lifted
 from solution.domain.vocabulary import MAX_RANK
 from solution.features.column import Feature, numbered
 from solution.programs.hlo.messages import instructions
 from solution.programs.hlo.nodes import find_places, first, wrap
 from solution.programs.hlo.records import Record
 from solution.system.parquet import write_batches
+from solution.system.terminal import make_table
 
 OPERANDS = 3  # operands that get columns
 DOT_LISTS = (
@@ -160,3 +166,22 @@ def _is_minor(shape: Any, dimensions: Sequence[int]) -> int:
     order = shape.layout.minor_to_major
     minor = order[0] if len(order) else len(shape.dimensions) - 1
     return int(minor in dimensions)
+
+
+def show_guesses(name: str, lifted: Lifted) -> Table:
+    """Return a table with a row for each kind of guess: the number of nodes, and the first one."""
+    opcodes = [instruction.opcode for instruction in instructions(lifted.module)]
+    touched = len({node for nodes in lifted.guesses.values() for node in nodes})
+    table = make_table(
+        Text(f"{name}: {len(opcodes):,} nodes, {touched:,} with a guess"),
+        "The graph does not say these; they were inferred from shapes, or taken so that the "
+        "program costs the same.",
+    )
+    table.add_column("Guess", overflow="fold")
+    table.add_column("Nodes", justify="right", no_wrap=True)
+    table.add_column("First", justify="right", no_wrap=True)
+    for kind, nodes in sorted(lifted.guesses.items(), key=lambda item: -len(item[1])):
+        if nodes:
+            first = min(nodes)
+            table.add_row(Text(kind), f"{len(nodes):,}", f"{first} ({opcodes[first]})")
+    return table

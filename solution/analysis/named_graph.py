@@ -1,22 +1,28 @@
-"""Read the graph that a user names, from a folder of data, a prepared store or one file."""
+"""Read the graph that a user names, from a folder of data, a prepared store or one file.
+
+Find copies of a graph under another name: folders do not show them, but they distort scores.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from shlex import quote
 
+import polars as pl
+
 from solution.data.folders import find_files, identify_file
 from solution.data.npz import read_graph
 from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
 from solution.serving.reading import PROTOBUF, TEXT
-from solution.store.lazy_graphs import GraphCache
+from solution.store.graph_file import GraphCache
 from solution.store.store import Store, is_store
 from solution.system.errors import InputError
 from solution.system.names import suggest
 from solution.system.wording import count
 
 SHOWN = 3  # names in a message
+KEYS = ("collection", "split", "graph")
 
 
 def read_named_graph(folder: Path, name: str | None, collection: str | None = None) -> Graph:
@@ -84,3 +90,22 @@ def _own_name(key: str) -> str:
 
 def _shorten(keys: Iterable[str]) -> str:
     return ", ".join(sorted({_own_name(key) for key in keys})[:SHOWN])
+
+
+def find_equal_graphs(graphs: pl.DataFrame) -> list[str]:
+    """Return a sentence with the number of copies and an example; an empty list if all differ.
+
+    Args:
+        graphs: with the columns collection, split, graph and source, as a store has them.
+    """
+    equal = graphs.filter(pl.col("source").is_duplicated())
+    if equal.is_empty():
+        return []
+    first = equal.filter(source=equal["source"][0])
+    shown = " and ".join(" ".join(row) for row in first.select(KEYS).head(2).iter_rows())
+    copies = len(equal) - equal["source"].n_unique()
+    verb = "is a copy" if copies == 1 else "are copies"
+    return [
+        f"{count(copies, 'graph')} {verb} of others under another name, such as {shown}. Scores "
+        "mean less where a model has seen the copy of what it is scored on."
+    ]

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from solution.analysis.explanation import NAMED, READABLE, SHOWN, Comparison, compare
-from solution.analysis.program_drawing import describe_node
+from solution.analysis.graph_picture import describe_node
 from solution.domain.graph import Graph
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.state_table import FEATURES, StateTable, state_tables

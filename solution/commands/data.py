@@ -42,9 +42,8 @@ app = typer.Typer()
 def check(data: Data = SAMPLE) -> None:
     """Validate every file, of the data or of a prepared store, and count what is there."""
     from solution.analysis.data_check import check_files, find_impossible
-    from solution.analysis.equal_graphs import find_equal_graphs
-    from solution.analysis.graph_tables import show_summaries
-    from solution.analysis.scale import show_scale
+    from solution.analysis.graph_tables import show_scale, show_summaries
+    from solution.analysis.named_graph import find_equal_graphs
     from solution.data.folders import find_files, find_left_out
     from solution.store.store import Store, is_store
     from solution.system.progress import warn
@@ -306,7 +305,7 @@ def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain:
     Args:
         is_plain: no option was given that only protobuf files have.
     """
-    from solution.analysis.guess_table import show_guesses
+    from solution.analysis.module_table import show_guesses
     from solution.analysis.named_graph import read_file
     from solution.collecting.lifting.lift import lift
     from solution.collecting.lifting.program_files import write_program

@@ -59,7 +59,7 @@ def ensemble(
     if search and recipe is not None:
         raise InputError(f"--search proposes a recipe: it takes none, found {recipe}.")
     if not search:
-        from ensembles.last_recipe import choose_recipe
+        from ensembles.recipe import choose_recipe
 
         if fit or out is not None:
             raise InputError("--fit and --out are of --search: add it, or leave them out.")
@@ -103,7 +103,7 @@ def report(
     ] = None,
 ) -> None:
     """Write what a run reached as one HTML page that opens anywhere, offline."""
-    from ensembles.last_recipe import choose_recipe
+    from ensembles.recipe import choose_recipe
     from submissions.page.build import write_page
 
     check_ending(out, ".html")
@@ -218,7 +218,7 @@ def _explain_by_columns(
 ) -> None:
     from solution.analysis import explanation as words
     from solution.analysis import explanation_pictures as pictures
-    from solution.analysis.contributions import check_explained
+    from solution.analysis.explanation import check_explained
 
     explained = words.explain(ranker, graph, config)
     say(words.describe(explained, words.name_reasons(explained)))
@@ -230,7 +230,7 @@ def _explain_by_columns(
 
 
 def _warn_of_part(run_folder: Path) -> None:
-    from ensembles.last_recipe import describe_part
+    from ensembles.recipe import describe_part
     from solution.system.progress import warn
 
     if words := describe_part(run_folder):

@@ -32,8 +32,14 @@ from solution.commands.options import (
 from solution.commands.results import finish
 from solution.data.folders import SAMPLE, check_exists
 from solution.experiments import DEFAULTS
-from solution.runs.folder import EXPERIMENTS, QUICK_LOOK, Run, find_runs, find_stores
-from solution.runs.origin import remember_origin
+from solution.runs.folder import (
+    EXPERIMENTS,
+    QUICK_LOOK,
+    Run,
+    find_runs,
+    find_stores,
+    remember_origin,
+)
 from solution.system.buckets import on_this_machine
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -190,7 +196,7 @@ class Division:
         self, found: "list[Experiment]", plan: "Plan", folder: Path, *, afresh: bool
     ) -> "Iterator[Run]":
         """Begin or resume the run; warn first of graphs that exist twice."""
-        from solution.analysis.equal_graphs import find_equal_graphs
+        from solution.analysis.named_graph import find_equal_graphs
         from solution.system.progress import warn
         from solution.training.opening import describe_run, open_planned
 
@@ -307,7 +313,7 @@ def _find_experiments(
 
 def _choose_recipe(folder: Path, recipe: str | None, names: Sequence[str]) -> "Recipe":
     """Return the recipe that will merge the run; say before the training what it leaves out."""
-    from ensembles.last_recipe import choose_before_training, describe_choice
+    from ensembles.recipe import choose_before_training, describe_choice
 
     merging = choose_before_training(folder, recipe, names)
     if told := describe_choice(merging, names):
@@ -318,7 +324,7 @@ def _choose_recipe(folder: Path, recipe: str | None, names: Sequence[str]) -> "R
 @app.command()
 def demo() -> None:
     """A first minute: a few graphs of the sample, short trainings, and a report that opens."""
-    from ensembles.last_recipe import choose_recipe
+    from ensembles.recipe import choose_recipe
     from submissions.page.build import write_page
 
     folder = find_runs() / "demo"

@@ -77,7 +77,7 @@ def pack(
 
     By default the models of all folds and seeds, which are averaged.
     """
-    from ensembles.last_recipe import choose_recipe
+    from ensembles.recipe import choose_recipe
     from solution.serving.packing import check_bundle_place
     from solution.serving.packing import pack as make
 

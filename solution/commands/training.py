@@ -20,8 +20,7 @@ from solution.commands.options import (
     open_given_store,
 )
 from solution.data.folders import SAMPLE
-from solution.runs.folder import EXPERIMENTS, find_runs
-from solution.runs.origin import remember_origin
+from solution.runs.folder import EXPERIMENTS, find_runs, remember_origin
 from solution.system.buckets import Mirror, is_address, on_this_machine
 from solution.system.files import check_writable
 from solution.system.terminal import output, say

@@ -17,8 +17,7 @@ import numpy as np
 
 from solution.data.inflate import Advance, DeflatedMember, read_ahead
 from solution.domain import vocabulary
-from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import LayoutEncoder, LayoutValueError, encode
+from solution.domain.codebook import Codebook, LayoutEncoder, LayoutValueError, encode
 from solution.domain.graph import InvalidGraphError, matches, show_shape
 from solution.system.errors import InputError
 from solution.system.files import open_regular

@@ -12,8 +12,7 @@ from math import isqrt, prod
 
 import numpy as np
 
-from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import LayoutEncoder
+from solution.domain.codebook import Codebook, LayoutEncoder
 from solution.domain.graph import Graph, find_longer
 from solution.domain.vocabulary import (
     LAYOUT_TENSORS,

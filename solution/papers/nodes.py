@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from solution.domain import vocabulary
+from solution.domain.dividing import mix
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.domain.mixing import mix
 from solution.domain.neighbours import Neighbours
 from solution.features.preparation import PRUNINGS
 from solution.features.work import num_operations

@@ -43,9 +43,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from solution.domain.dividing import mix
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.domain.mixing import mix
 from solution.features.preparation import keep_neighbourhood
 from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BothWaysBlock

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES

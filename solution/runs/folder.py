@@ -21,10 +21,24 @@
 A job trains one model: of one experiment, on one group of collections, without one fold, with one
 seed. Its folder is written under a temporary name and renamed when it is complete. So every job
 folder is complete, and a run that is started again continues after its last job.
+
+Record in origin.json what a run was last trained with: data, store, command, date, machine.
+
+No result depends on it, so it is not part of the run's record and may change: the data may have
+been moved, and the command may use another number of workers. Its paths are shown to people. Only
+the path of the store is opened. The record of a stranger's run could name any path, but it is only
+read, and only as a store, with checksums and with the graphs of this run
+(solution.training.opening). That reveals no more than naming the path with --data would. Nothing
+is written to these paths or run from them.
 """
 
+import os
+import platform
+import shlex
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +47,19 @@ from solution.domain.labels import TIMED
 from solution.runs.job import read_trained
 from solution.system.buckets import folder_of_variable
 from solution.system.errors import InputError
+from solution.system.files import write_sealed
 from solution.system.names import check_name, check_text
-from solution.system.sealing import check_any_seal
-from solution.system.sealing import read_record as read_sealed_record
+from solution.system.processes import count_cores
+from solution.system.sealing import check_any_seal, read_record
 
 RECORD, EXPERIMENTS, QUICK = "run.json", "experiments", "quick"
 QUICK_LOOK = "few graphs, one seed, short trainings"  # what a quick look is, in words
 JOBS, CHECKPOINTS = "jobs", ".checkpoints"
 # Experiments of `fastslow pack --distill`: students of the ensemble, which are not members of it.
 STUDENTS = ("distilled_layout", "distilled_tile")
+ORIGIN = "origin.json"
+# the end of the sample's path, wherever the program is installed
+BUNDLED = ("solution", "data", "sample")
 
 
 def find_runs() -> Path:
@@ -67,12 +85,12 @@ class Run:
         check_text(folder)
         if not (folder / RECORD).is_file():
             raise InputError(f"{folder}: there is no run here. Make one with `fastslow run`.")
-        read_record(folder)
+        read_run_record(folder)
         return cls(folder)
 
     def record(self) -> dict[str, Any]:
         """Return the contents of run.json: settings, code hash, commit, versions."""
-        return read_record(self.folder)
+        return read_run_record(self.folder)
 
     @property
     def is_quick(self) -> bool:
@@ -163,10 +181,10 @@ class Run:
         return self.folder / "scores.csv"
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+def read_run_record(folder: Path) -> dict[str, Any]:
     """Return the record of a run; raise InputError if it is damaged or not of a run."""
     path = folder / RECORD
-    found = read_sealed_record(path, "a run")
+    found = read_record(path, "a run")
     settings = found.get("settings")
     if not isinstance(settings, dict) or not isinstance(settings.get(EXPERIMENTS, {}), dict):
         raise InputError(
@@ -179,3 +197,86 @@ def read_record(folder: Path) -> dict[str, Any]:
         except ValueError as error:  # the name becomes a folder of the run
             raise InputError(f"{path}: of an experiment {error}. Choose another run.") from error
     return found
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a run came from, as origin.json stores it; every field is text."""
+
+    data: str  # the folder that the user gave
+    store: str  # the folder of the prepared data
+    command: str
+    date: str  # the day, in UTC
+    machine: str
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether the run learned from the bundled sample, or from a folder in it."""
+        parts, size = Path(self.data).parts, len(BUNDLED)
+        return any(parts[place : place + size] == BUNDLED for place in range(len(parts)))
+
+
+def list_stores(run: Run) -> list[Path]:
+    """Return the paths at which the run's store may be, the most likely first.
+
+    They are the recorded path, if it is absolute, and the folder of that name among this machine's
+    stores. A run without a record gets the store with the run's name.
+    """
+    origin = recall_origin(run)
+    if origin is None:
+        return [find_stores() / run.folder.resolve().name]
+    recorded = Path(origin.store)
+    ours = find_stores() / recorded.name
+    return list(dict.fromkeys([recorded, ours] if recorded.is_absolute() else [ours]))
+
+
+def remember_origin(run: Run, data: Path, store: Path) -> None:
+    """Record that the run is now trained on `data` by the command of this process."""
+    origin = Origin(
+        data=_as_text(str(data.resolve())),
+        store=_as_text(str(store.resolve())),
+        command=_as_text(shlex.join(["fastslow", *sys.argv[1:]])),
+        date=datetime.now(UTC).date().isoformat(),
+        machine=f"{count_cores()} cores, {platform.system()} {platform.machine()}",
+    )
+    write_sealed(asdict(origin), run.folder / ORIGIN)
+
+
+def _as_text(name: str) -> str:
+    """Return the name with bytes that are not valid text escaped, because records must be text."""
+    return name.encode(errors="backslashreplace").decode()
+
+
+def recall_command(run: Run, experiment: str | None = None) -> str:
+    """Return the command that continues the run, for messages.
+
+    Args:
+        experiment: an experiment that the command should train as well.
+    """
+    origin = recall_origin(run)
+    command = (
+        origin.command
+        if origin
+        else shlex.join(["fastslow", "run", "DATA", "--run", str(run.folder)])
+    )
+    if experiment is None or experiment in shlex.split(command):
+        return command
+    return f"{command} {shlex.join(['--experiment', experiment])}"
+
+
+def recall_origin(run: Run) -> Origin | None:
+    """Return what the run was last trained with; None if it has no such record.
+
+    Raises InputError if the record is damaged.
+    """
+    path = run.folder / ORIGIN
+    if not os.path.lexists(path):
+        return None
+    try:
+        found = read_record(path, "where a run comes from")
+    except InputError as error:
+        raise InputError(f"{error} Delete the file: it decides nothing.") from error
+    names = [field.name for field in fields(Origin)]
+    if any(not isinstance(found.get(name), str) for name in names):
+        raise InputError(f"{path}: expected {', '.join(names)} as text. Delete the file.")
+    return Origin(**{name: found[name] for name in names})

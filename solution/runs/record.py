@@ -12,7 +12,7 @@ from typing import Any
 
 from solution.domain import predictions
 from solution.runs.fingerprint import fingerprint_code
-from solution.runs.folder import CHECKPOINTS, EXPERIMENTS, JOBS, QUICK, RECORD, Run, read_record
+from solution.runs.folder import CHECKPOINTS, EXPERIMENTS, JOBS, QUICK, RECORD, Run, read_run_record
 from solution.system.buckets import send_back
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
@@ -60,7 +60,7 @@ def open_run(
             made |= {QUICK: True} if quick else {}
             write_sealed({**wanted, **made}, record)
         _remove_leftovers(folder)
-        compare_versions(folder, read_record(folder))
+        compare_versions(folder, read_run_record(folder))
         _add_experiments(record, wanted["settings"])
         # Upload now if the run lies in a bucket. Otherwise a run that is stopped would download
         # what it replaced, and two machines that begin the same run would notice only after
@@ -91,7 +91,7 @@ def _read_ours(folder: Path) -> dict[str, Any] | None:
     """Return the record of the run in `folder`; None if it is empty, InputError for other files."""
     check_text(folder)
     if (folder / RECORD).is_file():
-        return read_record(folder)
+        return read_run_record(folder)
     if _holds_something(folder):
         raise InputError(
             f"{folder}: expected an empty folder or a run, found files that no run made. "
@@ -109,7 +109,7 @@ def _describe(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
-    found = read_record(record.parent)
+    found = read_run_record(record.parent)
     own = found["settings"].get(EXPERIMENTS, {})
     if settings.get(EXPERIMENTS, {}).keys() - own.keys():
         found["settings"][EXPERIMENTS] = {**own, **settings[EXPERIMENTS]}
@@ -118,7 +118,7 @@ def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove temporary files of training; merging by a recipe removes the files that it leaves."""
-    names = read_record(folder)["settings"].get(EXPERIMENTS, {})
+    names = read_run_record(folder)["settings"].get(EXPERIMENTS, {})
     remove_leftovers(folder, [f"{name}/{place}" for name in names for place in WRITTEN])
 
 

@@ -272,7 +272,7 @@ def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
     Args:
         recipe: its name or file; None: the recipe by which the run was merged last.
     """
-    from ensembles.last_recipe import choose_recipe
+    from ensembles.recipe import choose_recipe
     from solution.runs.folder import Run
     from solution.serving.packing import pack
 

@@ -6,8 +6,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import Codebook, encode
 from solution.domain.graph import Graph
 from solution.models.layout.layout_forward import LayoutForward
 from solution.models.layout.listed_net import ListedNet

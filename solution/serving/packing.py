@@ -19,9 +19,8 @@ from solution.domain import predictions
 from solution.features.preparation import VERSION
 from solution.models import catalogue
 from solution.models.catalogue import read_settings
-from solution.runs.folder import EXPERIMENTS, Run
+from solution.runs.folder import EXPERIMENTS, Run, recall_command
 from solution.runs.job import MODEL, NO_FOLD, JobRecord, check_job
-from solution.runs.origin import recall_command
 from solution.serving.archive import ZIP, is_archive, write_archive
 from solution.serving.calibration import find_steps
 from solution.serving.card import write_card

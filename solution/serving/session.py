@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ensembles.votes import to_shares
-from solution.domain.evaluated_configs import choose_configs
+from solution.domain.dividing import choose_configs
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
 from solution.features.candidates import make_candidates

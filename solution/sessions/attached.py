@@ -1,11 +1,15 @@
 """Find what is attached to a notebook: data (npz files or a store) and bundles, at any mount
-point."""
+point.
+
+Make the training data of a notebook that adds its graphs to the bundled sample.
+"""
 
 import os
-from collections.abc import Mapping, Set
+import shutil
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
-from solution.data.folders import GraphFile, find_files, find_roots
+from solution.data.folders import SAMPLE, GraphFile, find_files, find_roots
 from solution.serving.archive import ZIP, is_archive
 from solution.serving.record import RECORD as BUNDLE_RECORD
 from solution.sessions.record import KERNEL_RECORD
@@ -85,3 +89,20 @@ def find_attached_bundles(inputs: Path) -> list[Path]:
             zips = [Path(here, name) for name in files if name.endswith(ZIP)]
             found += [path for path in zips if is_archive(path)]
     return sorted(found)
+
+
+def add_to_sample(paths: Sequence[Path], root: Path, folder: Path) -> Path:
+    """Fill `folder` with the sample and these files, remove everything else in it, and return it.
+
+    Files of an earlier session are removed, because this session may hold them out.
+
+    Args:
+        paths: npz files below `root`, in the same subfolders as in the sample.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(SAMPLE, folder)
+    for path in paths:
+        target = folder / path.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    return folder

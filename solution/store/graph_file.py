@@ -9,15 +9,18 @@ The header contains a checksum of every array and a checksum of itself, called t
 therefore covers every byte that was written. An array that is read is compared with its checksum at
 once. Reading all of a mapped array is slow, so it is checked once, when the store is opened, and
 not at every later read (`is_checked`).
+
+A sequence of prepared graphs that are read on demand and cached within a memory budget.
 """
 
 import hashlib
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, overload
 
 import numpy as np
 from safetensors.numpy import save
@@ -28,6 +31,8 @@ from solution.domain.codebook import Codebook, check_codebook
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.labels import TIMED
+from solution.domain.memo import Budget
+from solution.features.preparation import Preparation
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 
@@ -50,6 +55,7 @@ ARRAYS = {  # the arrays that a file may contain, and the types allowed for each
 MAX_HEADER = 1 << 20  # bytes; a usual header has about 3,000
 MAPPED_BYTES = 1 << 20  # arrays of at least this size are mapped, which keeps the file open
 BLOCK_BYTES = 1 << 20  # bytes read at a time to compute a checksum
+AS_IT_IS = Preparation(None)
 
 
 @dataclass(frozen=True)
@@ -268,3 +274,74 @@ def _compare(path: Path, name: str, found: str, place: _Place) -> None:
 
 def _broken(path: Path, why: str) -> InputError:
     return InputError(f"{path}: expected a prepared graph, but {why}. Prepare the data again.")
+
+
+class GraphCache:
+    """A cache of graphs: the first ones read are kept until `max_bytes` are used."""
+
+    def __init__(self, max_bytes: int = 1 << 30) -> None:
+        self._graphs: dict[tuple[Path, Preparation], Graph] = {}
+        self._budget = Budget(max_bytes)
+
+    def read(
+        self,
+        path: Path,
+        preparation: Preparation = AS_IT_IS,
+        seal: str | None = None,
+        *,
+        is_checked: bool = False,
+    ) -> Graph:
+        """Return the pruned graph of a file, from the cache if possible.
+
+        The file must have the checksum `seal` (None: any). `is_checked` is as in read_prepared.
+        """
+        key = path, preparation
+        if key in self._graphs:
+            return self._graphs[key]
+        graph = preparation.prune(read_prepared(path, seal, is_checked=is_checked))
+        if self._budget.take(graph.nbytes):
+            self._graphs[key] = graph
+        return graph
+
+
+class LazyGraphs(Sequence[Graph]):
+    """The graphs of prepared files, read one at a time through the cache.
+
+    Args:
+        seals: the checksum that each file must have, in the order of `paths`; None accepts any.
+        is_checked: skip the checksums of mapped arrays, because they were compared before.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        cache: GraphCache,
+        preparation: Preparation = AS_IT_IS,
+        seals: Sequence[str | None] | None = None,
+        *,
+        is_checked: bool = False,
+    ) -> None:
+        self._paths = list(paths)
+        self._seals = [None] * len(paths) if seals is None else list(seals)
+        self._cache = cache
+        self._preparation = preparation
+        self._is_checked = is_checked
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    @overload
+    def __getitem__(self, index: int) -> Graph: ...
+    @overload
+    def __getitem__(self, index: slice) -> "LazyGraphs": ...
+    def __getitem__(self, index: int | slice) -> "Graph | LazyGraphs":
+        if isinstance(index, slice):
+            return LazyGraphs(
+                self._paths[index],
+                self._cache,
+                self._preparation,
+                self._seals[index],
+                is_checked=self._is_checked,
+            )
+        path, seal = self._paths[index], self._seals[index]
+        return self._cache.read(path, self._preparation, seal, is_checked=self._is_checked)

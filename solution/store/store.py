@@ -12,6 +12,8 @@ another format, of another preparation or from files that have changed since is 
 cover every byte: store.json contains a checksum of itself and those of the other two files, and
 graphs.parquet contains those of the graphs. Readers compare them, and `fastslow prepare` makes
 damaged files again.
+
+Check that a store was prepared in the way that a ranker needs.
 """
 
 import hashlib
@@ -31,12 +33,19 @@ from solution.data.parallel_files import map_files
 from solution.data.scan import SCHEMA
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, SPLITS, collection
 from solution.domain.labels import TIMED
-from solution.features.preparation import Preparation
-from solution.store.graph_file import SUFFIX, check_prepared, read_prepared
-from solution.store.lazy_graphs import AS_IT_IS, GraphCache, LazyGraphs
+from solution.features.preparation import VERSION, Preparation
+from solution.store.graph_file import (
+    AS_IT_IS,
+    SUFFIX,
+    GraphCache,
+    LazyGraphs,
+    check_prepared,
+    read_prepared,
+)
 from solution.system.errors import InputError
 from solution.system.files import open_regular, read_json, read_sealed
 from solution.system.parquet import reading
+from solution.system.wording import count
 
 FORMAT = 2
 RECORD, INDEX, GRAPHS = "store.json", "graphs.parquet", "graphs"
@@ -232,3 +241,35 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
             f"graph, or a missing value. {AGAIN}"
         )
     return graphs
+
+
+def check_preparation(preparation: Mapping[str, Any], needed: int | None, store: Path) -> None:
+    """Raise InputError unless the `store` was prepared in the way that a ranker needs.
+
+    This means: by this version of the preparation, without options that only a model may apply to
+    its input, and with all nodes within `needed` hops of the configurable nodes (None: all nodes).
+    """
+    version, kept = preparation.get("version"), preparation.get("hops")
+    if version != VERSION:
+        raise InputError(
+            f"{store}: was prepared in version {version}, expected {VERSION}. Prepare the data "
+            "again."
+        )
+    others = {name: value for name, value in preparation.items() if name not in ("version", "hops")}
+    if others:
+        raise InputError(
+            f"{store}: was prepared with {others!r}, which a model applies by itself. Prepare the "
+            "data again."
+        )
+    is_number = type(kept) is int and kept > 0
+    if "hops" not in preparation or not (kept is None or is_number):
+        raise InputError(
+            f"{store}: keeps {kept!r} hops, expected a positive number or null. Prepare the data "
+            "again."
+        )
+    if kept is not None and (needed is None or kept < needed):
+        wanted = "--whole" if needed is None else f"--hops {needed}"
+        raise InputError(
+            f"{store}: keeps {count(kept, 'hop')} around the configurable nodes, but an experiment "
+            f"looks further. Prepare the data with {wanted}."
+        )

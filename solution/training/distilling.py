@@ -20,12 +20,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ensembles.last_recipe import TEACHER, recall, remember
 from ensembles.merge import find_members, merge_collection
-from ensembles.recipe import Recipe
-from solution.domain.codebook_encoder import encode
+from ensembles.recipe import TEACHER, Recipe, recall, remember
+from solution.domain.codebook import encode
 from solution.domain.collection import LAYOUT, NLP, TILE, XLA
-from solution.domain.evaluated_configs import choose_configs
+from solution.domain.dividing import choose_configs
 from solution.domain.graph import Graph
 from solution.domain.predictions import make_frame
 from solution.experiments.base import Experiment

@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 
 from solution.domain import predictions
-from solution.domain.evaluated_configs import MAX_CONFIGS, choose_configs
+from solution.domain.dividing import MAX_CONFIGS, choose_configs
 from solution.domain.graph import Graph
 from solution.models.base import Ranker
 from solution.models.catalogue import save_model
 from solution.runs.folder import Run
 from solution.runs.job import MODEL, JobRecord, write_job
 from solution.runs.record import list_versions
-from solution.store.lazy_graphs import LazyGraphs
+from solution.store.graph_file import LazyGraphs
 from solution.system.cost import Cost, measure
 from solution.system.errors import InputError
 from solution.system.files import remove, replace_folder

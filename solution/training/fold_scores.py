@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from solution.domain.evaluated_configs import choose_configs
+from solution.domain.dividing import choose_configs
 from solution.domain.graph import Graph
 from solution.domain.metrics import score_ranking
 from solution.models.base import Ranker, RankerSettings
-from solution.store.lazy_graphs import LazyGraphs
+from solution.store.graph_file import LazyGraphs
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
 from solution.training.fit import split_training

@@ -20,9 +20,9 @@ import numpy as np
 import polars as pl
 from rich.table import Table
 
-from solution.domain.evaluated_configs import MAX_CONFIGS
+from solution.domain.dividing import MAX_CONFIGS
 from solution.experiments.base import Experiment
-from solution.runs.folder import EXPERIMENTS, RECORD, read_record
+from solution.runs.folder import EXPERIMENTS, RECORD, read_run_record
 from solution.system.errors import InputError
 from solution.system.processes import one_thread
 from solution.system.progress import bars
@@ -280,6 +280,6 @@ def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) 
 
 def recall_budget(folder: Path, experiments: Sequence[Experiment], folds: int) -> RunBudget | None:
     """Return the budget of the run in the folder; None if no run is there, or no budget fits."""
-    settings = read_record(folder)["settings"] if (folder / RECORD).is_file() else {}
+    settings = read_run_record(folder)["settings"] if (folder / RECORD).is_file() else {}
     budgets = [b for b in list_budgets(experiments, folds) if b.folds == settings.get("folds")]
     return next((b for b in budgets if is_recorded(b.apply(experiments), settings)), None)

@@ -14,12 +14,10 @@ from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, collection
 from solution.domain.labels import show_source
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
-from solution.runs.folder import EXPERIMENTS, Run
-from solution.runs.origin import list_stores, recall_origin
+from solution.runs.folder import EXPERIMENTS, Run, list_stores, recall_origin
 from solution.runs.record import check_split, open_run
-from solution.store.preparation import check_preparation
 from solution.store.preparing import prepare_store
-from solution.store.store import Store, is_store, read_preparation
+from solution.store.store import Store, check_preparation, is_store, read_preparation
 from solution.system.errors import InputError
 from solution.system.files import locked
 from solution.system.progress import warn

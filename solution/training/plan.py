@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 
 from solution.domain.collection import collection
-from solution.domain.evaluated_configs import choose_configs
+from solution.domain.dividing import choose_configs
 from solution.domain.labels import list_estimates
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
-from solution.store.lazy_graphs import AS_IT_IS, GraphCache, LazyGraphs
+from solution.store.graph_file import AS_IT_IS, GraphCache, LazyGraphs
 from solution.store.store import Store
 from solution.training.families import find_families
 from solution.training.folds import NO_FOLD, SOURCES, Scheme, assign_folds

@@ -10,11 +10,9 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ensembles.last_recipe import recall
 from ensembles.merge import describe_caveats, describe_fit
-from ensembles.recipe import Recipe
-from solution.runs.folder import Run
-from solution.runs.origin import recall_origin
+from ensembles.recipe import Recipe, recall
+from solution.runs.folder import Run, recall_origin
 from solution.system.errors import InputError
 from solution.system.files import replace_file
 from solution.system.terminal import escape

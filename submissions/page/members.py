@@ -5,11 +5,16 @@ import math
 import numpy as np
 import polars as pl
 
-from ensembles.ballots import read_ballots
-from ensembles.nested import estimate, mean_of_collections
-from ensembles.search import QUICK_FITS, drop_constants, list_candidates
+from ensembles.search import (
+    QUICK_FITS,
+    drop_constants,
+    estimate,
+    list_candidates,
+    mean_of_collections,
+)
 from ensembles.statistics import MEAN, leave_one_out, rank_correlations
 from ensembles.votes import to_shares
+from ensembles.weights import read_ballots
 from solution.domain import predictions
 from submissions.page.charts import Pair, Row, draw_bars, draw_heat_map, draw_intervals, draw_pairs
 from submissions.page.evidence import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from solution.analysis.graph_picture import draw_graph
 from solution.analysis.graph_tables import show_graph
 from solution.analysis.module_table import FEATURES, module_features
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.features.operands import find_operands
 from solution.programs.hlo.messages import MESSAGES, instructions

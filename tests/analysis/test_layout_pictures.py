@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from solution.analysis import data_pictures, layout_pictures, measures
+from solution.analysis import data_pictures, measures
 from solution.analysis.first_look import FIGURES, OF_LAYOUTS, draw_first_look
 from solution.analysis.graph_tables import show_graph
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.features.layout.conflicts import find_constraints
 from solution.features.padding import repair_padding
@@ -107,11 +107,11 @@ def test_figures_say_where_there_is_nothing_to_draw() -> None:
     unset = [graph.select(np.flatnonzero((graph.layouts.expand() >= 0).any(axis=(1, 2))))
              for graph in GRAPHS]  # fmt: skip
     drawn = [
-        layout_pictures.draw_gains(unset),
-        layout_pictures.draw_distances(KERNELS),
+        data_pictures.draw_gains(unset),
+        data_pictures.draw_distances(KERNELS),
         data_pictures.draw_violations(KERNELS),
         data_pictures.draw_opcodes(KERNELS),
-        layout_pictures.draw_copies(KERNELS),
+        data_pictures.draw_copies(KERNELS),
         data_pictures.draw_pruning(KERNELS),  # as of programs of which nothing can be set
     ]
     assert all(figure.texts for figure in drawn)

@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 
 from solution.analysis import data_pictures as pictures
 from solution.analysis import measures
-from solution.analysis.graph_picture import make_figure
-from solution.analysis.program_drawing import (
+from solution.analysis.graph_picture import (
     MAX_NODES,
     describe_fastest,
     describe_node,
     lay_out,
+    make_figure,
 )
-from solution.analysis.scale import EVERY, measure_scale
+from solution.analysis.graph_tables import EVERY, measure_scale
 from solution.data.folders import SAMPLE, find_files
 from solution.data.npz import read_graph
 from solution.data.scan import summarise, tabulate

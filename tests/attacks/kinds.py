@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ensembles.last_recipe import recall
-from ensembles.recipe import find_recipe
+from ensembles.recipe import find_recipe, recall
 from solution.collecting.journal import Journal
 from solution.data.npz import read_graph
 from solution.domain import predictions
@@ -18,9 +17,8 @@ from solution.domain.collection import Collection, collection
 from solution.models.catalogue import load_model
 from solution.models.nets.checkpoint import load_checkpoint
 from solution.programs.hlo.records import read_module_file
-from solution.runs.folder import Run
+from solution.runs.folder import Run, recall_origin
 from solution.runs.job import check_job
-from solution.runs.origin import recall_origin
 from solution.runs.record import check_split
 from solution.serving.bundle import load_bundle
 from solution.serving.packing import pack

@@ -14,8 +14,7 @@ from ensembles.merge import merge_run
 from ensembles.recipe import find_recipe, make_recipe
 from solution.data.folders import find_files
 from solution.domain import predictions
-from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import Codebook, encode
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation

@@ -13,7 +13,7 @@ from solution.collecting.child import Optimise
 from solution.collecting.families import draw_settings, write_file
 from solution.collecting.labelling import Workers
 from solution.collecting.spaces import LayoutSpace, draw_untried, name_configuration
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.vocabulary import OPCODES
 from solution.features.padding import repair_padding
 from solution.features.propagation.instructions import ASKS

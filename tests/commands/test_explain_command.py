@@ -11,10 +11,11 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from solution.analysis.contributions import explain_difference, measure_importance
 from solution.analysis.explanation import (
     describe,
     explain,
+    explain_difference,
+    measure_importance,
     name_reasons,
     show_contributions,
 )

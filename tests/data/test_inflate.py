@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from solution.data import inflate
-from solution.data.inflate import read_ahead
+from solution.data.npz_arrays import read_ahead
 from solution.data.npz_writer import Blocks, write_npz
 
 NAME = "node_config_feat.npy"

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import KeyTable, LayoutEncoder, LayoutValueError, encode
+from solution.domain.codebook import Codebook, KeyTable, LayoutEncoder, LayoutValueError, encode
 
 NOT_LAYOUTS = [-2, 6, 0.5, 4.999, 256, -1e9, 2.0**40, np.nan, np.inf, -np.inf]
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from solution.domain import vocabulary
-from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import Codebook, encode
 from solution.domain.graph import Graph, InvalidGraphError
 from tests.made.graphs import make_layout_graph, make_tile_graph
 

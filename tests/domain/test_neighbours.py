@@ -6,11 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from solution.domain.dividing import choose_configs, mix
 from solution.domain.duplicates import deduplicate
-from solution.domain.evaluated_configs import choose_configs
-from solution.domain.mixing import mix
-from solution.domain.neighbours import Neighbours, find_depths
-from solution.domain.ragged import offsets, places_in, starts_of
+from solution.domain.neighbours import Neighbours, find_depths, offsets, places_in, starts_of
 
 
 @st.composite

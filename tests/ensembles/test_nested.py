@@ -9,27 +9,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensembles.ballots import Ballot, mean_score, read_ballots
-from ensembles.nested import Rule, estimate, estimate_nested, learn, mean_of_collections
 from ensembles.recipe import find_recipe
 from ensembles.search import (
     BEST,
     HINDSIGHT,
     WHOLE,
+    Rule,
     drop_constants,
+    estimate,
+    estimate_nested,
+    learn,
     learn_choice,
     list_candidates,
+    mean_of_collections,
     search,
     write_recipe,
 )
 from ensembles.weights import (
     FITS,
+    Ballot,
     Fit,
     fit_best,
     fit_equal,
     fit_greedy,
     fit_least_squares,
     fit_optuna,
+    mean_score,
+    read_ballots,
 )
 from solution.system.errors import InputError
 from tests.made.ballots import draw_ballots, write_run

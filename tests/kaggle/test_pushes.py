@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from solution.sessions.packing import FOLDS, NOTHING, REFIT
+from solution.sessions.train_session import FOLDS, NOTHING, REFIT
 from solution.system.errors import InputError
 from solution.training.folds import Scheme
 from submissions.kernels.notebooks import (

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ensembles.ballots import Ballot, make_ballots
 from ensembles.merge import TABLE_SCHEMA
 from ensembles.votes import METHODS, Method
+from ensembles.weights import Ballot, make_ballots
 from solution.domain import predictions
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
 from tests.made.graphs import make_layout_graph, make_nodes

@@ -7,8 +7,7 @@ import numpy as np
 
 from solution.data.npz_writer import write_npz
 from solution.domain import vocabulary
-from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import Codebook, encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS

@@ -13,7 +13,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.preparation import Preparation

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from solution.domain import vocabulary
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
 from solution.models.catalogue import load_model, save_model

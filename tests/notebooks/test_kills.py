@@ -16,9 +16,8 @@ from solution.features.preparation import Preparation
 from solution.runs.folder import Run
 from solution.serving.bundle import load_bundle
 from solution.sessions import session as sessions
-from solution.sessions.packing import REFIT
 from solution.sessions.record import read_record
-from solution.sessions.train_session import Share, train_session
+from solution.sessions.train_session import REFIT, Share, train_session
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError

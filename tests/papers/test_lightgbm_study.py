@@ -11,9 +11,8 @@ from lightgbm import LGBMRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GroupKFold, cross_val_score
 
-from solution.analysis.contributions import measure_importance
-from solution.analysis.explanation import explain
-from solution.domain.codebook_encoder import encode
+from solution.analysis.explanation import explain, measure_importance
+from solution.domain.codebook import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau

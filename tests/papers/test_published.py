@@ -25,8 +25,7 @@ from solution.models.linear import RidgeSettings
 from solution.models.nets.training_settings import TrainingSettings
 from solution.papers.prepared import PreparedSettings
 from solution.papers.published_numbers import Number, read_published, tell
-from solution.store.preparation import check_preparation
-from solution.store.store import Store
+from solution.store.store import Store, check_preparation
 from solution.system.errors import InputError
 from solution.training.plan import make_plan
 from tests.conftest import REPOSITORY, SHARED

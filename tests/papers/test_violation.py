@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from solution.domain import vocabulary
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.features.layout.violations import violation_ratios
 from solution.models.trees.lightgbm_ranker import LightGBMSettings

@@ -10,7 +10,7 @@ from scipy.stats import kendalltau
 
 from solution import load_bundle, read_graph
 from solution.data.folders import SAMPLE
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.vocabulary import OPTION_NAMES
 from solution.serving.calibration import (
     Facts,

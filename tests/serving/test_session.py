@@ -11,7 +11,7 @@ from ensembles.recipe import Recipe
 from solution import load_bundle
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.graph import Graph, InvalidGraphError
 from solution.domain.labels import TIMED, is_source, name_estimate, warn_of_estimates
 from solution.experiments.base import Experiment

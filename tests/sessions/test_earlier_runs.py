@@ -13,11 +13,10 @@ from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
-from solution.sessions.added_data import add_to_sample
+from solution.sessions.attached import add_to_sample
 from solution.sessions.earlier_runs import adopt, choose, describe_missing, join_runs
-from solution.sessions.packing import FOLDS, REFIT, Packing
 from solution.sessions.session import Session
-from solution.sessions.train_session import Share, train_session
+from solution.sessions.train_session import FOLDS, REFIT, Packing, Share, train_session
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import write_sealed

@@ -12,9 +12,8 @@ import pytest
 
 from solution.domain.predictions import PARTS
 from solution.runs.folder import Run
-from solution.sessions.packing import REFIT
 from solution.sessions.session import Session
-from solution.sessions.train_session import Share, Trained, train_session
+from solution.sessions.train_session import REFIT, Share, Trained, train_session
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.training.executors.cluster import RayExecutor

@@ -13,16 +13,14 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import Codebook, encode
 from solution.domain.graph import Graph
 from solution.domain.memo import Budget, PerGraph
 from solution.models.base import RankerSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
-from solution.store.graph_file import read_prepared, read_record, write_prepared
-from solution.store.lazy_graphs import GraphCache
+from solution.store.graph_file import GraphCache, read_prepared, read_record, write_prepared
 from solution.system.errors import InputError
 from tests.made.graphs import find_difference, make_layout_graph, make_tile_graph, make_wide_graph
 

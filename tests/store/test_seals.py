@@ -10,8 +10,7 @@ import pytest
 
 from solution.data.folders import find_files
 from solution.features.preparation import Preparation
-from solution.store.graph_file import read_prepared
-from solution.store.lazy_graphs import GraphCache
+from solution.store.graph_file import GraphCache, read_prepared
 from solution.store.preparing import prepare_store
 from solution.store.store import Store, read_store_record, seal_file
 from solution.system.errors import InputError

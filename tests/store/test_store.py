@@ -13,13 +13,11 @@ from solution.domain.graph import Graph
 from solution.features import preparation
 from solution.features.padding import repair_padding
 from solution.features.preparation import Preparation, keep_neighbourhood
-from solution.store import preparation as serving
 from solution.store import preparing
 from solution.store import store as module
 from solution.store.graph_file import read_prepared
-from solution.store.preparation import check_preparation
 from solution.store.preparing import prepare_store
-from solution.store.store import Store, is_store
+from solution.store.store import Store, check_preparation, is_store
 from solution.system.errors import InputError
 from tests.made.graphs import find_difference, make_layout_graph, make_tile_graph, write_graph
 
@@ -260,7 +258,7 @@ def test_another_preparation_is_refused_and_rebuilt_where_wanted(
     assert snapshot(tmp_path / "store") == before
     assert prepare(tmp_path, preparation=Preparation(2), rebuild=True).preparation["hops"] == 2
     assert snapshot(prepare(tmp_path, rebuild=True).folder) == before
-    for modules, name in (((module, preparing), "FORMAT"), ((preparation, serving), "VERSION")):
+    for modules, name in (((module, preparing), "FORMAT"), ((preparation, module), "VERSION")):
         for target in modules:
             monkeypatch.setattr(target, name, 99)
         assert "99" in refusal(tmp_path)
@@ -286,6 +284,6 @@ def test_the_sample_is_prepared_as_ever(sample_store: Store) -> None:
     found = {tuple(row[:3]): row[3] for row in rows}
     assert {key: found[key] for key in GOLDEN} == GOLDEN, (
         "the same files are prepared differently than before: raise VERSION in "
-        "solution/store/preparation.py (FORMAT in solution/store/store.py where the file itself "
+        "solution/store/store.py (FORMAT in solution/store/store.py where the file itself "
         "changed), so that old stores are not taken for new ones, and update these checksums"
     )

@@ -10,11 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ensembles.last_recipe import RECORD, is_whole, recall
-from ensembles.recipe import Recipe, find_recipe
+from ensembles.recipe import RECORD, Recipe, find_recipe, is_whole, recall
 from solution.domain import predictions
-from solution.runs.folder import Run
-from solution.runs.origin import recall_origin
+from solution.runs.folder import Run, recall_origin
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from submissions.build import Built, build_submission

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ensembles.last_recipe import choose_recipe
-from ensembles.recipe import find_recipe
+from ensembles.recipe import choose_recipe, find_recipe
 from ensembles.tables import show_comparison
 from solution.data.folders import SAMPLE
-from solution.runs.folder import RECORD, Run, read_record
-from solution.runs.origin import recall_origin, remember_origin
+from solution.runs.folder import RECORD, Run, read_run_record, recall_origin, remember_origin
 from solution.runs.record import open_run
 from solution.system.errors import InputError
 from solution.system.files import checksum, write_sealed
@@ -154,7 +152,7 @@ def test_a_recipe_that_was_fitted_on_these_graphs_gains_nothing_here(tmp_path: P
 def test_intervals_say_what_was_drawn(scheme: str, drawn: str, tmp_path: Path) -> None:
     run, path = make_run(tmp_path / "run", collections=("tile:xla",)), tmp_path / "mine.toml"
     path.write_text(RECIPE, encoding="utf-8")
-    record = read_record(run.folder)
+    record = read_run_record(run.folder)
     write_sealed(
         {**record, "settings": {**record["settings"], "scheme": scheme}}, run.folder / RECORD
     )

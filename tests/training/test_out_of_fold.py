@@ -15,7 +15,7 @@ import pytest
 from solution.data.folders import find_files
 from solution.domain import predictions
 from solution.domain.collection import LAYOUT, NAMES
-from solution.domain.evaluated_configs import choose_configs
+from solution.domain.dividing import choose_configs
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation

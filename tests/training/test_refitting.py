@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensembles.last_recipe import choose_recipe
-from ensembles.recipe import Recipe
+from ensembles.recipe import Recipe, choose_recipe
 from solution.data.folders import find_files
 from solution.domain import predictions
-from solution.domain.evaluated_configs import choose_configs
+from solution.domain.dividing import choose_configs
 from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
 from solution.models.catalogue import load_model

@@ -8,8 +8,7 @@ from solution.data.folders import find_files
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.models.nothing import NothingSettings
-from solution.runs.folder import Run
-from solution.runs.origin import ORIGIN, remember_origin
+from solution.runs.folder import ORIGIN, Run, remember_origin
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError

@@ -11,7 +11,7 @@ import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
-from solution.domain.ragged import starts_of
+from solution.domain.neighbours import starts_of
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 from solution.features.layout.conflicts import INPUT, KEEPING, KERNEL, OUTPUT
 from solution.features.operands import NONE, find_operands

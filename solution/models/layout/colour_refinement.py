@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution.domain.mixing import FACTORS, mix
-from solution.domain.neighbours import Neighbours
-from solution.domain.ragged import offsets, starts_of
+from solution.domain.dividing import FACTORS, mix
+from solution.domain.neighbours import Neighbours, offsets, starts_of
 from solution.models.nets.sparse_rows import SparseRows, sum_entries
 
 BLOCK = 1 << 15  # (node, configuration) pairs in one block

@@ -8,7 +8,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from solution.domain.ragged import starts_of
+from solution.domain.neighbours import starts_of
 from solution.models.layout.colour_refinement import Colours
 from solution.models.layout.compiled_round import FAST, FLOAT
 from solution.models.layout.steps import NUM_SHARES, Structure, list_shares

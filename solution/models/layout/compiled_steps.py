@@ -9,9 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from solution.domain.mixing import FACTORS, GOLDEN
-from solution.domain.neighbours import Neighbours
-from solution.domain.ragged import offsets, starts_of
+from solution.domain.dividing import FACTORS, GOLDEN
+from solution.domain.neighbours import Neighbours, offsets, starts_of
 from solution.features.layout.conflicts import (
     CONSTRAINED,
     FEATURES,
@@ -155,7 +154,7 @@ def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, 
 
 @njit(cache=True, nogil=True)
 def _mix(value):
-    """Compute solution.domain.mixing.mix of one value."""
+    """Compute solution.domain.dividing.mix of one value."""
     value += GOLDEN
     value = (value ^ (value >> np.uint64(30))) * MIX_FIRST
     value = (value ^ (value >> np.uint64(27))) * MIX_SECOND

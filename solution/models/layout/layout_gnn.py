@@ -24,7 +24,7 @@ from torch.nn import functional
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.domain.ragged import offsets
+from solution.domain.neighbours import offsets
 from solution.features.layout import conflicts
 from solution.features.nodes import NUM_NUMERIC
 from solution.features.preparation import PRUNINGS

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import Codebook, encode
 from solution.domain.graph import Graph
-from solution.domain.ragged import offsets, places_in, starts_of
+from solution.domain.neighbours import offsets, places_in, starts_of
 from solution.features.layout.conflicts import FEATURES, describe_orders
 from solution.features.layout.frequency import share_of_pairs
 from solution.models.layout.colour_refinement import add_messages

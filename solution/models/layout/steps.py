@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solution.domain.codebook import Codebook
-from solution.domain.neighbours import Neighbours
-from solution.domain.ragged import offsets, starts_of
+from solution.domain.neighbours import Neighbours, offsets, starts_of
 from solution.features.layout import conflicts
 from solution.features.layout.conflicts import Constraints
 from solution.models.layout.colour_refinement import (

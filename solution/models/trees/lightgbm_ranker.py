@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.domain.ragged import offsets
+from solution.domain.neighbours import offsets
 from solution.models.sampling import normalised_rank, relevance
 from solution.models.trees.boosted_trees import BoostedTrees, GraphRows, TrainingTable, TreeSettings
 

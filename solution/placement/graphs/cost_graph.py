@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solution.domain.mixing import GOLDEN, mix
+from solution.domain.dividing import GOLDEN, mix
 from solution.domain.neighbours import Neighbours, find_depths
 from solution.system.errors import InputError
 

@@ -24,8 +24,7 @@ import numpy as np
 from solution.data.npz import LABEL_SOURCE, OPTION_NAMES, OPTIONS, find_option_set
 from solution.data.npz_arrays import LAYOUTS
 from solution.data.npz_writer import Blocks, write_npz
-from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import LayoutEncoder, LayoutValueError
+from solution.domain.codebook import Codebook, LayoutEncoder, LayoutValueError
 from solution.domain.collection import Collection, collection
 from solution.domain.graph import Graph, InvalidGraphError
 from solution.domain.vocabulary import (

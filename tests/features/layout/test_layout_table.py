@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from solution.data.npz import read_graph
 from solution.domain import vocabulary
-from solution.domain.codebook import Codebook
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import Codebook, encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, OPCODE_IDS

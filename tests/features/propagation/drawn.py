@@ -3,7 +3,7 @@
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.codebook_encoder import encode
+from solution.domain.codebook import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import CONFIGURABLE_OPCODES

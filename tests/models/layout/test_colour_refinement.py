@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from solution.domain.graph import Graph
-from solution.domain.neighbours import Neighbours
-from solution.domain.ragged import starts_of
+from solution.domain.neighbours import Neighbours, starts_of
 from solution.features.layout import conflicts
 from solution.models.layout import colour_refinement, layout_forward, layout_gnn
 from solution.models.layout.colour_refinement import (
