@@ -1,6 +1,8 @@
 """Find what the command `check` reports: defective files, and files with impossible layouts."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 
@@ -11,9 +13,21 @@ from solution.data.parallel_files import map_files
 from solution.data.scan import Summary, read_labelled, summarise, tabulate
 from solution.serving.possible import describe_impossible
 from solution.store.graph_file import read_prepared
+from solution.store.mixed_options import find_mixed, name_kind
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.progress import track
+
+
+@dataclass(frozen=True)
+class _Sound:
+    """A sound file."""
+
+    path: Path
+    summary: Summary
+    source: str  # the hash of the file
+    kind: str  # see mixed_options.name_kind
+    odd: str  # a sentence if it has a layout that no tensor can have
 
 
 def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], list[str]]:
@@ -21,15 +35,20 @@ def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], li
 
     Returns:
         A row for each sound file, as in solution.data.scan, with the hash of its source as in a
-        store; a message for each defective file; and a sentence for each file with a layout that no
-        tensor can have.
+        store; a message for each defective file and each collection that cannot be learned from;
+        and a sentence for each file with a layout that no tensor can have.
     """
     results = map_files(_check_file, files, "Checking files")
     sound = [result for result in results if not isinstance(result, str)]
     defects = [result for result in results if isinstance(result, str)]
-    sources = pl.Series("source", [source for _, source, _ in sound], pl.String())
-    summaries = tabulate([summary for summary, _, _ in sound]).with_columns(sources)
-    return summaries, defects, [odd for _, _, odd in sound if odd]
+    sources = pl.Series("source", [one.source for one in sound], pl.String())
+    summaries = tabulate([one.summary for one in sound]).with_columns(sources)
+    mixed = find_mixed(
+        (one.summary.collection, one.kind, one.path)
+        for one in sound
+        if one.summary.collection.startswith("layout")
+    )
+    return summaries, defects + mixed, [one.odd for one in sound if one.odd]
 
 
 def find_impossible(store: Store) -> list[str]:
@@ -42,11 +61,12 @@ def find_impossible(store: Store) -> list[str]:
     return found
 
 
-def _check_file(file: GraphFile, advance: Advance) -> tuple[Summary, str, str] | str:
+def _check_file(file: GraphFile, advance: Advance) -> _Sound | str:
     try:
         graph = read_labelled(file, advance)
     except InputError as error:
         return str(error)
     words = describe_impossible(graph)
     odd = f"{file.path}: {words}" if words else ""
-    return summarise(graph, file.split), fingerprint(file.path), odd
+    summary, source = summarise(graph, file.split), fingerprint(file.path)
+    return _Sound(file.path, summary, source, name_kind(graph), odd)

@@ -45,6 +45,7 @@ def check(data: Data = SAMPLE) -> None:
     from solution.analysis.graph_tables import show_scale, show_summaries
     from solution.analysis.named_graph import find_equal_graphs
     from solution.data.folders import find_files, find_left_out
+    from solution.store.mixed_options import find_mixed_in_store
     from solution.store.store import Store, is_store
     from solution.system.progress import warn
 
@@ -52,6 +53,7 @@ def check(data: Data = SAMPLE) -> None:
         store = Store.open(data)
         summaries, defects = store.graphs, store.find_defects()
         notes = find_equal_graphs(summaries) + ([] if defects else find_impossible(store))
+        defects = defects or find_mixed_in_store(store, summaries)
     else:
         summaries, defects, odd = check_files(find_files(data))
         notes = find_left_out(data) + find_equal_graphs(summaries) + odd

@@ -16,6 +16,7 @@ from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.runs.folder import EXPERIMENTS, Run, list_stores, recall_origin
 from solution.runs.record import check_split, open_run
+from solution.store.mixed_options import find_mixed_in_store
 from solution.store.preparing import prepare_store
 from solution.store.store import Store, check_preparation, is_store, read_preparation
 from solution.system.errors import InputError
@@ -229,14 +230,16 @@ def check_labels(plan: Plan) -> None:
 
 
 def check_mixture(plan: Plan, *, mixes: bool) -> None:
-    """Raise InputError if a model would learn from labels of several sources together.
+    """Raise InputError if a model would learn from graphs that do not belong together.
 
     Runtimes of a clock and estimates of a compiler are of different machines and have different
-    errors.
+    errors. Layouts and compile options have different feature tables.
 
     Args:
-        mixes: the user allows it.
+        mixes: the user allows labels of several sources.
     """
+    if mixed := find_mixed_in_store(plan.store, plan.graphs):
+        raise InputError("\n".join(f"{plan.store.folder}: {words}" for words in mixed))
     labelled = plan.graphs.filter(IS_LABELLED)
     sources = labelled.group_by("label_source").len().sort("label_source")
     if mixes or len(sources) < 2:

@@ -10,6 +10,7 @@ import pytest
 from matplotlib import image
 
 from solution.domain.collection import NAMES
+from solution.domain.vocabulary import OPTION_NAMES
 from tests.conftest import FastSlow
 from tests.made.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
 
@@ -145,6 +146,35 @@ def test_empty_and_missing_folders_are_refused(fastslow: FastSlow, tmp_path: Pat
             assert f"{folder}: " in result.stderr
             assert words in result.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_layouts_and_compile_options_in_one_collection_are_one_message(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    """Their feature tables differ, so no model learns from both."""
+    data, store, out = tmp_path / "data", tmp_path / "store", tmp_path / "out"
+    for seed in range(2):
+        graph = make_layout_graph(seed, name=f"laid{seed}")
+        write_graph(graph, data)
+        options = np.arange(12)[:, None] % 2 * np.ones((1, len(OPTION_NAMES)), np.int8)
+        chosen = dataclasses.replace(
+            graph, name=f"told{seed}", options=options.astype(np.int8),
+            option_names=OPTION_NAMES,
+        )  # fmt: skip
+        write_graph(chosen, data)
+    assert fastslow("prepare", data, "--out", store, "--workers", "1").returncode == 0
+    paths = sorted(str(path) for path in data.rglob("*.npz"))
+    for command in (("check", data), ("check", store), ("run", data, "--run", out, *QUICK)):
+        refused = fastslow(*command)
+        assert_refused(refused)
+        for fact in ("layout:xla:random", "2 with layouts", "2 with compile options (cpu)"):
+            assert fact in refused.stderr, refused.stderr
+        for path in paths if command == ("check", data) else ("laid0", "told1"):
+            assert path in refused.stderr
+    assert not out.exists()
+    for path in (path for path in paths if "told" in path):
+        Path(path).unlink()
+    assert fastslow("check", data).returncode == 0
 
 
 def assert_is_picture(path: Path) -> None:

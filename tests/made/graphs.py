@@ -151,6 +151,9 @@ def to_arrays(graph: Graph) -> dict[str, np.ndarray]:
     }
     if graph.label_source:
         arrays["label_source"] = np.array(graph.label_source)
+    if graph.options is not None:
+        arrays["config_options"] = graph.options
+        arrays["config_option_names"] = np.array(graph.option_names)
     if graph.collection.kind == "layout":
         return arrays | {
             "node_splits": np.array([[0, graph.num_nodes]]),
