@@ -11,22 +11,27 @@ from solution.programs.forms import HLO, LEFT_OUT
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.system.errors import InputError
 
-MAX_BYTES = 1 << 31  # limit of a protobuf message
+MAX_BYTES, BYTES = 1 << 31, 16  # limit of a protobuf message; largest size of a number
 SCALE = 0.1  # standard deviation of floats, as of drawn arguments
+POWERS = (-2, 3)  # exponents of 2 for the one type that has only powers of 2
 HIGHEST_INTEGER = 8  # exclusive bound of integers
 SHAPE, TUPLES = 1, 10  # fields of LiteralProto, in xla_data.proto of XLA
 TUPLE = 13  # in XLA's PrimitiveType
 # By number of XLA's PrimitiveType: the field of LiteralProto that holds the numbers, and their
 # numpy type. Integers of 32 and 64 bits are written as varints: small ones in a byte.
 VARINT = "varint"
+FOUR_BITS, POWERS_ONLY = "float4_e2m1fn", "float8_e8m0fnu"
 FIELDS = {
     1: (2, "bool"), 2: (15, "int8"), 3: (17, "<i2"), 4: (4, VARINT), 5: (5, VARINT),
     6: (3, "uint8"), 7: (16, "<u2"), 8: (6, VARINT), 9: (7, VARINT), 10: (11, "<f2"),
     11: (8, "<f4"), 12: (9, "<f8"), 15: (12, "<c8"), 16: (13, "bfloat16"), 18: (18, "<c16"),
     19: (19, "float8_e5m2"), 20: (20, "float8_e4m3fn"), 23: (23, "float8_e4m3b11fnuz"),
-    24: (24, "float8_e5m2fnuz"), 25: (25, "float8_e4m3fnuz"), 28: (28, "float8_e4m3"),
-    29: (29, "float8_e3m4"),
+    21: (21, "int4"), 22: (22, "uint4"), 24: (24, "float8_e5m2fnuz"), 25: (25, "float8_e4m3fnuz"),
+    26: (26, "int2"), 27: (27, "uint2"), 28: (28, "float8_e4m3"), 29: (29, "float8_e3m4"),
+    32: (32, FOUR_BITS), 33: (33, POWERS_ONLY),
 }  # fmt: skip
+# Integers narrower than a byte: their bounds, and the bits that they take in a byte of their own.
+NARROW = {"int4": (0, 8, 15), "uint4": (0, 8, 15), "int2": (-2, 2, 3), "uint2": (0, 4, 3)}
 
 
 def find_left_out(module: Any) -> list[Any]:
@@ -47,8 +52,14 @@ def restore_constants(module: Any, name: str, *, fill: bool) -> int:
 
     Raises InputError if numbers of a type cannot be drawn, or are too many.
     """
-    count = 0
-    for place, instruction in enumerate(find_left_out(module)):
+    found, count = find_left_out(module), 0
+    numbers = sum(_count(instruction.shape) for instruction in found)
+    if fill and BYTES * numbers > MAX_BYTES:
+        raise InputError(
+            f"{name}: constants of {numbers:,} numbers are left out of the text, more than can be "
+            f"drawn ({MAX_BYTES // BYTES:,}). Dump the module with its large constants."
+        )
+    for place, instruction in enumerate(found):
         kept = MESSAGES["Instruction"](
             id=instruction.id, name=instruction.name, opcode="constant", shape=instruction.shape
         )
@@ -89,7 +100,7 @@ def _draw_literal(shape: Any, generator: np.random.Generator, name: str) -> byte
         parts = [_draw_literal(part, generator, name) for part in shape.tuple_shapes]
         return found + b"".join(_field(TUPLES, part) for part in parts)
     count = _count(shape)
-    if shape.element_type not in FIELDS or 16 * count > MAX_BYTES:
+    if shape.element_type not in FIELDS:
         raise InputError(
             f"{name}: a constant of {count:,} numbers of XLA's type {shape.element_type} is left "
             "out of the text, and cannot be drawn. Dump the module with its large constants."
@@ -103,10 +114,16 @@ def _draw(kind: str, count: int, generator: np.random.Generator) -> bytes:
         return (generator.random(count) < 0.5).tobytes()
     if kind == VARINT:
         return generator.integers(0, HIGHEST_INTEGER, count).astype(np.uint8).tobytes()
+    if kind in NARROW:
+        low, high, bits = NARROW[kind]
+        return (generator.integers(low, high, count) & bits).astype(np.uint8).tobytes()
     if "float" in kind:
         import ml_dtypes  # comes with jax
 
-        drawn = SCALE * generator.standard_normal(count)
+        if kind == POWERS_ONLY:
+            drawn = 2.0 ** generator.integers(*POWERS, count)
+        else:
+            drawn = (1.0 if kind == FOUR_BITS else SCALE) * generator.standard_normal(count)
         return drawn.astype(np.dtype(getattr(ml_dtypes, kind))).tobytes()
     dtype = np.dtype(kind)
     if dtype.kind in "iu":

@@ -11,7 +11,7 @@ import pytest
 
 from solution.choosing.program_space import make_program_space
 from solution.collecting.builder import Builder
-from solution.collecting.child import Compile, Open
+from solution.collecting.child import Compile, Look, Open, Refusal
 from solution.collecting.labelling import Workers
 from solution.collecting.options import OptionSpace
 from solution.collecting.records import Measured, Place, write_graph
@@ -36,7 +36,8 @@ from tests.made import modules
 NAMES = {1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64",
          10: "f16", 11: "f32", 12: "f64", 15: "c64", 16: "bf16", 18: "c128", 19: "f8e5m2",
          20: "f8e4m3fn", 23: "f8e4m3b11fnuz", 24: "f8e5m2fnuz", 25: "f8e4m3fnuz", 28: "f8e4m3",
-         29: "f8e3m4"}  # fmt: skip
+         21: "s4", 22: "u4", 26: "s2", 27: "u2", 29: "f8e3m4", 32: "f4e2m1fn",
+         33: "f8e8m0fnu"}  # fmt: skip
 ELIDED = ("constant-left-out/elided.hlo", "constant-left-out-of-stablehlo/elided.mlir")
 PLAIN = "HloModule m\nENTRY e {{ ROOT c = {kind}[3,5] constant({{...}}) }}\n"
 
@@ -75,7 +76,21 @@ def test_numbers_of_each_type_are_drawn(kind: int, workers: Workers, tmp_path: P
     path.write_text(PLAIN.format(kind=NAMES[kind]))
     program = read(path, workers)
     assert len(workers.compiling.ask(Open(program.plain, [])).executable) > 0
+    assert workers.compiling.ask(Look(0)).can_differ
     assert read(path, workers).digest == program.digest
+
+
+def test_more_numbers_than_a_module_may_hold_are_one_message(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Each alone could be drawn; nothing is allocated before all are counted."""
+    lines = "".join(f"  left{n} = f32[99000000]{{0}} constant({{...}})\n" for n in range(99))
+    path = tmp_path / "hostile.hlo"
+    path.write_text(f"HloModule m\nENTRY e {{\n{lines}  ROOT r = f32[1]{{0}} constant({{1}})\n}}\n")
+    with pytest.raises(InputError) as raised:
+        read(path, workers)
+    assert "hostile.hlo" in str(raised.value) and f"{99 * 99_000_000:,}" in str(raised.value)
+    assert len(list(read_programs(path, workers.compiling, runs=False))) == 1
 
 
 def test_results_differ_where_numbers_do(cases: Path, workers: Workers) -> None:
@@ -310,3 +325,31 @@ def test_a_bound_is_the_size_of_a_dimension(tmp_path: Path, workers: Workers) ->
     (tmp_path / "bounded.hlo").write_text(BOUNDED)
     features = read(tmp_path / "bounded.hlo", workers).nodes.features
     assert features[0, vocabulary.SHAPE_DIMENSIONS].tolist() == [8, 4, 0, 0, 0, 0]
+
+
+ONE_BIT = (
+    "HloModule m\nENTRY e {{ p = {kind}[8] parameter(0)\n ROOT c = f32[8] convert(p) }}\n",
+    "HloModule m\nENTRY e {{ ROOT c = {kind}[8] constant({{{one}, 0, 0, 0, 0, 0, 0, 0}}) }}\n",
+    PLAIN,
+)
+
+
+@pytest.mark.parametrize("kind", ["s1", "u1"])
+def test_types_of_one_bit_are_refused_because_xla_has_none_on_a_cpu(
+    kind: str, workers: Workers, tmp_path: Path
+) -> None:
+    """Once XLA takes them, they are to be drawn as those of two bits are."""
+    import ml_dtypes
+
+    path = tmp_path / "narrow.hlo"
+    path.write_text(ONE_BIT[0].format(kind=kind))
+    program = read(path, workers)
+    with pytest.raises(InputError, match=f"narrow: parameter 0 is of type {kind}"):
+        program.arguments  # noqa: B018
+    bits = np.ones(8, np.int8).astype(np.dtype(getattr(ml_dtypes, f"{'u' * (kind == 'u1')}int1")))
+    assert isinstance(workers.compiling.ask(Open(program.plain, [bits])), Refusal)
+    path.write_text(ONE_BIT[1].format(kind=kind, one={"s1": -1, "u1": 1}[kind]))
+    assert isinstance(workers.compiling.ask(Open(read(path, workers).plain, [])), Refusal)
+    path.write_text(ONE_BIT[2].format(kind=kind))
+    with pytest.raises(InputError, match=r"narrow.hlo: a constant of 15 numbers"):
+        read(path, workers)
