@@ -11,10 +11,13 @@ import typer
 from solution.commands.options import (
     Data,
     DataOption,
+    FunctionOption,
+    ModuleOption,
     Preparers,
     check_finite,
     check_output,
     check_outputs,
+    make_wanted,
     open_given_store,
 )
 from solution.data.folders import SAMPLE
@@ -242,7 +245,10 @@ def features(
 def module(
     file: Annotated[
         Path,
-        typer.Argument(help="TuningData, ModuleTuningData, a dump of XLA's, or an npz file."),
+        typer.Argument(
+            help="TuningData, ModuleTuningData, a dump of XLA's, text of HLO or StableHLO, .py; a "
+            "folder of them; or an npz file."
+        ),
     ],
     to: Annotated[
         Path | None,
@@ -261,19 +267,22 @@ def module(
     features_file: Annotated[
         Path | None, typer.Option("--features", help="Write what npz files lack, as Parquet.")
     ] = None,
+    name: ModuleOption = "",
+    function: FunctionOption = "",
 ) -> None:
-    """Show the programs of a protobuf file as a table, and make them files to rank.
+    """Show the programs of a file or a folder as a table, and make them files to rank.
 
     XLA dumps them where XLA_FLAGS has --xla_dump_to=FOLDER --xla_dump_hlo_as_proto. One without
     runs gets one configuration, in which the compiler chooses all. An npz file is written back as
     a program, and what had to be guessed is listed.
     """
     if file.suffix == NPZ:
-        _lift_file(file, to, collection, is_plain=split is None and features_file is None)
+        others = (split, features_file, name or None, function or None)
+        _lift_file(file, to, collection, is_plain=not any(others))
         return
     from solution.analysis.module_table import write_module_tables
     from solution.programs.hlo.listing import show_records
-    from solution.programs.hlo.records import read_module_file
+    from solution.serving.reading import read_modules
 
     if split is not None and to is None:
         raise InputError("--split says where npz files go. Give --to FOLDER, or leave it out.")
@@ -281,9 +290,12 @@ def module(
     check_outputs(file, features=features_file)
     if to is not None:
         check_writable(to)
-    records = read_module_file(file, collection)
+    found = read_modules(file, collection, make_wanted(name, function))
+    records = [own.record for own in found]
     for table in show_records(file.name, records):
         output.print(table)
+    for words in (f"{own.record.graph.name}: {words}" for own in found for words in own.notes):
+        say(words)
     if to is not None:
         _write_graphs(records, to, split)
     if features_file is not None:
@@ -305,7 +317,7 @@ def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain:
     """Write the graph of an npz file as a program, and show what was guessed.
 
     Args:
-        is_plain: no option was given that only protobuf files have.
+        is_plain: no option was given that only other files have.
     """
     from solution.analysis.module_table import show_guesses
     from solution.analysis.named_graph import read_file
@@ -313,7 +325,9 @@ def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain:
     from solution.collecting.lifting.program_files import write_program
 
     if not is_plain:
-        raise InputError(f"{file}: --split and --features are for protobuf. Leave them out.")
+        raise InputError(
+            f"{file}: --split, --features, --module and --function are not for npz. Leave them out."
+        )
     check_ending(to, ".hlo", ".txt", ".pb")
     check_outputs(file, to=to)
     graph = read_file(file, collection)

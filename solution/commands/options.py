@@ -14,13 +14,18 @@ from solution.runs.folder import find_runs, find_stores
 from solution.system.buckets import check_address, is_address, on_this_machine
 from solution.system.errors import InputError
 from solution.system.files import check_place, check_writable
+from solution.system.wording import join_names
 from solution.training.folds import Scheme
 
 if TYPE_CHECKING:
+    from solution.domain.graph import Graph
     from solution.experiments.base import Experiment
     from solution.programs.program import Wanted
     from solution.store.store import Store
     from solution.training.executors.base import Executor
+
+
+MOST_NAMED = 10
 
 
 def check_given(data: str | None) -> str | None:
@@ -154,6 +159,23 @@ def make_wanted(module: str, function: str) -> "Wanted | None":
     from solution.programs.program import Wanted
 
     return Wanted(module, function) if module or function else None
+
+
+def read_only_module(path: Path, module: str = "", function: str = "") -> "Graph":
+    """Return the graph of the only program in a file, or in a folder of dumps.
+
+    Raises InputError if there are several, and `module` does not select one.
+    """
+    from solution.serving.reading import read_modules
+
+    found = [own.record.graph for own in read_modules(path, None, make_wanted(module, function))]
+    if len(found) > 1:
+        advice = "Give one file of it" if path.is_dir() else "Choose one with --module"
+        raise InputError(
+            f"{path}: holds {len(found)} programs "
+            f"({join_names([graph.name for graph in found], MOST_NAMED)}), expected one. {advice}."
+        )
+    return found[0]
 
 
 def check_output(path: Path) -> None:

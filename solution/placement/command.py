@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from solution.commands.options import Seed, check_outputs
+from solution.commands.options import (
+    FunctionOption,
+    ModuleOption,
+    Seed,
+    check_outputs,
+    read_only_module,
+)
+from solution.system.errors import InputError
 from solution.system.names import check_ending
 from solution.system.pictures import FORMATS
 from solution.system.terminal import make_table, output, say
@@ -20,7 +27,11 @@ app = typer.Typer()
 @app.command()
 def optimize(
     graph: Annotated[
-        str, typer.Argument(metavar="GRAPH", help="npz, module of XLA (.pb), or a workload's name.")
+        str,
+        typer.Argument(
+            metavar="GRAPH",
+            help="npz, a program of XLA (.pb, .hlo, .mlir, .py), or a workload's name.",
+        ),
     ],
     tasks: Annotated[str, typer.Option(help="Tasks to decide, joined by commas.")] = (
         "fusion,placement,schedule"
@@ -43,9 +54,11 @@ def optimize(
     out: Annotated[
         Path | None, typer.Option(help="Write each node's device, priority and kernel as CSV.")
     ] = None,
+    module: ModuleOption = "",
+    function: FunctionOption = "",
 ) -> None:
     """Choose device, order and fusion of a program's operations, evaluated by simulation."""
-    from solution.placement.graphs.reading import read_cost_graph
+    from solution.placement.graphs.reading import NPZ, read_cost_graph
     from solution.placement.graphs.workloads import WORKLOADS
     from solution.placement.machine import make_machine
     from solution.placement.policy.network import SHIPPED, load_policy
@@ -53,9 +66,11 @@ def optimize(
 
     file = None if graph in WORKLOADS else Path(graph)
     check_outputs(file, policy, timeline=timeline, trace=trace, out=out)
+    if (module or function) and (file is None or file.suffix == NPZ):
+        raise InputError(f"{graph}: --module and --function choose a program of a file of XLA.")
     check_ending(timeline, *FORMATS)
     check_ending(trace, ".json")
-    read = read_cost_graph(graph)
+    read = read_cost_graph(graph, partial(read_only_module, module=module, function=function))
     made = make_machine(devices, machine)
     chosen = tuple(task.strip() for task in tasks.split(","))
     asked = load_policy(policy or SHIPPED)

@@ -1,7 +1,7 @@
 """Read the graphs that users have: npz files, XLA modules and their text, stores, folders."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike
@@ -21,7 +21,7 @@ from solution.programs.child import Child, Limits
 from solution.programs.forms import PROTOBUF as BINARY
 from solution.programs.forms import find_form_of, has_module_begin
 from solution.programs.hlo.messages import MESSAGES, read_records
-from solution.programs.hlo.records import make_records
+from solution.programs.hlo.records import Record, make_records
 from solution.programs.obstacles import describe_module
 from solution.programs.program import Wanted, pick_modules, read_programs
 from solution.serving.calibration import Facts, describe_graph
@@ -34,6 +34,7 @@ REPORT = "-memory-usage-report.pb"  # XLA dumps it beside a module; it is no mod
 TEXT = (".hlo", ".txt", ".mlir", ".stablehlo", ".py")
 # texts read from a folder: most .txt files are no programs, and a .py file would be run
 OF_FOLDERS = (".hlo", ".mlir", ".stablehlo")
+NAMES_IN_FOLDERS = (*PROTOBUF, *OF_FOLDERS, "*before_optimizations.txt")
 # file names of XLA's dumps
 DUMPED, AS_PROTO = "before_optimizations.txt", "before_optimizations.hlo.pb"
 
@@ -133,6 +134,41 @@ def read_question(
     return found[0]
 
 
+@dataclass(frozen=True, eq=False)
+class Module:
+    """A program of a file, with the configurations of its tuning record if it has one."""
+
+    record: Record
+    notes: tuple[str, ...]  # sentences on which parts of the program are considered
+
+
+def read_modules(
+    path: Path, collection: str | None = None, wanted: "Wanted | None" = None
+) -> list[Module]:
+    """Return the programs of a file in any form but npz, or those of a folder's files.
+
+    Args:
+        collection: of layout graphs; tiles belong to tile:xla.
+        wanted: which programs of a file to read; by default all.
+
+    Raises InputError if there is no such file, it is no program, or a folder holds none.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file or folder. Give a program's file.")
+    files = [path]
+    if path.is_dir():
+        files = [own for own in list_programs(path) if own.suffix != NPZ]
+    if not files:
+        raise InputError(f"{path}: holds no program: expected files {', '.join(NAMES_IN_FOLDERS)}.")
+    with _Reader(collection, wanted) as reader:
+        return [module for file in files for module in reader.read_modules(file, collection)]
+
+
+def list_programs(folder: Path) -> list[Path]:
+    """Return the files of graphs and programs directly in a folder, sorted by name."""
+    return [path for path in sorted(folder.iterdir()) if _is_program(path)]
+
+
 class _Reader:
     """Reads files. XLA parses texts in a child process, started when the first text is read.
 
@@ -159,15 +195,23 @@ class _Reader:
         elif path.suffix == NPZ:
             found = identify_file(path, self._collection)
             yield _ask(read_npz(found.path, found.collection), path)
-        elif _is_protobuf(path):
-            yield from self._read_records(path)
-        elif path.suffix in TEXT or path.is_file():
-            yield from self._read_programs(path)
+        elif _is_protobuf(path) or path.suffix in TEXT or path.is_file():
+            is_tile = self._collection in TILE
+            for module in self.read_modules(path, None if is_tile else self._collection):
+                graph = module.record.graph
+                question = _ask(_as_kernel(graph) if is_tile else graph, path)
+                yield dataclasses.replace(question, notes=module.notes)
         else:
             raise InputError(
                 f"{path}: expected a folder, a store or a file {NPZ}, {', '.join(PROTOBUF)}, "
                 f"{', '.join(TEXT)}, found {path.suffix or 'none of these suffixes'}."
             )
+
+    def read_modules(self, path: Path, collection: str | None) -> Iterator[Module]:
+        """Yield the programs of a file that is not npz, in its order."""
+        messages, notes = (self._read_records if _is_protobuf(path) else self._read_texts)(path)
+        for record, own in zip(make_records(path, messages, collection), notes, strict=True):
+            yield Module(record, own)
 
     def _read_folder(self, folder: Path) -> Iterator[Question]:
         """Yield a store's graphs; or those of a folder's npz files, modules and dumps.
@@ -180,39 +224,30 @@ class _Reader:
             for file, seal in Store.open(folder).seals().items():
                 yield _read_prepared(file, seal)
             return
-        own = [path for path in sorted(folder.iterdir()) if _is_program(path)]
+        own = list_programs(folder)
         for path in own:
             yield from self.read(path)
         if not own:
             for found in find_files(folder):
                 yield _ask(read_npz(found.path, found.collection), found.path)
 
-    def _read_records(self, path: Path) -> Iterator[Question]:
-        """Yield the modules of a protobuf file, with the configurations of its records."""
+    def _read_records(self, path: Path) -> tuple[list[Any], list[tuple[str, ...]]]:
+        """Return the TuningRecord messages of a protobuf file, and notes on each."""
         messages = read_records(path)
         if self._wanted:
             if self._wanted.function:
                 raise InputError(f"{path}: --function names one of StableHLO. Leave it out.")
             places = pick_modules(path, [m.module.name for m in messages], self._wanted.module)
             messages = [messages[place] for place in places]
-        graphs = self._make_graphs(path, messages)
-        for graph, message in zip(graphs, messages, strict=True):
-            notes = () if message.runs else tuple(describe_module(message.module))
-            yield dataclasses.replace(_ask(graph, path), notes=notes)
+        return messages, [() if m.runs else tuple(describe_module(m.module)) for m in messages]
 
-    def _read_programs(self, path: Path) -> Iterator[Question]:
+    def _read_texts(self, path: Path) -> tuple[list[Any], list[tuple[str, ...]]]:
+        """Return the same for a file that XLA or jax reads; the messages have no runs."""
         if self._child is None:
             self._child = self._stack.enter_context(Child(Limits()))
         programs = list(read_programs(path, self._child, self._wanted, runs=False))
         messages = [MESSAGES["TuningRecord"](module=program.module) for program in programs]
-        for graph, program in zip(self._make_graphs(path, messages), programs, strict=True):
-            yield dataclasses.replace(_ask(graph, path), notes=program.notes)
-
-    def _make_graphs(self, path: Path, messages: Sequence[Any]) -> Iterator[Graph]:
-        """Yield the graphs of TuningRecord messages that were read from a file."""
-        is_tile = self._collection in TILE
-        for record in make_records(path, messages, None if is_tile else self._collection):
-            yield _as_kernel(record.graph) if is_tile else record.graph
+        return messages, [program.notes for program in programs]
 
 
 def _is_program(path: Path) -> bool:

@@ -180,7 +180,8 @@ def test_a_module_is_optimised_and_everything_is_written(
 
 def test_what_cannot_be_done_is_one_message(fastslow: FastSlow) -> None:
     for words, message in (
-        (("optimize", "nothing.xyz"), "expected an npz file, a module of XLA"),
+        (("optimize", "nothing.xyz"), "nothing.xyz: there is no such file"),
+        (("optimize", "rnnlm-2-small", "--module", "2"), "--module"),
         (("optimize", "rnnlm-2-small", "--tasks", "sleep"), "There is no task 'sleep'"),
         (("optimize", "rnnlm-2-small", "--machine", "abacus"), "There is no device 'abacus'"),
         (("optimize", "rnnlm-2-small", "--timeline", "line.doc"), "ends with .png"),

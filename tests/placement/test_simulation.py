@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution.commands.options import read_only_module
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.placement.baselines.divisions import decide_at_random
 from solution.placement.graphs.builder import ProgramBuilder
@@ -227,20 +228,20 @@ def test_eighty_thousand_nodes() -> None:
 
 def test_an_npz_file_and_a_module_are_read(tmp_path: Path) -> None:
     path = write_graph(make_layout_graph(name="mine"), tmp_path)
-    graph = read_cost_graph(str(path))
+    graph = read_cost_graph(str(path), read_only_module)
     assert graph.name == "mine" and graph.num_nodes > 3
     modules.write(modules.make_layout_record(), tmp_path / "program.pb")
-    module = read_cost_graph(str(tmp_path / "program.pb"))
+    module = read_cost_graph(str(tmp_path / "program.pb"), read_only_module)
     assert module.operations.sum() > 0
     assert (module.operations[module.fusion_kinds == DATA] == 0).all()
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="9.*expected.*2"):
-        read_cost_graph("rnnlm-9")
+        read_cost_graph("rnnlm-9", read_only_module)
     (tmp_path / "bad.npz").write_bytes(b"nothing")
     with pytest.raises(InputError, match="bad.npz"):
-        read_cost_graph(str(tmp_path / "bad.npz"))
+        read_cost_graph(str(tmp_path / "bad.npz"), read_only_module)
 
 
 def test_an_edge_between_two_nodes_is_refused(tmp_path: Path) -> None:
@@ -249,7 +250,7 @@ def test_an_edge_between_two_nodes_is_refused(tmp_path: Path) -> None:
         arrays = dict(archive)
     np.savez(path, **{**arrays, "edge_index": arrays["edge_index"] + 0.5})
     with pytest.raises(InputError, match=r"mine\.npz.*edge_index.*64.*expected"):
-        read_cost_graph(str(path))
+        read_cost_graph(str(path), read_only_module)
 
 
 def test_a_cost_that_is_no_number_is_named() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from solution.collecting.labelling import Workers
+from solution.commands.options import read_only_module
 from solution.programs.forms import HLO, STABLEHLO, find_form, list_sources
 from solution.programs.program import Program, Wanted, read_programs
 from solution.serving.reading import read_questions
@@ -227,6 +228,52 @@ def test_a_dump_after_optimisation_says_what_to_dump_instead(
     with pytest.raises(InputError) as raised:
         read(tmp_path / "gpu.hlo", workers)
     assert "__cublas$gemm" in str(raised.value) and "before_optimizations" in str(raised.value)
+
+
+FORMS = (
+    "hlo-that-names-stablehlo/quantised.hlo", "a-proto-called-hlo/model.hlo",
+    "utf-16-text/wide.hlo", "stablehlo-as-bytecode/exported.mlir", "exported.jax_export",
+    "no_main.mlir", "constant-left-out/elided.hlo", "shapes-for-arguments/shapes.py",
+)  # fmt: skip
+
+
+def test_what_is_ranked_is_shown_and_optimised_as_well(
+    fastslow: FastSlow, cases: Path, tmp_path: Path
+) -> None:
+    """A folder of programs in all forms, then one of its files, and one program of two."""
+    folder = tmp_path / "all"
+    folder.mkdir()
+    for place, name in enumerate(FORMS):
+        kept = Path(name).suffix if name.endswith((".hlo", ".mlir")) else ".hlo"
+        if not name.endswith(".py"):  # of a folder, no Python is run
+            shutil.copy(cases / name, folder / f"p{place}{kept}")
+    ranked = [question.graph for question in read_questions(folder)]
+    done = fastslow("module", folder, "--to", tmp_path / "data")
+    assert done.returncode == 0, done.stderr
+    assert "p6: 1 constant" in done.stdout and "3,360" in done.stdout
+    for graph in ranked:
+        (row,) = [
+            line.split() for line in done.stdout.splitlines() if line.split()[:1] == [graph.name]
+        ]
+        assert int(row[1]) == graph.num_nodes
+    assert len(list((tmp_path / "data").rglob("*.npz"))) == len(FORMS) - 1
+    two = cases / "two-modules-in-one-text" / "two.hlo"
+    refused = fastslow("optimize", two, "--evaluations", "2")
+    assert refused.returncode == 2
+    for fact in ("two.hlo", "2 programs", "first_0", "--module"):
+        assert fact in refused.stderr
+    done = fastslow("optimize", two, "--module", "second", "--evaluations", "2")
+    assert done.returncode == 0, done.stderr
+
+
+def test_one_program_is_read_for_the_commands_that_take_one(cases: Path, tmp_path: Path) -> None:
+    path = cases / "two_functions.mlir"
+    assert read_only_module(path, function="decode").num_nodes == 3
+    assert read_only_module(cases / FORMS[-1]).num_nodes >= 3
+    (tmp_path / "notes.txt").write_text("of mine")
+    for missing, words in ((tmp_path, "holds no program"), (tmp_path / "no.hlo", "no such file")):
+        with pytest.raises(InputError, match=words):
+            read_only_module(missing)
 
 
 def test_rankings_go_to_standard_output(fastslow: FastSlow, cases: Path, tmp_path: Path) -> None:

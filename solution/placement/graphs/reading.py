@@ -1,9 +1,10 @@
-"""Read graphs with costs from npz files, XLA modules and names of workloads.
+"""Read graphs with costs from npz files, programs of XLA and names of workloads.
 
 A node is an operation as the compiler lists it; the nodes of a called computation stand before the
 caller. A module does not say which parameters are trained, so each is held in memory once.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,14 +19,16 @@ from solution.features.work import num_bytes, num_operations
 from solution.placement.graphs.cost_graph import DATA, PRODUCT, Columns, CostGraph, build_cost_graph
 from solution.placement.graphs.kinds import FUSION_KINDS
 from solution.placement.graphs.workloads import WORKLOADS
-from solution.programs.hlo.records import read_module_file
 from solution.system.errors import InputError
 
-PROTOBUF = (".pb", ".binpb")
+NPZ = ".npz"
 
 
-def read_cost_graph(source: str) -> CostGraph:
-    """Read the graph of an npz file, an XLA module (.pb), or the workload of that name.
+def read_cost_graph(source: str, read_module: Callable[[Path], Graph]) -> CostGraph:
+    """Read the graph of an npz file, a program of XLA, or the workload of that name.
+
+    Args:
+        read_module: reads the graph of a program's file in any form but npz.
 
     Raises:
         InputError: there is no such file or workload, or its graph is invalid or has a cycle.
@@ -33,24 +36,14 @@ def read_cost_graph(source: str) -> CostGraph:
     if source in WORKLOADS:
         return replace(WORKLOADS[source].make(), name=source)
     path = Path(source)
-    if path.suffix == ".npz":
+    if path.suffix == NPZ:
         return cost_graph_of(_read_npz(path))
-    if path.suffix in PROTOBUF:
-        return cost_graph_of(_read_module(path))
+    if path.exists():
+        return cost_graph_of(read_module(path))
     raise InputError(
-        f"{source}: expected an npz file, a module of XLA (.pb), or a workload: "
-        f"{', '.join(WORKLOADS)}."
+        f"{source}: there is no such file. Expected an npz file, a program of XLA (.pb, .hlo, "
+        f".mlir, .py), or a workload: {', '.join(WORKLOADS)}."
     )
-
-
-def _read_module(path: Path) -> Graph:
-    records = read_module_file(path)
-    if len(records) > 1:
-        raise InputError(
-            f"{path}: holds {len(records)} programs, expected one. `fastslow module {path} --to "
-            "FOLDER` writes a file for each."
-        )
-    return records[0].graph
 
 
 def _read_npz(path: Path) -> Graph:

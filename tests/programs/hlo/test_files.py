@@ -3,6 +3,8 @@
 import math
 import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -288,3 +290,35 @@ def test_a_product_wraps_around_as_64_bits_do() -> None:
     assert read_nodes(huge).features[0, vocabulary.SHAPE_PRODUCT] == np.float32(product)
     assert wrap((1 << 63) - 1) == (1 << 63) - 1
     assert wrap(1 << 63) == -(1 << 63)
+
+
+def measure(path: Path, *command: str) -> tuple[int, str, float]:
+    """Run a command on a file; return its exit code, its messages, and its megabytes."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "solution", command[0], path, *command[1:]],
+        cwd=path.parent, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    printed = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, printed, usage.ru_maxrss / 1024
+
+
+@pytest.mark.parametrize(
+    "command", [("rank", "--configs", "9"), ("module",), ("optimize", "--evaluations", "2")]
+)
+def test_sizes_in_a_file_cost_no_memory(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Tensors of 20 GB are described, of 2^63 numbers refused, and none is allocated."""
+    for name, size, expected in (("large", 5_000_000, 0), ("absurd", 2**62, 2)):
+        module = modules.make_module()
+        for instruction in module.computations[-1].instructions:
+            instruction.shape.dimensions[:] = [size, 1000][: len(instruction.shape.dimensions)]
+        path = modules.write(module, tmp_path / f"{name}.pb")
+        code, printed, megabytes = measure(path, *command)
+        if command[0] == "optimize" and expected == 0:
+            assert "fits the memory" in printed  # of the devices
+        else:
+            assert code == expected, printed
+        assert "Traceback" not in printed and megabytes < 2000
+        assert expected == 0 or f"{name}.pb" in printed
