@@ -11,13 +11,15 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
 SHORTEST_SECRET = 6  # redacting shorter ones would blank ordinary words
+PATHS = ("/", "~", "./", "../")  # how paths begin, which people give in place of a token
+PART = 10  # letters in common with a secret that are redacted
 MAX_BYTES = 1 << 16  # of a file with credentials
 # White space around their values is stripped before the CLI is called: see make_environment.
 VARIABLES = ("KAGGLE_API_TOKEN", "KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_API_V1_TOKEN")
@@ -85,12 +87,26 @@ def describe_credentials() -> str:
 def redact(text: str) -> str:
     """Redact every known secret in a text: whole, by line, and as programs escape or encode it.
 
-    Passwords in URLs are redacted, too.
+    Parts of at least PART letters are redacted, as of a line that was cut or wrapped, and so are
+    passwords in URLs.
     """
     forms = {form for _, secrets in _search() for secret in secrets for form in _list_forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, HIDDEN)
-    return PASSWORD.sub(rf"\1{HIDDEN}@", text)
+    secrets = [form for form in forms if not form.startswith(PATHS)]
+    return PASSWORD.sub(rf"\1{HIDDEN}@", _hide_parts(text, secrets))
+
+
+def _hide_parts(text: str, forms: Iterable[str]) -> str:
+    """Redact what a text has in common with one of the forms, from PART letters on."""
+    parts = {form[begin : begin + PART] for form in forms for begin in range(len(form) - PART + 1)}
+    kept, end = [], 0
+    for begin in range(len(text) - PART + 1) if parts else ():
+        if text[begin : begin + PART] in parts:
+            if begin > end or not end:
+                kept += [text[end:begin], HIDDEN]
+            end = begin + PART
+    return "".join([*kept, text[end:]])
 
 
 def _list_forms(secret: str) -> Iterator[str]:
@@ -102,6 +118,8 @@ def _list_forms(secret: str) -> Iterator[str]:
         raw = part.encode("utf-8", "surrogateescape")
         encoded = {quote(part, safe="", errors="replace"), quote(part, errors="replace")}
         encoded.add(quote_plus(part, errors="replace"))
+        encoded.add(quote(quote(part, safe="", errors="replace"), safe=""))
+        yield part.encode("unicode_escape", "replace").decode()
         yield from (part, part.strip(), repr(part)[1:-1], repr(raw)[2:-1], html.escape(part))
         yield from (json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1])
         yield from encoded
@@ -146,7 +164,7 @@ def _tokens() -> list[tuple[Credentials, set[str]]]:
         found.append(_read_token("KAGGLE_API_TOKEN", Path(token)))
     elif token:
         defect = _find_defect(token)
-        if token.startswith(("/", "~", "./", "../")):
+        if token.startswith(PATHS):
             defect = "it looks like the path of a file, and no file is there"
         credentials = Credentials("KAGGLE_API_TOKEN", "access token", None, defect)
         found.append((credentials, {token, os.environ["KAGGLE_API_TOKEN"]}))

@@ -192,6 +192,10 @@ FORMS = {
         ).decode()
         for text in ("u", "us", "use", "user:")
     },
+    "twice in a URL": lambda secret: f"a?key={quote(quote(secret, safe=''), safe='')}",
+    "escaped": lambda secret: secret.encode("unicode_escape").decode(),
+    "cut": lambda secret: f"Bearer {secret[:12]}...",
+    "wrapped": lambda secret: f"Bearer {secret[:11]}\n{secret[11:]}",
 }
 
 
