@@ -127,14 +127,14 @@ class Compiler:
         Raises RefusedError if the text is no StableHLO, or has several functions and none is called
         main.
         """
-        if not function:
+        from solution.programs.functions import has_declaration, make_main
+
+        if not function and not has_declaration(content):
             try:
                 return self._convert(content)
             except RefusedError as error:
                 if NO_MAIN not in str(error):
                     raise
-        from solution.programs.functions import make_main
-
         try:
             content = make_main(content, function)
         except InputError as error:

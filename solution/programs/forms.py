@@ -15,6 +15,11 @@ BYTECODE = b"ML\xefR"  # first bytes of MLIR bytecode, also inside the output of
 MODULE_BEGIN = b"\n"  # the first field of a serialized module, and of every tuning record
 LEFT_OUT = "fastslow.constant_left_out"
 BOM = "\ufeff"
+COMPRESSED = {
+    b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+}  # fmt: skip
+TEXT_BEGIN = re.compile(rb"\s*(HloModule|module|func\.func|//|#loc)\b")
 LOOKED_AT = 256  # letters that are examined to recognise text
 HEAD = 1 << 16  # bytes that are examined to tell protobuf from text
 LENGTH = 4  # bytes of the length that stands before a vector in flatbuffers
@@ -83,6 +88,23 @@ def has_module_begin(path: Path) -> bool:
         return file.read(len(MODULE_BEGIN)) == MODULE_BEGIN
 
 
+def find_defect(data: bytes) -> str:
+    """Return why bytes that are no text are no program: compressed, or in an unknown encoding."""
+    for begin, name in COMPRESSED.items():
+        if data.startswith(begin):
+            return f"is compressed with {name}. Unpack it, and give the file in it."
+    if not data.startswith(MODULE_BEGIN) and TEXT_BEGIN.match(data):
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            return (
+                "is a text, but neither in UTF-8 nor in UTF-16: byte "
+                f"{error.start:,} is 0x{data[error.start]:02x}. Save it as UTF-8."
+            )
+        return "is a text with control characters. Write it again, or save it as UTF-8."
+    return ""
+
+
 def find_bytecode(data: bytes) -> bytes | None:
     """Return MLIR bytecode: all bytes, or the part inside the output of jax.export."""
     if data.startswith(BYTECODE):
@@ -96,14 +118,17 @@ def find_bytecode(data: bytes) -> bytes | None:
 
 
 def decode(data: bytes) -> str | None:
-    """Decode UTF-8 or UTF-16 text, without a byte order mark; None if it is no text."""
+    """Decode UTF-8 or UTF-16 text, without a byte order mark; None if it is no text.
+
+    Zeros at the end are left out: copies from fixed buffers are padded with them.
+    """
     encoding = json.detect_encoding(data)
     try:
-        text = data.decode(encoding).removeprefix(BOM)
+        text = data.decode(encoding).removeprefix(BOM).rstrip("\0")
     except UnicodeDecodeError as error:
         if len(data) != HEAD or error.end < HEAD - 1:  # the last letter of a head may be cut
             return None
-        text = data.decode(encoding, errors="ignore").removeprefix(BOM)
+        text = data.decode(encoding, errors="ignore").removeprefix(BOM).rstrip("\0")
     is_text = all(sign.isprintable() or sign in "\n\r\t\f" for sign in text[:LOOKED_AT])
     return text if is_text else None
 

@@ -16,6 +16,21 @@ FUNCTIONS = ("func.func", "vhlo.func_v1")
 MOST_NAMED = 10
 
 
+def has_declaration(content: str | bytes) -> bool:
+    """Return True if a function of the module has no body; False for unreadable text.
+
+    XLA's conversion of such a module ends its process.
+    """
+    ir = import_module("jaxlib.mlir.ir")
+    with import_module("jax.interpreters.mlir").make_ir_context() as context:
+        context.allow_unregistered_dialects = True
+        try:
+            module = ir.Module.parse(content)
+        except Exception:  # the caller's conversion says what is wrong with it
+            return False
+        return not all(map(_has_body, _list_functions(module)))
+
+
 def make_main(content: str | bytes, function: str) -> bytes:
     """Return the bytecode of a module with the function as main; by default the public one.
 
@@ -37,6 +52,10 @@ def make_main(content: str | bytes, function: str) -> bytes:
         passes = import_module("jaxlib.mlir.passmanager").PassManager
         # delete functions that nothing calls
         passes.parse("builtin.module(symbol-dce)").run(module.operation)
+        called = [_name(own) for own in _list_functions(module) if not _has_body(own)]
+        if called:
+            listed = join_names(called, MOST_NAMED)
+            raise InputError(f"it calls functions of which it has no body: {listed}.")
         return _write(module)
 
 
@@ -81,6 +100,7 @@ def _list_functions(module: Any) -> Iterator[Any]:
 
 
 def _choose(functions: list[Any], name: str) -> Any:
+    functions = [operation for operation in functions if _has_body(operation)]
     names = [_name(operation) for operation in functions]
     public = [operation for operation in functions if _is_public(operation)] or functions
     if name:
@@ -89,6 +109,8 @@ def _choose(functions: list[Any], name: str) -> Any:
                 f"it has no function {name}. It has {join_names(names, MOST_NAMED) or 'none'}."
             )
         return functions[names.index(name)]
+    if len(public) > 1 and MAIN in names:  # XLA's choice, unless a declaration is in the way
+        return functions[names.index(MAIN)]
     if len(public) != 1:
         listed = join_names([_name(operation) for operation in public], MOST_NAMED)
         example = _name(public[-1]) if public else "NAME"
@@ -104,10 +126,13 @@ def _name(operation: Any) -> str:
 
 
 def _is_public(operation: Any) -> bool:
-    """Return True if a function has a body and is not private."""
     attributes = operation.attributes
-    is_private = "sym_visibility" in attributes and "private" in str(attributes["sym_visibility"])
-    return not is_private and len(operation.regions) > 0 and len(operation.regions[0].blocks) > 0
+    return not ("sym_visibility" in attributes and "private" in str(attributes["sym_visibility"]))
+
+
+def _has_body(operation: Any) -> bool:
+    """Return False for a declaration, of which there is nothing to compile."""
+    return len(operation.regions) > 0 and len(operation.regions[0].blocks) > 0
 
 
 def _find_free(module: Any) -> str:

@@ -14,6 +14,8 @@ COLLECTIVES = (
     "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute",
     "ragged-all-to-all", "reduce-scatter",
 )  # fmt: skip
+# Instructions that wait for the host or another device, with or without -done.
+WAITING = ("infeed", "outfeed", "send", "recv")
 # Custom calls of jax.shard_map, around the part that each device runs by itself.
 BORDERS = (
     "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "SPMDFullToShardShape",
@@ -39,6 +41,12 @@ def find_obstacle(module: Any, source: Source | None = None) -> str:
             return (
                 "calls back into Python (jax.debug.print, pure_callback, ...), and is timed in a "
                 "process that has no such function. Leave that out."
+            )
+        if instruction.opcode.removesuffix("-done") in WAITING:
+            return (
+                f"exchanges data with its host or another device ({instruction.opcode}), which "
+                "does not answer here. `fastslow rank` looks at it; to measure, give a program "
+                "without that."
             )
         if target.startswith(OF_GPUS):
             return f"calls {target}, which only the backend has that optimised it. {DUMP}"

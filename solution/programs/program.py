@@ -20,6 +20,7 @@ from solution.programs.forms import (
     PROTOBUF,
     STABLEHLO,
     Source,
+    find_defect,
     find_form_of,
     has_module_begin,
     list_sources,
@@ -184,6 +185,8 @@ def read_programs(
         found = [_read_python(path, child, platform, runs=runs)]
     else:
         form = find_form_of(path) or FORMS.get(path.suffix, "")
+        if form == PROTOBUF and (defect := find_defect(path.read_bytes())):
+            raise InputError(f"{path}: {defect}")
         if form == PROTOBUF and (path.suffix in KNOWN or has_module_begin(path)):
             found = _read_protobuf(path)
         elif form in (HLO, STABLEHLO):

@@ -1,5 +1,6 @@
 """Which form a file has is told by its bytes, whatever it is called and its strings say."""
 
+import gzip
 import json
 import os
 import shutil
@@ -99,6 +100,44 @@ def test_encodings_of_text(encoding: str) -> None:
     assert find_form(data) == HLO
     (source,) = list_sources(data, HLO)
     assert source.content == DOT.format(name="mine")
+
+
+def test_texts_in_other_bytes_are_read_or_one_message(workers: Workers, tmp_path: Path) -> None:
+    text = DOT.format(name="mine")
+    (tmp_path / "padded.hlo").write_bytes(text.encode() + bytes(7))
+    assert read(tmp_path / "padded.hlo", workers)[0].module.name == "mine"
+    latin = text.replace("\n", ', metadata={op_name="\xe9"}\n', 3).encode("latin-1")
+    for name, data, fact in (
+        ("latin.hlo", latin, "0xe9"),
+        ("split.hlo", text.replace("dot", "d\0t").encode(), "control characters"),
+        ("packed.hlo", gzip.compress(text.encode()), "gzip"),
+        ("packed.pb.gz", gzip.compress(b"\n\4mine"), "gzip"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        for read_it in (lambda path: read(path, workers), lambda path: list(read_questions(path))):
+            with pytest.raises(InputError) as raised:
+                read_it(tmp_path / name)
+            assert name in str(raised.value) and fact in str(raised.value)
+
+
+def test_a_declaration_is_no_program(workers: Workers, tmp_path: Path) -> None:
+    """XLA dies of a function without a body, even of one that nothing calls."""
+    declared = "  func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32>\n"
+    main = """  func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+    %0 = {} : {}
+    return %0 : tensor<4xf32>
+  }}
+"""
+    unused = main.format("stablehlo.tanh %x", "tensor<4xf32>")
+    calling = main.format("call @f(%x)", "(tensor<4xf32>) -> tensor<4xf32>")
+    path = tmp_path / "declared.mlir"
+    for functions in (declared, declared + calling):
+        path.write_text(f"module {{\n{functions}}}\n")
+        with pytest.raises(InputError) as raised:
+            read(path, workers)
+        assert "declared.mlir" in str(raised.value) and "function" in str(raised.value)
+    path.write_text(f"module {{\n{declared}{unused}}}\n")
+    assert list_opcodes(read(path, workers)[0]) == ["parameter", "tanh"]
 
 
 def test_lines_of_a_log_around_a_module_are_left_out(workers: Workers, tmp_path: Path) -> None:

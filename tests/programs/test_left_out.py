@@ -11,7 +11,7 @@ import pytest
 
 from solution.choosing.program_space import make_program_space
 from solution.collecting.builder import Builder
-from solution.collecting.child import Compile, Look, Open, Refusal
+from solution.collecting.child import Compile, Look, Open
 from solution.collecting.labelling import Workers
 from solution.collecting.options import OptionSpace
 from solution.collecting.records import Measured, Place, write_graph
@@ -22,7 +22,7 @@ from solution.domain import vocabulary
 from solution.domain.collection import collection as find_collection
 from solution.features.candidates import make_candidates
 from solution.features.padding import repair_padding
-from solution.programs.child import find_flag_defect
+from solution.programs.child import Refusal, find_flag_defect
 from solution.programs.hlo.messages import instructions
 from solution.programs.hlo.nodes import read_nodes
 from solution.programs.left_out import FIELDS
@@ -136,6 +136,23 @@ def test_what_cannot_be_run_here_is_ranked_and_refused_by_name(
         assert fact in str(raised.value)
     (question,) = read_questions(cases / name)
     assert question.graph.num_configs > 8
+
+
+@pytest.mark.parametrize("lines", [
+    "i = (f32[4,4], token[]) infeed(t)\n  x = f32[4,4] get-tuple-element(i), index=0",
+    "x = f32[4,4] parameter(0)\n  s = (f32[4,4], u32[], token[]) send(x, t), channel_id=1\n"
+    "  e = token[] send-done(s), channel_id=1",
+])  # fmt: skip
+def test_what_waits_for_others_is_refused_by_name(
+    lines: str, workers: Workers, tmp_path: Path
+) -> None:
+    (tmp_path / "waits.hlo").write_text(
+        f"HloModule m\nENTRY e {{\n  t = token[] after-all()\n  {lines}\n  ROOT d = f32[4,4] "
+        "dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+    )
+    with pytest.raises(InputError, match=r"waits\.hlo: exchanges data .*(infeed|send)"):
+        list(read_programs(tmp_path / "waits.hlo", workers.compiling))
+    assert len(list(read_questions(tmp_path / "waits.hlo"))) == 1
 
 
 def test_a_callback_in_mlir_is_refused_too(workers: Workers, tmp_path: Path) -> None:
