@@ -2,6 +2,7 @@
 
     python -m benchmarks.lifting features FOLDER ...        all layout graphs below
     python -m benchmarks.lifting compile FOLDER ...         for a TPU v3, default and random layouts
+    python -m benchmarks.lifting compile --full --count 15 --largest 300 FOLDER ...     in full
     python -m benchmarks.lifting originals --programs 4     programs and their lifted graphs
     python -m benchmarks.lifting records FILE ...           tuning records and their lifted graphs
 
@@ -84,30 +85,39 @@ def features(folders: list[Path]) -> None:
 @app.command("compile")
 def compile_all(
     folders: list[Path],
-    count: Annotated[int, typer.Option(help="Programs that are drawn.")] = 60,
+    count: Annotated[int, typer.Option(help="Programs that are drawn of each folder.")] = 60,
     draws: Annotated[int, typer.Option(help="Random configurations of each.")] = 1,
+    largest: Annotated[int, typer.Option(help="Nodes of a program at most.")] = 1_000_000,
+    *,
+    is_full: Annotated[bool, typer.Option("--full", help="In full, not only the passes.")] = False,
 ) -> None:
-    """Compile a random sample of the programs for a TPU v3, by the passes over HLO."""
+    """Compile a random sample of each folder's programs for a TPU v3, by the passes over HLO."""
     generator = np.random.default_rng(0)
-    graphs = read_distinct(folders)
-    chosen = generator.choice(len(graphs), min(count, len(graphs)), replace=False)
-    tried, compiled = Counter[str](), Counter[str]()
-    with Estimator(parse_target("tpu:v3")) as estimator:
-        for graph in (graphs[place] for place in chosen):
-            module = lift(graph).module
-            unset = np.full((len(graph.configurable), 3, MAX_RANK), LAYOUT_UNSET)
-            asked = {"as they are": [unset]}
-            asked["random"] = [draw_layouts(module, graph, generator) for _ in range(draws)]
-            for kind, layouts in asked.items():
-                modules = [ask(module, graph.configurable, own) for own in layouts]
-                answers = estimator.estimate_all(modules, 0)
-                tried[kind] += len(answers)
-                refused = [one.refused for one in answers if is_refused(one.refused)]
-                compiled[kind] += len(answers) - len(refused)
-                for reason in refused:
-                    say(f"{graph.name}, {kind}: {reason[:200]}")
-    for kind, number in tried.items():
-        say(f"{kind}: {compiled[kind]} of {number} compile")
+    tried, compiled = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    with Estimator(parse_target("tpu:v3"), is_always_full=is_full) as estimator:
+        for folder in folders:
+            graphs = [graph for graph in read_distinct([folder]) if graph.num_nodes <= largest]
+            chosen = generator.choice(len(graphs), min(count, len(graphs)), replace=False)
+            for graph in (graphs[place] for place in chosen):
+                module = lift(graph).module
+                unset = np.full((len(graph.configurable), 3, MAX_RANK), LAYOUT_UNSET)
+                asked = {"as they are": [unset]}
+                asked["random"] = [draw_layouts(module, graph, generator) for _ in range(draws)]
+                for kind, layouts in asked.items():
+                    modules = [ask(module, graph.configurable, own) for own in layouts]
+                    answers = (
+                        [estimator.estimate(one) for one in modules]
+                        if is_full
+                        else estimator.estimate_all(modules, 0)
+                    )
+                    refused = [one.refused for one in answers if is_refused(one.refused)]
+                    tried[str(folder), kind] += len(answers)
+                    compiled[str(folder), kind] += len(answers) - len(refused)
+                    for reason in refused:
+                        say(f"{graph.name}, {kind}: {reason[:200]}")
+    way = "in full" if is_full else "the passes over HLO"
+    for (name, kind), number in tried.items():
+        say(f"{name}, {kind}: {compiled[name, kind]} of {number}, {way}")
 
 
 def is_refused(reason: str) -> bool:
