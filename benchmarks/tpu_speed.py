@@ -36,6 +36,7 @@ class Found:
 
     seconds: list[float] = field(default_factory=list)  # after the first ten
     full: int = 0  # full compilations among those
+    isolated: int = 0  # configurations whose new kernels were compiled alone
     refused: list[str] = field(default_factory=list)
     checked: int = 0
     equal: int = 0
@@ -66,6 +67,7 @@ def measure_program(
     later = answers[FIRST:]
     found.seconds += [answer.processor_seconds for answer in later]
     found.full += sum(answer.is_full for answer in later)
+    found.isolated += sum(answer.isolated > 0 for answer in later)
     found.refused += [answer.refused for answer in answers if answer.refused]
     fast = [place for place, answer in enumerate(answers) if not answer.is_full]
     equal, chosen = 0, fast[:: max(1, len(fast) // checked)][:checked] if checked else []
@@ -84,6 +86,7 @@ def measure_program(
         f"{quick.target.name} {program.name}: {len(program.nodes.opcodes)} nodes, "
         f"{np.median([a.processor_seconds for a in later]):.2f} s a configuration, "
         f"{sum(a.is_full for a in later)} of {len(later)} in full, "
+        f"{sum(a.isolated > 0 for a in later)} with new kernels compiled alone, "
         f"{len({a.program for a in answers})} programs of {len(answers)}, "
         f"{min(times, default=0) / times[0]:.2f} to {max(times, default=0) / times[0]:.2f} of the "
         f"default, {equal} of {len(chosen)} equal",
@@ -107,7 +110,8 @@ def measure_target(name: str, programs: Sequence[Program], count: int, checked: 
         conflicts = quick.conflicts + full.conflicts
     print(
         f"{name}: median {np.median(found.seconds):.2f} processor seconds (mean "
-        f"{np.mean(found.seconds):.2f}), {found.full} of {len(found.seconds)} in full; "
+        f"{np.mean(found.seconds):.2f}), {found.full} of {len(found.seconds)} in full, "
+        f"{found.isolated} with new kernels compiled alone; "
         f"{found.equal} of {found.checked} checked are equal; {conflicts} conflicts; "
         f"{len(found.refused)} refused {set(found.refused)}; memory of the processes "
         f"{memory[0]:.0f} MB, in the end {memory[-1]:.0f} MB",

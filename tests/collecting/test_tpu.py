@@ -16,6 +16,7 @@ import pytest
 
 from solution.collecting.constraints import constrain
 from solution.collecting.target import Target
+from solution.collecting.tpu import isolating
 from solution.collecting.tpu.compiled import Cost, Tile
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimator import Answer, Estimator
@@ -53,6 +54,23 @@ ENTRY main {
   ROOT end = f32[256,640]{1,0} dot(first, last), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 """
+# Three products, and a transpose that is a copy. On v5e it reads what stays in VMEM.
+THRICE = """HloModule thrice
+ENTRY main {
+  left = f32[256,512]{1,0} parameter(0)
+  right = f32[512,384]{1,0} parameter(1)
+  last = f32[384,640]{1,0} parameter(2)
+  product = f32[256,384]{1,0} dot(left, right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  first = f32[256,384]{1,0} tanh(product)
+  second = f32[256,640]{1,0} dot(first, last), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  third = f32[384,384]{1,0} dot(first, first), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  turned = f32[640,256]{1,0} transpose(second), dimensions={1,0}
+  ROOT end = (f32[384,384]{1,0}, f32[256,640]{1,0}, f32[640,256]{1,0}) tuple(third, second, turned)
+}
+"""
+WITHOUT_COPY = THRICE.replace("f32[640,256]{1,0} transpose", "f32[640,256]{0,1} transpose").replace(
+    ", f32[640,256]{1,0}) tuple(third, second, turned)", ") tuple(third, second)"
+)
 HUGE = """HloModule huge
 ENTRY main {
   left = f32[65536,65536]{1,0} parameter(0)
@@ -159,6 +177,35 @@ def test_a_known_kernel_costs_no_full_compilation_and_the_same_time(
     assert quick.compiled == full.compiled
     assert quick.processor_seconds < full.processor_seconds
     assert estimator.conflicts == other.conflicts == 0
+
+
+@pytest.mark.parametrize("target", [V3, V5E], ids=["v3", "v5e"])
+def test_a_new_kernel_is_compiled_alone_and_has_the_cost_of_a_full_compilation(
+    compiler: Compiler, tmp_path: Path, target: Target
+) -> None:
+    modules = [compiler.parse_hlo(text) for text in (WITHOUT_COPY, THRICE)]
+    with Estimator(target, cache=tmp_path / "quick") as other:
+        first, quick = (other.estimate(module) for module in modules)
+    with Estimator(target, cache=tmp_path / "full", is_always_full=True) as other:
+        full = other.estimate(modules[1])
+    assert (first.is_full, first.isolated) == (True, 0)
+    assert not quick.is_full
+    assert 1 <= quick.isolated < len(_compiled(quick).kernels)
+    assert quick.nanoseconds == full.nanoseconds
+    assert quick.compiled == full.compiled
+    if target == V5E:
+        assert any("S(1)" in tensor.layout for tensor in _compiled(quick).tensors)
+
+
+def test_a_kernel_that_cannot_be_compiled_alone_costs_a_full_compilation(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolating, "NOT_ALONE", {"copy"})
+    with Estimator(V3, cache=tmp_path) as other:
+        other.estimate(compiler.parse_hlo(WITHOUT_COPY))
+        answer = other.estimate(compiler.parse_hlo(THRICE))
+    assert (answer.is_full, answer.isolated) == (True, 0)
+    assert answer.nanoseconds
 
 
 def test_of_several_modules_only_those_with_most_new_kernels_are_compiled_in_full(
@@ -405,6 +452,7 @@ def test_signals_end_a_process_with_libtpu_and_its_children_as_before(tmp_path: 
 import signal
 from pathlib import Path
 from solution.collecting.target import Target
+from solution.collecting.tpu import isolating
 from solution.collecting.tpu.libtpu import Libtpu, prepare_environment
 
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):

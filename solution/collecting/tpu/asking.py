@@ -6,9 +6,11 @@ tool set layouts on instructions and let them propagate. So each output layout o
 propagated forward here, in the order of the nodes:
 
 * Element-wise instructions, windows (pooling and its gradient), slices, paddings and
-  concatenations of the same rank take the layout of their first operand that has one.
+  concatenations of the same rank take the layout of their first operand that has one. A transpose
+  takes the layout under which it moves no data.
 * Constraints stand behind the configurable nodes, and again behind each propagated tensor that a
-  configurable node or a window reads, or that a window, a concatenation or a comparison writes.
+  configurable node or a window reads, or that a window, a concatenation, a comparison or a
+  transpose writes.
 
 Calls are inlined first, so that layouts reach the readers. For convolutions and dots only the
 output layout is requested: their operands' layouts follow from the producers, and in TpuGraphs'
@@ -55,7 +57,7 @@ MADE_OF = {
     "reshape": ("bitcast", "copy", "reshape", "transpose"),
 }
 WINDOWS = frozenset({"reduce-window", "select-and-scatter"})
-WRITES_FIXED = WINDOWS | {"concatenate", "compare"}
+WRITES_FIXED = WINDOWS | {"concatenate", "compare", "transpose"}
 ELEMENTWISE_NAMES = """
 abs add and atan2 bitcast-convert cbrt ceil clamp compare complex convert copy cosine
 count-leading-zeros divide exponential exponential-minus-one floor imag is-finite log log-plus-one
@@ -64,7 +66,7 @@ round-nearest-afz round-nearest-even rsqrt select shift-left shift-right-arithme
 shift-right-logical sign sine sqrt subtract tan tanh xor
 """
 ELEMENTWISE = frozenset(ELEMENTWISE_NAMES.split())
-PROPAGATES = ELEMENTWISE | WINDOWS | {"slice", "concatenate", "pad", "reverse"}
+PROPAGATES = ELEMENTWISE | WINDOWS | {"slice", "concatenate", "pad", "reverse", "transpose"}
 
 
 def find_asked_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
@@ -200,6 +202,9 @@ def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int,
         elif instruction.opcode in PROPAGATES:
             known = (found[o] for o in instruction.operand_ids if len(found.get(o, ())) == rank)
             layout = next(known, None)
+            if layout is not None and instruction.opcode == "transpose":
+                moved = list(instruction.dimensions)  # by the result's dimension the operand's
+                layout = [moved.index(axis) for axis in layout]
             if layout is not None:
                 found[own] = layout
     return found

@@ -1,8 +1,8 @@
 """Estimate how long programs take on a TPU, by compiling them in child processes.
 
 Most configurations of a program need only the passes over HLO, because their kernels are known from
-earlier configurations. If a kernel is new, the program is compiled in full, and the costs of all of
-its kernels are stored.
+earlier configurations. New kernels are compiled alone, in a module of their own, and their costs
+are stored. If that fails, the program is compiled in full, and all of its kernels are stored.
 """
 
 import time
@@ -16,10 +16,11 @@ from typing import Any
 
 from solution.collecting.target import Target, check_target, find_libtpu_version
 from solution.collecting.tpu.canonical import hash_texts
-from solution.collecting.tpu.compiled import CompiledProgram
+from solution.collecting.tpu.compiled import CompiledProgram, Cost
 from solution.collecting.tpu.devices import check_module
 from solution.collecting.tpu.estimate import CHIPS, Corrections, estimate_time
 from solution.collecting.tpu.forking import Compilation, Request, serve_tpu
+from solution.collecting.tpu.isolating import isolate
 from solution.collecting.tpu.kernels import KernelCache, find_cache_folder
 from solution.collecting.tpu.libtpu import EntryLayouts
 from solution.collecting.tpu.reading import Reader
@@ -29,6 +30,8 @@ from solution.system.scratch import ScratchFolder
 
 DEFAULT_LIMITS = Limits(seconds=600.0, megabytes=8192)  # of one compilation
 FULL_MEMORY = 0.8  # of HBM: a program that needs more may be refused
+# Share of a program's kernels: if more are new, a full compilation takes hardly longer.
+MOST_NEW = 0.75
 GRACE_SECONDS = 30.0  # extra time in which the child can report that a limit was reached
 Option = tuple[str, bool | int | float | str]
 
@@ -41,7 +44,8 @@ class Answer:
     refused: str = ""  # why there is no estimate
     program: str = ""  # equal for configurations that compile to the same program
     processor_seconds: float = 0.0  # used now for this answer, in all processes
-    is_full: bool = False  # it was compiled in full, because a kernel was new
+    is_full: bool = False  # it was compiled in full
+    isolated: int = 0  # new kernels that were compiled alone
     compiled: CompiledProgram | None = None
 
     @property
@@ -142,13 +146,13 @@ class Estimator:
     def estimate_all(self, modules: Iterable[bytes], most_full: int | None = None) -> list[Answer]:
         """Return the answers for modules; compile as few of them in full as possible.
 
-        The passes over HLO run on all modules first. Then the module with the most new kernels is
-        compiled in full, until no kernel is new. Compilations are stored, so that a second call
-        resumes where the first one was ended.
+        The passes over HLO run on all modules first. Then the kernels of the module with the most
+        new ones are compiled, or the whole module, until no kernel is new. Compilations are stored,
+        so that a second call resumes where the first one was ended.
 
         Args:
-            most_full: largest number of full compilations. If a module still has new kernels then,
-                its answer says how many.
+            most_full: largest number of modules whose kernels are compiled. If a module still has
+                new kernels then, its answer says how many.
         """
         child, answers = self._children[0], dict[int, Answer]()
         waiting: dict[int, tuple[Request, str, str]] = {}
@@ -165,12 +169,13 @@ class Estimator:
         count, programs = 0, dict[int, str]()
         while waiting:
             missing: dict[int, int] = {}
+            passed: dict[int, bytes] = {}
             for place, (_, context, key) in list(waiting.items()):
-                passed = (self._cache.find_compilation(key) or ("", b""))[1]
-                answer = self._look_up(context, "", passed)
+                passed[place] = (self._cache.find_compilation(key) or ("", b""))[1]
+                answer = self._look_up(context, "", passed[place])
                 if answer is None:
-                    reader = Reader(passed)
-                    missing[place] = len(reader.keys) - len(self._cache.find(context, reader.keys))
+                    reader = Reader(passed[place])
+                    missing[place] = len(self._find_missing(context, reader))
                     programs[place] = reader.digest
                 else:
                     answers[place] = answer
@@ -178,8 +183,10 @@ class Estimator:
             if not waiting or count == most_full:
                 break
             place = max(waiting, key=lambda one: missing[one])
-            answers[place] = self._compile_fully(child, *waiting.pop(place))
             count += 1
+            request, context, _ = waiting[place]
+            if not self._isolate(child, request, context, passed[place])[0]:
+                answers[place] = self._compile_fully(child, *waiting.pop(place))
         for place in waiting:
             why = f"{missing[place]} of its kernels are not known"
             answers[place] = Answer(None, why, programs[place])
@@ -236,12 +243,52 @@ class Estimator:
         if not self._is_always_full:
             made = self._ask(child, replace(request, is_full=False, is_paused=True))
             spent += made.processor_seconds
-            answer = self._look_up(context, made.refused, made.passed)
+            answer, count = self._look_up(context, made.refused, made.passed), 0
+            if answer is None:
+                count, seconds = self._isolate(child, request, context, made.passed)
+                spent += seconds
+                answer = self._look_up(context, "", made.passed) if count else None
             if answer is not None:
                 self._keep(key, made)
-                return replace(answer, processor_seconds=spent)
+                return replace(answer, processor_seconds=spent, isolated=count)
         answer = self._compile_fully(child, request, context, key)
         return replace(answer, processor_seconds=spent + answer.processor_seconds)
+
+    def _isolate(
+        self, child: Child, request: Request, context: str, passed: bytes
+    ) -> tuple[int, float]:
+        """Compile the new kernels of a module alone, and store their costs.
+
+        Args:
+            passed: the module after the passes over HLO.
+
+        Returns:
+            The number of new kernels, 0 if they are too many or not all became known; and processor
+            seconds.
+        """
+        reader = Reader(passed)
+        missing = self._find_missing(context, reader)
+        is_few = len(missing) <= MOST_NEW * len(reader.keys)
+        if not missing or not is_few or request.devices.count > 1:
+            return 0, 0.0
+        costs = dict.fromkeys(missing & reader.beside, Cost())
+        alone, seconds = isolate(reader, missing - costs.keys()), 0.0
+        if alone is None:
+            return 0, seconds
+        if alone.kernels:
+            made = self._ask(
+                child, replace(request, module=alone.module, layouts=None, is_optimised=True)
+            )
+            seconds, learned = made.processor_seconds, alone.read_costs(made.generated)
+            if not learned:
+                return 0, seconds
+            costs |= learned
+        self.conflicts += self._cache.learn(context, costs)
+        return len(missing), seconds
+
+    def _find_missing(self, context: str, reader: Reader) -> set[str]:
+        """Return the canonical names of the kernels whose costs are not known."""
+        return reader.keys - self._cache.find(context, reader.keys).keys()
 
     def _compile_fully(self, child: Child, request: Request, context: str, key: str) -> Answer:
         made = self._ask(child, request)

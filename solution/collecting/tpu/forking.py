@@ -60,6 +60,8 @@ class Request:
     is_full: bool = True  # False: only the passes over HLO
     # stop after the passes; a following full request for the same module continues from there
     is_paused: bool = False
+    # the module holds single kernels, which the passes have optimised: only generate code
+    is_optimised: bool = False
     seconds: float = 600.0
     megabytes: int = 8192
 
@@ -121,7 +123,8 @@ class Copies:
     def answer(self, request: Request) -> Compilation:
         """Compile as requested; a copy that hangs at once is replaced by another."""
         begin = time.process_time()
-        copy, seconds = self._resume(request) or self._fork(request), 0.0
+        resumed = None if request.is_optimised else self._resume(request)
+        copy, seconds = resumed or self._fork(request), 0.0
         for left in reversed(range(FORKS)):
             why, spent = _watch(copy)
             seconds += spent - copy.counted
@@ -170,7 +173,12 @@ def _compile_and_exit(compiler: Libtpu, request: Request, folder: Path) -> None:
     try:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
         redirect(folder / PRINTED)
-        compiler.compile(request.module, request.options, request.devices, request.layouts, folder)
+        if request.is_optimised:
+            compiler.generate(request.module, request.options, folder)
+        else:
+            compiler.compile(
+                request.module, request.options, request.devices, request.layouts, folder
+            )
         status = 0
     except RefusedError as error:
         (folder / REFUSED).write_text(str(error), encoding="utf-8")

@@ -6,10 +6,14 @@ options of a single compilation by XLA's names (`env_option_overrides`). What th
 comes out as the files that XLA dumps (`xla_dump_to`), because they are there before the compiler
 has ended, and because jaxlib cannot read back every module of the newer chips.
 
+Single kernels of an optimised module go in through PJRT's C interface, which is stable: jax
+accepts only StableHLO, which has no fusions.
+
 A process that has compiled cannot be forked any more: its threads would be missing. One that has
 only opened a topology can.
 """
 
+import ctypes
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -22,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from solution.collecting.target import Target, check_target
+from solution.data.hlo.messages import MESSAGES
 from solution.programs.compiler import RefusedError, shorten
 
 # The name of a generation's topologies, the dimensions of its grid of chips, and how many of jax's
@@ -46,6 +51,19 @@ PASSED = "after_optimizations.hlo.pb"
 PASSED_ENDS = "after_optimizations_after_buffer_assignment.hlo.pb"
 GENERATED = "after_codegen.hlo.pb"
 GENERATED_ENDS = "transfer_stats.pb"
+# The functions of PJRT's C interface that are called: their numbers in its table, which never
+# change, and the bytes of the table before the first one.
+ERROR_DESTROY, ERROR_MESSAGE, TOPOLOGY_CREATE, COMPILE = 0, 1, 82, 89
+TABLE_BEGIN = 40
+PJRT_MAJOR = 0  # of the interface's version
+# Of CompileOptionsProto the field of the executable build options; of these the layout of the
+# result, and run_backend_only, set.
+BUILD_OPTIONS, RESULT_LAYOUT, BACKEND_ONLY = 3, 2, b"\x58\x01"
+# Memory spaces stay as the passes over HLO have assigned them.
+KEEP_SPACES = (
+    ("xla_jf_vmem_memory_space_assignment", False),
+    ("xla_vf_vmem_memory_space_assignment", False),
+)
 
 
 @dataclass(frozen=True)
@@ -128,6 +146,7 @@ class Libtpu:
         self._internals = import_module("jaxlib._jax")
         with _kept_signals():
             self._smallest = self._open(1)
+            self._interface = _open_interface(name_topology(target, 1))
 
     def compile(
         self,
@@ -159,6 +178,25 @@ class Libtpu:
             )
         except Exception as error:
             raise RefusedError(shorten(error)) from error
+
+    def generate(
+        self,
+        module: bytes,
+        options: Sequence[tuple[str, bool | int | float | str]],
+        folder: Path,
+    ) -> None:
+        """Generate machine code for a serialized, optimised module; dumps appear in `folder`.
+
+        Raises RefusedError with what the compiler says; where it aborts, the process ends.
+        """
+        if self._interface is None:
+            raise RefusedError("libtpu has another version of PJRT's C interface")
+        told = self._make_options([*options, *KEEP_SPACES], Devices(), self._smallest[:1], folder)
+        result = MESSAGES["Module"].FromString(module).host_program_shape.result
+        added = _write_field(RESULT_LAYOUT, result.SerializeToString()) + BACKEND_ONLY
+        # Protobuf merges a message's fields if it is written twice.
+        told_also = _write_field(BUILD_OPTIONS, added)
+        self._interface.compile(module, told.SerializeAsString() + told_also)
 
     def _pin(self, program: Any, layouts: EntryLayouts) -> None:
         """Fix the layouts of what a program's entry takes and returns."""
@@ -192,3 +230,88 @@ class Libtpu:
         dumps = [("xla_dump_to", str(folder)), ("xla_dump_hlo_as_proto", True)]
         found.env_option_overrides = [*options, *dumps]
         return found
+
+
+def _write_field(number: int, content: bytes) -> bytes:
+    """Return a field of a protobuf message that holds bytes or another message."""
+    length, size = b"", len(content)
+    while size > 127:
+        length, size = length + bytes([size & 127 | 128]), size >> 7
+    return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+
+def _make_struct(*fields: tuple[str, Any]) -> type[ctypes.Structure]:
+    """Return a structure of PJRT's C interface, which all begin with their size."""
+    common = [("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p)]
+    return type("Arguments", (ctypes.Structure,), {"_fields_": [*common, *fields]})
+
+
+def _fill(struct: type[ctypes.Structure], *values: Any) -> Any:
+    return struct(ctypes.sizeof(struct), None, *values)
+
+
+_TEXT = [("text", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+_TOPOLOGY = _make_struct(
+    *_TEXT, ("options", ctypes.c_void_p), ("count", ctypes.c_size_t), ("made", ctypes.c_void_p)
+)
+_PROGRAM = _make_struct(*_TEXT, ("format", ctypes.c_char_p), ("format_size", ctypes.c_size_t))
+_COMPILE = _make_struct(
+    ("topology", ctypes.c_void_p),
+    ("program", ctypes.c_void_p),
+    *_TEXT,
+    ("client", ctypes.c_void_p),
+    ("made", ctypes.c_void_p),
+)
+_MESSAGE = _make_struct(
+    ("error", ctypes.c_void_p), ("text", ctypes.c_void_p), ("size", ctypes.c_size_t)
+)
+_ERROR = _make_struct(("error", ctypes.c_void_p))
+
+
+def _open_interface(topology: str) -> "CInterface | None":
+    """Return libtpu's C interface; None if it has a version that is not known here."""
+    library = ctypes.CDLL(import_module("libtpu").get_library_path())
+    library.GetPjrtApi.restype = ctypes.c_void_p
+    table = library.GetPjrtApi()
+    if ctypes.c_int.from_address(table + TABLE_BEGIN - 8).value != PJRT_MAJOR:
+        return None
+    return CInterface(table, topology)
+
+
+class CInterface:
+    """PJRT's C interface to libtpu, in a process in which jax has loaded it."""
+
+    def __init__(self, table: int, topology: str) -> None:
+        """Open a topology by its name; `table` is the address of the interface's functions."""
+        self._table = table
+        name = topology.encode()
+        asked = _fill(_TOPOLOGY, name, len(name), None, 0, None)
+        self._call(TOPOLOGY_CREATE, asked)
+        self._topology = asked.made
+
+    def compile(self, module: bytes, options: bytes) -> None:
+        """Compile a serialized HloModuleProto with a serialized CompileOptionsProto.
+
+        Raises RefusedError with what the compiler says.
+        """
+        program = _fill(_PROGRAM, module, len(module), b"hlo", len(b"hlo"))
+        where = ctypes.addressof(program)
+        self._call(
+            COMPILE, _fill(_COMPILE, self._topology, where, options, len(options), None, None)
+        )
+
+    def _call(self, number: int, arguments: ctypes.Structure) -> None:
+        error = self._run(number, arguments)
+        if error:
+            told = _fill(_MESSAGE, error, None, 0)
+            self._run(ERROR_MESSAGE, told)
+            text = ctypes.string_at(told.text, told.size).decode(errors="replace")
+            self._run(ERROR_DESTROY, _fill(_ERROR, error))
+            raise RefusedError(text)
+
+    def _run(self, number: int, arguments: ctypes.Structure) -> int | None:
+        size = ctypes.sizeof(ctypes.c_void_p)
+        entry = ctypes.c_void_p.from_address(self._table + TABLE_BEGIN + size * number).value
+        function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(entry or 0)
+        found = function(ctypes.addressof(arguments))
+        return None if found is None else int(found)

@@ -84,6 +84,36 @@ class Reader:
     def digest(self) -> str:
         return self.names.program
 
+    def find_kernels(self, keys: Iterable[str]) -> dict[str, Instruction]:
+        """Return an instruction for each of the kernels with these canonical names."""
+        wanted = set(keys)
+        return {
+            key: instruction
+            for computation in _find_run(self.names)
+            for instruction in computation.instructions
+            if (key := self._keys.get(instruction.id, "")) in wanted
+        }
+
+    @property
+    def beside(self) -> set[str]:
+        """The canonical names of kernels that another engine runs beside the core.
+
+        The cost model has no cycles for them.
+        """
+        called = [
+            computation.id
+            for run in _find_run(self.names)
+            for instruction in run.instructions
+            if instruction.opcode == "async-start"
+            for computation in self.names.called(instruction)
+        ]
+        return {
+            self._keys[instruction.id]
+            for number in called
+            for instruction in self.names.computations[number].instructions
+            if instruction.id in self._keys
+        }
+
     def learn(self, generated: bytes) -> Learned:
         """Return the cost of each kernel from the module of a full compilation."""
         module = MESSAGES["OptimisedModule"].FromString(generated).module

@@ -15,7 +15,8 @@ from solution.programs.program import Program
 from tests.made.modules import dot, module, node, shape
 
 SQUARE = (8, 8)
-UNARY, BINARY = ("tanh", "negate", "reduce-window", "transpose"), ("add", "compare", "concatenate")
+UNARY = ("tanh", "negate", "reduce-window", "transpose", "broadcast")
+BINARY = ("add", "compare", "concatenate")
 
 
 TOKEN, TUPLE = 17, 13  # of XLA's PrimitiveType
@@ -48,7 +49,7 @@ def test_an_output_reaches_the_product_that_reads_it_through_elementwise_nodes()
         product(2, 1, 1),
         node(3, "tanh", shape(*SQUARE), (2,)),
         node(4, "add", shape(*SQUARE), (1, 3)),
-        node(5, "transpose", shape(*SQUARE), (4,), dimensions=[1, 0]),
+        node(5, "broadcast", shape(*SQUARE), (4,), dimensions=[1, 0]),
         product(6, 4, 5),
     ]
     program = Program("p", module(("main", 6, main)), [])
@@ -58,6 +59,19 @@ def test_an_output_reaches_the_product_that_reads_it_through_elementwise_nodes()
     assert asked == {2: (0, 1), 4: (0, 1)}
     alone = constraints(constrain(program.module, program.configurable, layouts))
     assert alone == {2: (0, 1)}
+
+
+def test_a_transpose_takes_the_layout_under_which_no_data_move() -> None:
+    main = [
+        node(1, "parameter", shape(4, 5)),
+        node(2, "dot", shape(2, 3, 4, 5), (1, 1), dot=dot([], [], [], [])),
+        node(3, "transpose", shape(4, 2, 5, 3), (2,), dimensions=[2, 0, 3, 1]),
+    ]
+    program = Program("p", module(("main", 3, main)), [])
+    layouts = unset(1)
+    layouts[0, 0, :4] = (1, 3, 0, 2)
+    asked = constraints(ask(program.module, program.configurable, layouts))
+    assert asked == {2: (1, 3, 0, 2), 3: (3, 2, 1, 0)}
 
 
 def test_what_is_fed_is_asked_for_as_the_product_reads_it() -> None:
@@ -152,7 +166,7 @@ def programs(draw: st.DrawFn) -> tuple[Any, np.ndarray]:
         else:
             count = 1 + (opcode in BINARY)
             operands = tuple(draw(operand) for _ in range(count))
-            nodes.append(node(place, opcode, shape(*SQUARE), operands))
+            nodes.append(node(place, opcode, shape(*SQUARE), operands, dimensions=[1, 0]))
     made = module(("main", len(nodes), nodes))
     layouts = unset(sum(own.opcode == "dot" for own in nodes))
     for row in layouts:
@@ -175,7 +189,8 @@ def test_what_is_asked_is_the_definition(drawn: tuple[Any, np.ndarray]) -> None:
         if by_id[number].opcode not in PROPAGATES:
             return None
         known = [find(operand) for operand in by_id[number].operand_ids]
-        return next((layout for layout in known if layout), None)
+        layout = next((layout for layout in known if layout), None)
+        return layout[::-1] if layout and by_id[number].opcode == "transpose" else layout
 
     expected = {}
     for number, own in by_id.items():

@@ -1,0 +1,168 @@
+"""Write a module of single kernels, so that their costs are known without a full compilation.
+
+A kernel's code, and with it its cost, depends on the kernel alone, not on the rest of the program.
+So kernels that no earlier compilation had are put into a small module in the form in which the
+passes over HLO left them, and only machine code is generated for it. Their operands are buffers
+that nothing writes. Results in the memory on the chip (VMEM) are copied to HBM, because the result
+of a module cannot stay there.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from solution.collecting.arguments import TUPLE
+from solution.collecting.tpu.canonical import Instruction, Names
+from solution.collecting.tpu.compiled import Cost
+from solution.collecting.tpu.reading import Reader, read_cost
+from solution.data.hlo.messages import MESSAGES
+
+U32 = 8  # in XLA's PrimitiveType
+HBM, VMEM, SMEM = 0, 1, 2  # memory spaces in layouts
+ENTRY = 1 << 20  # id of the entry computation, above those of a program
+LOCAL_BITS = 32  # of an instruction's id; the bits above name its computation
+# Instructions that communicate, or draw random numbers from the chip's state.
+NOT_ALONE = {
+    "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute",
+    "infeed", "outfeed", "ragged-all-to-all", "recv", "reduce-scatter", "rng", "rng-bit-generator",
+    "rng-get-and-update-state", "send",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Isolated:
+    """A module of single kernels."""
+
+    module: bytes  # a serialized HloModuleProto, optimised and scheduled
+    kernels: dict[str, Instruction]  # by canonical name, as the passes over HLO left them
+
+    def read_costs(self, generated: bytes) -> dict[str, Cost] | None:
+        """Return the cost of each kernel, by canonical name, after code generation.
+
+        Args:
+            generated: the serialized OptimisedModule with cycles.
+
+        Returns:
+            None if the compiler failed, or changed a kernel, so that costs may be of another one.
+        """
+        module = MESSAGES["OptimisedModule"].FromString(generated).module
+        found = {
+            instruction.name: instruction
+            for computation in module.computations
+            if computation.id == module.entry_computation_id
+            for instruction in computation.instructions
+        }
+        costs = {}
+        for key, kernel in self.kernels.items():
+            made = found.get(kernel.name)
+            if made is None or made.opcode != kernel.opcode or made.shape != kernel.shape:
+                return None
+            costs[key] = read_cost(made)
+        return costs
+
+
+def isolate(reader: Reader, keys: Iterable[str]) -> Isolated | None:
+    """Return a module of the kernels with these canonical names.
+
+    Returns:
+        None if one of the kernels cannot be compiled alone.
+    """
+    kernels = reader.find_kernels(keys)
+    writer = _Writer(reader.names)
+    for kernel in kernels.values():
+        if not writer.add(kernel):
+            return None
+    return Isolated(writer.finish(), kernels)
+
+
+class _Writer:
+    """Writes the entry computation of a module of kernels."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._called: dict[int, Any] = {}  # computations that kernels call, callees first
+        self._entry = MESSAGES["Computation"](name="kernels", id=ENTRY)
+        self._results: list[Instruction] = []
+
+    def add(self, kernel: Instruction) -> bool:
+        """Add a kernel and its operands; return False if it cannot stand alone."""
+        operands = self._names.operands(kernel)
+        is_tupled = kernel.shape.element_type == TUPLE
+        results = kernel.shape.tuple_shapes if is_tupled else [kernel.shape]
+        if (
+            kernel.opcode.removesuffix("-start").removesuffix("-done") in NOT_ALONE
+            or any(operand.shape.element_type == TUPLE for operand in operands)
+            or any(result.layout.memory_space not in (HBM, VMEM) for result in results)
+        ):
+            return False
+        for computation in self._names.called(kernel):
+            self._collect(computation)
+        numbers = [self._add_operand(operand).id for operand in operands]
+        own = self._append(kernel)
+        own.operand_ids[:] = numbers
+        own.name = kernel.name
+        parts = [own]
+        if is_tupled:
+            parts = [
+                self._make("get-tuple-element", shape, own, tuple_index=place)
+                for place, shape in enumerate(own.shape.tuple_shapes)
+            ]
+        self._results += [self._move_out(part) for part in parts]
+        return True
+
+    def finish(self) -> bytes:
+        """Return the serialized module."""
+        shape = MESSAGES["Shape"](
+            element_type=TUPLE, tuple_shapes=[result.shape for result in self._results]
+        )
+        root = self._make("tuple", shape, *self._results)
+        self._entry.root_id = root.id
+        module = MESSAGES["Module"](name="kernels", id=1, entry_computation_id=ENTRY)
+        module.computations.extend([*self._called.values(), self._entry])
+        module.host_program_shape.result.CopyFrom(shape)
+        for computation in module.computations:
+            ordered = self._names.order(computation) if computation.id != ENTRY else None
+            module.schedule.sequences[computation.id].instruction_ids.extend(
+                own.id for own in ordered or computation.instructions
+            )
+        return bytes(module.SerializeToString())
+
+    def _collect(self, computation: Any) -> None:
+        for instruction in computation.instructions:
+            for called in self._names.called(instruction):
+                self._collect(called)
+        self._called.setdefault(computation.id, computation)
+
+    def _add_operand(self, operand: Instruction) -> Instruction:
+        """Add a constant as it is, and for anything else a buffer of its shape."""
+        if operand.opcode == "constant":
+            return self._append(operand)
+        return self._make("custom-call", operand.shape, custom_call_target="AllocateBuffer")
+
+    def _move_out(self, result: Instruction) -> Instruction:
+        """Return a result, copied to HBM if it is in the memory on the chip."""
+        if result.shape.layout.memory_space == HBM:
+            return result
+        outside = MESSAGES["Shape"].FromString(result.shape.SerializeToString())
+        outside.layout.ClearField("memory_space")
+        context = MESSAGES["Shape"](element_type=U32)
+        context.layout.memory_space = SMEM
+        moved = MESSAGES["Shape"](element_type=TUPLE, tuple_shapes=[outside, result.shape, context])
+        return self._make("copy-done", outside, self._make("copy-start", moved, result))
+
+    def _make(
+        self, opcode: str, shape: Any, *operands: Instruction, **attributes: Any
+    ) -> Instruction:
+        numbers = [operand.id for operand in operands]
+        return self._append(
+            MESSAGES["Instruction"](opcode=opcode, shape=shape, operand_ids=numbers, **attributes)
+        )
+
+    def _append(self, instruction: Instruction) -> Instruction:
+        """Append a copy of an instruction with a new id and name."""
+        place = len(self._entry.instructions)
+        added = self._entry.instructions.add()
+        added.CopyFrom(instruction)
+        added.ClearField("control_predecessor_ids")
+        added.id, added.name = (ENTRY << LOCAL_BITS) + place, f"of.kernels.{place}"
+        return added
