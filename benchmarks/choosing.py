@@ -26,8 +26,7 @@ from benchmarks.policy_search import list_compared
 from ensembles import DEFAULT_RECIPE
 from ensembles.recipe import choose_recipe, find_recipe
 from ensembles.votes import merge_votes
-from solution.choosing.replay import OURS, replay_seeds
-from solution.choosing.table import Table, make_table
+from solution.choosing.replay import OURS, Table, make_table, replay_seeds
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph

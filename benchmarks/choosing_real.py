@@ -22,15 +22,15 @@ import numpy as np
 from rich.console import Console
 
 from solution.choosing.choose import BATCH, Settings, choose_program, read_program
+from solution.choosing.harness import Harness
 from solution.choosing.journal import Journal, Trial
-from solution.choosing.machine import Machine
-from solution.choosing.program_space import LAYOUTS, OPTIONS, ProgramSpace, make_program_space
 from solution.choosing.proposer import Proposer, RandomSearch
 from solution.choosing.search import Budget, search
-from solution.choosing.space import draw_new
 from solution.choosing.verdict import Verdict
+from solution.collecting.cpu import Workers
 from solution.collecting.families import draw_settings, write_file
-from solution.collecting.labelling import Workers
+from solution.collecting.program_space import LAYOUTS, OPTIONS, ProgramSpace, make_program_space
+from solution.collecting.space import draw_new
 from solution.domain.vocabulary import OPTION_NAMES
 from solution.programs.child import Child, Limits, choose_core
 from solution.serving.bundle import load_bundle
@@ -53,9 +53,9 @@ class Thorough(Proposer):
     then random layouts with the fastest options.
     """
 
-    def __init__(self, chosen: ProgramSpace) -> None:
-        super().__init__(chosen.space, 1)
-        first = len(chosen.tensors)
+    def __init__(self, space: ProgramSpace) -> None:
+        super().__init__(space, 1)
+        first = len(space.layout_sites)
         self._options = slice(first, first + len(OPTION_NAMES))
         most = [first + OPTION_NAMES.index(name) for name in MOST]
         self._turns = most, sorted(set(range(first, self._options.stop)) - set(most))
@@ -101,22 +101,22 @@ def find_ours(path: Path, folder: Path) -> Verdict | None:
 
 def find_by(path: Path, folder: Path, way: str) -> Verdict | None:
     """Return the result of another search, measured and verified in the same way."""
-    with open_machine(path, folder, way) as (machine, chosen, journal):
-        thorough = Thorough(chosen)
-        proposer = thorough if way == THOROUGH else RandomSearch(chosen.space, 0)
-        proposer.tell(chosen.space.default[None], np.array([machine.reference]))
+    with open_machine(path, folder, way) as (harness, space, journal):
+        thorough = Thorough(space)
+        proposer = thorough if way == THOROUGH else RandomSearch(space, 0)
+        proposer.tell(space.default[None], np.array([harness.reference]))
         budget = Budget(thorough.measurements if way == THOROUGH else MEASUREMENTS, batch=BATCH)
-        found = machine.verify(search(proposer, machine, budget, journal))
+        found = harness.verify(search(proposer, harness, budget, journal))
     return None if found is None else found[1]
 
 
 def count_null_claims(path: Path, folder: Path) -> int:
     """Count how often a second compilation of the same program is called faster than the first."""
     claims = 0
-    with open_machine(path, folder, NULL) as (machine, chosen, _):
+    with open_machine(path, folder, NULL) as (harness, space, _):
         for number in range(NULL_RUNS):
-            same = Trial(f"same {number}", chosen.space.default.tolist(), machine.reference)
-            found = machine.verify([same])
+            same = Trial(f"same {number}", space.default.tolist(), harness.reference)
+            found = harness.verify([same])
             claims += found is not None and found[1].is_gain
     return claims
 
@@ -124,19 +124,19 @@ def count_null_claims(path: Path, folder: Path) -> int:
 @contextmanager
 def open_machine(
     path: Path, folder: Path, way: str
-) -> Iterator[tuple[Machine, ProgramSpace, Journal]]:
+) -> Iterator[tuple[Harness, ProgramSpace, Journal]]:
     """Open a program for measuring, with its earlier measurements."""
     core, limits = choose_core(), Limits(60, 4096)
     with Child(limits, core) as compiling, Child(limits, core) as timing:
         program = read_program(path, compiling)
-        chosen = make_program_space(program, (LAYOUTS, OPTIONS))
+        space = make_program_space(program, (LAYOUTS, OPTIONS))
         journal = Journal.open(folder, {"program": program.digest, "way": way})
         default = journal.trials.get("default")
         reference = default.time if default else None
-        machine = Machine(chosen, Workers(compiling, timing), 0, reference)
-        own = chosen.space.default.tolist()
-        journal.trials["default"] = Trial("default", own, machine.reference)
-        yield machine, chosen, journal
+        harness = Harness(space, Workers(compiling, timing), 0, reference)
+        own = space.default.tolist()
+        journal.trials["default"] = Trial("default", own, harness.reference)
+        yield harness, space, journal
 
 
 def _say_nothing(note: str) -> None: ...

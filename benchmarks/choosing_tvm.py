@@ -21,7 +21,7 @@ import psutil
 from rich.console import Console
 
 from solution.choosing.choose import Settings, choose_program
-from solution.choosing.program_space import TILES
+from solution.collecting.program_space import TILES
 from solution.programs.child import choose_core
 from solution.serving.bundle import load_bundle
 from solution.system.files import replace_file

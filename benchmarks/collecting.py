@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Load, Open, Run
 from solution.collecting.collect import ProgramCollection, Settings
+from solution.collecting.cpu import Builder, Passes, Workers
 from solution.collecting.journal import (
     CANDIDATE_FILE,
     CANDIDATES,
@@ -27,13 +27,10 @@ from solution.collecting.journal import (
     read_log,
     read_state,
 )
-from solution.collecting.labelling import Workers
-from solution.collecting.options import OptionSpace
-from solution.collecting.passes import Passes
+from solution.collecting.program_space import LAYOUTS, OPTIONS, TILES, make_collected_space
 from solution.collecting.records import Place
 from solution.collecting.sample import draw_drafts
-from solution.collecting.spaces import LayoutSpace, draw_untried
-from solution.collecting.tiles import TileSpace
+from solution.collecting.space import draw_new
 from solution.collecting.timing import SCHEMA, summarise
 from solution.domain.metrics import kendall_tau
 from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
@@ -75,9 +72,9 @@ def measure_noise(folder: Path, count: int) -> pl.DataFrame:
 
 def build_some(program: Program, child: Child, count: int) -> dict[str, bytes]:
     """Return correct executables of random layouts, by name."""
-    builder, space = Builder(child, program), LayoutSpace(program, "random")
-    drawn = draw_untried(space, np.random.default_rng(0), count, set(), [])
-    built = [builder.build(Compile(*space.prepare(values))) for values in drawn]
+    builder, space = Builder(child, program), make_collected_space(program, LAYOUTS)
+    drawn = draw_new(space, np.random.default_rng(0), count, set())
+    built = [builder.build(Compile(*space.prepare(config))) for config in drawn]
     return {str(k): made.executable for k, (status, _, made) in enumerate(built) if status == SOUND}
 
 
@@ -98,9 +95,9 @@ def measure_tiles(folder: Path, count: int) -> pl.DataFrame:
         for program in read_drafts("tile:xla", count, folder, compiling):
             settings = Settings(configs=72, seconds=90, keep_flat=True)
             place = Place(folder, "tile:xla", "train")
-            state = ProgramCollection(program, TileSpace(program), place, settings, workers).run(
-                say
-            )
+            state = ProgramCollection(
+                program, make_collected_space(program, TILES), place, settings, workers
+            ).run(say)
             failed = sum(state["statuses"].values()) - state["configs"]
             rows.append(
                 (program.name, state["configs"], failed, state["spread"], state["repeat_tau"])
@@ -113,7 +110,7 @@ def measure_options(folder: Path, count: int) -> pl.DataFrame:
     core, table = choose_core(), []
     with Child(LIMITS, core) as compiling, Child(LIMITS, core) as timing:
         for program in read_drafts("layout:xla:random", count, folder, compiling):
-            builder, space = Builder(compiling, program), OptionSpace(program)
+            builder, space = Builder(compiling, program), make_collected_space(program, OPTIONS)
             executables = {"own": builder.open().executable, "again": builder.open().executable}
             for name, values in choices_alone():
                 status, _, made = builder.build(Compile(*space.prepare(values)))
@@ -160,7 +157,7 @@ def _collect_layouts(folder: Path, count: int) -> None:
             settings = Settings(configs=40, seconds=90, keep_flat=True)
             workers = Workers(compiling, timing)
             ProgramCollection(
-                program, LayoutSpace(program, "random"), place, settings, workers
+                program, make_collected_space(program, LAYOUTS), place, settings, workers
             ).run(say)
 
 

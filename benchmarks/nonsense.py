@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.builder import Builder
+from solution.collecting import program_space
 from solution.collecting.child import Compile
+from solution.collecting.cpu import Builder
 from solution.collecting.journal import SOUND, WRONG
-from solution.collecting.tiles import TileSpace
 from solution.programs.child import Child, Limits
 from solution.programs.program import Program, read_programs
 from solution.system.errors import InputError
@@ -151,11 +151,11 @@ def _read(text: str, name: str, folder: Path, child: Child) -> Program:
 
 def _build(program: Program, child: Child) -> Iterator[tuple[str, str]]:
     """Yield the status of each tile, by its name."""
-    space = TileSpace(program)
+    space = program_space.make_collected_space(program, program_space.TILES)
     builder = Builder(child, program, needs_edges=True)
     builder.open()
     for tile in TILES:
-        status, note, _ = builder.build(Compile(*space.prepare(np.array(tile, np.int16))))
+        status, note, _ = builder.build(Compile(*space.prepare(space.from_array(np.array(tile)))))
         yield ":".join(map(str, tile)), status if status in (SOUND, WRONG) else f"{status} {note}"
 
 

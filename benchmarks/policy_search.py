@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from solution.choosing.proposer import Proposer
 from solution.choosing.replay import Build, list_methods
-from solution.choosing.space import MEAN, Space
+from solution.collecting.space import MEAN, Space
 from solution.placement.policy.network import GraphSage
 from solution.placement.policy.ppo import find_gain
 from solution.placement.policy.settings import TrainingSettings
@@ -82,11 +82,11 @@ class PolicySearch(Proposer):
         self._learned = 0  # number of measurements that the policy has learned from
         self._find_bounds()
 
-    def tell(self, choices: np.ndarray, times: np.ndarray) -> None:
-        super().tell(choices, times)
+    def tell(self, configs: np.ndarray, times: np.ndarray) -> None:
+        super().tell(configs, times)
         while len(self.times) - self._learned >= BATCH:
             self._learned += BATCH
-            self._learn(self.choices[: self._learned], self.times[: self._learned])
+            self._learn(self.configs[: self._learned], self.times[: self._learned])
 
     def _propose(self, count: int) -> np.ndarray:
         if not self._learned:

@@ -22,7 +22,8 @@ from scipy.stats import spearmanr
 
 from benchmarks.collecting import read_drafts
 from solution.collecting.child import Optimise
-from solution.collecting.spaces import LayoutSpace, draw_untried
+from solution.collecting.program_space import LAYOUTS, make_collected_space
+from solution.collecting.space import draw_new
 from solution.domain.codebook import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
@@ -99,15 +100,15 @@ def compile_program(program: Program, folder: Path, count: int, child: Child, du
     if (folder / "configs.npy").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    space = LayoutSpace(program, "random")
-    drawn = draw_untried(space, np.random.default_rng(0), count, set(), [])
+    space = make_collected_space(program, LAYOUTS)
+    drawn = draw_new(space, np.random.default_rng(0), count, set())
     kept: list[np.ndarray] = []
     with track(drawn, f"Compiling {program.name}") as tracked:
-        for values in tracked:
-            texts = dump_one(child, program, *space.prepare(values), dump)
+        for config in tracked:
+            texts = dump_one(child, program, *space.prepare(config), dump)
             for mark, text in texts.items():
                 (folder / f"{len(kept)}.{mark}").write_bytes(text)
-            kept += [values] if texts else []
+            kept += [space.to_array(config)] if texts else []
     (folder / "module.pb").write_bytes(program.module.SerializeToString())
     np.save(folder / "configs.npy", np.array(kept))
 

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from scipy.stats import kendalltau
 
-from solution.collecting.target import Target
 from solution.collecting.tpu.compiled import CompiledProgram, Tile
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimate import Corrections, estimate_time
 from solution.collecting.tpu.estimator import Estimator
 from solution.collecting.tpu.reading import MAJOR_REDUCE
+from solution.collecting.tpu.target import TpuTarget
 from solution.programs.hlo.messages import read_records
 from solution.programs.portable import make_portable
 
-TARGET = Target("tpu:v3")
+TARGET = TpuTarget("tpu:v3")
 RECORDS = Path("pb") / "op_tuning_data.pb"
 STARTS = range(0, 1001, 20)  # nanoseconds to try
 

@@ -22,11 +22,11 @@ import polars as pl
 from solution.collecting.collect import Settings
 from solution.collecting.families import FAMILIES, write_programs
 from solution.collecting.journal import CANDIDATE_FILE, SOUND, STATE
+from solution.collecting.program_space import LAYOUTS
 from solution.collecting.records import Place
 from solution.collecting.session import collect_programs
-from solution.collecting.spaces import make_layout_space, read_configuration
 from solution.collecting.target import parse_target
-from solution.collecting.tpu.layouts import PROBES, TpuLayoutSpace
+from solution.collecting.tpu.space import PROBES, make_tpu_space
 from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import instructions
 from solution.programs.program import Program, name_program, read_programs
@@ -69,7 +69,7 @@ def _collect(paths: Sequence[Path], place: Place, configs: int, target: str) -> 
     """Collect one program after the other; record those that fail."""
     machine = parse_target(target)
     settings = Settings(configs=configs, limits=Limits(600, 8192), keep_flat=True, target=machine)
-    make_space = partial(make_layout_space, target=machine, search="random")
+    make_space = partial(machine.make_space, kind=LAYOUTS)
     failed: dict[str, str] = {}
     for path in paths:
         try:
@@ -165,12 +165,12 @@ def _show_opcodes(paths: Sequence[Path], place: Place) -> None:
 def _count_opcodes(
     program: Program, candidates: pl.DataFrame, counts: dict[tuple[str, str], list[int]]
 ) -> None:
-    space = TpuLayoutSpace(program, "random")
+    space = make_tpu_space(program, LAYOUTS)
     nodes = list(instructions(program.module))
     sound = candidates.filter(pl.col("status") == SOUND)
     for number, (data, untaken) in enumerate(sound.select("values", "untaken").iter_rows()):
         part = "probes" if number <= PROBES else "later"
-        for place, _ in space.list_choices(read_configuration(data, space.default)):
+        for place, _ in space.list_choices(space.from_bytes(data)):
             own = counts[nodes[program.configurable[place]].opcode, part]
             own[0] += 1
             own[1] += place in untaken

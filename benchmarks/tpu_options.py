@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from solution.collecting.families import FAMILIES, write_programs
+from solution.collecting.program_space import OPTIONS
 from solution.collecting.target import parse_target
 from solution.collecting.tpu.estimator import Estimator
-from solution.collecting.tpu.options import NAMES, TpuOptionSpace, read_choice
+from solution.collecting.tpu.space import NAMES, make_tpu_space, read_choice
 from solution.domain.vocabulary import TPU_OPTION_CHOICES
 from solution.programs.child import Child, Limits
 from solution.programs.program import read_programs
@@ -75,7 +76,7 @@ def main() -> None:
         families = [family for names in FAMILIES.values() for family in names]
         paths = [p for own in families for p in write_programs(Path(folder), own, options.programs)]
         modules = [
-            TpuOptionSpace(program).unasked
+            make_tpu_space(program, OPTIONS).unasked
             for path in [*paths, *options.file]
             for program in read_programs(path, child, platform="tpu")
         ]

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 
 from solution.collecting.families import FAMILIES, write_programs
-from solution.collecting.spaces import LayoutSpace
+from solution.collecting.program_space import LAYOUTS, make_collected_space
 from solution.collecting.target import parse_target
 from solution.collecting.tpu.asking import ask
 from solution.collecting.tpu.estimator import Estimator
@@ -60,9 +60,11 @@ def measure_program(
     program: Program, count: int, checked: int, quick: Estimator, full: Estimator, found: Found
 ) -> None:
     """Estimate a program's default and random layouts; check some of the quick answers."""
-    space = LayoutSpace(program, "random")
-    drawn = [space.default, *space.draw(np.random.default_rng(0), count, [])]
-    modules = [ask(program.module, program.configurable, values) for values in drawn]
+    space = make_collected_space(program, LAYOUTS)
+    drawn = [space.default, *space.draw(np.random.default_rng(0), count)]
+    modules = [
+        ask(program.module, program.configurable, space.to_array(config)) for config in drawn
+    ]
     answers = [quick.estimate(module) for module in modules]
     later = answers[FIRST:]
     found.seconds += [answer.processor_seconds for answer in later]

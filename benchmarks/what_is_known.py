@@ -30,7 +30,7 @@ from benchmarks.bootstrap import bootstrap_mean
 from benchmarks.unlike_programs import count_copied, open_plan, predict, read_unlike
 from solution.collecting.child import Optimise
 from solution.collecting.journal import CANDIDATE_FILE, CANDIDATES, REPEAT_FILE, SOUND, read_log
-from solution.collecting.spaces import LayoutSpace, read_configuration
+from solution.collecting.program_space import LAYOUTS, ProgramSpace, make_collected_space
 from solution.collecting.timing import SCHEMA, summarise
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
@@ -41,7 +41,7 @@ from solution.features.padding import repair_padding
 from solution.features.propagation.propagation import Propagation
 from solution.programs.child import Child, ChildDiedError, Limits
 from solution.programs.hlo.messages import MESSAGES, instructions
-from solution.programs.program import Program, read_programs
+from solution.programs.program import read_programs
 from solution.system.files import replace_file
 from solution.system.progress import track
 from solution.system.terminal import output, say
@@ -80,17 +80,17 @@ def list_measured(folder: Path) -> list[Measured]:
 def compile_again(one: Measured, child: Child, path: Path) -> None:
     """Store each correct configuration's time and the counts of its compiled instructions."""
     (program,) = read_programs(one.draft, child)
-    space = LayoutSpace(program, one.collection.rpartition(":")[2])
+    space = make_collected_space(program, LAYOUTS)
     sound = read_log(one.log / CANDIDATE_FILE, CANDIDATES).filter(pl.col("status") == SOUND)
     outcome = summarise(read_log(one.log / REPEAT_FILE, SCHEMA), "cpu")
     times = dict(zip(outcome.configs, outcome.nanoseconds.tolist(), strict=True))
     rows, values, runtimes, places = [], [], [], []
     for place, (name, data) in enumerate(sound.select("config", "values").iter_rows()):
-        asked = read_configuration(data, space.default)
-        counts = count_compiled(child, program, space, asked)
+        config = space.from_bytes(data)
+        counts = count_compiled(child, space, config)
         if name in times and counts is not None:
             rows.append(counts)
-            values.append(asked)
+            values.append(space.to_array(config))
             runtimes.append(times[name])
             places.append(place)
     columns = sorted({key for row in rows for key in row})
@@ -102,12 +102,10 @@ def compile_again(one: Measured, child: Child, path: Path) -> None:
         )  # fmt: skip
 
 
-def count_compiled(
-    child: Child, program: Program, space: LayoutSpace, values: np.ndarray
-) -> Counter[str] | None:
+def count_compiled(child: Child, space: ProgramSpace, config: np.ndarray) -> Counter[str] | None:
     """Count compiled instructions by opcode, shape and layout; None: the compiler refused."""
     try:
-        reply = child.ask(Optimise(*space.prepare(values)))
+        reply = child.ask(Optimise(*space.prepare(config)))
     except ChildDiedError:
         return None
     if not isinstance(reply, bytes):

@@ -54,9 +54,8 @@ from solution import load_bundle, read_graph
 from solution.collecting.collect import Settings
 from solution.collecting.families import write_programs
 from solution.collecting.records import Place
+from solution.collecting.report import show_finished
 from solution.collecting.session import collect_programs
-from solution.collecting.spaces import LayoutSpace
-from solution.collecting.tables import show_finished
 from solution.serving.comparison import show_rankings
 from solution.sessions.attached import add_to_sample
 from solution.sessions.session import Session
@@ -85,7 +84,8 @@ say(f"{len(programs)} programs, such as {programs[0].name}:\n\n{programs[0].read
 _, source, search = COLLECTION.split(":")
 place = Place(session.output / "measured", COLLECTION, "train")
 settings = Settings(configs=CONFIGS, keep_flat=KEEP_FLAT)
-finished = collect_programs(programs, partial(LayoutSpace, search=search), place, settings, MINUTES)
+make_space = partial(settings.target.make_space, kind="layouts", varies_fastest=search != "random")
+finished = collect_programs(programs, make_space, place, settings, MINUTES)
 output.print(show_finished(COLLECTION, finished))
 measured = [place.folder / one.state["npz"] for one in finished if one.state.get("npz")]
 learned, held_out = measured[:-HELD_OUT], measured[-HELD_OUT:]

@@ -9,22 +9,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from solution.choosing.changes import describe_changes
 from solution.choosing.guided import Beliefs
-from solution.choosing.handing import describe_choice, hand_over, take_back
+from solution.choosing.handing import (
+    describe_changes,
+    describe_choice,
+    draw_search,
+    hand_over,
+    take_back,
+)
+from solution.choosing.harness import Harness
 from solution.choosing.journal import RECORD, Journal, Trial
 from solution.choosing.live_prior import LivePrior, open_prior
-from solution.choosing.machine import Machine
 from solution.choosing.methods import OURS, describe_unled, is_led, make_proposer
-from solution.choosing.picture import draw_search
-from solution.choosing.program_space import KINDS, ProgramSpace, make_program_space
 from solution.choosing.proposer import Proposer
 from solution.choosing.search import MEASURED, Budget, search
-from solution.choosing.space import name_choices
 from solution.choosing.verdict import ROUNDS, Verdict
 from solution.collecting.comparison import RULES
+from solution.collecting.cpu import Workers
 from solution.collecting.identity import describe_machine
-from solution.collecting.labelling import Workers
+from solution.collecting.program_space import KINDS, ProgramSpace, make_program_space
+from solution.collecting.space import name_config
 from solution.programs.child import Child, ChildDiedError, Limits, choose_core
 from solution.programs.compiler import check_installed
 from solution.programs.given import give_arguments
@@ -104,8 +108,8 @@ def choose_program(
         )
         for words in program.notes:
             warn(f"{path}: {words}")
-        chosen = make_program_space(program, settings.kinds)
-        led = _open_search(bundle, chosen, settings)
+        space = make_program_space(program, settings.kinds)
+        led = _open_search(bundle, space, settings)
         identity = _identify(program, bundle, settings)
         # Only now: an input that cannot be searched must not create or change the folder.
         make_folder(folder)
@@ -115,7 +119,7 @@ def choose_program(
             journal = Journal.open(folder, identity, {"search": OURS})
             workers = Workers(compiling, timing)
             try:
-                return _choose(chosen, led, workers, journal, folder, settings, tell)
+                return _choose(space, led, workers, journal, folder, settings, tell)
             except ChildDiedError as error:
                 raise InputError(
                     f"{path}: timing the program as it is failed: {error}. Expected one that runs "
@@ -142,17 +146,17 @@ class Search(NamedTuple):
     note: str
 
 
-def _open_search(bundle: Bundle | None, chosen: ProgramSpace, settings: Settings) -> Search:
+def _open_search(bundle: Bundle | None, space: ProgramSpace, settings: Settings) -> Search:
     if bundle is None or not is_led(settings.search):
         prior = LivePrior(None, Beliefs(), describe_unled(settings.search))
     else:
-        prior = open_prior(bundle, chosen)
+        prior = open_prior(bundle, space)
     known = prior.score, prior.beliefs, settings.seed
-    return Search(make_proposer(settings.search, chosen.space, *known), prior.note)
+    return Search(make_proposer(settings.search, space, *known), prior.note)
 
 
 def _choose(
-    chosen: ProgramSpace,
+    space: ProgramSpace,
     led: Search,
     workers: Workers,
     journal: Journal,
@@ -163,43 +167,43 @@ def _choose(
     begin = time.monotonic()
     earlier = sum(trial.seconds for trial in journal.trials.values())
     tell("compiling the program as it is")
-    machine, default = _time_default(chosen, workers, journal, settings)
-    trials, note = _search(led, default, machine, journal, settings, tell)
+    harness, default = _time_default(space, workers, journal, settings)
+    trials, note = _search(led, default, harness, journal, settings, tell)
     ended = _recall_end(journal, trials, settings)
     if ended is None:
         tell("timing the best again, beside the default")
-        found = machine.verify(trials, settings.rounds)
+        found = harness.verify(trials, settings.rounds)
         ended = Ended(found, earlier + time.monotonic() - begin)
         journal.result = _describe_end(ended, trials, settings)
     else:
         tell("nothing is left to measure, and what was timed at the end stands")
-    files = _hand_over(chosen, ended, folder)
-    result = _describe(chosen, machine, trials, ended, f"{note} {machine.note}".rstrip())
+    files = _hand_over(space, ended, folder)
+    result = _describe(space, harness, trials, ended, f"{note} {harness.note}".rstrip())
     journal.result = {**(journal.result or {}), "configuration": result.configuration}
     journal.write()
-    draw_search(trials, machine.reference, chosen.program.name, folder / PICTURE)
+    draw_search(trials, harness.reference, space.program.name, folder / PICTURE)
     result.files.extend([*files, folder / PICTURE])
     return result
 
 
 def _time_default(
-    chosen: ProgramSpace, workers: Workers, journal: Journal, settings: Settings
-) -> tuple[Machine, Trial]:
+    space: ProgramSpace, workers: Workers, journal: Journal, settings: Settings
+) -> tuple[Harness, Trial]:
     """Return the benchmark harness and the default's trial, which is timed once in all sessions."""
-    own = chosen.space.default
-    default = journal.trials.get(name_choices(own))
-    machine = Machine(chosen, workers, settings.seed, default.time if default else None)
+    own = space.default
+    default = journal.trials.get(name_config(own))
+    harness = Harness(space, workers, settings.seed, default.time if default else None)
     if default is None:
-        default = Trial(name_choices(own), own.tolist(), machine.reference)
+        default = Trial(name_config(own), own.tolist(), harness.reference)
         journal.trials[default.name] = default
         journal.write()
-    return machine, default
+    return harness, default
 
 
 def _search(
     led: Search,
     default: Trial,
-    machine: Machine,
+    harness: Harness,
     journal: Journal,
     settings: Settings,
     tell: Tell,
@@ -210,9 +214,9 @@ def _search(
     them may be the best.
     """
     # The optimizer learns the default first: everything is compared with it.
-    led.proposer.tell(np.array([default.choices], np.int32), np.array([default.time]))
-    budget = _budget(settings, machine.least_seconds(settings.rounds))
-    asked = search(led.proposer, machine, budget, journal, _narrate(machine, tell))
+    led.proposer.tell(np.array([default.config], np.int32), np.array([default.time]))
+    budget = _budget(settings, harness.least_seconds(settings.rounds))
+    asked = search(led.proposer, harness, budget, journal, _narrate(harness, tell))
     trials = [trial for trial in journal.trials.values() if trial.name != default.name]
     more = len(trials) - len(asked)
     counted = f" What was measured here before counts too: {more} more." if more else ""
@@ -223,7 +227,7 @@ def _search(
 class Ended:
     """The outcome of the final comparison."""
 
-    found: tuple[Trial, Verdict] | None  # the result of Machine.verify
+    found: tuple[Trial, Verdict] | None  # the result of Harness.verify
     seconds: float  # total duration of the search
 
 
@@ -254,7 +258,7 @@ def _recall_end(journal: Journal, trials: Sequence[Trial], settings: Settings) -
     return Ended((journal.trials[known["winner"]], Verdict(**known["verdict"])), known["seconds"])
 
 
-def _hand_over(chosen: ProgramSpace, ended: Ended, folder: Path) -> Sequence[Path]:
+def _hand_over(space: ProgramSpace, ended: Ended, folder: Path) -> Sequence[Path]:
     """Write the winner's files into the folder if it is faster than the default; return them.
 
     If it is not, delete the files of an earlier result.
@@ -264,21 +268,21 @@ def _hand_over(chosen: ProgramSpace, ended: Ended, folder: Path) -> Sequence[Pat
         return ()
     winner, verdict = ended.found
     facts = {"gain": verdict.gain, "interval": [verdict.low, verdict.high]}
-    return hand_over(chosen, np.array(winner.choices, np.int32), folder, facts)
+    return hand_over(space, np.array(winner.config, np.int32), folder, facts)
 
 
 def _describe(
-    chosen: ProgramSpace, machine: Machine, trials: list[Trial], ended: Ended, note: str
+    space: ProgramSpace, harness: Harness, trials: list[Trial], ended: Ended, note: str
 ) -> Chosen:
     verdict, configuration, changes = None, "as the compiler has it", "Nothing changes."
     if ended.found is not None:
         winner, verdict = ended.found
-        choices = np.array(winner.choices, np.int32)
-        before, after = machine.optimised(chosen.space.default), machine.optimised(choices)
+        config = np.array(winner.config, np.int32)
+        before, after = harness.optimised(space.default), harness.optimised(config)
         changes = describe_changes(before, after) if before and after else ""
-        configuration = describe_choice(chosen, choices)
+        configuration = describe_choice(space, config)
     return Chosen(
-        chosen.program.name, trials, machine.reference, verdict, configuration, changes, note,
+        space.program.name, trials, harness.reference, verdict, configuration, changes, note,
         ended.seconds,
     )  # fmt: skip
 
@@ -292,10 +296,10 @@ def _budget(settings: Settings, verifying: float) -> Budget:
     return Budget(most, max(1.0, settings.seconds - kept), BATCH)
 
 
-def _narrate(machine: Machine, tell: Tell) -> Callable[[Sequence[Trial]], None]:
+def _narrate(harness: Harness, tell: Tell) -> Callable[[Sequence[Trial]], None]:
     def say(trials: Sequence[Trial]) -> None:
         times = [trial.nanoseconds for trial in trials if trial.nanoseconds]
-        best = f", best {min(times) / machine.reference:.3f} of the default" if times else ""
+        best = f", best {min(times) / harness.reference:.3f} of the default" if times else ""
         failed = len(trials) - len(times)
         tell(f"measured {len(trials)}, {failed} failed{best}")
 

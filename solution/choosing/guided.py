@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution.choosing.candidates import find_candidates
-from solution.choosing.proposer import Prior, Proposer
-from solution.choosing.space import Space, name_choices, squared_distances
+from solution.choosing.proposer import Proposer
 from solution.choosing.surrogate import Belief, Forecast, Surrogate
+from solution.collecting.space import Prior, Space, find_candidates, name_config, squared_distances
 
 LENGTHS = (1.0, 4.0)  # kernel lengths, in median distances between configurations
 NOISES = (0.02, 0.3)
@@ -75,9 +74,9 @@ class Guided(Proposer):
         self._center, self._scale = float(scores.mean()), float(scores.std()) or 1.0
 
     def _propose(self, count: int) -> np.ndarray:
-        untried = self.space.find_untried(self.choices)
+        untried = self.space.find_untried(self.configs)
         first = self.space.apply(untried, self.best(1))
-        first = first[[name_choices(row) not in self.known for row in first]][:count]
+        first = first[[name_config(row) not in self.known for row in first]][:count]
         left = count - len(first)
         return np.concatenate([first, self._choose(left)]) if left else first
 
@@ -129,7 +128,7 @@ class Guided(Proposer):
     ) -> Forecast:
         """Return the surrogate's forecast, assuming log times `believed` for the `chosen`
         candidates."""
-        known, times = self.choices[self.sound], np.log(self.times[self.sound])
+        known, times = self.configs[self.sound], np.log(self.times[self.sound])
         model = Surrogate(
             self._mixture,
             np.concatenate([self.space.describe(known), columns[chosen]]),
@@ -139,14 +138,14 @@ class Guided(Proposer):
         )
         return model.forecast(columns, scores)
 
-    def score(self, choices: np.ndarray) -> np.ndarray:
+    def score(self, configs: np.ndarray) -> np.ndarray:
         """Return the prior's scores (n,), standardised over random configurations."""
-        return (self._raw(choices) - self._center) / self._scale
+        return (self._raw(configs) - self._center) / self._scale
 
-    def _raw(self, choices: np.ndarray) -> np.ndarray:
+    def _raw(self, configs: np.ndarray) -> np.ndarray:
         if self._prior is None:
-            return np.zeros(len(choices))
-        return np.asarray(self._prior(choices), np.float64)
+            return np.zeros(len(configs))
+        return np.asarray(self._prior(configs), np.float64)
 
     def _works(self, columns: np.ndarray) -> np.ndarray:
         """Return the probability (n,) that each configuration compiles, runs and is correct.
@@ -159,7 +158,7 @@ class Guided(Proposer):
         from sklearn.linear_model import LogisticRegression
 
         model = LogisticRegression(C=STRICTNESS, max_iter=200)
-        model.fit(self.space.describe(self.choices), failed)
+        model.fit(self.space.describe(self.configs), failed)
         return np.asarray(1 - model.predict_proba(columns)[:, 1])
 
 
@@ -176,9 +175,9 @@ class ByOrder(Proposer):
 
     def _first(self) -> np.ndarray:
         """Return the PARENTS measured configurations with the lowest prior scores."""
-        if not len(self.choices):
+        if not len(self.configs):
             return self.space.default[None]
-        return self.choices[np.argsort(self._prior(self.choices), kind="stable")[:PARENTS]]
+        return self.configs[np.argsort(self._prior(self.configs), kind="stable")[:PARENTS]]
 
 
 def _nearest(columns: np.ndarray, others: np.ndarray, unit: float) -> np.ndarray:

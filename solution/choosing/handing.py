@@ -1,26 +1,37 @@
-"""Write a chosen configuration as files for the compiler: options, layouts, a module."""
+"""Write what a search found: files for the compiler, what they change, and a picture of the way."""
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from solution.choosing.program_space import ProgramSpace
+from solution.choosing.journal import Trial
+from solution.collecting.program_space import ProgramSpace
+from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.serving.words import SAME, SHOWN, describe_options, list_given, spell
 from solution.system.files import replace_file, write_json
+from solution.system.pictures import save_figure
 from solution.system.wording import join_names
 
 CHOICE, MODULE = "choice.json", "chosen.pb"
+CHANGED = 4  # opcodes named in a sentence
+# Opcodes of layouts and library calls; others may just move into or out of a fusion.
+TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot", "convolution")
+PLURALS = {"copy": "copies", "fusion": "fusions", "custom-call": "library calls", "call": "calls",
+           "transpose": "transposes", "bitcast": "bitcasts", "dot": "dots",
+           "convolution": "convolutions"}  # fmt: skip
 
 
-def describe_choice(chosen: ProgramSpace, choices: np.ndarray) -> str:
+def describe_choice(space: ProgramSpace, config: np.ndarray) -> str:
     """Describe a configuration (sites,) in words."""
-    options = chosen.options(choices)
+    options = space.options(config)
     words = [describe_options(options)] if options.any() else []
-    tile = chosen.tile(choices)
+    tile = space.tile(config)
     if tile is not None:
         words.append("tile {}:{}:{} vectors".format(*tile.tolist()))
-    layouts = record_layouts(chosen, choices)
+    layouts = record_layouts(space, config)
     if layouts:
         named = [f"{one['opcode']} {one['node']} {spell(one['tensor'], one['minor_to_major'])}"
                  for one in layouts]  # fmt: skip
@@ -28,10 +39,10 @@ def describe_choice(chosen: ProgramSpace, choices: np.ndarray) -> str:
     return "; ".join(words) or SAME
 
 
-def record_layouts(chosen: ProgramSpace, choices: np.ndarray) -> list[dict[str, Any]]:
+def record_layouts(space: ProgramSpace, config: np.ndarray) -> list[dict[str, Any]]:
     """Return the tensors whose layouts are set, in the form of `choice.json`."""
-    program = chosen.program
-    layouts = chosen.layouts(choices[None])[0]
+    program = space.program
+    layouts = space.layouts(config[None])[0]
     nodes = [i for c in program.module.computations for i in c.instructions]
     asked = [list_given(*pair) for pair in zip(program.configurable.tolist(), layouts, strict=True)]
     return [
@@ -42,7 +53,7 @@ def record_layouts(chosen: ProgramSpace, choices: np.ndarray) -> list[dict[str, 
 
 
 def hand_over(
-    chosen: ProgramSpace, choices: np.ndarray, folder: Path, facts: dict[str, Any]
+    space: ProgramSpace, config: np.ndarray, folder: Path, facts: dict[str, Any]
 ) -> tuple[Path, Path]:
     """Write `choice.json` and `chosen.pb`; return their paths.
 
@@ -50,11 +61,11 @@ def hand_over(
     `--xla_backend_extra_options` in XLA_FLAGS, and the layouts. `chosen.pb` is the module with the
     chosen layouts, which `fastslow collect` and XLA's tools can read.
     """
-    module, flags = chosen.prepare(choices)
+    module, flags = space.prepare(config)
     record = {
         "compiler_options": dict(flags.options),
         "xla_backend_extra_options": dict(flags.backend),
-        "layouts": record_layouts(chosen, choices),
+        "layouts": record_layouts(space, config),
         **facts,
     }
     write_json(record, folder / CHOICE)
@@ -68,3 +79,54 @@ def take_back(folder: Path, *others: str) -> None:
     stays."""
     for name in (CHOICE, MODULE, *others):
         (folder / name).unlink(missing_ok=True)
+
+
+def describe_changes(before: bytes, after: bytes) -> str:
+    """Compare the counts of instructions in two serialized compiled modules, in a sentence."""
+    first, second = _count(before), _count(after)
+    changed = [name for name in TELLING if first[name] != second[name]]
+    if not changed:
+        return "As compiled it has the same instructions; how they are done differs."
+    words = [
+        f"{abs(second[name] - first[name])} {'more' if second[name] > first[name] else 'fewer'} "
+        f"{_name(name, abs(second[name] - first[name]))} ({first[name]} to {second[name]})"
+        for name in changed[:CHANGED]
+    ]
+    return f"As compiled it has {', '.join(words)}."
+
+
+def _name(opcode: str, number: int) -> str:
+    singular = "library call" if opcode == "custom-call" else opcode
+    return singular if number == 1 else PLURALS[opcode]
+
+
+def _count(module: bytes) -> Counter[str]:
+    return Counter(i.opcode for i in instructions(MESSAGES["Module"].FromString(module)))
+
+
+def draw_search(trials: Sequence[Trial], reference: float, title: str, path: Path) -> None:
+    """Write a PNG of each trial's time and the best so far, compared with the default's time.
+
+    Args:
+        reference: nanoseconds of the compiler's default.
+    """
+    from matplotlib.figure import Figure  # slow to import
+
+    times = np.array([trial.time for trial in trials]) / reference
+    best = np.fmin.accumulate(np.where(np.isfinite(times), times, np.inf))
+    best = np.where(np.isfinite(best), best, np.nan)
+    seconds = np.cumsum([trial.seconds for trial in trials])
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    for panel, along, label in (
+        (axes[0], np.arange(1, len(trials) + 1), "measurements"),
+        (axes[1], seconds, "seconds"),
+    ):
+        panel.plot(along, times, "o", markersize=3, alpha=0.5, label="measured")
+        panel.step(along, best, where="post", label="best so far")
+        panel.axhline(1.0, linestyle=":", color="gray", label="the compiler's default")
+        panel.set(xlabel=label)
+    axes[0].set(ylabel="time over the default's")
+    axes[0].legend(fontsize=8)
+    figure.suptitle(title)
+    save_figure(figure, path)

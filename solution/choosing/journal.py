@@ -14,6 +14,7 @@ from solution.system.sealing import read_record
 
 RECORD = "search.json"
 FAILED = "failed"
+CHOICES = "choices"  # key of the configuration
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Trial:
     """A measured configuration."""
 
     name: str
-    choices: list[int]
+    config: list[int]  # the choice at each site
     nanoseconds: float | None  # None: the configuration failed
     note: str = ""  # why it failed
     seconds: float = 0.0  # duration of compiling, comparing and timing it
@@ -30,6 +31,16 @@ class Trial:
     def time(self) -> float:
         """Return nanoseconds, or NaN if the configuration failed."""
         return math.nan if self.nanoseconds is None else float(self.nanoseconds)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the trial as the file stores it: the configuration is called choices."""
+        return {{"config": CHOICES}.get(name, name): own for name, own in asdict(self).items()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "Trial":
+        """Return the trial of a record; KeyError or TypeError if it is none."""
+        rest = {name: own for name, own in record.items() if name != CHOICES}
+        return cls(config=record[CHOICES], **rest)
 
 
 @dataclass
@@ -75,7 +86,7 @@ class Journal:
             return
         record = {
             "identity": dict(self.identity),
-            "trials": [asdict(trial) for trial in self.trials.values()],
+            "trials": [trial.to_record() for trial in self.trials.values()],
             "result": self.result,
         }
         write_sealed(record, self.folder / RECORD)
@@ -98,7 +109,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return {
             "identity": dict(state["identity"]),
-            "trials": [Trial(**trial) for trial in state["trials"]],
+            "trials": [Trial.from_record(trial) for trial in state["trials"]],
             "result": state["result"],
         }
     except (KeyError, TypeError, ValueError) as error:

@@ -14,9 +14,8 @@ from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
-from solution.choosing.candidates import find_candidates
 from solution.choosing.proposer import Proposer
-from solution.choosing.space import Space
+from solution.collecting.space import Space, find_candidates
 
 FIRST = 4  # random configurations before the first model
 
@@ -37,9 +36,9 @@ class Tpe(Proposer):
             for site in self._free
         }
 
-    def tell(self, choices: np.ndarray, times: np.ndarray) -> None:
-        super().tell(choices, times)
-        for row, time in zip(choices, times, strict=True):
+    def tell(self, configs: np.ndarray, times: np.ndarray) -> None:
+        super().tell(configs, times)
+        for row, time in zip(configs, times, strict=True):
             is_sound = bool(np.isfinite(time))
             trial = create_trial(
                 params={str(site): int(row[site]) for site in self._free},
@@ -75,7 +74,7 @@ class Process(Proposer):
             return pool
         places = self.sound
         times = np.log(self.times[places])
-        model = self._fit(self.space.describe(self.choices[places]), times)
+        model = self._fit(self.space.describe(self.configs[places]), times)
         mean, deviation = model.predict(self.space.describe(pool), return_std=True)
         gap = (times.min() - mean) / np.maximum(deviation, 1e-12)
         improvement = deviation * (gap * norm.cdf(gap) + norm.pdf(gap))

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs
-from solution.choosing.program_space import ProgramSpace
-from solution.choosing.proposer import Prior
-from solution.collecting.spaces import make_run
-from solution.collecting.tiles import TileSpace
+from solution.collecting.program_space import TILES, ProgramSpace, make_collected_space
+from solution.collecting.space import Prior
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES
 from solution.programs.hlo.records import read_tiles
 from solution.programs.program import make_graph
@@ -30,16 +28,16 @@ class LivePrior:
     note: str  # what guides the search, in words
 
 
-def open_prior(bundle: Bundle, chosen: ProgramSpace) -> LivePrior:
+def open_prior(bundle: Bundle, space: ProgramSpace) -> LivePrior:
     """Return the prior of layouts if the space has any, otherwise of tiles.
 
     The bundle is not used for compile options: these are searched without a prior.
     """
-    kind = "layout" if len(chosen.tensors) else "tile" if len(chosen.tiles) else ""
+    kind = "layout" if space.layout_sites else "tile" if space.product is not None else ""
     name = {"layout": LAYOUT, "tile": TILE, "": ""}[kind]
     if name not in bundle.collections:
         return LivePrior(None, Beliefs(), UNLED)
-    graph = make_graph(chosen.program, name)
+    graph = make_graph(space.program, name)
     learned = Learned(bundle.record.programs.get(name, ()))
     distance = learned.distance(describe_graph(graph))
     is_far = distance > learned.gap
@@ -52,28 +50,29 @@ def open_prior(bundle: Bundle, chosen: ProgramSpace) -> LivePrior:
             f"of which is over {learned.gap:.2f} from its own. So little is believed of them."
         )
     return LivePrior(
-        _remember(scorer(session, chosen)), Beliefs(kind, FAR_DOUBT if is_far else DOUBT), note
+        _remember(scorer(session, space)), Beliefs(kind, FAR_DOUBT if is_far else DOUBT), note
     )
 
 
-def _score_layouts(session: Session, chosen: ProgramSpace) -> Prior:
-    def score(choices: np.ndarray) -> np.ndarray:
-        layouts = chosen.layouts(choices)
+def _score_layouts(session: Session, space: ProgramSpace) -> Prior:
+    def score(configs: np.ndarray) -> np.ndarray:
+        layouts = space.layouts(configs)
         return session.score(layouts.reshape(*layouts.shape[:2], NUM_LAYOUT_FEATURES))
 
     return score
 
 
-def _score_tiles(session: Session, chosen: ProgramSpace) -> Prior:
+def _score_tiles(session: Session, space: ProgramSpace) -> Prior:
     """Return a function that scores tiles; the library's product, without a tile, gets their
     mean."""
-    space = TileSpace(chosen.program)
-    runs = [make_run(space, values, 1, is_default=False) for values in chosen.tiles]
+    tiles = make_collected_space(space.program, TILES)
+    assert tiles.members is not None
+    runs = [tiles.make_run(config, 1) for config in tiles.members]
     own = session.score(read_tiles(runs)).astype(np.float64)
     scores = np.append(own.mean(), own)
 
-    def score(choices: np.ndarray) -> np.ndarray:
-        return np.asarray(scores[choices[:, -1]])
+    def score(configs: np.ndarray) -> np.ndarray:
+        return np.asarray(scores[configs[:, -1]])
 
     return score
 
@@ -82,11 +81,11 @@ def _remember(score: Prior) -> Callable[[np.ndarray], np.ndarray]:
     """Cache the scores by configuration, and ask only for new ones."""
     known: dict[bytes, float] = {}
 
-    def ask(choices: np.ndarray) -> np.ndarray:
-        keys = [row.tobytes() for row in np.ascontiguousarray(choices, np.int32)]
+    def ask(configs: np.ndarray) -> np.ndarray:
+        keys = [row.tobytes() for row in np.ascontiguousarray(configs, np.int32)]
         new = [place for place, key in enumerate(keys) if key not in known]
         if new:
-            known.update(zip([keys[p] for p in new], score(choices[new]).tolist(), strict=True))
+            known.update(zip([keys[p] for p in new], score(configs[new]).tolist(), strict=True))
         return np.array([known[key] for key in keys])
 
     return ask

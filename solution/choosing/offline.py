@@ -8,9 +8,8 @@ from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs
 from solution.choosing.live_prior import UNLED
 from solution.choosing.methods import OURS, describe_unled, is_led, make_proposer
 from solution.choosing.proposer import Proposer
-from solution.choosing.replay import TablePrior
-from solution.choosing.search import Budget, Lookup, search
-from solution.choosing.table import Table, make_table
+from solution.choosing.replay import Lookup, Table, TablePrior, make_table
+from solution.choosing.search import Budget, search
 from solution.serving.bundle import Bundle
 from solution.serving.ranking import KNOWN, Ranking
 from solution.serving.reading import read_graph, read_question

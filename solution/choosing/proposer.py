@@ -1,14 +1,10 @@
 """The common interface of all optimizers: ask for configurations, tell their times."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import numpy as np
 
-from solution.choosing.space import Space, draw_new, name_choices
-
-# Maps choices (n, sites) to scores (n,): lower is faster, comparable between all calls.
-Prior = Callable[[np.ndarray], np.ndarray]
+from solution.collecting.space import Space, draw_new, name_config
 
 
 class Proposer(ABC):
@@ -18,7 +14,7 @@ class Proposer(ABC):
         self.space = space
         self.generator = np.random.default_rng(seed)
         self.known: set[str] = set()  # names of all configurations that were asked for or told
-        self.choices = np.zeros((0, space.sites), np.int32)  # (told, sites)
+        self.configs = np.zeros((0, space.sites), np.int32)  # (told, sites)
         self.times = np.zeros(0)  # (told,) NaN if the configuration failed
 
     def ask(self, count: int) -> np.ndarray:
@@ -32,11 +28,11 @@ class Proposer(ABC):
             wanted = np.concatenate([wanted, self._filter(more, count - len(wanted))])
         return wanted
 
-    def tell(self, choices: np.ndarray, times: np.ndarray) -> None:
+    def tell(self, configs: np.ndarray, times: np.ndarray) -> None:
         """Add the times (k,) of configurations (k, sites); NaN: it crashed or gave wrong
         results."""
-        self.known.update(map(name_choices, choices))
-        self.choices = np.concatenate([self.choices, choices.astype(np.int32)])
+        self.known.update(map(name_config, configs))
+        self.configs = np.concatenate([self.configs, configs.astype(np.int32)])
         self.times = np.append(self.times, times)
 
     @abstractmethod
@@ -53,13 +49,13 @@ class Proposer(ABC):
         """Return the `count` fastest configurations told (k, sites); the default if there is
         none."""
         places = self.sound[:count]
-        return self.choices[places] if len(places) else self.space.default[None]
+        return self.configs[places] if len(places) else self.space.default[None]
 
-    def _filter(self, choices: np.ndarray, count: int) -> np.ndarray:
+    def _filter(self, configs: np.ndarray, count: int) -> np.ndarray:
         """Return the first `count` legal and unknown configurations, and mark them as known."""
         kept: list[np.ndarray] = []
-        for row in self.space.keep_legal(choices) if len(choices) else ():
-            name = name_choices(row)
+        for row in self.space.keep_legal(configs) if len(configs) else ():
+            name = name_config(row)
             if len(kept) < count and name not in self.known:
                 self.known.add(name)
                 kept.append(row)

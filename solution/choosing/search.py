@@ -9,10 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
-from solution.choosing.journal import FAILED, Journal, Trial
+from solution.choosing.journal import Journal, Trial
 from solution.choosing.proposer import Proposer
-from solution.choosing.space import name_choices
-from solution.choosing.table import Table
+from solution.collecting.space import name_config
 
 MEASURED = 24  # measurements, if neither their number nor a time is given
 
@@ -20,7 +19,7 @@ MEASURED = 24  # measurements, if neither their number nor a time is given
 class Measurer(Protocol):
     """Anything that measures configurations."""
 
-    def measure(self, choices: np.ndarray) -> Sequence[Trial]:
+    def measure(self, configs: np.ndarray) -> Sequence[Trial]:
         """Return a trial for each configuration of (k, sites)."""
         ...
 
@@ -61,7 +60,7 @@ def search(
 
 
 def _look_up(asked: np.ndarray, measurer: Measurer, journal: Journal) -> list[Trial]:
-    names = [name_choices(row) for row in asked]
+    names = [name_config(row) for row in asked]
     unknown = [place for place, name in enumerate(names) if name not in journal.trials]
     if unknown:
         for trial in measurer.measure(asked[unknown]):
@@ -72,18 +71,3 @@ def _look_up(asked: np.ndarray, measurer: Measurer, journal: Journal) -> list[Tr
 
 def _spent(trials: Sequence[Trial]) -> float:
     return sum(trial.seconds for trial in trials)
-
-
-class Lookup:
-    """Measures by looking up the runtimes of a table."""
-
-    def __init__(self, table: Table) -> None:
-        self._times = dict(zip(table.space.names, table.runtimes.tolist(), strict=True))
-
-    def measure(self, choices: np.ndarray) -> list[Trial]:
-        """Return trials with the known runtimes."""
-        names = [name_choices(row) for row in choices]
-        return [
-            Trial(name, row.tolist(), self._times.get(name), "" if name in self._times else FAILED)
-            for name, row in zip(names, choices, strict=True)
-        ]

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln, stdtr
 
-from solution.choosing.space import squared_distances
+from solution.collecting.space import squared_distances
 
 LEVEL = 1e4  # variance of the unknown level, in units of the deviations' variance
 PRIOR_MEASUREMENTS = 1.0  # the expected variance counts as twice this many measurements

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from solution.collecting.cpu import CpuTarget
 from solution.collecting.journal import Journal
-from solution.collecting.labelling import LabelWorkers, Tell
+from solution.collecting.program_space import ProgramSpace
 from solution.collecting.records import (
     Measured,
     Place,
-    configuration_kind,
     has_graph,
     remove_graph,
     write_graph,
 )
-from solution.collecting.spaces import CompilerSpace, read_configuration
-from solution.collecting.target import Target
+from solution.collecting.space import name_config
+from solution.collecting.target import CPU, LabelWorkers, Target, Tell
 from solution.collecting.timing import Outcome
 from solution.domain.collection import collection
 from solution.programs.child import Limits
@@ -40,7 +40,7 @@ class Settings:
     replace: bool = False
     wanted: Wanted | None = None  # which programs of a file to collect; None: all
     arguments: Path | None = None  # a file with arguments for the only program
-    target: Target = Target()
+    target: Target = CpuTarget()
 
 
 class ProgramCollection:
@@ -49,7 +49,7 @@ class ProgramCollection:
     def __init__(
         self,
         program: Program,
-        space: CompilerSpace,
+        space: ProgramSpace,
         place: Place,
         settings: Settings,
         workers: LabelWorkers,
@@ -63,8 +63,9 @@ class ProgramCollection:
             remove_graph(place, program.name)
         # Old records lack these keys. Without "kind" the collection's name tells layout or tile;
         # without a target it was the CPU.
-        earlier = {"kind": collection(place.collection).kind, "target": "cpu"}
-        self.journal = Journal(folder, identity, earlier, workers.schema)
+        earlier = {"kind": collection(place.collection).kind, "target": CPU}
+        self.journal = Journal(folder, identity, earlier, settings.target.schema)
+        self.journal.rename(lambda data: name_config(space.from_bytes(data)))
         self._labels = workers.start(program, space, self.journal, settings.seed)
 
     def run(self, tell: Tell) -> dict[str, Any]:
@@ -119,7 +120,7 @@ class ProgramCollection:
                 if known >= most:
                     return True
                 drawn = labels.draw(min(labels.batch, end - sound, most - known), begin)
-                if not drawn:
+                if not len(drawn):
                     return True
                 if time.monotonic() > deadline:
                     return False
@@ -148,8 +149,7 @@ class ProgramCollection:
         times = dict(zip(outcome.configs, outcome.nanoseconds.tolist(), strict=True))
         rows = self.journal.candidates.select("config", "values").iter_rows()
         measured = [
-            Measured(read_configuration(data, self._space.default), times.get(name, 0))
-            for name, data in rows
+            Measured(self._space.from_bytes(data), times.get(name, 0)) for name, data in rows
         ]
         _, npz = write_graph(
             self._program, self._space, measured, self._place, self._workers.label_source
@@ -177,12 +177,12 @@ def _find_reason(outcome: Outcome) -> str:
 
 
 def _identify(
-    program: Program, space: CompilerSpace, place: Place, seed: int, workers: LabelWorkers
+    program: Program, space: ProgramSpace, place: Place, seed: int, workers: LabelWorkers
 ) -> dict[str, Any]:
     """Return what must be equal for a collection to be resumed."""
     return {
         "collection": place.collection,
-        "kind": configuration_kind(space),
+        "kind": space.kind,
         "seed": seed,
         **workers.identify(program),
     }

@@ -1,12 +1,12 @@
 """Keep the state of a program's collection on disk, up to date at every moment.
 
 A folder holds three files. `state.json` identifies the collection. `candidates.parquet` has a row
-for each configuration, with its values and whether it compiled. `repeats.parquet` has a row for
-each timed run. A configuration is named by a hash of its values, so a time can only belong to the
-configuration that was run. All three files have checksums.
+for each configuration, with its array and whether it compiled. `repeats.parquet` has a row for
+each timed run. A configuration is named by a hash, so a time can only belong to the configuration
+that was run. All three files have checksums.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from solution.collecting.identity import ADVICE, check_identity
-from solution.collecting.spaces import read_configuration
 from solution.collecting.timing import SCHEMA
 from solution.system.errors import InputError
 from solution.system.files import make_folder, remove_leftovers, write_sealed
@@ -23,8 +22,8 @@ from solution.system.sealing import check_any_seal, read_record, replace_sealed
 
 CANDIDATES = pl.Schema(
     {
-        "config": pl.String(),  # hash of its values
-        "values": pl.Binary(),  # the array's bytes
+        "config": pl.String(),  # its name
+        "values": pl.Binary(),  # the bytes of its array: see ProgramSpace.to_array
         "status": pl.String(),  # sound, wrong, refused or died
         "note": pl.String(),  # which results are wrong, or why it was refused or died
         "compile_seconds": pl.Float64(),
@@ -77,7 +76,7 @@ class Journal:
         return 0 if last is None else int(last) + 1  # type: ignore[arg-type]
 
     def add_candidate(
-        self, config: str, values: np.ndarray, status: str, note: str, seconds: float, *more: Any
+        self, config: str, array: np.ndarray, status: str, note: str, seconds: float, *more: Any
     ) -> None:
         """Add the status of a configuration, and write the file.
 
@@ -85,7 +84,7 @@ class Journal:
             more: values of the schema's columns beyond CANDIDATES.
         """
         row = pl.DataFrame(
-            [(config, values.tobytes(), status, note, seconds, *more)],
+            [(config, array.tobytes(), status, note, seconds, *more)],
             self.candidates.schema,
             orient="row",
         )
@@ -110,10 +109,21 @@ class Journal:
         """Return the names of the configurations that compile and compute correct results."""
         return self.candidates.filter(pl.col("status") == SOUND)
 
-    def read_values(self, config: str, like: np.ndarray) -> np.ndarray:
-        """Return a configuration's values, with the type and shape of `like`."""
+    def read_bytes(self, config: str) -> bytes:
+        """Return the bytes of a configuration's array."""
         rows = self.candidates.filter(pl.col("config") == config)
-        return read_configuration(rows["values"][0], like)
+        return bytes(rows["values"][0])
+
+    def rename(self, name: Callable[[bytes], str]) -> None:
+        """Name the configurations of an older journal, by the bytes of their arrays, as now."""
+        rows = self.candidates.select("config", "values")
+        if rows.is_empty() or name(rows["values"][0]) == rows["config"][0]:
+            return
+        renamed = {config: name(data) for config, data in rows.iter_rows()}
+        now = pl.col("config").replace(renamed)
+        self.candidates, self.repeats = (
+            frame.with_columns(now) for frame in (self.candidates, self.repeats)
+        )
 
     def find_failure(self) -> str:
         """Return the most frequent reason of failures; "" if none failed."""

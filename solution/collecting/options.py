@@ -8,17 +8,10 @@ XNNPACK, oneDNN, the scheduler, region analysis, expensive passes, inlining, few
 vectorizing straight code. `python -m benchmarks.collecting options` times each value alone.
 """
 
-from itertools import product
-from typing import Any
-
 import numpy as np
 
-from solution.collecting.spaces import CHOOSE
-from solution.collecting.target import Target
 from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
 from solution.programs.compiler import Flags
-from solution.programs.program import Program
-from solution.system.errors import InputError
 
 KIND = "LIBRARY_FUSION_TYPE_"
 LIBRARY = "xla_cpu_experimental_ynn_fusion_type"
@@ -50,55 +43,11 @@ IN_TURN = ("vector_width", "unrolling", "effort", "library_fusions", "products",
 NEEDS = {("products", "own_loops"): (("library_fusions", "none"), ("vector_width", "wide"))}
 
 
-def make_option_space(program: Program, target: Target) -> "OptionSpace":
-    """Return the space of the options of a target's compiler."""
-    if not target.is_estimated:
-        return OptionSpace(program)
-    from solution.collecting.tpu.options import TpuOptionSpace
-
-    return TpuOptionSpace(program)
-
-
-class OptionSpace:
-    """The space of compile options: values (options,) are positions in OPTION_CHOICES."""
-
-    reference_counts = True
-    options = OPTION_CHOICES
-
-    def __init__(self, program: Program) -> None:
-        if not len(program.configurable):
-            raise InputError(
-                f"{program.name}: expected a convolution, dot or reshape, which a layout "
-                f"collection lists of each program, found none. {CHOOSE}"
-            )
-        self._program = program
-        counts = [range(len(choices)) for choices in self.options.values()]
-        self._grid = np.array(list(product(*counts)), np.int8)
-        self.default = np.zeros(len(self.options), np.int8)
-
-    def draw(
-        self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
-    ) -> list[np.ndarray]:
-        """Return all combinations of the options' values, in random order."""
-        return list(self._grid[generator.permutation(len(self._grid))])
-
-    def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
-        """Return the unchanged program, and the compiler's flags."""
-        return self._program.plain, find_flags(values)
-
-    def write(self, values: np.ndarray, run: Any) -> None:
-        """Write the options' values into the Run; it has no layouts."""
-        run.layout.layouts.SetInParent()
-        for _ in self._program.configurable:
-            run.layout.layouts.nodes.add()
-        run.options.choices[:] = values.tolist()
-
-
-def find_flags(values: np.ndarray) -> Flags:
-    """Return the compiler's flags for values (options,)."""
+def find_flags(options: np.ndarray) -> Flags:
+    """Return the compiler's flags for options (options,): positions in OPTION_CHOICES."""
     chosen = [
         (name, OPTION_CHOICES[name][value])
-        for name, value in zip(OPTION_NAMES, values.tolist(), strict=True)
+        for name, value in zip(OPTION_NAMES, options.tolist(), strict=True)
     ]
     named = [flag for choice in chosen for flag in BY_NAME.get(choice, ())]
     return Flags(

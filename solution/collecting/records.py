@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.spaces import CompilerSpace, make_run
+from solution.collecting.program_space import ProgramSpace
 from solution.domain.collection import collection
 from solution.domain.labels import TIMED
 from solution.programs.hlo.messages import MESSAGES
@@ -37,12 +37,12 @@ class Place:
 class Measured:
     """A configuration with its time; without a time if it failed."""
 
-    values: np.ndarray
+    config: np.ndarray  # (sites,)
     nanoseconds: int
 
 
 def make_record(
-    program: Program, space: CompilerSpace, measured: Sequence[Measured], source: str = TIMED
+    program: Program, space: ProgramSpace, measured: Sequence[Measured], source: str = TIMED
 ) -> Any:
     """Return the configurations as a message TuningRecord, in their order.
 
@@ -52,27 +52,16 @@ def make_record(
     record = MESSAGES["TuningRecord"](module=program.module, label_source=source)
     # An estimate does not need arguments, and some programs' cannot be drawn.
     record.fingerprint = int(program.digest if source == TIMED else program.module_digest, 16)
-    if configuration_kind(space) != "tile":
+    if space.kind != "tile":
         record.config_index_to_node[:] = program.configurable.tolist()
-    record.option_names[:] = getattr(space, "option_names", ())
-    for one in measured:
-        is_default = np.array_equal(one.values, space.default)
-        record.runs.append(make_run(space, one.values, one.nanoseconds, is_default=is_default))
+    record.option_names[:] = space.option_names if space.option_choices else ()
+    record.runs.extend(space.make_run(one.config, one.nanoseconds) for one in measured)
     return record
-
-
-def configuration_kind(space: CompilerSpace) -> str:
-    """Return the kind of a space's configurations: layout, tile or options."""
-    probe = MESSAGES["Run"]()
-    space.write(space.default, probe)
-    if probe.HasField("options"):
-        return "options"
-    return str(probe.WhichOneof("configuration"))
 
 
 def write_graph(
     program: Program,
-    space: CompilerSpace,
+    space: ProgramSpace,
     measured: Sequence[Measured],
     place: Place,
     source: str = TIMED,

@@ -1,31 +1,136 @@
-"""Show the collections in a folder: a table, and a plot of times and their noise."""
+"""Show collections: a table of the programs, and a plot of times and their noise."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from rich.table import Table
+from rich.text import Text
 
 from solution.collecting.journal import (
     CANDIDATE_FILE,
-    CANDIDATES,
+    DIED,
+    REFUSED,
     REPEAT_FILE,
     SOUND,
     STATE,
+    WRONG,
     read_log,
     read_state,
 )
 from solution.collecting.session import Finished
-from solution.collecting.tables import is_estimated
-from solution.collecting.timing import SCHEMA, Outcome, summarise
+from solution.collecting.target import CPU, parse_target
+from solution.collecting.timing import SCHEMA, Outcome
 from solution.system.errors import InputError
+from solution.system.terminal import make_table
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SPREAD = "Spread: slowest over fastest."
+TIMED_CAPTION = (
+    "Repeat tau: Kendall's tau between two halves of the runs, about what a perfect model could "
+    "reach. Failed: wrong results, refused, or killed the compiler."
+)
+ESTIMATED_CAPTION = (
+    "Estimates of the compiler ({targets}), not measured. Programs: how many of what the "
+    "configurations compile to differ. As asked: requested output layouts that the compiled "
+    "program has. Failed: the compiler refused."
+)
+# by header: how to show a row's state in this column
+Columns = dict[str, Callable[[dict[str, Any]], str]]
 MAX_PANELS = 12  # programs whose two halves are plotted, the noisiest first
 COLUMNS = 4
+
+
+def show_finished(title: str, finished: Sequence[Finished]) -> Table:
+    """Print a table with a row per program."""
+    states = [one.state for one in finished if one.state]
+    has_timed = any(not is_estimated(state) for state in states)
+    columns = _list_columns(
+        has_timed=has_timed or not states, has_estimated=any(map(is_estimated, states))
+    )
+    table = make_table(Text(title), _describe(states))
+    table.add_column("Program", overflow="fold")
+    for header in columns:
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("Left out")
+    for one in finished:
+        if one.state:
+            cells = [show(one.state) for show in columns.values()] + [one.state["left_out"]]
+        else:
+            cells = [""] * len(columns) + ["failed"]
+        table.add_row(Text(one.name), *cells)
+    return table
+
+
+def is_estimated(state: dict[str, Any]) -> bool:
+    """Return True if the labels of a finished collection are estimates."""
+    return "target" in state
+
+
+def describe_failures(finished: Sequence[Finished]) -> str:
+    """Say of the first program with failures how many failed, and why; "" if there is none."""
+    for one in finished:
+        if one.state.get("failure"):
+            tried = sum(one.state["statuses"].values())
+            return (
+                f"{one.name}: {_count_failed(one.state)} of {tried} configurations failed, most "
+                f"often because of this: {one.state['failure']}"
+            )
+    return ""
+
+
+def _list_columns(*, has_timed: bool, has_estimated: bool) -> Columns:
+    """Return the columns; a column of the other kind of label (time, estimate) shows ""."""
+    timed: Columns = {
+        "Repeat tau": lambda state: f"{state['repeat_tau']:.2f}" if "clock" in state else "",
+        "Passes": lambda state: str(state.get("passes", "")),
+    }
+    estimated: Columns = {
+        "Programs": lambda state: str(state.get("programs", "")),
+        "As asked": _show_taken,
+    }
+    return {
+        "Configs": lambda state: str(state["configs"]),
+        "Failed": lambda state: str(_count_failed(state)),
+        "Spread": lambda state: f"{state['spread']:.2f}",
+        **(timed if has_timed else {}),
+        **(estimated if has_estimated else {}),
+        "Seconds": lambda state: f"{state['seconds']:.0f}",
+    }
+
+
+def _show_taken(state: dict[str, Any]) -> str:
+    """Format the share of requested layouts that the compiled programs have."""
+    asked = state.get("taken", 0) + state.get("untaken", 0)
+    return f"{state['taken'] / asked:.0%}" if asked else ""
+
+
+def _count_failed(state: dict[str, Any]) -> int:
+    return sum(state["statuses"].get(kind, 0) for kind in (WRONG, REFUSED, DIED))
+
+
+def _describe(states: Sequence[dict[str, Any]]) -> str:
+    """Return the table's caption."""
+    sentences = [SPREAD]
+    timed = [state for state in states if not is_estimated(state)]
+    if timed or not states:
+        sentences.append(TIMED_CAPTION)
+        sentences.append(_describe_clock(timed))
+    targets = sorted({state["target"] for state in states if is_estimated(state)})
+    if targets:
+        sentences.append(ESTIMATED_CAPTION.format(targets=", ".join(targets)))
+    return " ".join(sentences)
+
+
+def _describe_clock(timed: Sequence[dict[str, Any]]) -> str:
+    if "wall" in {state["clock"] for state in timed}:
+        return "Timed by the clock: the process could not be kept on one core, so noise is larger."
+    return "Timed by the CPU time of a process on one core."
 
 
 @dataclass(frozen=True)
@@ -63,8 +168,10 @@ def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
     return tables
 
 
-def draw_collections(collected: Sequence[Collected]) -> Figure:
+def draw_collections(collected: Sequence[Collected]) -> "Figure":
     """Plot all programs' runtimes over their fastest, and the two halves of the noisiest ones."""
+    from matplotlib.figure import Figure  # slow to import
+
     some = [one for one in collected if len(one.outcome.configs) > 1]
     timed = [one for one in some if not is_estimated(one.state)]  # estimates have no noise
     noisiest = sorted(timed, key=lambda one: one.outcome.tau)[:MAX_PANELS]
@@ -81,7 +188,7 @@ def draw_collections(collected: Sequence[Collected]) -> Figure:
     return figure
 
 
-def _draw_runtimes(axes: Axes, collected: Sequence[Collected]) -> None:
+def _draw_runtimes(axes: "Axes", collected: Sequence[Collected]) -> None:
     for one in collected:
         times = np.sort(one.outcome.nanoseconds)
         axes.plot(np.linspace(0, 100, len(times)), times / times[0], lw=1, alpha=0.7)
@@ -96,7 +203,7 @@ def _draw_runtimes(axes: Axes, collected: Sequence[Collected]) -> None:
     )
 
 
-def _draw_halves(axes: Axes, one: Collected) -> None:
+def _draw_halves(axes: "Axes", one: Collected) -> None:
     first, second = one.outcome.halves / 1000
     ends = [min(first.min(), second.min()), max(first.max(), second.max())]
     axes.plot(ends, ends, color="black", lw=0.8, ls=":")
@@ -113,14 +220,8 @@ def _read(folder: Path) -> Collected | None:
     state = read_state(folder)
     if not state.get("finished"):
         return None
-    collection = state["identity"]["collection"]
-    if is_estimated(state):
-        from solution.collecting.tpu.journal import ESTIMATES, read_estimates
-
-        candidates = read_log(folder / CANDIDATE_FILE, ESTIMATES)
-        return Collected(folder.name, collection, state, read_estimates(candidates))
-    candidates = read_log(folder / CANDIDATE_FILE, CANDIDATES)
-    sound = candidates.filter(pl.col("status") == SOUND).select("config")
-    repeats = read_log(folder / REPEAT_FILE, SCHEMA).join(sound, on="config", how="semi")
-    outcome = summarise(repeats, state["clock"])
-    return Collected(folder.name, collection, state, outcome)
+    target = parse_target(state["identity"].get("target", CPU))
+    candidates = read_log(folder / CANDIDATE_FILE, target.schema)
+    repeats = read_log(folder / REPEAT_FILE, SCHEMA)
+    outcome = target.summarise(candidates.filter(status=SOUND), repeats, state)
+    return Collected(folder.name, state["identity"]["collection"], state, outcome)

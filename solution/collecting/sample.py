@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from solution.collecting.collect import ProgramCollection, Settings
+from solution.collecting.cpu import Workers
 from solution.collecting.families import FAMILIES, draw_settings, write_file
-from solution.collecting.labelling import Workers
+from solution.collecting.program_space import LAYOUTS, TILES, make_collected_space
 from solution.collecting.records import Place
-from solution.collecting.spaces import CompilerSpace, LayoutSpace
-from solution.collecting.tiles import TileSpace
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.programs.child import Child, lease_core, list_cores
@@ -170,10 +169,10 @@ class Sample:
         self, program: Program, draft: Draft, architecture: str, workers: Workers
     ) -> dict[str, object]:
         is_tile = draft.collection == "tile:xla"
-        space: CompilerSpace = (
-            TileSpace(program)
-            if is_tile
-            else LayoutSpace(program, draft.collection.rpartition(":")[2])
+        space = make_collected_space(
+            program,
+            TILES if is_tile else LAYOUTS,
+            varies_fastest=not draft.collection.endswith(":random"),
         )
         is_valid = sum(architecture.encode()) % VALID_SHARE == 0
         place = Place(self._folder, draft.collection, "valid" if is_valid else "train")

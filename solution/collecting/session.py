@@ -1,5 +1,6 @@
-"""Collect several programs one after the other, within a time limit, with a progress bar."""
+"""Collect several programs one after the other, here within a time limit, or on another machine."""
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,16 +10,18 @@ from typing import Any
 from rich.progress import Progress, TaskID
 
 from solution.collecting.collect import ProgramCollection, Settings
-from solution.collecting.labelling import LabelWorkers, Tell, open_workers
+from solution.collecting.program_space import ProgramSpace
 from solution.collecting.records import Place
-from solution.collecting.spaces import CompilerSpace
+from solution.collecting.target import LabelWorkers, Tell
 from solution.programs.child import ChildDiedError
 from solution.programs.compiler import check_installed
 from solution.programs.given import give_arguments
-from solution.programs.program import Program, read_programs
+from solution.programs.program import Program, name_program, read_programs
 from solution.system.errors import InputError
 from solution.system.files import locked, make_folder
 from solution.system.progress import bars, warn
+from solution.system.report import Report
+from solution.system.zips import pack_folder, unpack_folder
 
 LEAST_SECONDS = 10.0  # least time limit of a program, however late it is
 
@@ -34,7 +37,7 @@ class Finished:
 
 def collect_programs(
     paths: Sequence[Path],
-    make_space: Callable[[Program], CompilerSpace],
+    make_space: Callable[[Program], ProgramSpace],
     place: Place,
     settings: Settings,
     minutes: float,
@@ -54,7 +57,7 @@ def collect_programs(
     deadline = time.monotonic() + 60 * minutes
     with (
         locked(place.folder, "Wait for it, or choose another --out."),
-        open_workers(settings.target, settings.limits) as workers,
+        settings.target.open_workers(settings.limits) as workers,
         bars() as progress,
     ):
         programs = [program for path in paths for program in read_all(path, workers, settings)]
@@ -84,7 +87,7 @@ def _give(programs: Sequence[Program], settings: Settings) -> Program:
 
 def read_all(path: Path, workers: LabelWorkers, settings: Settings) -> Iterator[Program]:
     """Yield the programs of a file as the target needs them."""
-    platform = "tpu" if settings.target.is_estimated else "cpu"
+    platform = settings.target.platform
     yield from read_programs(path, workers.compiling, settings.wanted, platform=platform)
 
 
@@ -110,7 +113,7 @@ class _Bar:
 
 def collect_one(
     program: Program,
-    make_space: Callable[[Program], CompilerSpace],
+    make_space: Callable[[Program], ProgramSpace],
     place: Place,
     settings: Settings,
     workers: LabelWorkers,
@@ -143,3 +146,55 @@ def check_names(names: Sequence[str]) -> None:
             f"Expected programs of different names, found {', '.join(twice)} more than once. "
             "Rename a file: it names the graph."
         )
+
+
+@dataclass(frozen=True)
+class Collector:
+    """A picklable collection job, for any machine.
+
+    Args:
+        make_space: makes the space of configurations; it is pickled.
+        place: collection and split of the files; its folder is not used.
+    """
+
+    make_space: Callable[[Program], ProgramSpace]
+    place: Place
+    settings: Settings
+
+    def __call__(
+        self, name: str, content: bytes, log: bytes | None, seconds: float, report: Report
+    ) -> tuple[list[Finished], bytes]:
+        """Collect the programs of a file; return their outcomes and the files, as an archive.
+
+        Args:
+            log: files of an earlier collection of the program named like the file, to resume.
+            seconds: time limit for all programs of the file.
+        """
+        check_installed()
+        with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
+            path = Path(scratch) / name
+            path.write_bytes(content)
+            out = Path(scratch) / "out"
+            place = replace(self.place, folder=out)
+            if log is not None:
+                unpack_folder(log, place.find("log", name_program(path)))
+            try:
+                finished = self._collect(path, place, time.monotonic() + seconds, report)
+            except InputError as error:  # the message names the temporary file, not the user's
+                raise InputError(str(error).replace(str(path), name)) from error
+            out.mkdir(exist_ok=True)
+            return finished, pack_folder(out)
+
+    def _collect(self, path: Path, place: Place, deadline: float, report: Report) -> list[Finished]:
+        begin, settings = time.monotonic(), self.settings
+
+        def tell(note: str) -> None:
+            report(round(time.monotonic() - begin), round(deadline - begin), note)
+
+        with settings.target.open_workers(settings.limits, processes=1) as workers:
+            programs = list(read_all(path, workers, settings))
+            check_names([program.name for program in programs])
+            return [
+                collect_one(program, self.make_space, place, own, workers, tell)
+                for program, own in share_time(programs, self.settings, deadline)
+            ]

@@ -1,40 +1,105 @@
-"""The machine that a collection's labels are for: this CPU, timed, or a TPU, estimated.
+"""What labels configurations: the CPU, with a clock, or a TPU's compiler, with estimates.
 
-A TPU's labels are estimates of its compiler, which libtpu contains and which needs no TPU
-(solution/collecting/tpu). Only a clock measures, and only the CPU is timed here.
+A target is one file: a Target, its LabelWorkers, which are open for many programs, and their
+Labelling of one program. Its class stands in TARGETS.
 """
 
-import platform
-import sys
+import importlib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from solution.system.errors import InputError
-from solution.system.wording import how_to_install
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from solution.collecting.journal import Journal
+    from solution.collecting.program_space import ProgramSpace
+    from solution.collecting.timing import Outcome
+    from solution.programs.child import Child, Limits
+    from solution.programs.program import Program
+
+# Heavy imports (numpy, polars, jax) wait in the methods: a wrong name is told at once.
 
 CPU = "cpu"
-TPU = "tpu:"  # prefix of all TPUs' names
-GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "v7x")
-NAMES = (CPU, *(f"{TPU}{generation}" for generation in GENERATIONS))
-EXTRA = "tpu"  # the optional dependencies of this project that install libtpu
+# By the first word of a target's name: the module and the class.
+TARGETS = {
+    CPU: ("solution.collecting.cpu", "CpuTarget"),
+    "tpu": ("solution.collecting.tpu.target", "TpuTarget"),
+}
+
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Target:
-    """The kind of machine that a program is compiled for."""
+    """A kind of machine that programs are compiled for; small, for it is sent to other machines."""
 
-    name: str = CPU  # one of NAMES
+    name: str  # one of NAMES
+
+    NAMES: ClassVar[tuple[str, ...]] = ()  # of all targets of the class
+    platform: ClassVar[str] = CPU  # jax lowers Python programs for it: cpu or tpu
+    # Limits of a compilation, and of a program, where the user gives none.
+    seconds: ClassVar[float] = 60
+    megabytes: ClassVar[int] = 4096
+    minutes: ClassVar[float] = 3
+
+    def check(self, kind: str = "") -> None:
+        """Raise InputError if this machine cannot compile for the target.
+
+        Args:
+            kind: one of solution.collecting.program_space.KINDS that the target must have; "": any.
+        """
+
+    def make_space(
+        self, program: "Program", kind: str, *, varies_fastest: bool = False
+    ) -> "ProgramSpace":
+        """Return the space of a program's configurations.
+
+        Args:
+            kind: one of solution.collecting.program_space.KINDS.
+            varies_fastest: a collection varies the fastest so far; by default it draws at random.
+
+        Raises InputError if the program has nothing to set of this kind.
+        """
+        raise NotImplementedError
 
     @property
-    def is_estimated(self) -> bool:
-        """True if labels are the compiler's estimates; False if a clock measures them."""
-        return self.name != CPU
+    def schema(self) -> "pl.Schema":
+        """Return the columns of the journal's candidates: journal.CANDIDATES, and perhaps more."""
+        raise NotImplementedError
 
-    @property
-    def generation(self) -> str:
-        """The TPU's generation, such as v5e; empty for the CPU."""
-        return self.name.removeprefix(TPU) if self.is_estimated else ""
+    def summarise(
+        self, sound: "pl.DataFrame", repeats: "pl.DataFrame", state: Mapping[str, Any]
+    ) -> "Outcome":
+        """Return the labels of a journal.
+
+        Args:
+            sound: the sound candidates, with the columns of `schema`.
+            repeats: the timed runs, with the columns of timing.SCHEMA.
+            state: the entries of Labelling.describe, perhaps with others.
+        """
+        raise NotImplementedError
+
+    def open_workers(
+        self, limits: "Limits", processes: int | None = None
+    ) -> "AbstractContextManager[LabelWorkers]":
+        """Open the workers.
+
+        Args:
+            limits: of each compilation.
+            processes: number of parallel compilations, if labels are not measured; by default one
+                per core.
+        """
+        raise NotImplementedError
+
+
+def list_names() -> list[str]:
+    """Return the names of all targets."""
+    return [name for family in TARGETS for name in _find_class(family).NAMES]
 
 
 def parse_target(text: str) -> Target:
@@ -42,36 +107,88 @@ def parse_target(text: str) -> Target:
 
     Raises InputError if there is none.
     """
-    if text not in NAMES:
-        raise InputError(f"{text}: expected a target, one of {', '.join(NAMES)}. Name one of them.")
-    return Target(text)
+    family = text.partition(":")[0]
+    if family not in TARGETS or text not in _find_class(family).NAMES:
+        names = ", ".join(list_names())
+        raise InputError(f"{text}: expected a target, one of {names}. Name one of them.")
+    return _find_class(family)(text)
 
 
-def check_target(target: Target) -> None:
-    """Raise InputError if this machine cannot compile for the target; libtpu is not loaded."""
-    if not target.is_estimated:
-        return
-    machine = platform.machine()
-    if sys.platform != "linux" or machine not in ("x86_64", "AMD64"):
-        raise InputError(
-            f"{target.name}: the TPU's compiler (libtpu) runs on Linux with an x86-64 processor "
-            f"only; this machine is {platform.system()} on {machine}. Collect there, or with "
-            f"`{CPU}`."
-        )
-    if find_spec("jax") is None or find_spec("libtpu") is None:
-        raise InputError(
-            f"{target.name}: the TPU's compiler (libtpu) is not installed. {how_to_install(EXTRA)}."
-        )
+def _find_class(family: str) -> type[Target]:
+    module, name = TARGETS[family]
+    found: type[Target] = getattr(importlib.import_module(module), name)
+    return found
 
 
-def find_libtpu_version() -> str:
-    """Return the version of the installed libtpu, which decides what is compiled.
+class LabelWorkers(Protocol):
+    """The processes that label configurations, used for many programs."""
 
-    Raises InputError if it is not installed.
-    """
-    try:
-        return version("libtpu")
-    except PackageNotFoundError as error:
-        raise InputError(
-            f"The TPU's compiler (libtpu) is not installed. {how_to_install(EXTRA)}."
-        ) from error
+    @property
+    def compiling(self) -> "Child":
+        """Return the child that reads program files."""
+        ...
+
+    @property
+    def compiling_share(self) -> float:
+        """Return the share of a program's time after which no configuration is added."""
+        ...
+
+    @property
+    def label_source(self) -> str:
+        """Return what the labels come from, a clock or an estimator: see solution.domain.labels."""
+        ...
+
+    def identify(self, program: "Program") -> Mapping[str, Any]:
+        """Return what must be equal for the program's collection to be resumed."""
+        ...
+
+    def start(
+        self, program: "Program", space: "ProgramSpace", journal: "Journal", seed: int
+    ) -> "Labelling":
+        """Return the Labelling of a program."""
+        ...
+
+
+class Labelling(Protocol):
+    """Labels the configurations of one program, and writes the results into its journal."""
+
+    batch: int  # number of configurations that are compiled in parallel
+
+    def open(self, tell: Tell, wanted: int) -> None:
+        """Compile the default configuration, and again those that an earlier session found sound.
+
+        Args:
+            wanted: number of configurations to label.
+
+        Raises InputError if the default cannot be compiled.
+        """
+        ...
+
+    def draw(self, count: int, wanted: int) -> "np.ndarray":
+        """Return up to `count` configurations (k, sites) that were not tried yet; none if no more
+        exist.
+
+        Args:
+            wanted: number of sound configurations at the beginning of the current round.
+        """
+        ...
+
+    def label(self, configs: "np.ndarray") -> None:
+        """Compile configurations (k, sites), and write their status into the journal."""
+        ...
+
+    def look(self) -> None:
+        """Find roughly the fastest configurations, before others are drawn around them."""
+        ...
+
+    def finish(self, deadline: float, tell: Tell) -> None:
+        """Finish the labels of all configurations, until the deadline (time.monotonic)."""
+        ...
+
+    def summarise(self) -> "Outcome":
+        """Return the labels known so far."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Return the summary's entries on how the labels were made."""
+        ...

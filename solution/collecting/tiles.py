@@ -7,6 +7,7 @@ compared with the default program's.
 """
 
 import platform
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -35,47 +36,47 @@ VECTOR_BYTES = {"x86_64": 32, "AMD64": 32}
 FLOAT_BYTES = {11: 4, 12: 8}  # by the numbers of XLA's PrimitiveType
 
 
-class TileSpace:
-    """The tiles of a program's only matrix product: values (3,) are rows, sums and vectors."""
+@dataclass(frozen=True, eq=False)
+class Product:
+    """The only matrix product of a program, and its tiles."""
 
-    reference_counts = False  # the default runs a library's product, which has no tile
+    batch: int  # number of batch dimensions
+    width: int  # elements of a vector
+    tiles: np.ndarray  # (tiles, 3) int16: rows, sums, vectors, ascending
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._dot, sizes = _find_product(program)
-        self._width = _vector_elements(self._dot)
-        rows, sums, columns = sizes
-        grid = [
-            (row, inner, vectors)
-            for row, inner, vectors in product(ROWS, SUMS, VECTORS)
-            if row <= rows and inner <= sums and vectors * self._width <= max(columns, self._width)
-            if row * inner * vectors <= MAX_UNROLLED
-        ]
-        self.grid = np.array(sorted({*grid, DEFAULT}), np.int16)
-        self.default = np.array(DEFAULT, np.int16)
-
-    def draw(
-        self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
-    ) -> list[np.ndarray]:
-        """Return all tiles that are not larger than the product, in random order."""
-        return list(self.grid[generator.permutation(len(self.grid))])
-
-    def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
-        """Return the unchanged program, and the tile as an option."""
-        rows, sums, vectors = values.tolist()
-        size = f"{rows}:{sums}:{vectors}*vectwidth"
-        return self._program.plain, Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, size)))
-
-    def write(self, values: np.ndarray, run: Any) -> None:
-        """Write sizes in elements: the output's tile, and the summed dimension's tile of the
-        input."""
-        rows, sums, vectors = values.tolist()
-        batch = len(self._dot.shape.dimensions) - 2
-        run.tile.sizes.output_bounds[:] = [*[1] * batch, rows, vectors * self._width]
+    def write(self, tile: np.ndarray, run: Any) -> None:
+        """Write a tile (3,) into a message Run, in elements: the output's tile, and the summed
+        dimension's tile of the input."""
+        rows, sums, vectors = tile.tolist()
+        run.tile.sizes.output_bounds[:] = [*[1] * self.batch, rows, vectors * self.width]
         run.tile.sizes.input_bounds[:] = [sums]
 
 
-def _find_product(program: Program) -> tuple[Any, tuple[int, int, int]]:
+def find_product(program: Program) -> Product:
+    """Return the product of a program, with all tiles that are not larger than it.
+
+    Raises InputError if the program is not a single product.
+    """
+    dot, (rows, sums, columns) = _find_dot(program)
+    width = _vector_elements(dot)
+    grid = [
+        (row, inner, vectors)
+        for row, inner, vectors in product(ROWS, SUMS, VECTORS)
+        if row <= rows and inner <= sums and vectors * width <= max(columns, width)
+        if row * inner * vectors <= MAX_UNROLLED
+    ]
+    tiles = np.array(sorted({*grid, DEFAULT}), np.int16)
+    return Product(len(dot.shape.dimensions) - 2, width, tiles)
+
+
+def find_tile_flags(tile: np.ndarray) -> Flags:
+    """Return the compiler's flags for a tile (3,)."""
+    rows, sums, vectors = tile.tolist()
+    size = f"{rows}:{sums}:{vectors}*vectwidth"
+    return Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, size)))
+
+
+def _find_dot(program: Program) -> tuple[Any, tuple[int, int, int]]:
     """Return the only dot, and its numbers of rows, sums and columns."""
     dots = [i for i in instructions(program.module) if i.opcode == "dot"]
     shapes = {i.id: i.shape for i in instructions(program.module)}

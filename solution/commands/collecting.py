@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from solution.collecting.collect import Settings
+    from solution.collecting.program_space import ProgramSpace
     from solution.collecting.records import Place
     from solution.collecting.session import Finished
-    from solution.collecting.spaces import CompilerSpace
     from solution.collecting.target import Target
     from solution.programs.child import Limits
     from solution.programs.program import Program
@@ -102,20 +102,22 @@ def layout(
     even killed, the same command goes on where it was.
     """
     from solution.collecting.collect import Settings
+    from solution.collecting.program_space import LAYOUTS
     from solution.collecting.records import Place
-    from solution.collecting.spaces import make_layout_space
     from solution.domain.collection import collection as find_collection
 
     found = find_collection(collection)
     if found.kind != "layout":
         raise InputError(f"{collection} holds tiles: collect them with `fastslow collect tile`.")
-    machine = _find_target(target)
+    machine = _find_target(target, LAYOUTS)
     settings = Settings(
         configs=configs, seed=seed, limits=_find_limits(machine, seconds, megabytes),
         keep_flat=keep_flat, replace=replace, wanted=make_wanted(module, function),
         arguments=arguments, target=machine,
     )  # fmt: skip
-    make_space = partial(make_layout_space, target=machine, search=found.name.split(":")[-1])
+    make_space = partial(
+        machine.make_space, kind=LAYOUTS, varies_fastest=not found.name.endswith(":random")
+    )
     _collect(
         programs, make_space, Place(out, collection, split), settings, minutes,
         make_executor(executor, address, None),
@@ -143,22 +145,18 @@ def tile(
 ) -> None:
     """Time matrix products in many tiles of XLA's own loops, on a CPU."""
     from solution.collecting.collect import Settings
+    from solution.collecting.program_space import TILES
     from solution.collecting.records import Place
-    from solution.collecting.tiles import TileSpace
     from solution.programs.child import Limits
 
-    if _find_target(target).is_estimated:
-        raise InputError(
-            f"{target}: a TPU's compiler chooses its tiles itself and takes none, so there is "
-            "nothing to collect. Collect layouts or options for it, or tiles with --target cpu."
-        )
+    machine = _find_target(target, TILES)
     settings = Settings(
         configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
-        replace=replace, wanted=make_wanted(module, function), arguments=arguments,
+        replace=replace, wanted=make_wanted(module, function), arguments=arguments, target=machine,
     )  # fmt: skip
     _collect(
-        programs, TileSpace, Place(out, "tile:xla", split), settings, minutes,
-        make_executor(executor, address, None),
+        programs, partial(machine.make_space, kind=TILES), Place(out, "tile:xla", split), settings,
+        minutes, make_executor(executor, address, None),
     )  # fmt: skip
 
 
@@ -187,17 +185,17 @@ def options(
     Their npz files have an array more than the competition's, so they lie in a folder of their own.
     """
     from solution.collecting.collect import Settings
-    from solution.collecting.options import make_option_space
+    from solution.collecting.program_space import OPTIONS
     from solution.collecting.records import Place
 
-    machine = _find_target(target)
+    machine = _find_target(target, OPTIONS)
     settings = Settings(
         configs=configs, seed=seed, limits=_find_limits(machine, seconds, megabytes),
         keep_flat=keep_flat, replace=replace, wanted=make_wanted(module, function),
         arguments=arguments, target=machine,
     )  # fmt: skip
     _collect(
-        programs, partial(make_option_space, target=machine),
+        programs, partial(machine.make_space, kind=OPTIONS),
         Place(out, f"layout:{source}:random", split), settings, minutes,
         make_executor(executor, address, None),
     )  # fmt: skip
@@ -211,8 +209,12 @@ def report(
     ] = None,
 ) -> None:
     """Show what a folder of collections holds, how noisy it is, and a picture of both."""
-    from solution.collecting.report import draw_collections, list_finished, read_collections
-    from solution.collecting.tables import show_finished
+    from solution.collecting.report import (
+        draw_collections,
+        list_finished,
+        read_collections,
+        show_finished,
+    )
     from solution.system.names import check_ending
     from solution.system.pictures import FORMATS, save_figure
 
@@ -225,12 +227,13 @@ def report(
     say(f"Picture: {path}")
 
 
-def _find_target(text: str) -> "Target":
-    """Return the target; raise InputError if there is none of this name, or not on this machine."""
-    from solution.collecting.target import check_target, parse_target
+def _find_target(text: str, kind: str) -> "Target":
+    """Return the target; raise InputError if there is none of this name, or not on this machine,
+    or without this kind of configurations."""
+    from solution.collecting.target import parse_target
 
     target = parse_target(text)
-    check_target(target)
+    target.check(kind)
     return target
 
 
@@ -238,22 +241,21 @@ def _find_limits(target: "Target", seconds: float | None, megabytes: int | None)
     """Return the limits of a compilation: the given ones, or the target's defaults."""
     from solution.programs.child import Limits
 
-    usual = Limits(600, 8192) if target.is_estimated else Limits(60, 4096)
-    return Limits(seconds or usual.seconds, megabytes or usual.megabytes)
+    return Limits(seconds or target.seconds, megabytes or target.megabytes)
 
 
 def _collect(
     programs: list[Path],
-    make_space: "Callable[[Program], CompilerSpace]",
+    make_space: "Callable[[Program], ProgramSpace]",
     place: "Place",
     settings: "Settings",
     minutes: float | None,
     executor: "Executor",
 ) -> None:
+    from solution.collecting.report import show_finished
     from solution.collecting.session import collect_programs
-    from solution.collecting.tables import show_finished
 
-    minutes = minutes or (20 if settings.target.is_estimated else 3) * len(programs)
+    minutes = minutes or settings.target.minutes * len(programs)
     if executor.is_away and settings.arguments is not None:
         raise InputError(
             f"{settings.arguments}: --arguments are for a program that is timed on this machine. "
@@ -275,15 +277,14 @@ def _collect(
 def _collect_away(
     nodes: "Executor",
     files: list[Path],
-    make_space: "Callable[[Program], CompilerSpace]",
+    make_space: "Callable[[Program], ProgramSpace]",
     place: "Place",
     settings: "Settings",
     minutes: float,
 ) -> "list[Finished]":
     """Collect files on a cluster, one per core; write the returned files on this machine."""
-    from solution.collecting.away import Collector
     from solution.collecting.records import remove_graph
-    from solution.collecting.session import check_names
+    from solution.collecting.session import Collector, check_names
     from solution.programs.program import name_program
     from solution.system.files import locked, make_folder
     from solution.system.progress import bars
@@ -342,7 +343,7 @@ def _say_cut(finished: "list[Finished]") -> None:
 
 def _say_outcome(folder: Path, finished: "list[Finished]") -> None:
     """Say how to use what was written; exit with 1 if nothing was."""
-    from solution.collecting.tables import describe_failures
+    from solution.collecting.report import describe_failures
 
     if any("npz" in one.state for one in finished):
         say(f"{folder}: check it with `fastslow check {quote(str(folder))}`.")

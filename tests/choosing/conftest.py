@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.collecting.labelling import Workers
+from solution.collecting.cpu import Workers
 from solution.programs.program import Program, read_programs
 from tests.made.timed import DENSE, HEAVY, RAGGED, open_workers
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from solution.choosing.search import Lookup
-from solution.choosing.space import Space, name_choices
-from solution.choosing.table import Table, make_space
+from solution.choosing.replay import Lookup, Table, make_space
+from solution.collecting.space import Space, name_config
 
 
 def make_table(sites: int = 4, choices: int = 4, members: int = 60, *, ordered: bool = False,
@@ -36,4 +35,4 @@ def tell_all(table: Table, asked: np.ndarray) -> np.ndarray:
 
 
 def names(choices: np.ndarray) -> list[str]:
-    return [name_choices(row) for row in choices]
+    return [name_config(row) for row in choices]

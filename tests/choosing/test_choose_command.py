@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solution.choosing import machine
+from solution.choosing import harness
 from solution.choosing.choose import BATCH, Settings, choose_program
 from solution.choosing.guided import Beliefs
 from solution.choosing.handing import CHOICE, MODULE
@@ -18,7 +18,7 @@ from solution.choosing.journal import RECORD
 from solution.choosing.methods import make_proposer
 from solution.choosing.verdict import Verdict
 from solution.cli import EXIT_ENDED
-from solution.collecting.labelling import Workers
+from solution.collecting.cpu import Workers
 from solution.programs.hlo.messages import read_records
 from solution.serving.bundle import load_bundle
 from solution.system.errors import InputError
@@ -134,12 +134,12 @@ def test_a_program_is_chosen_for_and_the_same_command_goes_on(
     assert len(record["trials"]) == 5  # the default among them
     for name in (CHOICE, MODULE):
         (out / name).write_text("of a verdict with a gain")
-    monkeypatch.setattr(machine, "judge", lambda *_: Verdict(1.0, 0.9, 1.1, 2))
+    monkeypatch.setattr(harness, "judge", lambda *_: Verdict(1.0, 0.9, 1.1, 2))
     again = choose_program(path, bundle, out, Settings(6, rounds=2), notes.append)
     assert not (out / CHOICE).exists() and not (out / MODULE).exists()
     assert again.trials[:4] == first.trials and len(again.trials) == 6
     assert again.reference == first.reference
-    monkeypatch.setattr(machine, "judge", lambda *_: Verdict(9.0, 8.9, 9.1, 2))
+    monkeypatch.setattr(harness, "judge", lambda *_: Verdict(9.0, 8.9, 9.1, 2))
     ended = choose_program(path, bundle, out, Settings(6, rounds=2), notes.append)
     assert ended.verdict == again.verdict  # chance is not asked once more
     assert notes[-1] == "nothing is left to measure, and what was timed at the end stands"
@@ -166,9 +166,9 @@ def test_fewer_measurements_keep_what_was_verified_and_a_new_start_what_is_not_i
 ) -> None:
     path, out, bundle = tmp_path / "dense.py", tmp_path / "chosen", load_bundle()
     path.write_text(DENSE)
-    monkeypatch.setattr(machine, "judge", lambda *_: Verdict(9.0, 8.9, 9.1, 2))
+    monkeypatch.setattr(harness, "judge", lambda *_: Verdict(9.0, 8.9, 9.1, 2))
     first = choose_program(path, bundle, out, Settings(6, rounds=2), print)
-    monkeypatch.setattr(machine, "judge", lambda *_: Verdict(1.0, 0.9, 1.1, 2))
+    monkeypatch.setattr(harness, "judge", lambda *_: Verdict(1.0, 0.9, 1.1, 2))
     fewer = choose_program(path, bundle, out, Settings(2, rounds=2), print)
     assert (fewer.verdict, fewer.trials) == (first.verdict, first.trials)
     assert fewer.note == f"{first.note} What was measured here before counts too: 4 more."
@@ -191,7 +191,7 @@ def test_where_timing_again_takes_all_of_the_time_a_second_is_searched(
     """As of a slow program, of which a round takes as long as its runs."""
     path = tmp_path / "dense.py"
     path.write_text(DENSE)
-    monkeypatch.setattr(machine, "LEAST_FINAL", 10**9)
+    monkeypatch.setattr(harness, "LEAST_FINAL", 10**9)
     timed = Settings(None, seconds=30, search="random", rounds=2)
     trials = choose_program(path, None, tmp_path / "chosen", timed, print).trials
     assert sum(trial.seconds for trial in trials[:-BATCH]) < 1

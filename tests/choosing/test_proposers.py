@@ -11,10 +11,9 @@ from benchmarks.policy_search import list_compared
 from solution.choosing.guided import Beliefs, Guided
 from solution.choosing.journal import RECORD, Journal, Trial
 from solution.choosing.proposer import Proposer
-from solution.choosing.replay import TablePrior, list_methods, replay_seeds
-from solution.choosing.search import Budget, Lookup, search
-from solution.choosing.space import Space
-from solution.choosing.table import Table
+from solution.choosing.replay import Lookup, Table, TablePrior, list_methods, replay_seeds
+from solution.choosing.search import Budget, search
+from solution.collecting.space import Space
 from solution.system.errors import InputError
 from tests.choosing.made import make_free, make_table, names, tell_all
 
@@ -179,7 +178,7 @@ def test_it_ends_where_the_budget_is_spent() -> None:
 
     class Slow(Lookup):
         def measure(self, choices: np.ndarray) -> list[Trial]:
-            return [Trial(t.name, t.choices, t.nanoseconds, "", 2.0)
+            return [Trial(t.name, t.config, t.nanoseconds, "", 2.0)
                     for t in super().measure(choices)]  # fmt: skip
 
     build = list_methods()["random"]

@@ -1,15 +1,24 @@
 """Spaces: what is drawn, what is near, what is legal."""
 
+from pathlib import Path
+
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.choosing.space import draw_new, name_choices
 from solution.choosing.surrogate import LEVEL, Belief, Forecast, Surrogate
-from solution.choosing.table import link_sites
 from solution.choosing.verdict import ROUNDS, judge
+from solution.collecting.journal import SOUND, Journal
+from solution.collecting.program_space import KINDS, TILES, make_collected_space
+from solution.collecting.space import CHANGES, draw_new, link_sites, name_config
+from solution.collecting.timing import SCHEMA
+from solution.programs.program import Program
+from solution.system.errors import InputError
 from tests.choosing.made import make_free, make_table
+from tests.collecting.test_timing import make_product
+from tests.made import modules
 
 
 @settings(deadline=None, max_examples=30)
@@ -38,7 +47,7 @@ def test_all_members_are_drawn_before_any_twice() -> None:
     generator = np.random.default_rng(0)
     known: set[str] = set()
     for _ in range(20):
-        known |= {name_choices(row) for row in draw_new(space, generator, 3, known)}
+        known |= {name_config(row) for row in draw_new(space, generator, 3, known)}
     assert known == set(space.names)
     assert not len(draw_new(space, generator, 3, known))
 
@@ -151,3 +160,47 @@ def test_a_gain_that_is_no_use_is_none() -> None:
 def test_one_round_is_refused() -> None:
     with pytest.raises(ValueError, match="expected.*2"):
         judge(np.ones(1), np.ones(1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_configuration_is_its_array_and_its_bytes(kind: str) -> None:
+    """As journals keep it: layouts, options, or a tile's sizes."""
+    program = make_product() if kind == TILES else Program("p", modules.make_module(), [])
+    space = make_collected_space(program, kind)
+    for config in [space.default, *draw_new(space, np.random.default_rng(0), 20, set())]:
+        array = space.to_array(config)
+        assert space.from_array(array).tolist() == config.tolist()
+        assert space.from_bytes(array.tobytes()).tolist() == config.tolist()
+    for wrong in (b"", b"x", np.full_like(array, 99).tobytes()):
+        with pytest.raises(InputError, match=f"{program.name}: its journal"):
+            space.from_bytes(wrong)
+
+
+def test_a_journal_of_an_earlier_version_is_named_as_now(tmp_path: Path) -> None:
+    """Its names were hashes of the arrays; times stay with their configurations."""
+    space = make_collected_space(make_product(), TILES)
+    configs = draw_new(space, np.random.default_rng(0), 3, set())
+    journal = Journal(tmp_path / "log", {})
+    for number, config in enumerate(configs):
+        journal.add_candidate(f"old {number}", space.to_array(config), SOUND, "", 0.1)
+    rows = [("reference", 0, 0, 7, 7), *((f"old {n}", 0, 0, n, n) for n in range(3))]
+    journal.add_repeats([pl.DataFrame(rows, SCHEMA, orient="row")])
+    names = [name_config(config) for config in configs]
+    for opened in (Journal(tmp_path / "log", {}), journal):
+        opened.rename(lambda data: name_config(space.from_bytes(data)))
+        assert opened.candidates["config"].to_list() == names
+        assert opened.repeats.select("config", "cpu_ns").rows() == [
+            ("reference", 7), *((name, n) for n, name in enumerate(names)),
+        ]  # fmt: skip
+    opened.rename(lambda data: name_config(space.from_bytes(data)))
+    assert opened.candidates["config"].to_list() == names
+
+
+def test_children_are_new_and_have_what_a_parent_has_at_most_sites() -> None:
+    space = make_free(sites=40, choices=9)
+    generator = np.random.default_rng(0)
+    parents = space.draw(generator, 9)[:2]
+    children = space.breed(generator, 50, parents)
+    foreign = ((children != parents[0]) & (children != parents[1])).sum(axis=1)
+    assert len(children) and foreign.max() <= CHANGES
+    assert space.keep_legal(children).tolist() == children.tolist()

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("jax")  # the extra `collect`; make test installs it
 
-from solution.collecting.labelling import Workers
+from solution.collecting.cpu import Workers
 from tests.made.timed import DENSE, RAGGED, open_workers
 
 

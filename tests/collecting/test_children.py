@@ -10,10 +10,10 @@ import numpy as np
 import psutil
 import pytest
 
-from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
-from solution.collecting.labelling import Workers
-from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE, TileSpace
+from solution.collecting.cpu import Builder, Workers
+from solution.collecting.program_space import TILES, make_collected_space
+from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
 from solution.programs.child import Child, ChildDiedError, Limits
 from solution.programs.compiler import Flags
 from solution.programs.program import read_programs
@@ -23,8 +23,8 @@ from solution.system.errors import InputError
 def test_wide_tiles_over_a_ragged_edge_are_found_wrong(workers: Workers, ragged: Path) -> None:
     """XLA's own defect: 70 columns, tiles of four vectors."""
     (program,) = read_programs(ragged, workers.compiling)
-    builder, space = Builder(workers.compiling, program), TileSpace(program)
-    wide, narrow = np.array((4, 4, 4), np.int16), np.array((8, 8, 2), np.int16)
+    builder, space = Builder(workers.compiling, program), make_collected_space(program, TILES)
+    wide, narrow = (space.from_array(np.array(own)) for own in ((4, 4, 4), (8, 8, 2)))
     status, note, compiled = builder.build(Compile(*space.prepare(wide)))
     assert status == "wrong"
     assert "numbers are" in note

@@ -15,13 +15,13 @@ import polars as pl
 import pytest
 
 from solution.collecting.collect import ProgramCollection, Settings
+from solution.collecting.cpu import Workers
 from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, SOUND, STATE
-from solution.collecting.labelling import Workers
-from solution.collecting.options import OptionSpace
+from solution.collecting.program_space import LAYOUTS, OPTIONS, ProgramSpace, make_collected_space
 from solution.collecting.records import Measured, Place, write_graph
+from solution.collecting.report import describe_failures
 from solution.collecting.session import Finished, check_names
-from solution.collecting.spaces import CompilerSpace, LayoutSpace, draw_untried, name_configuration
-from solution.collecting.tables import describe_failures
+from solution.collecting.space import draw_new, name_config
 from solution.collecting.timing import SCHEMA
 from solution.programs.hlo.messages import read_records
 from solution.programs.program import Program, name_program, read_programs
@@ -148,7 +148,7 @@ def check_nothing_lost(
     assert known.items() <= found.items()
     assert last >= turns
     for name, data in found.items():
-        assert name == name_configuration(np.frombuffer(data, np.int8).reshape(-1, 3, 6))
+        assert name == name_config(np.frombuffer(data, np.int8).reshape(-1, 3, 6))
     return found, last
 
 
@@ -196,7 +196,7 @@ def test_all_files_of_a_program_have_the_name_that_its_graph_has(tmp_path: Path)
     ):  # fmt: skip
         name = name_program(Path(f"{stem}.py"))
         program = Program(name, modules.make_module(), [])
-        space = OptionSpace(program)
+        space = make_collected_space(program, OPTIONS)
         record, npz = write_graph(program, space, [Measured(space.default, 100)], place)
         assert (name, record.stem, npz.stem) == (expected,) * 3
     assert name_program(Path("a b.hlo.pb"), 2) == "a_b_2"
@@ -208,18 +208,18 @@ def test_all_files_of_a_program_have_the_name_that_its_graph_has(tmp_path: Path)
 def flat(dense: Path, workers: Workers, tmp_path: Path) -> Collected:
     """A finished collection of eight layouts that take the same time."""
     (program,) = read_programs(dense, workers.compiling)
-    space = LayoutSpace(program, "random")
+    space = make_collected_space(program, LAYOUTS)
     place = Place(tmp_path / "out", "layout:xla:random", "train")
 
-    def open_collection(settings: Settings, other: CompilerSpace = space) -> ProgramCollection:
+    def open_collection(settings: Settings, other: ProgramSpace = space) -> ProgramCollection:
         return ProgramCollection(program, other, place, settings, workers)
 
     journal = open_collection(Settings()).journal
-    drawn = draw_untried(space, np.random.default_rng(0), 8, set(), [])
+    drawn = draw_new(space, np.random.default_rng(0), 8, set())
     rows = []
-    for values in drawn:
-        name = name_configuration(values)
-        journal.add_candidate(name, values, SOUND, "", 0.1)
+    for config in drawn:
+        name = name_config(config)
+        journal.add_candidate(name, space.to_array(config), SOUND, "", 0.1)
         rows += [(name, turn % 2, turn, 100 + turn, 100 + turn) for turn in range(4)]
     journal.add_repeats([pl.DataFrame(rows, SCHEMA, orient="row")])
     journal.finish({"asked": 8, "clock": "cpu", "left_out": "flat"}, is_final=True)
@@ -274,7 +274,7 @@ def test_options_are_not_what_was_measured_of_layouts(flat: Collected) -> None:
     journal = open_collection(Settings()).journal
     for _ in range(2):
         with pytest.raises(InputError, match="not options"):
-            open_collection(Settings(), OptionSpace(program))
+            open_collection(Settings(), make_collected_space(program, OPTIONS))
         journal.state["identity"].pop("kind", None)
         write_sealed(journal.state, journal.folder / STATE)
     assert open_collection(Settings()).journal.is_finished

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from benchmarks.nonsense import count, examine
-from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Tell
-from solution.collecting.labelling import Workers
+from solution.collecting.cpu import Builder, Workers
 from solution.collecting.mutants import Kind, make_mutants
-from solution.collecting.tiles import TileSpace
+from solution.collecting.program_space import TILES, make_collected_space
 from solution.programs.arguments import MANNERS, find_roles, make_arguments
 from solution.programs.child import Child
 from solution.programs.compiler import Compiler, Flags
@@ -66,10 +65,10 @@ def write(folder: Path, text: str, name: str = "written.hlo") -> Path:
 def test_tiles_that_compute_nonsense_are_found_wrong(name: str, workers: Workers) -> None:
     """Roots of what may be negative; results in eight bits."""
     program = read(CASES / f"{name}.hlo", workers)
-    space = TileSpace(program)
+    space = make_collected_space(program, TILES)
     builder = Builder(workers.compiling, program, needs_edges=True)
     for tile, expected in (((4, 4, 4), "wrong"), ((4, 4, 1), "sound")):
-        built = builder.build(Compile(*space.prepare(np.array(tile, np.int16))))
+        built = builder.build(Compile(*space.prepare(space.from_array(np.array(tile)))))
         assert built[0] == expected, built
 
 

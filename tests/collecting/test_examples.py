@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
-from solution.collecting.labelling import Workers
-from solution.collecting.spaces import LayoutSpace, draw_untried
-from solution.collecting.tiles import TileSpace
+from solution.collecting.cpu import Builder, Workers
+from solution.collecting.program_space import LAYOUTS, TILES, make_collected_space
+from solution.collecting.space import draw_new
 from solution.programs.child import Child, Limits
 from solution.programs.compiler import Compiler
 from solution.programs.hlo.messages import instructions
@@ -85,9 +84,9 @@ def test_text_is_read_compiled_and_configured(
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     (program,) = read_programs(path, workers.compiling)
-    builder, space = Builder(workers.compiling, program), LayoutSpace(program, "random")
+    builder, space = Builder(workers.compiling, program), make_collected_space(program, LAYOUTS)
     builder.open()
-    for values in draw_untried(space, np.random.default_rng(0), 3, set(), []):
+    for values in draw_new(space, np.random.default_rng(0), 3, set()):
         assert builder.build(Compile(*space.prepare(values)))[:2] == ("sound", "")
 
 
@@ -150,7 +149,7 @@ def test_a_program_without_what_is_asked_for_is_one_message(
 ) -> None:
     (program,) = read_programs(EXAMPLES / "mlp.py", workers.compiling)
     with pytest.raises(InputError, match="matrix product"):
-        TileSpace(program)
+        make_collected_space(program, TILES)
 
 
 TORCH = """

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Compiled, Optimise
 from solution.collecting.constraints import constrain, find_ranks
-from solution.collecting.labelling import Workers
-from solution.collecting.spaces import LayoutSpace, draw_untried, name_configuration
+from solution.collecting.cpu import Builder, Workers
+from solution.collecting.program_space import LAYOUTS, make_collected_space
+from solution.collecting.space import draw_new, name_config
 from solution.programs.compiler import Flags
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.hlo.nodes import read_nodes
@@ -65,15 +65,13 @@ def test_the_graph_without_constraints_is_the_graph(seed: int) -> None:
 
 def test_random_configurations_are_new_and_permutations(workers: Workers, dense: Path) -> None:
     (program,) = read_programs(dense, workers.compiling)
-    for search in ("random", "default"):
-        space = LayoutSpace(program, search)
-        drawn = draw_untried(
-            space, np.random.default_rng(0), 50, {name_configuration(space.default)}, []
-        )
-        assert len({name_configuration(values) for values in drawn}) == len(drawn) > 30
+    space = make_collected_space(program, LAYOUTS)
+    for parents in (None, space.default[None]):
+        drawn = draw_new(space, np.random.default_rng(0), 50, {name_config(space.default)}, parents)
+        assert len({name_config(values) for values in drawn}) == len(drawn) > 30
         ranks = find_ranks(program.module, program.configurable)
-        for values in drawn:
-            for own, rank in zip(values.reshape(-1, 6), ranks.ravel(), strict=True):
+        for layouts in space.layouts(drawn):
+            for own, rank in zip(layouts.reshape(-1, 6), ranks.ravel(), strict=True):
                 given_dimensions = own[own >= 0].tolist()
                 assert given_dimensions in ([], *[[]]) or sorted(given_dimensions) == list(
                     range(rank)
@@ -83,9 +81,9 @@ def test_random_configurations_are_new_and_permutations(workers: Workers, dense:
 def test_the_compiler_copies_where_a_layout_asks_for_it(workers: Workers, dense: Path) -> None:
     """And the results stay what they were."""
     (program,) = read_programs(dense, workers.compiling)
-    builder, space = Builder(workers.compiling, program), LayoutSpace(program, "random")
+    builder, space = Builder(workers.compiling, program), make_collected_space(program, LAYOUTS)
     plain = builder.open()
-    drawn = draw_untried(space, np.random.default_rng(1), 4, set(), [])
+    drawn = draw_new(space, np.random.default_rng(1), 4, set())
     for values in drawn:
         status, note, compiled = builder.build(Compile(*space.prepare(values)))
         assert (status, note) == ("sound", "")
@@ -113,9 +111,9 @@ def test_layouts_are_set_inside_a_function_that_the_program_calls(
     (tmp_path / "nested.py").write_text(NESTED, encoding="utf-8")
     (program,) = read_programs(tmp_path / "nested.py", workers.compiling)
     assert len(program.module.computations) > 1
-    builder, space = Builder(workers.compiling, program), LayoutSpace(program, "random")
+    builder, space = Builder(workers.compiling, program), make_collected_space(program, LAYOUTS)
     builder.open()
-    for values in draw_untried(space, np.random.default_rng(1), 4, set(), []):
+    for values in draw_new(space, np.random.default_rng(1), 4, set()):
         assert builder.build(Compile(*space.prepare(values)))[:2] == ("sound", "")
 
 
@@ -157,12 +155,12 @@ def test_each_reader_of_a_tensor_gets_the_layout_that_it_asks_for(
     """The compiler takes custom calls for one that differ by nothing but the layouts they make."""
     (tmp_path / "three.py").write_text(THREE, encoding="utf-8")
     (program,) = read_programs(tmp_path / "three.py", workers.compiling)
-    space = LayoutSpace(program, "random")
+    space = make_collected_space(program, LAYOUTS)
     asked = [(0, 1, 2), (1, 0, 2), (1, 2, 0)]
-    values = space.default.copy()
+    layouts = space.to_array(space.default)
     for node, layout in enumerate(asked):
-        values[node, 1, :3] = layout
-    compiled = workers.compiling.ask(Optimise(*space.prepare(values)))
+        layouts[node, 1, :3] = layout
+    compiled = workers.compiling.ask(Optimise(*space.prepare(space.from_array(layouts))))
     module = MESSAGES["Module"].FromString(compiled)
     found = {tuple(i.shape.layout.minor_to_major) for i in instructions(module)}
     assert found >= set(asked)

@@ -10,9 +10,10 @@ import pytest
 from benchmarks.operands import count_wrong
 from benchmarks.propagation import compare_program, compile_program, dump_passes
 from solution.collecting.child import Optimise
+from solution.collecting.cpu import Workers
 from solution.collecting.families import draw_settings, write_file
-from solution.collecting.labelling import Workers
-from solution.collecting.spaces import LayoutSpace, draw_untried, name_configuration
+from solution.collecting.program_space import LAYOUTS, make_collected_space
+from solution.collecting.space import draw_new, name_config
 from solution.domain.codebook import encode
 from solution.domain.vocabulary import OPCODES
 from solution.features.padding import repair_padding
@@ -162,15 +163,15 @@ def test_the_library_is_given_what_the_propagation_says(
 ) -> None:
     (tmp_path / "program.py").write_text(NETS + PROGRAMS[name], encoding="utf-8")
     (program,) = read_programs(tmp_path / "program.py", workers.compiling)
-    space = LayoutSpace(program, "default")
-    known = {name_configuration(space.default)}
-    layouts = draw_untried(space, np.random.default_rng(0), 11, known, [space.default])
-    layouts = np.stack([space.default, *layouts])
+    space = make_collected_space(program, LAYOUTS, varies_fastest=True)
+    known = {name_config(space.default)}
+    drawn = draw_new(space, np.random.default_rng(0), 11, known, space.default[None])
+    configs = np.stack([space.default, *drawn])
     compiled = [
-        count_compiled(workers.compiling.ask(Optimise(*space.prepare(values))))
-        for values in layouts
+        count_compiled(workers.compiling.ask(Optimise(*space.prepare(config))))
+        for config in configs
     ]
-    found = count_joined(program, layouts)
+    found = count_joined(program, space.layouts(configs))
     if name == "attention":  # the maximum of what a reduction finds and where it begins is left out
         for each in (*compiled, *found):
             del each["maximum"]
@@ -184,13 +185,13 @@ def test_the_library_leaves_out_what_the_propagation_says(
 ) -> None:
     (tmp_path / "program.py").write_text(NETS + LEFT_OUT[name], encoding="utf-8")
     (program,) = read_programs(tmp_path / "program.py", workers.compiling)
-    space = LayoutSpace(program, "random")
-    layouts = draw_untried(space, np.random.default_rng(0), 12, set(), [space.default])
+    space = make_collected_space(program, LAYOUTS)
+    configs = draw_new(space, np.random.default_rng(0), 12, set())
     compiled = [
-        count_left_out(workers.compiling.ask(Optimise(*space.prepare(values))))
-        for values in layouts
+        count_left_out(workers.compiling.ask(Optimise(*space.prepare(config))))
+        for config in configs
     ]
-    propagation = propagate(program, np.stack(layouts))
+    propagation = propagate(program, space.layouts(configs))
     numbered, rows = propagation.number(), propagation.graph.layouts.rows
     split = (join_library(propagation, numbered) == SPLIT).sum(axis=1)
     own, made = propagation.instructions, numbered.layouts[:, MADE]

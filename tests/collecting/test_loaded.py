@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
-from solution.collecting.labelling import Workers
+from solution.collecting.cpu import Builder, Workers
 from solution.collecting.loaded import Loaded
 from solution.programs.child import Child, Limits
 from solution.programs.compiler import Flags

@@ -8,11 +8,12 @@ import polars as pl
 import pytest
 from packaging.version import Version
 
-from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
-from solution.collecting.labelling import Workers
-from solution.collecting.options import OptionSpace, list_settings
+from solution.collecting.cpu import Builder, Workers
+from solution.collecting.options import list_settings
+from solution.collecting.program_space import OPTIONS, make_collected_space
 from solution.collecting.records import Measured, Place, write_graph
+from solution.collecting.space import draw_new, name_config
 from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.graph import InvalidGraphError
@@ -37,9 +38,10 @@ SINCE = {"tiling_propagation": Version("0.10.2")}  # of jax; those before refuse
 def written(tmp_path: Path) -> Path:
     """A program of seven nodes with nine choices of options, which take 100 to 900 ns."""
     program = Program("p", modules.make_module(), [])
-    space = OptionSpace(program)
-    drawn = [space.default, *space.draw(np.random.default_rng(0), 8, [])[:8]]
-    measured = [Measured(values, 100 * place) for place, values in enumerate(drawn, 1)]
+    space = make_collected_space(program, OPTIONS)
+    known = {name_config(space.default)}
+    drawn = [space.default, *draw_new(space, np.random.default_rng(0), 8, known)]
+    measured = [Measured(config, 100 * place) for place, config in enumerate(drawn, 1)]
     return write_graph(program, space, measured, Place(tmp_path, "layout:xla:random", "train"))[1]
 
 
@@ -48,10 +50,11 @@ def test_the_compiler_takes_each_choice(
     place: int, choice: int, workers: Workers, dense: Path
 ) -> None:
     (program,) = read_programs(dense, workers.compiling)
-    builder, values = Builder(workers.compiling, program), np.zeros(len(OPTION_NAMES), np.int8)
-    values[place] = choice
+    builder, space = Builder(workers.compiling, program), make_collected_space(program, OPTIONS)
+    config = space.default.copy()
+    config[place] = choice
     builder.open()
-    state, reason, _ = builder.build(Compile(*OptionSpace(program).prepare(values)))
+    state, reason, _ = builder.build(Compile(*space.prepare(config)))
     if OPTION_NAMES[place] in SINCE and Version(version("jax")) < SINCE[OPTION_NAMES[place]]:
         assert (state, "No such compile option" in reason) == ("refused", True)
     else:

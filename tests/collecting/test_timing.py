@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from solution.collecting.child import find_plausible
 from solution.collecting.comparison import find_deviation
-from solution.collecting.spaces import draw_untried, name_configuration
-from solution.collecting.tiles import TileSpace
+from solution.collecting.program_space import TILES, make_collected_space
+from solution.collecting.space import draw_new, name_config
 from solution.collecting.timing import SCHEMA, choose_runs, is_settled, summarise
 from solution.programs.program import Program
 from tests.made import modules
@@ -132,12 +132,12 @@ def make_product() -> Program:
 
 def test_every_tile_of_a_small_grid_is_drawn() -> None:
     """One after the other, as a collection asks for them, and in another order by another seed."""
-    space = TileSpace(make_product())
+    space = make_collected_space(make_product(), TILES)
     orders = []
     for seed in range(5):
         generator, drawn = np.random.default_rng(seed), list[str]()
-        while found := draw_untried(space, generator, 1, set(drawn), []):
-            drawn += [name_configuration(values) for values in found]
-        assert len(drawn) == len(set(drawn)) == len(space.grid)
+        while len(found := draw_new(space, generator, 1, set(drawn))):
+            drawn += [name_config(config) for config in found]
+        assert len(drawn) == len(set(drawn)) == len(space.names)
         orders.append(drawn)
     assert orders[0] != orders[1]

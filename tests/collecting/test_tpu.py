@@ -15,12 +15,13 @@ import psutil
 import pytest
 
 from solution.collecting.constraints import constrain
-from solution.collecting.target import Target
+from solution.collecting.target import parse_target
 from solution.collecting.tpu import isolating
 from solution.collecting.tpu.compiled import Cost, Tile
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.kernels import FILE, KernelCache
+from solution.collecting.tpu.target import TpuTarget
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 from solution.programs.child import Limits
 from solution.programs.compiler import Compiler, Flags
@@ -32,7 +33,7 @@ from tests.conftest import REPOSITORY
 pytest.importorskip("libtpu", reason="the extra `tpu` is not installed: no TPU's compiler")
 
 EXAMPLES = REPOSITORY / "solution" / "collecting" / "examples"
-V3, V5E = Target("tpu:v3"), Target("tpu:v5e")
+V3, V5E = TpuTarget("tpu:v3"), TpuTarget("tpu:v5e")
 PRODUCT = """HloModule product
 ENTRY main {
   left = f32[256,512]{1,0} parameter(0)
@@ -418,10 +419,10 @@ def test_what_a_killed_process_left_the_next_one_removes(tmp_path: Path) -> None
     code = f"""
 import time
 from pathlib import Path
-from solution.collecting.target import Target
+from solution.collecting.tpu.target import TpuTarget
 from solution.collecting.tpu.estimator import Estimator
 
-with Estimator(Target("tpu:v3"), cache=Path({str(tmp_path / "cache")!r})) as opened:
+with Estimator(TpuTarget("tpu:v3"), cache=Path({str(tmp_path / "cache")!r})) as opened:
     print(opened.estimate(b"no module").refused, flush=True)
     if {{wait}}:
         time.sleep(100)
@@ -451,14 +452,14 @@ def test_signals_end_a_process_with_libtpu_and_its_children_as_before(tmp_path: 
     code = f"""
 import signal
 from pathlib import Path
-from solution.collecting.target import Target
 from solution.collecting.tpu import isolating
+from solution.collecting.tpu.target import TpuTarget
 from solution.collecting.tpu.libtpu import Libtpu, prepare_environment
 
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
 prepare_environment(Path({str(tmp_path)!r}))
-Libtpu(Target("tpu:v3"))
+Libtpu(TpuTarget("tpu:v3"))
 print(Path("/proc/self/status").read_text())
 """
     done = subprocess.run(
@@ -472,7 +473,7 @@ print(Path("/proc/self/status").read_text())
 
 def test_the_cpu_is_not_estimated(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cpu"):
-        Estimator(Target("cpu"), cache=tmp_path)
+        Estimator(parse_target("cpu"), cache=tmp_path)
 
 
 def test_the_script_for_a_real_tpu_times_both_programs(compiler: Compiler, tmp_path: Path) -> None:

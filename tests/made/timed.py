@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from solution.collecting.child import Open
-from solution.collecting.labelling import Workers
+from solution.collecting.cpu import Workers
 from solution.programs.child import Child, Limits, choose_core
 
 DENSE = '''

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solution.collecting.labelling import Workers
+from solution.collecting.cpu import Workers
 from solution.commands.options import read_only_module
 from solution.programs.forms import HLO, STABLEHLO, find_form, list_sources
 from solution.programs.program import Program, Wanted, read_programs

@@ -3,20 +3,22 @@
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from solution.choosing.program_space import make_program_space
-from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Look, Open
-from solution.collecting.labelling import Workers
-from solution.collecting.options import OptionSpace
+from solution.collecting.cpu import Builder, Workers
+from solution.collecting.program_space import (
+    LAYOUTS,
+    OPTIONS,
+    TILES,
+    make_collected_space,
+    make_program_space,
+)
 from solution.collecting.records import Measured, Place, write_graph
-from solution.collecting.spaces import LayoutSpace
-from solution.collecting.tiles import TileSpace
+from solution.collecting.space import draw_new, name_config
 from solution.data.npz import read_graph as read_npz
 from solution.domain import vocabulary
 from solution.domain.collection import collection as find_collection
@@ -96,10 +98,12 @@ def test_more_numbers_than_a_module_may_hold_are_one_message(
 def test_results_differ_where_numbers_do(cases: Path, workers: Workers) -> None:
     """With the counter that the compiler fills in all are 0, and every tile agrees."""
     program = read(cases / ELIDED[0], workers)
-    builder, space = Builder(workers.compiling, program), TileSpace(program)
+    builder, space = Builder(workers.compiling, program), make_collected_space(program, TILES)
     builder.open()
-    wide = next(values for values in space.grid if values[2] == 4 and values[0] > 1)
-    status, note, _ = builder.build(Compile(*space.prepare(np.asarray(wide))))
+    assert space.members is not None
+    tiles = [(config, space.to_array(config)) for config in space.members]
+    wide = next(config for config, tile in tiles if tile[2] == 4 and tile[0] > 1)
+    status, note, _ = builder.build(Compile(*space.prepare(wide)))
     assert status == "wrong", note
 
 
@@ -297,11 +301,9 @@ def test_such_programs_are_ranked_searched_and_written(
     assert max(ranks) > vocabulary.MAX_RANK
     for collection in ("layout:xla:random", "tile:xla"):
         assert make_candidates(make_graph(program, collection)).num_configs > 8
-    assert max(make_program_space(program, ()).ranks) <= vocabulary.MAX_RANK
-    for make in (OptionSpace, partial(LayoutSpace, search="random")):
-        _, npz = write_measured(
-            program, make, "layout:xla:random", tmp_path / make.__class__.__name__
-        )
+    assert make_program_space(program).layout_sites
+    for kind in (OPTIONS, LAYOUTS):
+        _, npz = write_measured(program, kind, "layout:xla:random", tmp_path / kind)
         graph = read_npz(npz, find_collection("layout:xla:random"))
         assert graph.num_configs == 4
         assert make_candidates(graph).num_configs > 8
@@ -312,14 +314,15 @@ def test_tiles_of_a_product_beside_a_longer_tensor_are_written(
 ) -> None:
     (tmp_path / "product.hlo").write_text(PRODUCT)
     program = read(tmp_path / "product.hlo", workers)
-    _, npz = write_measured(program, TileSpace, "tile:xla", tmp_path)
+    _, npz = write_measured(program, TILES, "tile:xla", tmp_path)
     assert read_npz(npz, find_collection("tile:xla")).num_configs == 4
 
 
-def write_measured(program: Program, make: type, collection: str, out: Path) -> tuple[Path, Path]:
-    space, generator = make(program), np.random.default_rng(0)
-    drawn = [space.default, *space.draw(generator, 3, [])[:3]]
-    measured = [Measured(values, 1000 + place) for place, values in enumerate(drawn)]
+def write_measured(program: Program, kind: str, collection: str, out: Path) -> tuple[Path, Path]:
+    space = make_collected_space(program, kind)
+    drawn = draw_new(space, np.random.default_rng(0), 3, {name_config(space.default)})
+    configs = [space.default, *drawn]
+    measured = [Measured(config, 1000 + place) for place, config in enumerate(configs)]
     return write_graph(program, space, measured, Place(out, collection, "train"))
 
 

@@ -6,9 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from solution.collecting.builder import Builder
 from solution.collecting.child import Load, Open, Run
-from solution.collecting.labelling import Workers
+from solution.collecting.cpu import Builder, Workers
 from solution.programs.arguments import PART
 from solution.programs.given import give_arguments
 from solution.programs.program import Program, read_programs

@@ -37,15 +37,14 @@ from solution.collecting.constraints import (
     list_wanted,
     write_constraints,
 )
-from solution.collecting.inlining import inline_calls
 from solution.collecting.tpu.compiled import CompiledProgram, Tensor
 from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.libtpu import EntryLayouts
 from solution.collecting.tpu.reading import open_tuple
 from solution.domain.vocabulary import LAYOUT_UNSET
 from solution.programs.arguments import find_entry
-from solution.programs.hlo.messages import instructions
-from solution.programs.portable import lay_out, make_portable
+from solution.programs.hlo.messages import MESSAGES, instructions
+from solution.programs.portable import FreshIds, lay_out, make_portable, replace_instructions
 from solution.programs.program import Program
 
 NODE = "node."  # prefix of a configurable node's op_name
@@ -67,6 +66,9 @@ shift-right-logical sign sine sqrt subtract tan tanh xor
 """
 ELEMENTWISE = frozenset(ELEMENTWISE_NAMES.split())
 PROPAGATES = ELEMENTWISE | WINDOWS | {"slice", "concatenate", "pad", "reverse", "transpose"}
+
+
+Origins = dict[int, int]  # by the id of a copied instruction: the id of its original
 
 
 def find_asked_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
@@ -228,3 +230,53 @@ def _find_fixed(
             or any(r.id in settable or r.opcode in WINDOWS for r in readers[instruction.id])
         )
     ]
+
+
+def inline_calls(module: Any) -> Origins:
+    """Replace each call in a message Module, in place, with a copy of the called computation.
+
+    Called computations stay; XLA removes unused ones. Instructions that were not copied keep their
+    ids and have no origin.
+
+    Returns:
+        The copies. Each origin is an instruction that is not a copy itself.
+    """
+    fresh, origins = FreshIds(module), Origins()
+    computations = {computation.id: computation for computation in module.computations}
+    for computation in module.computations:  # called computations stand before their callers
+        if any(instruction.opcode == "call" for instruction in computation.instructions):
+            _inline(computation, computations, fresh, origins)
+    return origins
+
+
+def _inline(
+    computation: Any, computations: dict[int, Any], fresh: FreshIds, origins: Origins
+) -> None:
+    renamed: dict[int, int] = {}  # by a call's id: the root of its copy, or an operand
+    written: list[Any] = []
+    for instruction in computation.instructions:
+        instruction.operand_ids[:] = [renamed.get(o, o) for o in instruction.operand_ids]
+        instruction.control_predecessor_ids[:] = [
+            renamed.get(p, p) for p in instruction.control_predecessor_ids
+        ]
+        if instruction.opcode != "call":
+            written.append(instruction)
+            continue
+        (called,) = instruction.called_computation_ids
+        inside: dict[int, int] = {}
+        for own in computations[called].instructions:
+            if own.opcode == "parameter":
+                inside[own.id] = instruction.operand_ids[own.parameter_number]
+                continue
+            copied = MESSAGES["Instruction"].FromString(own.SerializeToString())
+            copied.id = inside[own.id] = fresh.take()
+            copied.name = f"{own.name}.{copied.id}"
+            copied.operand_ids[:] = [inside[operand] for operand in own.operand_ids]
+            copied.control_predecessor_ids[:] = [
+                inside[p] for p in own.control_predecessor_ids if p in inside
+            ]
+            origins[copied.id] = origins.get(own.id, own.id)
+            written.append(copied)
+        renamed[instruction.id] = inside[computations[called].root_id]
+    computation.root_id = renamed.get(computation.root_id, computation.root_id)
+    replace_instructions(computation, written)

@@ -20,7 +20,6 @@ other chips, contention for HBM between copies and kernels.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from solution.collecting.target import Target
 from solution.collecting.tpu.compiled import (
     Begin,
     Branches,
@@ -32,6 +31,7 @@ from solution.collecting.tpu.compiled import (
     Wait,
     list_kernels,
 )
+from solution.collecting.tpu.target import TpuTarget
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def time_kernel(kernel: Kernel, chip: Chip, corrections: Corrections) -> float:
 
 
 def estimate_time(
-    compiled: CompiledProgram, target: Target, corrections: Corrections | None = None
+    compiled: CompiledProgram, target: TpuTarget, corrections: Corrections | None = None
 ) -> float:
     """Return the estimated nanoseconds of one run of a program."""
     timeline = _Timeline(CHIPS[target.generation], corrections or Corrections())

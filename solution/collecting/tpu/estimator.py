@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from solution.collecting.target import Target, check_target, find_libtpu_version
+from solution.collecting.target import Target
 from solution.collecting.tpu.canonical import hash_texts
 from solution.collecting.tpu.compiled import CompiledProgram, Cost
 from solution.collecting.tpu.devices import check_module
@@ -24,6 +24,7 @@ from solution.collecting.tpu.isolating import isolate
 from solution.collecting.tpu.kernels import KernelCache, find_cache_folder
 from solution.collecting.tpu.libtpu import EntryLayouts
 from solution.collecting.tpu.reading import Reader
+from solution.collecting.tpu.target import TpuTarget, find_libtpu_version
 from solution.programs.child import Child, ChildDiedError, Limits
 from solution.system.errors import InputError
 from solution.system.scratch import ScratchFolder
@@ -70,7 +71,6 @@ class Estimator:
         """Store the settings; children start at the first request.
 
         Args:
-            target: a TPU.
             limits: of each compilation.
             cache: the folder of the cache; by default `kernels.find_cache_folder`.
             processes: number of parallel compilations in `estimate_many`.
@@ -79,9 +79,9 @@ class Estimator:
 
         Raises InputError if this machine cannot compile for the target.
         """
-        check_target(target)
-        if not target.is_estimated:
+        if not isinstance(target, TpuTarget):
             raise InputError(f"{target.name}: expected a TPU; the CPU is timed, not estimated.")
+        target.check()
         self.target = target
         self.conflicts = 0  # kernels that were seen with two costs
         self._limits = limits

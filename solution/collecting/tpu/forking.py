@@ -22,7 +22,6 @@ from pathlib import Path
 
 import psutil
 
-from solution.collecting.target import Target
 from solution.collecting.tpu.libtpu import (
     GENERATED,
     GENERATED_ENDS,
@@ -33,6 +32,7 @@ from solution.collecting.tpu.libtpu import (
     Libtpu,
     prepare_environment,
 )
+from solution.collecting.tpu.target import TpuTarget
 from solution.programs.child import Refusal, redirect
 from solution.programs.compiler import RefusedError
 from solution.system.errors import InputError
@@ -78,7 +78,7 @@ class Compilation:
 
 
 def serve_tpu(
-    connection: Connection, errors: Path, core: int | None, *, target: Target, folder: Path
+    connection: Connection, errors: Path, core: int | None, *, target: TpuTarget, folder: Path
 ) -> None:
     """Answer each Request with a Compilation until the other end closes.
 

@@ -6,7 +6,7 @@ labels.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,15 +14,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from solution.collecting.journal import REFUSED, SOUND, Journal
-from solution.collecting.labelling import PARENTS, Tell
-from solution.collecting.spaces import (
-    CompilerSpace,
-    draw_untried,
-    name_configuration,
-    read_configuration,
-)
-from solution.collecting.target import Target, find_libtpu_version
+from solution.collecting.journal import CANDIDATES, REFUSED, SOUND, Journal
+from solution.collecting.program_space import ProgramSpace
+from solution.collecting.space import draw_new, name_config
+from solution.collecting.target import Tell
 from solution.collecting.timing import Outcome
 from solution.collecting.tpu.asking import (
     TAKEN,
@@ -32,8 +27,8 @@ from solution.collecting.tpu.asking import (
     find_fixed_boundary,
 )
 from solution.collecting.tpu.estimator import Answer, Estimator
-from solution.collecting.tpu.journal import ESTIMATES, read_estimates
-from solution.collecting.tpu.layouts import PROBES, TpuLayoutSpace
+from solution.collecting.tpu.space import PROBES, TpuSpace
+from solution.collecting.tpu.target import TpuTarget, find_libtpu_version
 from solution.domain.labels import name_estimate
 from solution.programs.child import Child, Limits
 from solution.programs.compiler import check_installed
@@ -46,7 +41,18 @@ from solution.system.wording import spell
 # known, the passes over HLO alone.
 LEAST_SHARE = 0.1
 LEARN_EVERY = 8  # candidates between updates of the layouts that the compiler does not take
+PARENTS = 6  # of the fastest, around which others are drawn
 LOWERING_MEGABYTES = 4096  # limit of the child that reads program files
+ESTIMATES = pl.Schema(
+    {
+        **CANDIDATES,  # compile_seconds: of processor time
+        "nanoseconds": pl.Float64(),  # the estimate; null where the compiler refused
+        "program": pl.String(),  # equal for configurations that compile to the same program
+        "taken": pl.Int32(),  # number of output layouts that the compiled program has as requested
+        "untaken": pl.List(pl.Int32()),  # configurable nodes whose output has another layout
+        "unseen": pl.Int32(),  # number of requests whose instruction no longer exists
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,6 @@ class EstimatingWorkers:
     compiling: Child
     estimator: Estimator
     processes: int
-    schema = ESTIMATES
     compiling_share = 1.0
 
     @property
@@ -74,15 +79,18 @@ class EstimatingWorkers:
         }
 
     def start(
-        self, program: Program, space: CompilerSpace, journal: Journal, seed: int
+        self, program: Program, space: ProgramSpace, journal: Journal, seed: int
     ) -> "Estimation":
         """Return the Estimation of a program's configurations."""
+        assert isinstance(space, TpuSpace)
         return Estimation(program, space, journal, self, seed)
 
 
 @contextmanager
-def open_estimating(target: Target, limits: Limits, processes: int) -> Iterator[EstimatingWorkers]:
-    """Open the workers of a TPU, as solution.collecting.labelling.open_workers does."""
+def open_estimating(
+    target: TpuTarget, limits: Limits, processes: int
+) -> Iterator[EstimatingWorkers]:
+    """Open the workers of a TPU, with this number of parallel compilations."""
     lowering = Limits(limits.seconds, LOWERING_MEGABYTES)
     with (
         Estimator(target, limits, processes=processes) as estimator,
@@ -97,7 +105,7 @@ class Estimation:
     def __init__(
         self,
         program: Program,
-        space: CompilerSpace,
+        space: TpuSpace,
         journal: Journal,
         workers: EstimatingWorkers,
         seed: int,
@@ -115,10 +123,10 @@ class Estimation:
         Raises InputError if the compiler refuses it.
         """
         default = self._space.default
-        if name_configuration(default) in self._journal.names:
+        if name_config(default) in self._journal.names:
             return
         tell("compiling the program as it is")
-        (answer,) = self._estimate([default])
+        (answer,) = self._estimate(default[None])
         if answer.nanoseconds is None:
             raise InputError(
                 f"{self._program.name}: the compiler for {self._estimator.target.name} does not "
@@ -128,30 +136,29 @@ class Estimation:
         self._add(default, answer)
         self._foretell(answer.processor_seconds, wanted)
 
-    def draw(self, count: int, wanted: int) -> list[np.ndarray]:
+    def draw(self, count: int, wanted: int) -> np.ndarray:
         """Draw each configuration by the seed and its number."""
-        tried = len(self._journal.candidates)
-        if isinstance(self._space, TpuLayoutSpace):
+        tried, known = len(self._journal.candidates), self._journal.names
+        if self._space.layout_sites:
             probes = [self._space.probe(number) for number in range(PROBES)]
-            left = [own for own in probes if name_configuration(own) not in self._journal.names]
+            left = [own for own in probes if name_config(own) not in known]
             if left:
-                return left[:count]
+                return np.array(left[:count])
             seen = max(tried - tried % LEARN_EVERY, min(tried, 1 + PROBES))
-            self._space.learn(self._find_untaken(self._space, seen))
+            self._space.learn(self._find_untaken(seen))
             count = min(count, LEARN_EVERY - tried % LEARN_EVERY)
-        found: list[np.ndarray] = []
-        known, parents = self._journal.names, self._find_fastest(wanted)
+        parents = self._find_fastest(wanted) if self._space.varies_fastest else None
+        found = [self._space.default[None][:0]]
         for _ in range(count):
             generator = np.random.default_rng([self._seed, len(known)])
-            drawn = draw_untried(self._space, generator, 1, known, parents)
-            found += drawn
-            known |= {name_configuration(values) for values in drawn}
-        return found
+            found.append(draw_new(self._space, generator, 1, known, parents))
+            known |= {name_config(config) for config in found[-1]}
+        return np.concatenate(found)
 
-    def label(self, drawn: Sequence[np.ndarray]) -> None:
+    def label(self, configs: np.ndarray) -> None:
         """Compile configurations in parallel; write each into the journal, in order."""
-        for values, answer in zip(drawn, self._estimate(drawn), strict=True):
-            self._add(values, answer)
+        for config, answer in zip(configs, self._estimate(configs), strict=True):
+            self._add(config, answer)
 
     def look(self) -> None:
         """Do nothing: estimates are known at once."""
@@ -161,7 +168,7 @@ class Estimation:
 
     def summarise(self) -> Outcome:
         """Return the estimates, which no repetition would change."""
-        return read_estimates(self._journal.candidates)
+        return read_estimates(self._journal.sound())
 
     def describe(self) -> dict[str, Any]:
         """Return the number of different programs, and how many requested layouts were taken."""
@@ -176,20 +183,20 @@ class Estimation:
             "foretold_seconds": self._foretold,
         }
 
-    def _estimate(self, drawn: Sequence[np.ndarray]) -> Iterator[Answer]:
-        prepared = (self._space.prepare(values) for values in drawn)
+    def _estimate(self, configs: np.ndarray) -> Iterator[Answer]:
+        prepared = (self._space.prepare(config) for config in configs)
         return self._estimator.estimate_many(
             [(module, flags.options, self._boundary) for module, flags in prepared]
         )
 
-    def _add(self, values: np.ndarray, answer: Answer) -> None:
+    def _add(self, config: np.ndarray, answer: Answer) -> None:
         """Write a configuration's answer into the journal."""
-        states = np.empty(0, np.int8)
-        if isinstance(self._space, TpuLayoutSpace) and answer.compiled is not None:
-            states = compare_with_asked(answer.compiled, self._program, values)
+        states, array = np.empty(0, np.int8), self._space.to_array(config)
+        if self._space.layout_sites and answer.compiled is not None:
+            states = compare_with_asked(answer.compiled, self._program, array)
         self._journal.add_candidate(
-            name_configuration(values),
-            values,
+            name_config(config),
+            array,
             SOUND if answer.nanoseconds is not None else REFUSED,
             answer.refused,
             answer.processor_seconds,
@@ -200,23 +207,24 @@ class Estimation:
             int((states == UNSEEN).sum()),
         )
 
-    def _find_untaken(self, space: TpuLayoutSpace, seen: int) -> set[tuple[int, int]]:
-        """Return (configurable, choice) that the compiler mostly ignored in the first `seen`
+    def _find_untaken(self, seen: int) -> set[tuple[int, int]]:
+        """Return pairs (site, choice) that the compiler mostly ignored in the first `seen`
         candidates."""
         asked: Counter[tuple[int, int]] = Counter()
         untaken: Counter[tuple[int, int]] = Counter()
         rows = self._journal.candidates.head(seen).filter(pl.col("status") == SOUND)
         for data, nodes in rows.select("values", "untaken").iter_rows():
-            values = read_configuration(data, space.default)
-            asked.update(space.list_choices(values))
-            untaken.update(pair for pair in space.list_choices(values) if pair[0] in nodes)
+            pairs = self._space.list_choices(self._space.from_bytes(data))
+            asked.update(pairs)
+            untaken.update(pair for pair in pairs if pair[0] in nodes)
         return {pair for pair, number in untaken.items() if 2 * number >= asked[pair]}
 
-    def _find_fastest(self, wanted: int) -> list[np.ndarray]:
-        """Return the fastest of the first `wanted` sound configurations."""
+    def _find_fastest(self, wanted: int) -> np.ndarray:
+        """Return the fastest of the first `wanted` sound configurations; the default if there is
+        none."""
         fastest = self._journal.sound().head(wanted).sort("nanoseconds", maintain_order=True)
-        data = fastest.head(PARENTS)["values"]
-        return [read_configuration(own, self._space.default) for own in data]
+        found = [self._space.from_bytes(data) for data in fastest.head(PARENTS)["values"]]
+        return np.array(found or [self._space.default])
 
     def _foretell(self, seconds: float, wanted: int) -> None:
         """Tell the estimated duration of all configurations, from the program's first
@@ -230,3 +238,14 @@ class Estimation:
             f"{wanted} configurations take {spell(low / self.batch)} to "
             f"{spell(high / self.batch)}, less where kernels are known already."
         )
+
+
+def read_estimates(sound: pl.DataFrame) -> Outcome:
+    """Return the estimates of sound candidates, which no repetition would change."""
+    nanoseconds = round_estimates(sound["nanoseconds"].to_numpy())
+    return Outcome(sound["config"].to_list(), np.stack([nanoseconds, nanoseconds]), 1.0)
+
+
+def round_estimates(nanoseconds: np.ndarray) -> np.ndarray:
+    """Return whole nanoseconds int64, as records have them, large enough to count as a time."""
+    return np.maximum(np.rint(nanoseconds), 2).astype(np.int64)

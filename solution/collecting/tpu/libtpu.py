@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.target import Target, check_target
+from solution.collecting.tpu.target import TpuTarget
 from solution.data.hlo.messages import MESSAGES
 from solution.programs.compiler import RefusedError, shorten
 
@@ -97,7 +97,7 @@ def prepare_environment(folder: Path) -> None:
     )
 
 
-def name_topology(target: Target, devices: int) -> str:
+def name_topology(target: TpuTarget, devices: int) -> str:
     """Return the name of the smallest topology with so many devices, such as v3:2x2.
 
     Raises RefusedError if no topology has as many.
@@ -130,12 +130,12 @@ def _kept_signals() -> Iterator[None]:
 class Libtpu:
     """The compiler for a target, in a process that `prepare_environment` has prepared."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: TpuTarget) -> None:
         """Load libtpu and open the smallest topology.
 
         Raises InputError if the target cannot be compiled for on this machine.
         """
-        check_target(target)
+        target.check()
         self._target = target
         jax = import_module("jax")
         jax.config.update("jax_traceback_in_locations_limit", 0)

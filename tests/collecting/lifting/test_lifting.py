@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from benchmarks.lifting import count_kernels
+from solution.collecting.cpu import Workers
 from solution.collecting.families import draw_settings, write_file
-from solution.collecting.labelling import Workers
+from solution.collecting.lifting.attributes import find_indexing
 from solution.collecting.lifting.draft import NotLiftedError
-from solution.collecting.lifting.gathers import find_indexing
 from solution.collecting.lifting.lift import lift
 from solution.data.folders import SAMPLE, find_files
 from solution.data.npz import read_graph

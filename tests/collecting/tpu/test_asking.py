@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.collecting.constraints import constrain
-from solution.collecting.inlining import inline_calls
-from solution.collecting.tpu.asking import PROPAGATES, WINDOWS, WRITES_FIXED, ask
+from solution.collecting.tpu.asking import PROPAGATES, WINDOWS, WRITES_FIXED, ask, inline_calls
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.portable import FreshIds, make_portable
 from solution.programs.program import Program

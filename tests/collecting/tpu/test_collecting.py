@@ -17,10 +17,11 @@ import pytest
 
 pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `tpu`")
 
+
 from solution.collecting.journal import CANDIDATE_FILE, read_state
-from solution.collecting.target import find_libtpu_version
 from solution.collecting.tpu.kernels import VARIABLE
-from solution.collecting.tpu.layouts import TpuLayoutSpace
+from solution.collecting.tpu.space import make_tpu_space
+from solution.collecting.tpu.target import find_libtpu_version
 from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.vocabulary import TPU_OPTION_CHOICES
@@ -221,10 +222,10 @@ def test_what_is_asked_for_fits_the_instruction(dense: Path) -> None:
     """Of a reshape both tensors, and no data move; of a product the two most minor dimensions."""
     with Child(Limits()) as child:
         (program,) = read_programs(dense, child, platform="tpu")
-    space = TpuLayoutSpace(program, "random")
-    drawn = space.draw(np.random.default_rng(0), 50, [])
-    for values in drawn:
-        assert len(space.list_choices(values)) == (values >= 0).any(axis=(1, 2)).sum() > 0
-    space.learn({(place, 1) for place in range(len(space.choices))})
-    later = space.draw(np.random.default_rng(0), 50, [])
-    assert {choice for values in later for _, choice in space.list_choices(values)} == {0}
+    space = make_tpu_space(program, "layouts")
+    for config in space.draw(np.random.default_rng(0), 50):
+        layouts = space.to_array(config)
+        assert len(space.list_choices(config)) == (layouts >= 0).any(axis=(1, 2)).sum() > 0
+    space.learn({(site, 2) for site in range(space.sites)})
+    later = space.draw(np.random.default_rng(0), 50)
+    assert {choice for config in later for _, choice in space.list_choices(config)} == {1}

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from solution.choosing.journal import Trial
-from solution.choosing.program_space import ProgramSpace
-from solution.choosing.space import name_choices
 from solution.choosing.verdict import ROUNDS, Verdict, judge
-from solution.collecting.builder import Builder
 from solution.collecting.child import WARM_UPS, Compile, Optimise
+from solution.collecting.cpu import Builder, Workers
 from solution.collecting.journal import SOUND
-from solution.collecting.labelling import Workers
 from solution.collecting.loaded import Loaded
+from solution.collecting.program_space import ProgramSpace
+from solution.collecting.space import name_config
 from solution.collecting.timing import MIN_RUNS
 from solution.programs.child import ChildDiedError, Refusal
 
@@ -44,12 +43,12 @@ class Built:
     seconds: float
 
 
-class Machine:
+class Harness:
     """The benchmark harness of one program, open in a compiling and a timing child process."""
 
     def __init__(
         self,
-        chosen: ProgramSpace,
+        space: ProgramSpace,
         workers: Workers,
         seed: int = 0,
         reference: float | None = None,
@@ -63,10 +62,10 @@ class Machine:
         Raises:
             InputError: the program cannot be compiled in its default configuration.
         """
-        self._chosen, self._workers = chosen, workers
+        self._space, self._workers = space, workers
         self._generator = np.random.default_rng(seed)
         self._builder = Builder(
-            workers.compiling, chosen.program, needs_edges=bool(len(chosen.tiles))
+            workers.compiling, space.program, needs_edges=space.product is not None
         )
         self._default = self._builder.open().executable
         self._kept: dict[str, bytes] = {}
@@ -75,11 +74,11 @@ class Machine:
         self._loaded = self._load_default()
         self._reference = reference or self._alternate([DEFAULT])[DEFAULT]
 
-    def measure(self, choices: np.ndarray) -> list[Trial]:
+    def measure(self, configs: np.ndarray) -> list[Trial]:
         """Compile, compare and time configurations (k, sites); one that fails gets no time."""
         begin = time.monotonic()
-        names = [name_choices(row) for row in choices]
-        built = [self._build(name, row) for name, row in zip(names, choices, strict=True)]
+        names = [name_config(row) for row in configs]
+        built = [self._build(name, row) for name, row in zip(names, configs, strict=True)]
         common = (time.monotonic() - begin - sum(one.seconds for one in built)) / len(built)
         begin = time.monotonic()
         times = self._time({n: b.executable for n, b in zip(names, built, strict=True)})
@@ -87,7 +86,7 @@ class Machine:
         return [
             Trial(name, row.tolist(), times.get(name), one.note or self._deaths.get(name, ""),
                   one.seconds + common)
-            for name, row, one in zip(names, choices, built, strict=True)
+            for name, row, one in zip(names, configs, built, strict=True)
         ]  # fmt: skip
 
     def verify(self, trials: Sequence[Trial], rounds: int = ROUNDS) -> tuple[Trial, Verdict] | None:
@@ -97,7 +96,7 @@ class Machine:
         biased by the selection before. None if no trial except the default has a time, or a process
         dies.
         """
-        own = name_choices(self._chosen.space.default)
+        own = name_config(self._space.default)
         sound = sorted((t for t in trials if t.nanoseconds and t.name != own), key=lambda t: t.time)
         finalists = sound[:FINALISTS]
         executables = {t.name: self._rebuild(t) for t in finalists}
@@ -112,10 +111,10 @@ class Machine:
             return None
         return winner, judge(times_of_both[:, 0], times_of_both[:, 1])
 
-    def optimised(self, choices: np.ndarray) -> bytes:
+    def optimised(self, config: np.ndarray) -> bytes:
         """Return the optimised module (serialized); empty if compiling fails."""
         try:
-            reply = self._workers.compiling.ask(Optimise(*self._chosen.prepare(choices)))
+            reply = self._workers.compiling.ask(Optimise(*self._space.prepare(config)))
         except ChildDiedError:
             return b""
         return b"" if isinstance(reply, Refusal) else bytes(reply)
@@ -135,9 +134,9 @@ class Machine:
         """Return the nanoseconds of the default when it was first timed."""
         return self._reference
 
-    def _build(self, name: str, choices: np.ndarray) -> Built:
+    def _build(self, name: str, config: np.ndarray) -> Built:
         begin = time.monotonic()
-        status, note, compiled = self._builder.build(Compile(*self._chosen.prepare(choices)))
+        status, note, compiled = self._builder.build(Compile(*self._space.prepare(config)))
         seconds = time.monotonic() - begin
         if status != SOUND:
             return Built(b"", f"{status}: {note}", seconds)
@@ -147,7 +146,7 @@ class Machine:
     def _rebuild(self, trial: Trial) -> bytes:
         """Return the trial's executable; compile it again if an earlier session did."""
         if trial.name not in self._kept:
-            self._build(trial.name, np.array(trial.choices, np.int32))
+            self._build(trial.name, np.array(trial.config, np.int32))
         return self._kept.get(trial.name, b"")
 
     def _load_default(self) -> Loaded:

@@ -8,9 +8,11 @@ import pytest
 pytest.importorskip("jax")  # the extra `collect`; make test installs it
 
 from solution.choosing.handing import describe_choice, record_layouts
+from solution.choosing.harness import Harness
 from solution.choosing.live_prior import LAYOUT, open_prior
-from solution.choosing.machine import Machine
-from solution.choosing.program_space import (
+from solution.collecting.constraints import find_ranks
+from solution.collecting.cpu import Workers
+from solution.collecting.program_space import (
     LAYOUTS,
     OPTIONS,
     TILES,
@@ -18,8 +20,7 @@ from solution.choosing.program_space import (
     list_orders,
     make_program_space,
 )
-from solution.choosing.space import name_choices
-from solution.collecting.labelling import Workers
+from solution.collecting.space import name_config
 from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
 from solution.domain.vocabulary import OPTION_CHOICES
 from solution.programs.child import Child, Limits
@@ -30,42 +31,41 @@ from solution.system.errors import InputError
 from tests.made.timed import FEW_MEGABYTES
 
 
-def find_tile(chosen: ProgramSpace, *sizes: int) -> np.ndarray:
+def find_tile(space: ProgramSpace, *sizes: int) -> np.ndarray:
     """The configuration of a space of tiles that has the sizes."""
-    (place,) = np.flatnonzero((chosen.tiles == sizes).all(axis=1))
-    return np.array([place + 1], np.int32)
+    return space.from_array(np.array(sizes))
 
 
 def test_a_space_has_a_site_for_every_tensor_and_every_option(dense: Program) -> None:
-    chosen = make_program_space(dense)
-    assert (chosen.ranks >= 2).all()
-    assert chosen.space.sites == len(chosen.tensors) + len(OPTION_CHOICES)
+    space = make_program_space(dense)
+    assert space.sites == len(space.layout_sites) + len(OPTION_CHOICES)
+    ranks = find_ranks(dense.module, dense.configurable)
     orders = {2: 3, 3: 7}
-    assert chosen.space.sizes[: len(chosen.ranks)].tolist() == [orders[r] for r in chosen.ranks]
+    assert space.sizes[: len(space.layout_sites)].tolist() == [orders[r] for r in ranks[ranks > 0]]
 
 
 def test_nothing_set_is_the_program_as_it_is(dense: Program) -> None:
-    chosen = make_program_space(dense)
-    assert chosen.prepare(chosen.space.default) == (dense.plain, Flags())
-    assert describe_choice(chosen, chosen.space.default) == "as the compiler has it"
-    assert record_layouts(chosen, chosen.space.default) == []
+    space = make_program_space(dense)
+    assert space.prepare(space.default) == (dense.plain, Flags())
+    assert describe_choice(space, space.default) == "as the compiler has it"
+    assert record_layouts(space, space.default) == []
 
 
 def test_what_is_chosen_is_said_in_words(dense: Program) -> None:
-    chosen = make_program_space(dense)
-    choices = chosen.space.default.copy()
-    choices[0], choices[len(chosen.tensors)] = 2, 1
-    (layout,) = record_layouts(chosen, choices)
+    space = make_program_space(dense)
+    config = space.default.copy()
+    config[0], config[len(space.layout_sites)] = 2, 1
+    (layout,) = record_layouts(space, config)
     assert layout["opcode"] == "dot" and layout["tensor"] == "output"
     assert layout["minor_to_major"] == list_orders(2)[2][:2].tolist() == [1, 0]
-    choices[len(chosen.tensors) + 1] = 1
-    assert describe_choice(chosen, choices) == (
+    config[len(space.layout_sites) + 1] = 1
+    assert describe_choice(space, config) == (
         f"library_fusions none, products own_loops; layouts of dot {layout['node']} output {{1,0}}"
     )
 
 
 def test_a_tile_and_a_library_for_the_product_are_not_legal_together(ragged: Program) -> None:
-    space = make_program_space(ragged, (OPTIONS, TILES)).space
+    space = make_program_space(ragged, (OPTIONS, TILES))
     both = space.default.copy()
     both[0] = both[-1] = 1
     apart = space.default.copy()
@@ -83,31 +83,31 @@ def test_what_the_program_does_not_have_is_refused(dense: Program) -> None:
 
 def test_a_tile_with_wrong_numbers_is_never_returned(ragged: Program, workers: Workers) -> None:
     """Four vectors over 70 columns give wrong numbers, and may be the fastest."""
-    chosen = make_program_space(ragged, (TILES,))
-    machine = Machine(chosen, workers)
-    wrong, right = find_tile(chosen, 8, 8, 4), find_tile(chosen, 8, 8, 1)
-    trials = machine.measure(np.stack([wrong, right]))
+    space = make_program_space(ragged, (TILES,))
+    harness = Harness(space, workers)
+    wrong, right = find_tile(space, 8, 8, 4), find_tile(space, 8, 8, 1)
+    trials = harness.measure(np.stack([wrong, right]))
     assert trials[0].nanoseconds is None and "numbers are" in trials[0].note
     assert trials[1].time > 0
-    found = machine.verify(trials, rounds=2)
+    found = harness.verify(trials, rounds=2)
     assert found is not None
-    assert found[0].name == name_choices(right)
+    assert found[0].name == name_config(right)
 
 
 @dataclass(frozen=True, eq=False)
 class Deadly(ProgramSpace):
     """The second tile makes the compiler abort."""
 
-    def flags(self, choices: np.ndarray) -> Flags:
-        if choices[0] == 2:
+    def flags(self, config: np.ndarray) -> Flags:
+        if config[0] == 2:
             return Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, "nonsense")))
-        return super().flags(choices)
+        return super().flags(config)
 
 
 def test_what_kills_the_compiler_costs_one_configuration(ragged: Program, workers: Workers) -> None:
-    chosen = make_program_space(ragged, (TILES,))
-    deadly = Deadly(**{name: getattr(chosen, name) for name in chosen.__dataclass_fields__})
-    trials = Machine(deadly, workers).measure(np.array([[1], [2], [3]], np.int32))
+    space = make_program_space(ragged, (TILES,))
+    deadly = Deadly(**{name: getattr(space, name) for name in space.__dataclass_fields__})
+    trials = Harness(deadly, workers).measure(np.array([[1], [2], [3]], np.int32))
     assert [trial.nanoseconds is None for trial in trials] == [False, True, False]
     assert trials[1].note.startswith("died")
 
@@ -118,20 +118,20 @@ class Hungry(ProgramSpace):
 
     heavy: bytes = b""
 
-    def prepare(self, choices: np.ndarray) -> tuple[bytes, Flags]:
-        return (self.heavy, Flags()) if choices[0] in (2, 4) else super().prepare(choices)
+    def prepare(self, config: np.ndarray) -> tuple[bytes, Flags]:
+        return (self.heavy, Flags()) if config[0] in (2, 4) else super().prepare(config)
 
 
 def test_what_kills_the_child_that_times_costs_only_itself(
     ragged: Program, heavy: Program, workers: Workers
 ) -> None:
     """Also where several of a batch do, and others are yet to be loaded."""
-    chosen = make_program_space(ragged, (TILES,))
-    own = {name: getattr(chosen, name) for name in chosen.__dataclass_fields__}
+    space = make_program_space(ragged, (TILES,))
+    own = {name: getattr(space, name) for name in space.__dataclass_fields__}
     hungry = Hungry(**own, heavy=heavy.plain)
     with Child(Limits(240, FEW_MEGABYTES), workers.timing.core) as timing:
-        machine = Machine(hungry, Workers(workers.compiling, timing))
-        trials = machine.measure(np.array([[1], [2], [4], [3]], np.int32))
+        harness = Harness(hungry, Workers(workers.compiling, timing))
+        trials = harness.measure(np.array([[1], [2], [4], [3]], np.int32))
     assert [trial.nanoseconds is None for trial in trials] == [False, True, True, False]
     for trial in trials[1:3]:
         expected = f"died while it was timed: it took more than {FEW_MEGABYTES} MB of memory"
@@ -141,24 +141,24 @@ def test_what_kills_the_child_that_times_costs_only_itself(
 def test_layouts_and_options_are_measured_beside_the_default(
     dense: Program, workers: Workers
 ) -> None:
-    chosen = make_program_space(dense, (LAYOUTS, OPTIONS))
-    machine = Machine(chosen, workers)
-    own = chosen.space.default[None]
-    drawn = chosen.space.draw(np.random.default_rng(0), 2)
-    trials = machine.measure(np.concatenate([own, drawn]))
-    assert trials[0].time / machine.reference == pytest.approx(1, rel=0.5)  # it is the default
+    space = make_program_space(dense, (LAYOUTS, OPTIONS))
+    harness = Harness(space, workers)
+    own = space.default[None]
+    drawn = space.draw(np.random.default_rng(0), 2)
+    trials = harness.measure(np.concatenate([own, drawn]))
+    assert trials[0].time / harness.reference == pytest.approx(1, rel=0.5)  # it is the default
     assert all(trial.nanoseconds for trial in trials)
-    assert machine.optimised(drawn[0])
+    assert harness.optimised(drawn[0])
 
 
 def test_the_prior_is_what_the_bundles_session_says(dense: Program) -> None:
     bundle = load_bundle()
-    chosen = make_program_space(dense)
-    prior = open_prior(bundle, chosen)
-    drawn = chosen.space.draw(np.random.default_rng(0), 5)
+    space = make_program_space(dense)
+    prior = open_prior(bundle, space)
+    drawn = space.draw(np.random.default_rng(0), 5)
     assert prior.score is not None
     session = bundle.session(make_graph(dense, LAYOUT))
-    expected = session.score(chosen.layouts(drawn).reshape(5, -1, 18))
+    expected = session.score(space.layouts(drawn).reshape(5, -1, 18))
     np.testing.assert_allclose(prior.score(drawn), expected, rtol=1e-6)
     options = make_program_space(dense, (OPTIONS,))
     assert open_prior(bundle, options).score is None

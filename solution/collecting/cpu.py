@@ -1,0 +1,304 @@
+"""Label the configurations of a program on this CPU: compile, compare and time them."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from solution.collecting.child import CLOSED, Compile, Compiled, Timings
+from solution.collecting.comparison import RULES
+from solution.collecting.examination import Examined, Examiner
+from solution.collecting.identity import describe_machine
+from solution.collecting.journal import CANDIDATES, DIED, REFUSED, SOUND, WRONG, Journal
+from solution.collecting.loaded import Loaded
+from solution.collecting.program_space import ProgramSpace, make_collected_space
+from solution.collecting.space import draw_new, name_config
+from solution.collecting.target import CPU, Target, Tell
+from solution.collecting.timing import SCHEMA, Outcome, is_settled, summarise
+from solution.domain.labels import TIMED
+from solution.programs.child import Child, ChildDiedError, Limits, Refusal, lease_core
+from solution.programs.compiler import check_installed
+from solution.programs.program import Program
+
+COMPILING_SHARE = 0.6  # largest share of a program's time
+PARENTS = 6
+ROUND_PASSES = 2  # passes after each round, to find the fastest configurations
+REFERENCE = "reference"  # name of the unchanged program if it is not in the space
+
+
+@dataclass(frozen=True)
+class CpuTarget(Target):
+    """This machine's CPU; a clock measures."""
+
+    name: str = CPU
+    NAMES: ClassVar[tuple[str, ...]] = (CPU,)
+
+    def make_space(
+        self, program: Program, kind: str, *, varies_fastest: bool = False
+    ) -> ProgramSpace:
+        """Return the space of a program's configurations; see Target."""
+        return make_collected_space(program, kind, varies_fastest=varies_fastest)
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Return the columns of the journal's candidates."""
+        return CANDIDATES
+
+    def summarise(
+        self, sound: pl.DataFrame, repeats: pl.DataFrame, state: Mapping[str, Any]
+    ) -> Outcome:
+        """Return the labels from all passes, see timing.Outcome."""
+        runs = repeats.join(sound.select("config"), on="config", how="semi")
+        return summarise(runs, state["clock"])
+
+    @contextmanager
+    def open_workers(self, limits: Limits, processes: int | None = None) -> "Iterator[Workers]":
+        """Open a child that compiles and one that times, on the core that is least busy."""
+        with (
+            lease_core() as core,
+            Child(limits, core) as compiling,
+            Child(limits, core) as timing,
+        ):
+            yield Workers(compiling, timing)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """A child that compiles, and one that times."""
+
+    compiling: Child
+    timing: Child
+    compiling_share = COMPILING_SHARE
+    label_source = TIMED
+
+    @property
+    def clock(self) -> str:
+        """Return "cpu" or "wall": CPU time repeats better, but only on one core and without a
+        GPU."""
+        return "cpu" if self.timing.pinned and self.timing.platform == "cpu" else "wall"
+
+    def identify(self, program: Program) -> Mapping[str, Any]:
+        """Return the program with its arguments, the compiler and the machine."""
+        return {
+            "program": program.digest,
+            "jax": check_installed(),
+            "machine": describe_machine(),
+            "target": CPU,
+            "comparison": RULES,
+        }
+
+    def start(self, program: Program, space: ProgramSpace, journal: Journal, seed: int) -> "Timing":
+        """Return the Timing of a program's configurations."""
+        generator = np.random.default_rng([seed, len(journal.candidates)])
+        return Timing(program, space, journal, self, generator)
+
+
+class Timing:
+    """Compile configurations in one child, compare their results, and time them in another."""
+
+    batch = 1
+
+    def __init__(
+        self,
+        program: Program,
+        space: ProgramSpace,
+        journal: Journal,
+        workers: Workers,
+        generator: np.random.Generator,
+    ) -> None:
+        self._space, self._journal, self._workers = space, journal, workers
+        self._generator = generator
+        self._builder = Builder(workers.compiling, program, needs_edges=space.product is not None)
+        self._parents: tuple[int, np.ndarray | None] = (-1, None)
+
+    def open(self, tell: Tell, wanted: int) -> None:
+        """Compile the default configuration, and again those that an earlier session found
+        sound."""
+        tell("compiling the program as it is")
+        compiled = self._builder.open()
+        self._passes = Passes(
+            self._workers.timing, self._builder.arguments, self._journal, self._generator
+        )
+        default = self._space.default
+        own, has_unchanged = name_config(default), self._space.has_unchanged
+        if has_unchanged and own not in self._journal.names:
+            array = self._space.to_array(default)
+            self._journal.add_candidate(own, array, SOUND, "", compiled.seconds)
+        reference = own if has_unchanged else REFERENCE
+        self._passes.load({reference: compiled.executable})
+        again = self._journal.sound().filter(~self._journal.sound()["config"].is_in([reference]))
+        for place, (name, data) in enumerate(again.select("config", "values").iter_rows()):
+            tell(f"compiling again {place + 1} of {len(again)}")
+            self._build(name, self._space.from_bytes(data), is_known=True)
+        self._build(own, default)
+
+    def draw(self, count: int, wanted: int) -> np.ndarray:
+        """Draw configurations, perhaps around the fastest ones at the beginning of the round."""
+        if self._space.varies_fastest and self._parents[0] != wanted:
+            self._parents = wanted, self._find_fastest()
+        parents = self._parents[1]
+        return draw_new(self._space, self._generator, count, self._journal.names, parents)
+
+    def label(self, configs: np.ndarray) -> None:
+        """Compile and compare configurations; load the sound ones into the timing child."""
+        for config in configs:
+            self._build(name_config(config), config)
+
+    def look(self) -> None:
+        """Time all configurations in a few passes."""
+        for _ in range(ROUND_PASSES):
+            self._passes.make_pass()
+
+    def finish(self, deadline: float, tell: Tell) -> None:
+        """Time all configurations until their order is settled."""
+        clock = self._workers.clock
+        longest = 0.0
+        while True:
+            begin = time.monotonic()
+            self._passes.make_pass()
+            longest = max(longest, time.monotonic() - begin)
+            repeats = self._journal.sound_repeats()
+            tau = summarise(repeats, clock).tau
+            tell(f"pass {self._journal.next_turn}, repeat tau {tau:.2f}")
+            if is_settled(repeats, clock) or time.monotonic() + longest > deadline:
+                return
+
+    def summarise(self) -> Outcome:
+        """Return the labels from all passes, see timing.Outcome."""
+        return summarise(self._journal.sound_repeats(), self._workers.clock)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the number of passes, the clock, and more on how times were measured."""
+        return {
+            "repeat_tau": self.summarise().tau,
+            "passes": self._journal.next_turn,
+            "clock": self._workers.clock,
+            "pinned": self._workers.timing.pinned,
+            "note": self._builder.note,
+        }
+
+    def _find_fastest(self) -> np.ndarray:
+        """Return the fastest configurations so far (k, sites); the default if none was timed."""
+        outcome = self.summarise()
+        order = np.argsort(outcome.nanoseconds)[:PARENTS]
+        data = [self._journal.read_bytes(outcome.configs[place]) for place in order]
+        found = [self._space.from_bytes(own) for own in data]
+        return np.array(found or [self._space.default])
+
+    def _build(self, name: str, config: np.ndarray, *, is_known: bool = False) -> None:
+        if name in self._journal.names and not is_known:
+            return
+        status, note, compiled = self._builder.build(Compile(*self._space.prepare(config)))
+        if not is_known:
+            array = self._space.to_array(config)
+            self._journal.add_candidate(name, array, status, note, compiled.seconds)
+        elif status != SOUND:
+            self._journal.mark(name, status, note)
+        if status == SOUND:
+            self._passes.load({name: compiled.executable})
+
+
+class Builder:
+    """A child with an open program. If the child dies, the program is opened in a new one."""
+
+    def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
+        """Use a child for a program.
+
+        Args:
+            needs_edges: see Examiner.
+        """
+        self._child = child
+        self._examiner = Examiner(child, program, needs_edges=needs_edges)
+        self._examined: Examined | None = None
+        self._is_open = False
+
+    @property
+    def arguments(self) -> list[np.ndarray]:
+        """Return the program's arguments; the program must be open."""
+        assert self._examined is not None
+        return self._examined.sets[0].arguments
+
+    @property
+    def note(self) -> str:
+        """Return in words which results cannot be compared; "" if all can."""
+        return self._examined.note if self._examined is not None else ""
+
+    def open(self) -> Compiled:
+        """Compile the program in its default configuration, and keep its results.
+
+        Raises InputError if that fails, or if the results are useless for comparisons.
+        """
+        if self._examined is None:
+            self._examined = self._examiner.run()
+            compiled = self._examined.compiled
+        else:
+            compiled = self._examiner.reopen(self._examined)
+        self._is_open = True
+        return compiled
+
+    def build(self, request: Compile, seconds: float | None = None) -> tuple[str, str, Compiled]:
+        """Return a configuration's status, a note, and its compiled form."""
+        nothing = Compiled(b"", 0.0, "")
+        try:
+            if not self._child.is_alive or not self._is_open:
+                self.open()
+            reply = self._child.ask(request, seconds)
+            if reply == Refusal(CLOSED):  # the child was ended after the program was opened
+                self.open()
+                reply = self._child.ask(request, seconds)
+        except ChildDiedError as error:
+            return DIED, str(error), nothing
+        if isinstance(reply, Refusal):
+            return REFUSED, reply.reason, nothing
+        return (WRONG if reply.deviation else SOUND), reply.deviation, reply
+
+
+class Passes:
+    """A child with the executables of a program, and the times that it measured."""
+
+    def __init__(
+        self,
+        child: Child,
+        arguments: Sequence[np.ndarray],
+        journal: Journal,
+        generator: np.random.Generator,
+    ) -> None:
+        self._journal = journal
+        self._generator = generator
+        self._loaded = Loaded(child, arguments, self._mark)
+
+    def load(self, executables: Mapping[str, bytes]) -> None:
+        """Load configurations; mark one that cannot be run here as dead."""
+        for name, executable in executables.items():
+            self._loaded.add(name, executable)
+
+    def make_pass(self, only: set[str] | None = None) -> None:
+        """Visit all configurations (or those in `only`); write the journal after the whole pass."""
+        turn = self._journal.next_turn
+        names = [name for name in self._loaded.names if only is None or name in only]
+        rows = []
+        for place in self._generator.permutation(len(names)):
+            timings = self._loaded.visit(names[place])
+            if timings is not None:
+                rows.append(_tabulate(names[place], turn, timings))
+        self._journal.add_repeats(rows)
+
+    def _mark(self, name: str, reason: str) -> None:
+        self._journal.mark(name, DIED, f"while it was timed: {reason}")
+
+
+def _tabulate(name: str, turn: int, timings: Timings) -> pl.DataFrame:
+    """Return a visit's rows in the journal's schema; passes alternate between the two halves."""
+    count = len(timings.cpu)
+    columns = {
+        "config": [name] * count,
+        "half": np.full(count, turn % 2, np.uint8),
+        "turn": np.full(count, turn, np.uint32),
+        "cpu_ns": timings.cpu,
+        "wall_ns": timings.wall,
+    }
+    return pl.DataFrame(columns, SCHEMA)

@@ -1,0 +1,326 @@
+"""Build the space of a program's configurations: layouts, compile options, tiles of a product.
+
+A site of a layout is a tensor; its choices are the compiler's default and every order of its
+dimensions. If the program is a single product, its tile is one site, whose first choice is the
+library's product. If a tile is set, no option may ask for a library's product: such combinations
+are not legal.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import permutations, product
+from typing import Any, ClassVar
+
+import numpy as np
+
+from solution.collecting.constraints import constrain, find_ranks
+from solution.collecting.identity import ADVICE
+from solution.collecting.options import find_flags, list_settings
+from solution.collecting.space import Space, link_sites
+from solution.collecting.tiles import DEFAULT, Product, find_product, find_tile_flags
+from solution.domain.vocabulary import (
+    LAYOUT_TENSORS,
+    LAYOUT_UNSET,
+    MAX_RANK,
+    OPTION_CHOICES,
+    OPTION_NAMES,
+)
+from solution.programs.compiler import Flags
+from solution.programs.hlo.messages import MESSAGES
+from solution.programs.program import Program
+from solution.system.errors import InputError
+
+LAYOUTS, OPTIONS, TILES = "layouts", "options", "tiles"
+KINDS = (LAYOUTS, OPTIONS, TILES)
+OF_PRODUCTS = [OPTION_NAMES.index(name) for name in ("library_fusions", "products")]
+CHOOSE = "Choose its options instead: `fastslow choose PROGRAM --over options`."
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutSite:
+    """The layouts of a tensor, or of all tensors of a node, among which one site chooses."""
+
+    index: tuple[int, ...]  # position among the configurable nodes; of a tensor also its number
+    # (choices, 6) or (choices, 3, 6), minor first; the first choice leaves it to the compiler
+    values: np.ndarray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProgramSpace(Space):
+    """The configurations of a program, and the compiler's inputs for each.
+
+    The sites are those of layouts, then one for each option, then one for the tile.
+    """
+
+    program: Program
+    layout_sites: tuple[LayoutSite, ...] = ()
+    # By name the values of each compile option; none if options are not searched.
+    option_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    product: Product | None = None  # the product whose tile is set; None: tiles are not searched
+    has_unchanged: bool = True  # the unchanged program is one of the configurations
+    varies_fastest: bool = False  # collecting varies the fastest so far; otherwise draws at random
+
+    # Names in records; empty for those of the CPU's compiler.
+    option_names: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return what a collection of these configurations holds: layout, options or tile."""
+        if self.option_choices:
+            return "options"
+        return "layout" if self.product is None else "tile"
+
+    def layouts(self, configs: np.ndarray) -> np.ndarray:
+        """Return the layouts (n, configurable, 3, 6) of configurations (n, sites)."""
+        shape = (len(configs), len(self.program.configurable), len(LAYOUT_TENSORS), MAX_RANK)
+        found = np.full(shape, LAYOUT_UNSET, np.int8)
+        for site, own in enumerate(self.layout_sites):
+            index: tuple[int | slice, ...] = (slice(None), *own.index)
+            found[index] = own.values[configs[:, site]]
+        return found
+
+    def options(self, config: np.ndarray) -> np.ndarray:
+        """Return positions in the options' values (options,) of one configuration (sites,)."""
+        if not self.option_choices:
+            return np.zeros(len(OPTION_NAMES), np.int8)
+        first = len(self.layout_sites)
+        return config[first : first + len(self.option_choices)].astype(np.int8)
+
+    def tile(self, config: np.ndarray) -> np.ndarray | None:
+        """Return the tile's rows, sums and vectors (3,) of one configuration; None: library
+        product."""
+        if self.product is None or not config[-1]:
+            return None
+        return np.asarray(self.product.tiles[config[-1] - 1])
+
+    def flags(self, config: np.ndarray) -> Flags:
+        """Return the compiler's flags for one configuration."""
+        told, tile = self.find_flags(self.options(config)), self.tile(config)
+        if tile is None:
+            return told
+        own = find_tile_flags(tile)
+        return Flags((*own.options, *told.options), (*own.backend, *told.backend))
+
+    def prepare(self, config: np.ndarray) -> tuple[bytes, Flags]:
+        """Return the module and the flags of one configuration (sites,)."""
+        return self.write_module(self.layouts(config[None])[0]), self.flags(config)
+
+    def write_module(self, layouts: np.ndarray) -> bytes:
+        """Return the serialized module that asks for layouts (configurable, 3, 6)."""
+        if (layouts == LAYOUT_UNSET).all():
+            return self.program.plain
+        return constrain(self.program.module, self.program.configurable, layouts)
+
+    def find_flags(self, options: np.ndarray) -> Flags:
+        """Return the compiler's flags for options (options,)."""
+        return find_flags(options)
+
+    def to_array(self, config: np.ndarray) -> np.ndarray:
+        """Return what a collection's journal stores: layouts, options or the tile's sizes."""
+        if self.kind == "layout":
+            return np.asarray(self.layouts(config[None])[0])
+        tile = self.tile(config)
+        return self.options(config) if tile is None else tile
+
+    def from_bytes(self, data: bytes) -> np.ndarray:
+        """Return the configuration (sites,) whose array has these bytes.
+
+        Raises InputError if there is none in the space.
+        """
+        like = self.to_array(self.default)
+        try:
+            array = np.frombuffer(data, like.dtype).reshape(like.shape)
+            return self.from_array(array)
+        except (IndexError, ValueError) as error:
+            raise InputError(
+                f"{self.program.name}: its journal has a configuration that is none of the "
+                f"program's. {ADVICE}"
+            ) from error
+
+    def from_array(self, array: np.ndarray) -> np.ndarray:
+        """Return the configuration (sites,) with this array: see to_array.
+
+        Raises IndexError or ValueError if there is none in the space.
+        """
+        if self.kind == "options":
+            config = array.astype(np.int32)
+            if (config < 0).any() or (config >= self.sizes).any():
+                raise ValueError
+            return config
+        if self.product is not None:
+            (places,) = np.nonzero((self.product.tiles == array).all(axis=1))
+            return np.array([1 + places[0]], np.int32)
+        config = self.default.copy()
+        for site, own in enumerate(self.layout_sites):
+            is_same = (own.values == array[own.index]).reshape(len(own.values), -1).all(axis=1)
+            config[site] = np.flatnonzero(is_same)[0]
+        return config
+
+    def describe(self, configs: np.ndarray) -> np.ndarray:
+        """Describe configurations as Space does; tiles alone by standardised logarithms of their
+        sizes, with the library's product apart."""
+        if self.product is None or self.members is None:
+            return super().describe(configs)
+        sizes = np.log(self.product.tiles.astype(np.float64))
+        scaled = (sizes - sizes.mean(axis=0)) / np.maximum(sizes.std(axis=0), 1e-9)
+        rows = np.concatenate([np.zeros((1, 3)), scaled])
+        library = np.zeros((len(rows), 1))
+        library[0] = 2.0
+        return np.hstack([rows, library])[configs[:, 0]].astype(np.float32)
+
+    def make_run(self, config: np.ndarray, nanoseconds: int) -> Any:
+        """Return the protobuf message Run of a configuration, marked as failed if it has no
+        time."""
+        is_default = bool((config == self.default).all())
+        run = MESSAGES["Run"](is_default=is_default, error=not nanoseconds)
+        run.profile.compute_time_ns = nanoseconds
+        tile = self.tile(config)
+        if tile is not None and self.product is not None:
+            self.product.write(tile, run)
+            return run
+        run.layout.layouts.SetInParent()
+        for node in self.layouts(config[None])[0]:
+            given = run.layout.layouts.nodes.add()
+            for tensor in node if not self.option_choices else ():
+                given.tensors.add().dims[:] = tensor[tensor != LAYOUT_UNSET].tolist()
+        if self.option_choices:
+            run.options.choices[:] = self.options(config).tolist()
+        return run
+
+
+def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSpace:
+    """Return the space of the named kinds, to search; by default of all that the program has.
+
+    Raises InputError if the program has nothing to set of a named kind.
+    """
+    unknown = sorted(set(kinds) - set(KINDS))
+    if unknown:
+        raise InputError(f"--over is {', '.join(unknown)}, expected some of {', '.join(KINDS)}.")
+    wanted = kinds or KINDS
+    sites = list_layout_sites(program) if LAYOUTS in wanted else ()
+    if LAYOUTS in kinds and not sites:
+        raise refuse_layouts(program)
+    found = _find_product(program, is_asked=TILES in kinds) if TILES in wanted else None
+    if set(kinds) == {TILES} and found is not None:
+        return _make_table(program, np.arange(1 + len(found.tiles))[:, None], product=found)
+    options = OPTION_CHOICES if OPTIONS in wanted else {}
+    first, told = len(sites), list_settings() if options else []
+    sizes = [len(site.values) for site in sites]
+    sizes += [len(choices) for choices in options.values()]
+    sizes += [1 + len(found.tiles)] if found is not None else []
+
+    def are_legal(configs: np.ndarray) -> np.ndarray:
+        if not options or found is None:
+            return np.ones(len(configs), bool)
+        asked = configs[:, [first + place for place in OF_PRODUCTS]].any(axis=1)
+        return np.asarray(~(asked & (configs[:, -1] > 0)))
+
+    return ProgramSpace(
+        program=program,
+        sizes=np.array(sizes),
+        default=np.zeros(len(sizes), np.int32),
+        links=_link(program, sites),
+        are_legal=are_legal,
+        settings=tuple(tuple((first + place, choice) for place, choice in own) for own in told),
+        layout_sites=sites,
+        option_choices=options,
+        product=found,
+    )
+
+
+def make_collected_space(
+    program: Program, kind: str, *, varies_fastest: bool = False
+) -> ProgramSpace:
+    """Return the space of one of KINDS as a collection holds it.
+
+    Raises InputError if the program has nothing to set of this kind.
+    """
+    if kind == TILES:
+        found = find_product(program)
+        return _make_table(
+            program,
+            1 + np.arange(len(found.tiles))[:, None],
+            1 + np.flatnonzero((found.tiles == DEFAULT).all(axis=1)),
+            product=found,
+            has_unchanged=False,
+        )
+    if kind == OPTIONS:
+        return make_option_table(ProgramSpace, program, OPTION_CHOICES)
+    return replace(make_program_space(program, (LAYOUTS,)), varies_fastest=varies_fastest)
+
+
+def refuse_layouts(program: Program) -> InputError:
+    """Return the error for a program without layouts to set."""
+    return InputError(
+        f"{program.name}: expected a convolution, dot or reshape of rank 2 to {MAX_RANK}, "
+        f"whose layouts may be set, found none. {CHOOSE}"
+    )
+
+
+def make_option_table(
+    make: type[ProgramSpace], program: Program, options: Mapping[str, tuple[str, ...]]
+) -> ProgramSpace:
+    """Return the table of all combinations of a compiler's options.
+
+    Args:
+        make: the class of the target's spaces.
+    """
+    if not len(program.configurable):
+        raise InputError(
+            f"{program.name}: expected a convolution, dot or reshape, which a layout "
+            f"collection lists of each program, found none. {CHOOSE}"
+        )
+    grid = np.array(list(product(*(range(len(choices)) for choices in options.values()))))
+    return _make_table(program, grid, make=make, option_choices=options)
+
+
+def list_layout_sites(program: Program) -> tuple[LayoutSite, ...]:
+    """Return a site for each tensor whose layouts may be set."""
+    ranks = find_ranks(program.module, program.configurable)
+    return tuple(
+        LayoutSite((node, tensor), list_orders(int(ranks[node, tensor])))
+        for node, tensor in np.argwhere(ranks > 0).tolist()
+    )
+
+
+@cache
+def list_orders(rank: int) -> np.ndarray:
+    """Return layouts (choices, 6) of a tensor: the compiler's default, then every order, minor
+    first."""
+    orders = [(*order, *[LAYOUT_UNSET] * (MAX_RANK - rank)) for order in permutations(range(rank))]
+    return np.array([[LAYOUT_UNSET] * MAX_RANK, *orders], np.int8)
+
+
+def _make_table(
+    program: Program,
+    members: np.ndarray,
+    default: np.ndarray | None = None,
+    make: type[ProgramSpace] = ProgramSpace,
+    **more: Any,
+) -> ProgramSpace:
+    """Return a table of configurations (members, sites); the default is the first one."""
+    rows = members.astype(np.int32)
+    return make(
+        program=program,
+        sizes=rows.max(axis=0) + 1,
+        default=(rows[0] if default is None else default.astype(np.int32)),
+        members=rows,
+        **more,
+    )
+
+
+def _link(program: Program, sites: Sequence[LayoutSite]) -> np.ndarray:
+    """Return pairs of sites at one node, or at neighbouring nodes."""
+    nodes = np.array([site.index[0] for site in sites], int)
+    return link_sites(program.nodes.edges, len(program.nodes.opcodes), program.configurable, nodes)
+
+
+def _find_product(program: Program, *, is_asked: bool) -> Product | None:
+    """Return the product of a program that is a single one; otherwise None."""
+    try:
+        return find_product(program)
+    except InputError:
+        if is_asked:
+            raise
+        return None

@@ -1,0 +1,325 @@
+"""Represent a search space by integers: a configuration is a vector of one choice per site.
+
+A site is a parameter: the layout of a tensor, a compile option, or the size of a tile. A choice is
+the position of its value in the list of the site's values. Collecting and all optimizers draw such
+vectors here, whatever the kind of configuration.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from solution.features.candidates import CHANGES, SHARES
+
+COLUMNS = 4096  # largest number of one-hot columns of a configuration's description
+# bounds of the share of sites at which a random configuration differs from the default
+FEW, MANY = SHARES
+MEAN = (MANY - FEW) / np.log(MANY / FEW)  # mean share, if its logarithm is uniform
+TRIES = 25  # rounds of drawing until enough unknown configurations are found
+MOST = 1500  # of a large table: this many at random, and with a prior as many of the prior's best
+NEAR, FAR = 192, 128  # without a table: neighbours of the fastest, and random ones
+HOPS = 8  # largest distance to assign a node to a configurable node
+
+Setting = tuple[tuple[int, int], ...]
+# Maps configurations (n, sites) to scores (n,): lower is faster, comparable between all calls.
+Prior = Callable[[np.ndarray], np.ndarray]
+
+
+def name_config(config: np.ndarray) -> str:
+    """Return the name of a configuration (sites,): a hash, so no time belongs to another one."""
+    data = np.ascontiguousarray(config, np.int32).tobytes()
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Space:
+    """The configurations of one program.
+
+    Arrays named (n, sites) hold configs; 0 <= choice < sizes.
+    """
+
+    sizes: np.ndarray  # (sites,) number of values of each parameter
+    default: np.ndarray  # (sites,) the compiler's default
+    # (links, 2) pairs of sites that are neighbours in the program
+    links: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), int))
+    # By site, the values as numbers if they are sizes; None: the values are only names. Empty: all
+    # are names.
+    coordinates: tuple[np.ndarray | None, ...] = ()
+    # Maps (n, sites) to (n,) bool: which configurations satisfy the known constraints.
+    are_legal: Callable[[np.ndarray], np.ndarray] | None = None
+    # (configs, sites) the only configurations, if the space is a table
+    members: np.ndarray | None = None
+    # Settings that act on the whole program, as compile options do, in the order in which to try
+    # them. Each is a list of (site, choice); several if one has no effect without the other.
+    settings: tuple[Setting, ...] = ()
+
+    @property
+    def sites(self) -> int:
+        return len(self.sizes)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Return the names of the table's members; [] without a table."""
+        return [] if self.members is None else [name_config(row) for row in self.members]
+
+    @cached_property
+    def ordered(self) -> np.ndarray:
+        """Return (sites,) bool: whether a site's values are sizes, in ascending order."""
+        is_size = [own is not None for own in self.coordinates]
+        return np.array(is_size or [False] * self.sites, bool)
+
+    @cached_property
+    def both_ways(self) -> np.ndarray:
+        """Return the links in both directions (2 x links, 2)."""
+        return np.concatenate([self.links, self.links[:, ::-1]]).reshape(-1, 2)
+
+    @cached_property
+    def next_to(self) -> list[np.ndarray]:
+        """Return by site the sites linked with it."""
+        both = self.both_ways
+        return [both[both[:, 0] == site, 1] for site in range(self.sites)]
+
+    def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
+        """Return random configurations (at most `count`, sites), possibly with duplicates.
+
+        All members of a table are equally probable. Otherwise a random share of the sites is
+        changed: the logarithm of the share is uniform, and at least one site changes.
+        """
+        if self.members is not None:
+            return self.members[generator.integers(len(self.members), size=count)]
+        free = np.flatnonzero(self.sizes > 1)
+        drawn = np.tile(self.default, (count, 1))
+        shares = np.exp(generator.uniform(np.log(FEW), np.log(MANY), count))
+        changed = generator.random((count, len(free))) < shares[:, None]
+        changed[np.arange(count), generator.integers(len(free), size=count)] = True
+        values = generator.integers(self.sizes[free], size=(count, len(free)))
+        drawn[:, free] = np.where(changed, values, drawn[:, free])
+        return self.keep_legal(drawn)
+
+    def mutate(
+        self, generator: np.random.Generator, configs: np.ndarray, most: int = 2
+    ) -> np.ndarray:
+        """Return neighbours (n, sites): 1 to `most` sites get a new value; sizes move 1 or 2
+        steps."""
+        changed = configs.copy()
+        free = np.flatnonzero(self.sizes > 1)
+        for row in changed:
+            count = min(len(free), int(generator.integers(1, most + 1)))
+            for site in generator.choice(free, count, replace=False):
+                row[site] = self._step(generator, site, int(row[site]))
+        return changed
+
+    def cross(
+        self, generator: np.random.Generator, first: np.ndarray, second: np.ndarray
+    ) -> np.ndarray:
+        """Return `first` (sites,) with a connected region of `second`.
+
+        The region grows breadth-first along links from a random site to a random size. If the
+        links end before (or the space has none), it continues from another random site.
+        """
+        wanted = int(generator.integers(1, max(2, self.sites)))
+        order = generator.permutation(self.sites).tolist()
+        region: set[int] = set()
+        edge: list[int] = []
+        while len(region) < wanted:
+            site = edge.pop(0) if edge else order.pop()
+            if site not in region:
+                region.add(site)
+                edge += [other for other in self.next_to[site].tolist() if other not in region]
+        child, places = first.copy(), sorted(region)
+        child[places] = second[places]
+        return child
+
+    def breed(self, generator: np.random.Generator, count: int, parents: np.ndarray) -> np.ndarray:
+        """Return children (at most `count`, sites) of random pairs of parents, then mutated."""
+        pairs = generator.integers(len(parents), size=(count, 2))
+        mixed = [self.cross(generator, *parents[pair]) for pair in pairs]
+        return self.keep_legal(self.mutate(generator, np.stack(mixed), most=CHANGES))
+
+    def _step(self, generator: np.random.Generator, site: int, choice: int) -> int:
+        size = int(self.sizes[site])
+        if self.ordered[site] and size > 2:
+            step = int(generator.integers(1, 3)) * (1 if generator.random() < 0.5 else -1)
+            return next((c for c in (choice + step, choice - step) if 0 <= c < size), 0)
+        other = int(generator.integers(size - 1))
+        return other + (other >= choice)
+
+    @cached_property
+    def broad(self) -> list[int]:
+        """Return the sites that act on the whole program."""
+        return sorted({site for setting in self.settings for site, _ in setting})
+
+    def find_untried(self, configs: np.ndarray) -> list[Setting]:
+        """Return the settings that no configuration in `configs` (n, sites) has."""
+        return [
+            setting
+            for setting in self.settings
+            if not np.all([configs[:, site] == choice for site, choice in setting], axis=0).any()
+        ]
+
+    def apply(self, settings: Sequence[Setting], configs: np.ndarray) -> np.ndarray:
+        """Apply each setting to each of `configs` (n, sites); return the legal, changed ones (k,
+        sites)."""
+        if not settings:  # skip the search for a table's nearest members
+            return configs[:0]
+        changed = []
+        for setting in settings:
+            rows = configs.copy()
+            for site, choice in setting:
+                rows[:, site] = choice
+            changed.append(rows[(rows != configs).any(axis=1)])
+        return self.keep_legal(np.concatenate(changed))
+
+    def keep_legal(self, configs: np.ndarray) -> np.ndarray:
+        """Return the legal configurations; in a table, the nearest member to each."""
+        if self.members is not None:
+            return self.members[self.nearest(configs, np.ones(len(self.members), bool))]
+        return configs if self.are_legal is None else configs[self.are_legal(configs)]
+
+    def nearest(self, configs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        """Return positions (n,) of the allowed members nearest to each of `configs` (n, sites)."""
+        places = np.flatnonzero(allowed)
+        assert self.members is not None and self._described is not None
+        own, others = self.describe(configs), self._described[places]
+        distances = (others**2).sum(axis=1) - 2 * own @ others.T
+        return places[np.argmin(distances, axis=1)]
+
+    @cached_property
+    def _weights(self) -> np.ndarray:
+        """Return the factor (sites,) of each site's columns in `describe`."""
+        weights = np.ones(self.sites, np.float32)
+        others = int((self.sizes > 1).sum()) - len(self.broad)
+        if self.broad:
+            weights[self.broad] = np.sqrt(max(1.0, MEAN * others / len(self.broad)))
+        return weights
+
+    @cached_property
+    def _described(self) -> np.ndarray | None:
+        return None if self.members is None else self.describe(self.members)
+
+    def describe(self, configs: np.ndarray) -> np.ndarray:
+        """Return features (n, columns) float32 whose squared distances measure dissimilarity.
+
+        A site whose values differ adds 2 to the squared distance. A site whose values are sizes
+        adds the square of their difference, in standard deviations over the site's values. All
+        broad sites together are weighted like the other sites that a random configuration changes.
+        In very large spaces, sites share columns.
+        """
+        parts = [
+            ((own - own.mean()) / (own.std() or 1.0))[configs[:, site]]
+            for site, own in enumerate(self.coordinates)
+            if own is not None
+        ]
+        named = np.flatnonzero(~self.ordered & (self.sizes > 1))
+        width = int(self.sizes[named].sum())
+        hot = np.zeros((len(configs), min(width, COLUMNS)), np.float32)
+        starts = np.cumsum(self.sizes[named]) - self.sizes[named]
+        columns = (configs[:, named] + starts) % COLUMNS
+        np.add.at(hot, (np.arange(len(configs))[:, None], columns), self._weights[named])
+        return np.column_stack([*parts, hot]).astype(np.float32)
+
+
+def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return squared distances (n, m) of `first` (n, columns) from `second` (m, columns)."""
+    square = (first**2).sum(1)[:, None] + (second**2).sum(1) - 2 * first @ second.T
+    return np.asarray(np.maximum(square, 0))
+
+
+def draw_new(
+    space: Space,
+    generator: np.random.Generator,
+    count: int,
+    known: Set[str],
+    parents: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return distinct configurations (at most `count`, sites) that are not in `known`.
+
+    Args:
+        known: names of configurations.
+        parents: configurations (k, sites) to vary; None: draw at random.
+    """
+    if space.members is not None:
+        left = [place for place, name in enumerate(space.names) if name not in known]
+        chosen = generator.permutation(left)[:count].astype(int)
+        return space.members[chosen]
+    found: dict[str, np.ndarray] = {}
+    for _ in range(TRIES):
+        drawn = (
+            space.draw(generator, 2 * count)
+            if parents is None
+            else space.breed(generator, 2 * count, parents)
+        )
+        for row in drawn:
+            name = name_config(row)
+            if name not in known:
+                found.setdefault(name, row)
+        if len(found) >= count:
+            break
+    return np.array(list(found.values())[:count], np.int32).reshape(-1, space.sites)
+
+
+def find_candidates(
+    space: Space,
+    generator: np.random.Generator,
+    known: Set[str],
+    fastest: np.ndarray,
+    prior: Prior | None = None,
+) -> np.ndarray:
+    """Return candidates (n, sites) whose names are not in `known`: all rows of a small table.
+
+    Of a large table, return MOST random rows and the MOST best by the prior. Without a table,
+    return neighbours of `fastest` (k, sites), `fastest` with each of the settings applied, and
+    random ones.
+    """
+    if space.members is not None:
+        left = np.array([p for p, name in enumerate(space.names) if name not in known], int)
+        return space.members[left if len(left) <= MOST else _sample(space, generator, left, prior)]
+    near = space.keep_legal(
+        space.mutate(generator, np.tile(fastest, (-(-NEAR // len(fastest)), 1)))
+    )
+    near = np.concatenate([near, space.apply(space.settings, fastest)])
+    named = {name_config(row): row for row in near}
+    far = draw_new(space, generator, FAR, known | named.keys())
+    fresh = [row for name, row in named.items() if name not in known]
+    return np.concatenate([np.array(fresh, np.int32).reshape(-1, space.sites), far])
+
+
+def _sample(
+    space: Space, generator: np.random.Generator, left: np.ndarray, prior: Prior | None
+) -> np.ndarray:
+    assert space.members is not None
+    drawn = generator.choice(left, MOST, replace=False)
+    if prior is None:
+        return np.sort(drawn)
+    order = np.argsort(prior(space.members[left]), kind="stable")
+    return np.union1d(drawn, left[order[:MOST]])
+
+
+def link_sites(
+    edges: np.ndarray, nodes: int, configurable: np.ndarray, node: np.ndarray
+) -> np.ndarray:
+    """Return pairs (links, 2) of sites at one node, or at neighbouring configurable nodes.
+
+    Every node of the program belongs to the configurable node from which it is reached first. Two
+    configurable nodes are neighbours if an edge leads from a node of one to a node of the other.
+
+    Args:
+        edges: (edges, 2).
+        configurable: (configurable,) nodes.
+        node: (sites,) position of each site's node among the configurable nodes.
+    """
+    owner = np.full(nodes, -1)
+    owner[configurable] = np.arange(len(configurable))
+    both = np.concatenate([edges, edges[:, ::-1]])
+    for _ in range(HOPS):
+        spread = both[(owner[both[:, 0]] >= 0) & (owner[both[:, 1]] < 0)]
+        owner[spread[:, 1]] = owner[spread[:, 0]]
+    touching = owner[edges]
+    pairs = np.unique(touching[(touching[:, 0] != touching[:, 1]) & (touching >= 0).all(1)], axis=0)
+    first = {number: site for site, number in reversed(list(enumerate(node.tolist())))}
+    chained = [(site, site + 1) for site in range(len(node) - 1) if node[site] == node[site + 1]]
+    across = [(first[a], first[b]) for a, b in pairs.tolist() if a in first and b in first]
+    return np.array([*chained, *across], int).reshape(-1, 2)

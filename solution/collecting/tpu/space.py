@@ -1,0 +1,270 @@
+"""The layouts, drawn as TpuGraphs draws them, and the options that a TPU's compiler may take.
+
+In TpuGraphs' data a convolution's output has its feature and batch dimension as the two most minor
+ones, in either order; a dot's has the last dimension of each factor. A reshape's two layouts fit
+each other, so that no data move: dimensions that are split or merged stay together. Anything else
+becomes a copy behind the instruction.
+
+Which of these the compiler takes depends on the program: it may keep the order that it prefers and
+copy behind it. So the first two configurations ask for the first and for the second choice
+everywhere, and what the compiler mostly did not take so far is not asked for again.
+
+Options are those that people tune by hand and whose effect estimates can show.
+"""
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from solution.collecting.constraints import INPUT, OUTPUT
+from solution.collecting.program_space import (
+    OPTIONS,
+    LayoutSite,
+    ProgramSpace,
+    make_option_table,
+    refuse_layouts,
+)
+from solution.collecting.tpu.asking import ask, find_asked_ranks
+from solution.domain.vocabulary import (
+    LAYOUT_TENSORS,
+    LAYOUT_UNSET,
+    MAX_RANK,
+    TPU_OPTION_CHOICES,
+)
+from solution.features.candidates import CHANGES, SHARES
+from solution.programs.compiler import Flags
+from solution.programs.hlo.messages import instructions
+from solution.programs.program import Program
+
+PROBES = 2  # configurations that probe which layouts the compiler takes
+ALIKE = 0.5  # share of random configurations with one choice for all nodes of an opcode
+# By option: its name in the compiler.
+NAMES = {
+    "tpu_scoped_vmem_kib": "xla_tpu_scoped_vmem_limit_kib",
+    "tpu_dot_dot_fusion": "xla_tpu_dot_dot_fusion",
+    "tpu_dot_dot_fusion_duplicated": "xla_tpu_dot_dot_fusion_duplicated",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TpuSpace(ProgramSpace):
+    """A space of a TPU: a site for each configurable node, or for each option."""
+
+    opcodes: tuple[str, ...] = ()  # of the configurable nodes, if layouts are searched
+    # The choices, by site, that the compiler is not known to ignore: see `learn`.
+    offered: list[np.ndarray] = field(default_factory=list)
+
+    option_names: ClassVar[tuple[str, ...]] = tuple(TPU_OPTION_CHOICES)
+
+    def learn(self, untaken: Set[tuple[int, int]]) -> None:
+        """Draw all choices but these pairs (site, choice), which the compiler does not take."""
+        self.offered[:] = [
+            np.array([c for c in range(1, size) if (site, c) not in untaken], np.int32)
+            for site, size in enumerate(self.sizes.tolist())
+        ]
+
+    def probe(self, number: int) -> np.ndarray:
+        """Return the configuration (sites,) that requests the choice with this number
+        everywhere."""
+        counts = self.sizes - 1
+        return np.where(counts > 0, 1 + number % np.maximum(counts, 1), 0).astype(np.int32)
+
+    def list_choices(self, config: np.ndarray) -> list[tuple[int, int]]:
+        """Return the pairs (site, choice) that a configuration of layouts sets."""
+        return [(site, choice) for site, choice in enumerate(config.tolist()) if choice]
+
+    def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
+        """Return random configurations; in half of them all nodes of an opcode choose alike."""
+        if self.members is not None:
+            return super().draw(generator, count)
+        drawn = [self._draw_one(generator) for _ in range(count if len(self._open) else 0)]
+        return np.array(drawn, np.int32).reshape(-1, self.sites)
+
+    def breed(self, generator: np.random.Generator, count: int, parents: np.ndarray) -> np.ndarray:
+        """Return children that mix two parents node by node, with some choices drawn or unset."""
+        bred = [self._breed_one(generator, parents) for _ in range(count if len(self._open) else 0)]
+        return np.array(bred, np.int32).reshape(-1, self.sites)
+
+    def write_module(self, layouts: np.ndarray) -> bytes:
+        """Return the serialized module that requests layouts (configurable, 3, 6)."""
+        if (layouts == LAYOUT_UNSET).all():
+            return self.unasked
+        return ask(self.program.module, self.program.configurable, layouts)
+
+    @cached_property
+    def unasked(self) -> bytes:
+        """Return the module without layout constraints."""
+        configurable = self.program.configurable
+        unset = np.full((len(configurable), len(LAYOUT_TENSORS), MAX_RANK), LAYOUT_UNSET, np.int8)
+        return ask(self.program.module, configurable, unset)
+
+    def find_flags(self, options: np.ndarray) -> Flags:
+        """Return the compiler's flags for options (options,)."""
+        return find_tpu_flags(options) if self.option_choices else Flags()
+
+    @property
+    def _open(self) -> np.ndarray:
+        """Return the sites with an offered choice."""
+        return np.array([site for site, own in enumerate(self.offered) if len(own)], np.int64)
+
+    def _draw_one(self, generator: np.random.Generator) -> np.ndarray:
+        places, share = self._open, np.exp(generator.uniform(*np.log(SHARES)))
+        chosen = places[generator.random(len(places)) < share]
+        if not len(chosen):
+            chosen = places[generator.integers(len(places), size=1)]
+        is_alike = generator.random() < ALIKE
+        common = {opcode: int(generator.integers(2**31)) for opcode in sorted(set(self.opcodes))}
+        config = self.default.copy()
+        for site in chosen:
+            number = common[self.opcodes[site]] if is_alike else int(generator.integers(2**31))
+            config[site] = self._offer(site, number)
+        return config
+
+    def _breed_one(self, generator: np.random.Generator, parents: np.ndarray) -> np.ndarray:
+        places = self._open
+        first, second = (parents[generator.integers(len(parents))] for _ in range(2))
+        config = np.where(generator.random(self.sites) < 0.5, first, second)
+        count = min(len(places), int(generator.integers(1, CHANGES + 1)))
+        for site in generator.choice(places, count, replace=False):
+            config[site] = self._offer(site, int(generator.integers(2**31)))
+            if generator.random() < 0.25:
+                config[site] = 0
+        return config
+
+    def _offer(self, site: int, number: int) -> int:
+        return int(self.offered[site][number % len(self.offered[site])])
+
+
+def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False) -> TpuSpace:
+    """Return the space of layouts or options.
+
+    Raises InputError if the program has nothing to set of this kind.
+    """
+    if kind == OPTIONS:
+        found = make_option_table(TpuSpace, program, TPU_OPTION_CHOICES)
+        assert isinstance(found, TpuSpace)
+        return found
+    ranks = find_asked_ranks(program.module, program.configurable)
+    if not (ranks > 0).any():
+        raise refuse_layouts(program)
+    nodes = list(instructions(program.module))
+    shapes = {node.id: list(node.shape.dimensions) for node in nodes}
+    sites = tuple(
+        LayoutSite((site,), _list_choices(nodes[place], shapes, own))
+        for site, (place, own) in enumerate(zip(program.configurable, ranks, strict=True))
+    )
+    sizes = np.array([len(site.values) for site in sites])
+    space = TpuSpace(
+        program=program,
+        sizes=sizes,
+        default=np.zeros(len(sizes), np.int32),
+        layout_sites=sites,
+        varies_fastest=varies_fastest,
+        opcodes=tuple(nodes[place].opcode for place in program.configurable),
+    )
+    space.learn(set())
+    return space
+
+
+def find_tpu_flags(options: np.ndarray) -> Flags:
+    """Return the compiler's flags for options (options,): positions in TPU_OPTION_CHOICES."""
+    told: list[tuple[str, bool | int | str]] = []
+    for (name, choices), value in zip(TPU_OPTION_CHOICES.items(), options.tolist(), strict=True):
+        if value:
+            told.append((NAMES[name], read_choice(choices[value])))
+    return Flags(tuple(told))
+
+
+def read_choice(choice: str) -> bool | int | str:
+    """Return a choice as the compiler's value: True or False for on and off, an integer, or a
+    word."""
+    if choice in ("on", "off"):
+        return choice == "on"
+    return int(choice) if choice.isdigit() else choice
+
+
+def _list_choices(node: Any, shapes: dict[int, list[int]], ranks: np.ndarray) -> np.ndarray:
+    """Return the choices (choices, 3, 6) of a configurable node: first, nothing is set."""
+    layouts: list[dict[int, list[int]]] = []
+    if node.opcode == "reshape":
+        layouts = _list_of_reshape(shapes[node.operand_ids[0]], list(node.shape.dimensions))
+    elif ranks[OUTPUT]:
+        minor = _find_minor(node, shapes)
+        layouts = [{OUTPUT: minor}, {OUTPUT: minor[::-1]}]
+    rows = [np.full((len(ranks), MAX_RANK), LAYOUT_UNSET, np.int8)]
+    for own in layouts:
+        row = np.full((len(ranks), MAX_RANK), LAYOUT_UNSET, np.int8)
+        for tensor, order in own.items():
+            if ranks[tensor]:
+                row[tensor, : len(order)] = order
+        rows.append(row)
+    distinct = [row for n, row in enumerate(rows) if not any((row == o).all() for o in rows[:n])]
+    return np.array(distinct, np.int8)
+
+
+def _find_minor(node: Any, shapes: dict[int, list[int]]) -> list[int]:
+    """Return the two dimensions of a product's output that may be the most minor ones."""
+    if node.opcode == "convolution":
+        numbers = node.convolution
+        return [numbers.output_feature_dimension, numbers.output_batch_dimension]
+    # The output's dimensions: batch, then the left factor's, then the right factor's.
+    batch, rank = len(node.dot.lhs_batch_dimensions), len(node.shape.dimensions)
+    left, right = (len(shapes[operand]) - batch for operand in node.operand_ids)
+    rows = left - len(node.dot.lhs_contracting_dimensions)
+    columns = right - len(node.dot.rhs_contracting_dimensions)
+    return [rank - 1, batch + rows - 1] if rows and columns else [rank - 1, rank - 2]
+
+
+def _list_of_reshape(source: list[int], target: list[int]) -> list[dict[int, list[int]]]:
+    """Return two pairs of layouts under which a reshape moves no data, row-major first.
+
+    In the other pair the most major group of dimensions is the most minor one.
+    """
+    groups = split_into_groups(source, target)
+    found = []
+    for order in (groups, [*groups[1:], *groups[:1]]):
+        major_first = ([axis for group in order for axis in group[side]] for side in (1, 0))
+        found.append(
+            {tensor: axes[::-1] for tensor, axes in zip((OUTPUT, INPUT), major_first, strict=True)}
+        )
+    return found
+
+
+def split_into_groups(source: list[int], target: list[int]) -> list[tuple[list[int], list[int]]]:
+    """Return the dimensions of a reshape's operand and result that hold the same elements.
+
+    Groups are as small as can be, in the order of the dimensions; a dimension of size 1 belongs to
+    the group before it.
+    """
+    groups: list[tuple[list[int], list[int]]] = []
+    left = right = 0
+    while left < len(source) or right < len(target):
+        own: tuple[list[int], list[int]] = ([], [])
+        sizes = [1, 1]
+        while not own[0] or not own[1] or sizes[0] != sizes[1]:
+            if left < len(source) and (sizes[0] <= sizes[1] or right == len(target)):
+                own[0].append(left)
+                sizes[0] *= source[left]
+                left += 1
+            elif right < len(target):
+                own[1].append(right)
+                sizes[1] *= target[right]
+                right += 1
+            else:
+                break
+        is_whole = sizes[0] == sizes[1] and own[0] and own[1]
+        if is_whole or not groups:
+            groups.append(own)
+        else:
+            groups[-1][0].extend(own[0])
+            groups[-1][1].extend(own[1])
+        while left < len(source) and source[left] == 1:
+            groups[-1][0].append(left)
+            left += 1
+        while right < len(target) and target[right] == 1:
+            groups[-1][1].append(right)
+            right += 1
+    return groups
