@@ -182,7 +182,7 @@ def test_a_known_kernel_costs_no_full_compilation_and_the_same_time(
 
 @pytest.mark.parametrize("target", [V3, V5E], ids=["v3", "v5e"])
 def test_a_new_kernel_is_compiled_alone_and_has_the_cost_of_a_full_compilation(
-    compiler: Compiler, tmp_path: Path, target: Target
+    compiler: Compiler, tmp_path: Path, target: TpuTarget
 ) -> None:
     modules = [compiler.parse_hlo(text) for text in (WITHOUT_COPY, THRICE)]
     with Estimator(target, cache=tmp_path / "quick") as other:
