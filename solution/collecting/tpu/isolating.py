@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from solution.collecting.arguments import TUPLE
 from solution.collecting.tpu.canonical import Instruction, Names
 from solution.collecting.tpu.compiled import Cost
 from solution.collecting.tpu.reading import Reader, read_cost
-from solution.data.hlo.messages import MESSAGES
+from solution.programs.arguments import TUPLE
+from solution.programs.hlo.messages import MESSAGES
 
 U32 = 8  # in XLA's PrimitiveType
 HBM, VMEM, SMEM = 0, 1, 2  # memory spaces in layouts

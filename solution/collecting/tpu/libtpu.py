@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from solution.collecting.tpu.target import TpuTarget
-from solution.data.hlo.messages import MESSAGES
 from solution.programs.compiler import RefusedError, shorten
+from solution.programs.hlo.messages import MESSAGES
 
 # The name of a generation's topologies, the dimensions of its grid of chips, and how many of jax's
 # devices a chip is.
