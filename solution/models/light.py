@@ -16,6 +16,7 @@ from solution.domain.graph import Graph
 from solution.features.nodes import Scaler
 from solution.features.preparation import Preparation
 from solution.models.catalogue import RECORD
+from solution.models.nets.forward import Scalers, Weights
 from solution.models.settings import MAX_DEPTH
 from solution.system.errors import InputError
 from solution.system.sealing import check_files, read_record
@@ -71,6 +72,11 @@ def load_light(folder: Path) -> LightModel:
     hops = preparation.get("hops") if isinstance(preparation, Mapping) else -1
     if hops is not None and not (isinstance(hops, int) and 0 <= hops <= MAX_DEPTH):
         raise InputError(f"{path}: its graphs keep {hops!r} hops, expected 0 to {MAX_DEPTH}.")
+    return LightModel(KINDS[kind](settings, *read_weights(folder)), Preparation(hops))
+
+
+def read_weights(folder: Path) -> tuple[Weights, Scalers]:
+    """Return a net's weights and the scalers of its tables."""
     tensors = load_file(folder / WEIGHTS)
     weights = {
         name.removeprefix(NET): np.ascontiguousarray(tensor, np.float32)
@@ -82,5 +88,4 @@ def load_light(folder: Path) -> LightModel:
         name: Scaler(tensors[f"{SCALER}{name}.mean"], tensors[f"{SCALER}{name}.scale"])
         for name in names
     }
-    ranker = KINDS[kind](settings, weights, scalers)
-    return LightModel(ranker, Preparation(hops))
+    return weights, scalers

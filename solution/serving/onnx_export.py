@@ -1,34 +1,44 @@
 """Export the students of a bundle as ONNX files, for programs without Python.
 
 A file computes scores from arrays. `find_inputs` computes these arrays from a graph, still in
-Python. The file's scores equal the student's up to rounding.
+Python. The file's scores equal the student's up to rounding. A net's layers are those of
+solution.models.layout.layout_forward and solution.models.tile.tile_forward: GraphLayers writes
+each as operations instead of computing it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto
-from safetensors.numpy import load_file
+from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
 from solution.domain.graph import Graph
 from solution.models import catalogue
 from solution.models.layout import inputs as layout_inputs
-from solution.models.layout.steps import NUM_SHARES, derive_steps, find_pooling
-from solution.models.light import NET, SCALER, WEIGHTS
+from solution.models.layout.colour_refinement import NUM_SHARES, find_pooling, plan_colours
+from solution.models.layout.layout_forward import centre, configure, embed, receive, send
+from solution.models.light import read_weights
+from solution.models.nets.forward import (
+    DEVIATION_EPSILON,
+    NORM_EPSILON,
+    Scalers,
+    Weights,
+    embed_nodes,
+    mlp,
+)
 from solution.models.nets.sparse_rows import SparseRows
-from solution.models.tile.tile_forward import NEEDED, describe_kernel
+from solution.models.tile.tile_forward import convolve, count_blocks, describe_kernel, read_out
 from solution.serving.bundle import Bundle
 from solution.serving.checks import naming
-from solution.serving.onnx_graph import Writer
 from solution.serving.record import Member
 from solution.system.errors import InputError
 from solution.system.files import make_folder, replace_file
 from solution.system.names import place_below
 from solution.system.sealing import read_record
 
-Arrays = Mapping[str, np.ndarray]
+OPSET, IR_VERSION = 18, 9
+TYPES = {"float": TensorProto.FLOAT, "int": TensorProto.INT64, "bool": TensorProto.BOOL}
 
 
 def export(bundle: Bundle, folder: Path) -> list[Path]:
@@ -75,17 +85,9 @@ def write_model(bundle: Bundle, member: Member) -> ModelProto:
     """Return the student as an ONNX model."""
     record = _read(bundle, member)
     write = {"layout_net": _write_layout_net, "tile_net": _write_tile_net}[record["kind"]]
-    tensors = load_file(bundle.folder / member.folder / WEIGHTS)
-    weights = {name.removeprefix(NET): tensors[name] for name in tensors if name.startswith(NET)}
-    writer = Writer(weights)
-
-    def scale(x: str, name: str) -> str:
-        mean, own = (tensors[f"{SCALER}{name}.{part}"] for part in ("mean", "scale"))
-        return writer.scale(x, mean, own)
-
-    scores = write(writer, record["settings"], scale)
+    layers, scores = write(record["settings"], *read_weights(bundle.folder / member.folder))
     notes = {"kind": record["kind"], "collections": ",".join(member.collections)}
-    return writer.finish(scores, notes)
+    return layers.finish(scores, notes)
 
 
 def _read(bundle: Bundle, member: Member) -> dict[str, Any]:
@@ -94,53 +96,17 @@ def _read(bundle: Bundle, member: Member) -> dict[str, Any]:
 
 
 def _write_tile_net(
-    net: Writer, settings: Mapping[str, Any], scale: Callable[[str, str], str]
-) -> str:
-    """Write the same net as solution.models.tile.tile_forward computes."""
-    other = {name: settings[name] for name in NEEDED if settings[name] != NEEDED[name]}
-    if other:
-        raise InputError(f"a tile net has the settings {other}, expected {NEEDED}.")
-    x = _embed(net, scale)
-    sources, targets = net.take("sources", "int", "edges"), net.take("targets", "int", "edges")
-    for number in range(int(settings["blocks"])):
-        x = _convolve_both_ways(net, x, sources, targets, f"blocks.{number}")
-    output = net.take("output", "int", 1)
-    first = net.integers(0)
-    parts = [
-        net.apply("ReduceMean", x, first),
-        net.apply("ReduceMax", x, first),
-        net.gather(x, output),
-    ]
-    kernel = net.linear(net.apply("Concat", *parts, axis=1), "kernel")
-    table = net.take("table", "float", "configs", "columns")
-    configs = net.mlp(scale(table, "table"), "config")
-    count = net.apply("Shape", table, end=1)
-    shape = net.apply("Concat", count, net.integers(1), axis=0)
-    joined = net.apply("Concat", configs, net.apply("Expand", kernel, shape), axis=1)
-    joined = net.gelu(net.linear(joined, "joint.0"))
-    return net.apply("Squeeze", net.mlp(joined, "joint.3"), net.integers(1))
-
-
-def _embed(net: Writer, scale: Callable[[str, str], str]) -> str:
-    """Return the name of the node embeddings (nodes, width), without configurations."""
+    settings: Mapping[str, Any], weights: Weights, scalers: Scalers
+) -> tuple["GraphLayers", str]:
+    """Return a graph, and the name of its scores (configs,)."""
+    net = GraphLayers(weights, scalers)
     opcodes = net.take("opcodes", "int", "nodes")
-    numeric = net.take("numeric", "float", "nodes", "numbers")
-    named = net.gather(net.constant(net.weights["opcode.weight"]), opcodes)
-    return net.mlp(net.apply("Concat", named, scale(numeric, "numeric"), axis=1), "node")
-
-
-def _convolve_both_ways(net: Writer, x: str, sources: str, targets: str, name: str) -> str:
-    """Write a BothWaysBlock: separate messages from operands and from consumers."""
-    messages = net.linear(x, f"{name}.from_operands.lin_r")
-    count = net.apply("Shape", x, end=1)
-    one = net.constant(np.ones((1, 1), np.float32))
-    for side, ends in (("operands", (sources, targets)), ("consumers", (targets, sources))):
-        sums = net.sum_rows(x, ends[1], ends[0], count)
-        zero = net.apply("Mul", ends[0], net.integers(0))  # every edge has weight 1
-        number = net.apply("Max", net.sum_rows(one, ends[1], zero, count), one)
-        mean = net.apply("Div", sums, number)
-        messages = net.apply("Add", messages, net.linear(mean, f"{name}.from_{side}.lin_l"))
-    return net.apply("Add", x, net.gelu(net.layer_norm(messages, f"{name}.norm")))
+    x = embed_nodes(net, opcodes, net.take("numeric", "float", "nodes", "numbers"))
+    sources, targets = net.take("sources", "int", "edges"), net.take("targets", "int", "edges")
+    for number in range(count_blocks(settings)):
+        x = convolve(net, x, sources, targets, number)
+    output, table = net.take("output", "int", 1), net.take("table", "float", "configs", "columns")
+    return net, net.apply("Squeeze", read_out(net, x, output, table), net.integers(1))
 
 
 def _find_tile_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -156,25 +122,25 @@ def _find_tile_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, np
 
 
 def _write_layout_net(
-    net: Writer, settings: Mapping[str, Any], scale: Callable[[str, str], str]
-) -> str:
-    """Write the net of solution.models.layout.layout_forward, for all configurations at once."""
-    nodes = _embed(net, scale)
-    tokens = net.take("pair_tokens", "int", "pairs", "slots")
-    named = net.gather(net.constant(net.weights["token.weight"]), tokens)
-    flat = net.apply("Reshape", named, net.constant(np.array([0, -1], np.int64)))
-    features = scale(net.take("pair_features", "float", "pairs", "facts"), "pair_features")
-    layouts = net.linear(net.apply("Concat", flat, features, axis=1), "pair.layout")
-    node = net.take("colour_nodes", "int", "colours_0")
+    settings: Mapping[str, Any], weights: Weights, scalers: Scalers
+) -> tuple["GraphLayers", str]:
+    """Return a graph for all configurations at once, and the name of its scores (configs,)."""
+    rounds = len(settings["rounds"])
+    net = GraphLayers(centre(weights, rounds), scalers)
+    opcodes = net.take("opcodes", "int", "nodes")
+    nodes, first = embed(net, opcodes, net.take("numeric", "float", "nodes", "numbers"))
+    own, tokens = (
+        net.take("pair_nodes", "int", "pairs"),
+        net.take("pair_tokens", "int", "pairs", 18),
+    )
+    features = net.take("pair_features", "float", "pairs", "facts")
+    pairs = configure(net, nodes, first, own, tokens, features)
     configured = net.take("configured", "int", "configured")
-    pairs = net.take("configured_pairs", "int", "configured")
-    first = net.gather(net.linear(nodes, "pair.node"), net.gather(node, configured))
-    hidden = net.gelu(net.apply("Add", first, net.gather(layouts, pairs)))
-    place = net.apply("Unsqueeze", configured, net.integers(1))
-    added = net.linear(hidden, "pair.out")
-    x = net.apply("ScatterND", net.gather(nodes, node), place, added, reduction="add")
-    for number in range(len(settings["rounds"])):
-        x = _convolve_colours(net, x, number)
+    given = net.gather(pairs, net.take("configured_pairs", "int", "configured"))
+    x = net.gather(nodes, net.take("colour_nodes", "int", "colours_0"))
+    x = net.replace_rows(x, configured, given)
+    for number in range(rounds):
+        x = _run_round(net, x, number)
     listed = net.take("listed", "bool", "configs")
     # Sums of the list's usual states, then each configuration's differences from them.
     count = net.apply("Add", net.apply("Shape", listed), net.integers(1))
@@ -182,29 +148,22 @@ def _write_layout_net(
     shape = net.apply("Concat", count, net.integers(-1), axis=0)
     pooled = net.apply("Reshape", _multiply(net, "pooling", x, rows), shape)
     differences = net.apply("Slice", pooled, net.integers(1), count)
-    sums = net.apply("Add", differences, net.apply("Slice", pooled, *map(net.integers, (0, 1))))
-    compared = net.standardise(sums, listed)
-    return net.apply("Squeeze", net.mlp(compared, "readout"), net.integers(1))
+    sums = net.add(differences, net.apply("Slice", pooled, *map(net.integers, (0, 1))))
+    scores = mlp(net, net.standardise(sums, listed), "readout")
+    return net, net.apply("Squeeze", scores, net.integers(1))
 
 
-def _convolve_colours(net: Writer, x: str, number: int) -> str:
-    """Write a ColourBlock: (colours before, inputs) -> (colours after, outputs)."""
-    name, after = f"blocks.{number}", f"colours_{number + 1}"
-    messages = net.linear(x, f"{name}.weights")
-    half = net.weights[f"{name}.norm.weight"].shape[0]
-    messages = net.apply("Reshape", messages, net.constant(np.array([-1, half], np.int64)))
-    extra = net.take(f"extra_{number}", "float", after, "marks")
-    sums = _multiply(net, f"round_{number}", messages, net.apply("Shape", extra, end=1))
-    update = net.layer_norm(net.apply("Add", sums, net.linear(extra, f"{name}.extra")),
-                            f"{name}.norm")  # fmt: skip
-    risen = net.gelu(update)
-    both = net.apply("Concat", risen, net.apply("Sub", risen, update), axis=1)
-    kept = net.linear(x, f"{name}.skip") if f"{name}.skip.weight" in net.weights else x
-    parents = net.take(f"parents_{number}", "int", after)
-    return net.apply("Add", both, net.gather(kept, parents))
+def _run_round(net: "GraphLayers", x: str, number: int) -> str:
+    """Write one round of all colours: (colours before, inputs) -> (colours after, outputs)."""
+    messages, kept = send(net, x, number)
+    parents = net.take(f"parents_{number}", "int", f"colours_{number + 1}")
+    sums = _multiply(net, f"round_{number}", messages, net.apply("Shape", parents))
+    marked = net.take(f"marked_{number}", "int", f"marked_{number}")
+    marks = net.take(f"marks_{number}", "float", f"marked_{number}", "marks")
+    return receive(net, sums, marked, marks, net.gather(kept, parents), number)
 
 
-def _multiply(net: Writer, name: str, x: str, count: str) -> str:
+def _multiply(net: "GraphLayers", name: str, x: str, count: str) -> str:
     """Write the product with a sparse matrix of `count` rows whose entries are inputs."""
     entries = f"{name}_entries"
     rows = net.take(f"{name}_rows", "int", entries)
@@ -215,26 +174,27 @@ def _multiply(net: Writer, name: str, x: str, count: str) -> str:
 
 def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
     arrays = layout_inputs.describe_graph(graph, str(settings["pruning"]), int(settings["hops"]))
-    every = np.arange(len(graph.layouts.codes))[:, None]
-    steps = derive_steps([arrays.structure], every, len(settings["rounds"]))
+    structure, every = arrays.structure, np.arange(len(graph.layouts.codes))[:, None]
+    plan = plan_colours([structure], every, len(settings["rounds"]))
     found = {
         "opcodes": arrays.opcodes,
         "numeric": arrays.numeric,
+        "pair_nodes": structure.configurable[structure.codebook.node],
         "pair_tokens": arrays.pair_tokens.astype(np.int64),
         "pair_features": arrays.pair_features,
-        "colour_nodes": steps.nodes,
-        "configured": steps.configured,
-        "configured_pairs": steps.pairs,
+        "colour_nodes": plan.nodes,
+        "configured": plan.configured,
+        "configured_pairs": plan.pairs,
         "listed": arrays.listed,
-        **_list_entries("pooling", find_pooling([arrays.structure], steps.last)),
+        **_list_entries("pooling", find_pooling([structure], plan.last)),
     }
     # The pooling's third part has the rows of its second part, so it is added up there.
     num_rows = len(every) * NUM_SHARES
     found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
-    for number, (aggregation, marks, parents) in enumerate(steps.rounds):
-        extra = marks.expand(len(parents))
+    for number, (aggregation, marks, parents) in enumerate(plan.rounds):
         found |= _list_entries(f"round_{number}", aggregation)
-        found |= {f"extra_{number}": extra, f"parents_{number}": parents.astype(np.int64)}
+        found |= {f"marked_{number}": marks.colours, f"marks_{number}": marks.values}
+        found |= {f"parents_{number}": parents.astype(np.int64)}
     return found
 
 
@@ -245,3 +205,146 @@ def _list_entries(name: str, matrix: SparseRows) -> dict[str, np.ndarray]:
         f"{name}_columns": matrix.columns.astype(np.int64),
         f"{name}_values": matrix.values,
     }
+
+
+class GraphLayers:
+    """Write layers as an ONNX graph; every method returns the name of its result."""
+
+    def __init__(self, weights: Weights, scalers: Scalers) -> None:
+        self.weights, self._scalers = weights, scalers
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._inputs: list[Any] = []
+
+    def take(self, name: str, kind: str, *shape: int | str) -> str:
+        """Add an input of the graph: float, int or bool; a word in its shape is a dimension of
+        any size."""
+        self._inputs.append(helper.make_tensor_value_info(name, TYPES[kind], shape))
+        return name
+
+    def constant(self, value: np.ndarray) -> str:
+        """Add an array that the file holds."""
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def integers(self, *values: int) -> str:
+        """Add a constant list of integers."""
+        return self.constant(np.array(values, np.int64))
+
+    def apply(self, operation: str, *inputs: str, **attributes: Any) -> str:
+        """Add an ONNX operation and return the name of its result."""
+        name = f"{operation}_{len(self._nodes)}"
+        self._nodes.append(helper.make_node(operation, inputs, [name], **attributes))
+        return name
+
+    def weight(self, name: str) -> str:
+        return self.constant(self.weights[name])
+
+    def linear(self, x: str, name: str) -> str:
+        product = self.apply("MatMul", x, self.constant(self.weights[f"{name}.weight"].T))
+        bias = self.weights.get(f"{name}.bias")
+        return product if bias is None else self.add(product, self.constant(bias))
+
+    def gelu(self, x: str) -> str:
+        scaled = self.apply("Mul", x, self.constant(np.array(0.5**0.5, np.float32)))
+        share = self.add(self.apply("Erf", scaled), self.constant(np.array(1, np.float32)))
+        half = self.apply("Mul", x, self.constant(np.array(0.5, np.float32)))
+        return self.apply("Mul", half, share)
+
+    def layer_norm(self, x: str, name: str) -> str:
+        parts = (self.weight(f"{name}.{part}") for part in ("weight", "bias"))
+        return self.apply("LayerNormalization", x, *parts, axis=-1, epsilon=float(NORM_EPSILON))
+
+    def scale_rows(self, centred: str, name: str) -> str:
+        return self.layer_norm(centred, name)
+
+    def scale(self, x: str, name: str) -> str:
+        scaler = self._scalers[name]
+        centred = self.subtract(x, self.constant(scaler.mean))
+        return self.apply("Mul", centred, self.constant(scaler.scale))
+
+    def add(self, x: str, y: str) -> str:
+        return self.apply("Add", x, y)
+
+    def subtract(self, x: str, y: str) -> str:
+        return self.apply("Sub", x, y)
+
+    def join(self, *parts: str) -> str:
+        return self.apply("Concat", *parts, axis=1)
+
+    def flatten(self, x: str) -> str:
+        return self.apply("Reshape", x, self.integers(0, -1))
+
+    def split_rows(self, x: str, width: int) -> str:
+        return self.apply("Reshape", x, self.integers(-1, width))
+
+    def gather(self, x: str, rows: str) -> str:
+        return self.apply("Gather", x, rows, axis=0)
+
+    def replace_rows(self, x: str, rows: str, values: str) -> str:
+        return self.apply("ScatterND", x, self.apply("Unsqueeze", rows, self.integers(1)), values)
+
+    def add_rows(self, x: str, rows: str, values: str) -> str:
+        place = self.apply("Unsqueeze", rows, self.integers(1))
+        return self.apply("ScatterND", x, place, values, reduction="add")
+
+    def mean_of(self, x: str, sources: str, targets: str) -> str:
+        count = self.apply("Shape", x, end=1)
+        one = self.constant(np.ones((1, 1), np.float32))
+        zero = self.apply("Mul", sources, self.integers(0))  # every edge has weight 1
+        number = self.apply("Max", self.sum_rows(one, targets, zero, count), one)
+        return self.apply("Div", self.sum_rows(x, targets, sources, count), number)
+
+    def mean_row(self, x: str) -> str:
+        return self.apply("ReduceMean", x, self.integers(0))
+
+    def most_row(self, x: str) -> str:
+        return self.apply("ReduceMax", x, self.integers(0))
+
+    def repeat(self, row: str, x: str) -> str:
+        count = self.apply("Shape", x, end=1)
+        return self.apply("Expand", row, self.apply("Concat", count, self.integers(1), axis=0))
+
+    def standardise(self, x: str, listed: str) -> str:
+        """Subtract the mean over the `listed` rows (rows,) bool, and divide by their deviation."""
+        axis = self.integers(0)
+        own = self.apply("Compress", x, listed, axis=0)
+        centred = self.apply("Sub", x, self.apply("ReduceMean", own, axis))
+        square = self.apply("Compress", self.apply("Mul", centred, centred), listed, axis=0)
+        variance = self.apply("ReduceMean", square, axis)
+        small = self.constant(np.array(DEVIATION_EPSILON))
+        deviation = self.apply("Sqrt", self.apply("Add", variance, small))
+        return self.apply("Div", centred, deviation)
+
+    def sum_rows(self, x: str, rows: str, columns: str, count: str, values: str = "") -> str:
+        """Add x[columns] times `values` (entries,) into rows `rows` (entries,): (count, width)
+        sums."""
+        named = self.gather(x, columns)
+        if values:
+            named = self.apply("Mul", named, self.apply("Unsqueeze", values, self.integers(1)))
+        width = self.apply("Shape", x, start=1)
+        shape = self.apply("Concat", count, width, axis=0)
+        zeros = self.apply(
+            "ConstantOfShape", shape, value=numpy_helper.from_array(np.zeros(1, np.float32))
+        )
+        place = self.apply("Unsqueeze", rows, self.integers(1))
+        place = self.apply("Expand", place, self.apply("Shape", named))
+        return self.apply("ScatterElements", zeros, place, named, axis=0, reduction="add")
+
+    def finish(self, scores: str, notes: Mapping[str, str]) -> ModelProto:
+        """Return the model whose output is `scores` (configs,); `notes` become its description."""
+        self._nodes.append(helper.make_node("Identity", [scores], ["scores"]))
+        output = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["configs"])
+        graph = helper.make_graph(
+            self._nodes, "scores", self._inputs, [output], initializer=self._constants
+        )
+        model = helper.make_model(
+            graph,
+            producer_name="fast-or-slow",
+            ir_version=IR_VERSION,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+        )
+        helper.set_model_props(model, dict(notes))
+        checker.check_model(model, full_check=True)
+        return model

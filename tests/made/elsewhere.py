@@ -2,11 +2,10 @@
 
 import pytest
 
-from solution.models.layout import computation
-from solution.models.layout.computation import DevicePooling, DeviceRound
+from solution.models.layout import layout_gnn
+from solution.models.layout.layout_gnn import DeviceRound
 
 
 def compute_as_elsewhere(patch: pytest.MonkeyPatch) -> None:
     """Take torch's operations where a CPU has compiled ones."""
-    patch.setattr(computation, "make_round", DeviceRound)
-    patch.setattr(computation, "make_pooling", DevicePooling)
+    patch.setattr(layout_gnn, "make_round", DeviceRound)

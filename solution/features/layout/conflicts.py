@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solution.domain import vocabulary
+from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.domain.neighbours import offsets, places_in, starts_of
@@ -105,6 +106,21 @@ class Ordered:
             np.where(unset, UNSET, order).astype(np.int8),
         )
 
+    def under(self, pairs: Codebook) -> Constraints:
+        """Return these constraints under each layout of a codebook."""
+        first, count = pairs.starts[:-1][self.configurable], np.diff(pairs.starts)
+        counts = count[self.configurable]
+        which, inside = places_in(counts)
+        minor, order = self.number(which, pairs.layouts[first[which] + inside])
+        return Constraints(
+            nodes=self.nodes,
+            starts=self.starts[:-1],
+            configurable=self.configurable,
+            offsets=offsets(counts),
+            minor=minor,
+            order=order,
+        )
+
 
 def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return features (..., tensors, len(FEATURES)) uint8 of numbered orders (..., constraints).
@@ -155,20 +171,7 @@ find_ordered = PerGraph(_find_ordered)
 
 
 def _find_constraints(graph: Graph) -> Constraints:
-    """Return these constraints under each layout of the codebook."""
-    ordered, pairs = find_ordered(graph), graph.layouts
-    first, count = pairs.starts[:-1][ordered.configurable], np.diff(pairs.starts)
-    counts = count[ordered.configurable]
-    which, inside = places_in(counts)
-    minor, order = ordered.number(which, pairs.layouts[first[which] + inside])
-    return Constraints(
-        nodes=ordered.nodes,
-        starts=ordered.starts[:-1],
-        configurable=ordered.configurable,
-        offsets=offsets(counts),
-        minor=minor,
-        order=order,
-    )
+    return find_ordered(graph).under(graph.layouts)
 
 
 find_constraints = PerGraph(_find_constraints)

@@ -13,7 +13,7 @@ from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.nodes import numeric_features
 from solution.features.preparation import PRUNINGS
 from solution.features.work import configurable_shares, tensor_shares
-from solution.models.layout.steps import NUM_SHARES, Structure
+from solution.models.layout.colour_refinement import NUM_SHARES, Structure
 
 NUM_PAIR_FEATURES = len(FEATURES) + 2  # and the frequency of the layout, as share and logarithm
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -29,12 +30,21 @@ from solution.features.layout import conflicts
 from solution.features.nodes import NUM_NUMERIC
 from solution.features.preparation import PRUNINGS
 from solution.models.base import RankerSettings
-from solution.models.layout.computation import Computation, Receiving, derive_computation
+from solution.models.layout.colour_refinement import (
+    NUM_SHARES,
+    Colours,
+    Round,
+    Structure,
+    find_pooling,
+)
+from solution.models.layout.compiled import CompiledRound, plan_colours
 from solution.models.layout.inputs import NUM_PAIR_FEATURES, describe_graph
 from solution.models.layout.layout_forward import LayoutForward
-from solution.models.layout.steps import NUM_SHARES, Structure
+from solution.models.nets.devices import send
 from solution.models.nets.layers import Mlp, NodeMlp, standardise
 from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.sparse import SparseMatrix
+from solution.models.nets.sparse_rows import select
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
@@ -180,6 +190,133 @@ class PairMlp(nn.Module):
         return functional.linear(is_token.to(table.dtype), by_token.flatten(1))
 
 
+class Receiving(Protocol):
+    """A round of the net without its products with weights."""
+
+    known: Tensor  # (marked, extras) float32: features of the constraints on a colour's tensor
+
+    def prepare_gradient(self) -> None:
+        """Prepare what the gradient needs."""
+
+    def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """Return kept of the parent + [GELU(u), GELU(-u)], u = norm(sum of messages + extra).
+
+        Shapes: messages (3 x colours before, half), kept (colours before, 2 x half), extra (marked,
+        half) -> (colours after, 2 x half).
+        """
+
+
+class DeviceRound:
+    """A round in torch operations."""
+
+    def __init__(self, own: Round, device: torch.device) -> None:
+        self.aggregation = SparseMatrix(own.aggregation, device)
+        self.marked, self.known = (send(part, device) for part in own.marks)
+        before = own.aggregation.num_columns // 3
+        self.parents = SparseMatrix(select(own.parents, before), device)
+
+    def prepare_gradient(self) -> None:
+        """Transpose both matrices."""
+        self.aggregation.prepare_gradient()
+        self.parents.prepare_gradient()
+
+    def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """See Receiving."""
+        sums = self.aggregation @ messages
+        update = norm(sums.index_add_(0, self.marked, extra.to(sums.dtype)))
+        positive = functional.gelu(update)
+        both = torch.cat([positive, positive - update], dim=-1)  # GELU(-u) = GELU(u) - u
+        return both.add_(self.parents @ kept)
+
+
+class Pooling:
+    """Sum the colours after the last round over the nodes of each graph, by a sparse matrix."""
+
+    def __init__(self, graphs: Sequence[Structure], last: Colours, device: torch.device) -> None:
+        self.matrix = SparseMatrix(find_pooling(graphs, last), device)
+        self._shape = last.numbers.shape[1], len(graphs)
+
+    def prepare_gradient(self) -> None:
+        """Transpose the matrix."""
+        self.matrix.prepare_gradient()
+
+    def pool(self, x: Tensor) -> Tensor:
+        """Return sums (configs, graphs, NUM_SHARES x width) of x (colours, width)."""
+        configs, graphs = self._shape
+        pooled = (self.matrix @ x).view(-1, graphs, NUM_SHARES * x.shape[1])
+        usual, differences, others = pooled.split([1, configs, configs])
+        return usual + differences + others
+
+
+@dataclass(frozen=True)
+class Computation:
+    """All steps of a batch; nodes and (node, layout) pairs of its graphs are numbered
+    consecutively."""
+
+    nodes: Tensor  # (colours 0,) int64, the node of each
+    configured: Tensor  # (configured,) int64, the colours 0 that have a layout
+    pairs: Tensor  # (configured,) int64, their (node, layout) pairs
+    rounds: Sequence[Receiving]
+    pooling: Pooling
+
+    def prepare_gradients(self) -> None:
+        """Prepare what gradients need."""
+        for receiving in self.rounds:
+            receiving.prepare_gradient()
+        self.pooling.prepare_gradient()
+
+
+def derive_computation(
+    graphs: Sequence[Structure], configs: np.ndarray, rounds: int, device: torch.device
+) -> Computation:
+    """Return the computation for `configs` (configs, graphs), rows of each graph's codes."""
+    plan = plan_colours(graphs, configs, rounds)
+    return Computation(
+        nodes=send(plan.nodes, device),
+        configured=send(plan.configured, device),
+        pairs=send(plan.pairs, device),
+        rounds=[make_round(own, device) for own in plan.rounds],
+        pooling=Pooling(graphs, plan.last, device),
+    )
+
+
+def make_round(own: Round, device: torch.device) -> Receiving:
+    """Return one round of message passing: compiled on a CPU, in torch operations elsewhere."""
+    return CompiledRound(own) if device.type == "cpu" else DeviceRound(own, device)
+
+
+class ColourBlock(nn.Module):
+    """A residual graph convolution on colours (solution.models.layout.colour_refinement).
+
+    x' = S x + [GELU(u), GELU(-u)]
+    u = norm(W x + W_operands mean(operands) + W_consumers mean(consumers) + W_e extra + b)
+
+    The products with the weights are taken before the colours are spread to more of them, and
+    half the outputs are computed: both signs of them are used. S is the identity where the width
+    stays, and learned where it changes.
+
+    Shapes: x (colours before, inputs) -> (colours after, outputs).
+    Source: GraphSAGE (Hamilton et al., 2017), operands and consumers apart; both signs: CReLU
+    (Shang et al., 2016).
+    """
+
+    def __init__(self, inputs: int, outputs: int, extras: int) -> None:
+        super().__init__()
+        self.weights = nn.Linear(inputs, 3 * (outputs // 2), bias=False)
+        self.extra = nn.Linear(extras, outputs // 2)
+        self.skip = nn.Identity() if inputs == outputs else nn.Linear(inputs, outputs, bias=False)
+        self.norm = nn.LayerNorm(outputs // 2)
+
+    def forward(self, x: Tensor, receiving: Receiving) -> Tensor:
+        half = len(self.extra.bias)
+        # Part of the first message, of which each colour sums exactly one.
+        bias = functional.pad(self.extra.bias, (0, 2 * half))
+        messages = functional.linear(x, self.weights.weight, bias).view(3 * len(x), half)
+        # Few colours have constraints: a product over all would take as long as a full matrix.
+        extra = functional.linear(receiving.known, self.extra.weight)
+        return receiving.receive(messages, self.skip(x), extra, self.norm)
+
+
 class LayoutGnn(nn.Module):
     """Score configurations of pruned layout graphs."""
 
@@ -260,35 +397,3 @@ class LayoutGnn(nn.Module):
         ]
         listed = None if inputs.listed.all() else inputs.listed
         return self._compare(torch.cat(chunks), listed)[:, 0].float().cpu().numpy()
-
-
-class ColourBlock(nn.Module):
-    """A residual graph convolution on colours (solution.models.layout.colour_refinement).
-
-    x' = S x + [GELU(u), GELU(-u)]
-    u = norm(W x + W_operands mean(operands) + W_consumers mean(consumers) + W_e extra + b)
-
-    The products with the weights are taken before the colours are spread to more of them, and
-    half the outputs are computed: both signs of them are used. S is the identity where the width
-    stays, and learned where it changes.
-
-    Shapes: x (colours before, inputs) -> (colours after, outputs).
-    Source: GraphSAGE (Hamilton et al., 2017), operands and consumers apart; both signs: CReLU
-    (Shang et al., 2016).
-    """
-
-    def __init__(self, inputs: int, outputs: int, extras: int) -> None:
-        super().__init__()
-        self.weights = nn.Linear(inputs, 3 * (outputs // 2), bias=False)
-        self.extra = nn.Linear(extras, outputs // 2)
-        self.skip = nn.Identity() if inputs == outputs else nn.Linear(inputs, outputs, bias=False)
-        self.norm = nn.LayerNorm(outputs // 2)
-
-    def forward(self, x: Tensor, receiving: Receiving) -> Tensor:
-        half = len(self.extra.bias)
-        # Part of the first message, of which each colour sums exactly one.
-        bias = functional.pad(self.extra.bias, (0, 2 * half))
-        messages = functional.linear(x, self.weights.weight, bias).view(3 * len(x), half)
-        # Few colours have constraints: a product over all would take as long as a full matrix.
-        extra = functional.linear(receiving.known, self.extra.weight)
-        return receiving.receive(messages, self.skip(x), extra, self.norm)

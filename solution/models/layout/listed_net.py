@@ -2,8 +2,9 @@
 
 After k rounds a node's value depends on the layouts within k hops. A configuration that is close to
 one whose values are known differs from it at few nodes. Only these are computed; its sums over
-nodes are the known ones plus the changes. Searches ask for thousands of such neighbours. Scores are
-those of solution.models.layout.layout_forward up to rounding.
+nodes are the known ones plus the changes. Searches ask for thousands of such neighbours. All others
+are computed in full, with features of their layouts alone: those of the list and of the program
+are known. Scores are those of solution.models.layout.layout_forward up to rounding.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ from solution.features.layout.conflicts import FEATURES, describe_orders
 from solution.features.layout.frequency import share_of_pairs
 from solution.models.layout.colour_refinement import add_messages
 from solution.models.layout.inputs import describe_pairs
-from solution.models.layout.layout_forward import LayoutForward
+from solution.models.layout.layout_forward import LayoutForward, configure, receive, send
 from solution.models.nets.forward import find_scale, put_on_scale
 
 NEAR = 0.1  # share of configurable nodes; a configuration that differs at more is computed in full
@@ -61,8 +62,8 @@ class ListedNet:
     def __init__(self, net: LayoutForward, listed: Graph) -> None:
         self._net, self._graph = net, listed
         self._arrays = net.describe(listed)
-        self._nodes, self._first = net.embed(self._arrays)
-        sums = net.sum(self._arrays)
+        self._embedded = self._nodes, _ = net.embed(self._arrays)
+        sums = net.sum(self._arrays, self._embedded)
         self._scale = find_scale(sums)
         self.listed = self._read_out(sums)[listed.distinct.inverse]  # scores (configs,)
         pairs, share = listed.layouts, share_of_pairs(listed.layouts)
@@ -120,17 +121,17 @@ class ListedNet:
         x = self._nodes.copy()
         x[configured.numbers] = configured.values
         extra = np.zeros((len(x), len(FEATURES)), np.float32)
-        places, found = self._describe_conflicts(layouts[None], every)
-        extra[places] = found
+        constrained, found = self._describe_conflicts(layouts[None], every)
+        extra[constrained] = found
         rows = add_messages(
             number_of, lambda _, node: node, len(x), structure.operands, structure.consumers
         )
         messages, kept = [], []
         for number in range(self._net.rounds):
-            sent, stays = self._net.send(x, number)
+            sent, stays = send(self._net.layers, x, number)
             messages.append(sent)
             kept.append(stays)
-            x = self._net.receive(rows.product(sent), extra, stays, number)
+            x = self._receive(rows.product(sent), extra, stays, number)
         sums = (structure.shares.T.astype(np.float64) @ x).ravel()
         return Known(layouts.copy(), extra, messages, kept, x, sums)
 
@@ -167,12 +168,13 @@ class ListedNet:
             codes=np.zeros((0, layouts.shape[1]), np.uint8),
             rows=np.zeros(0, np.int64),
         )
-        keys = zip(place.tolist(), map(bytes, given), strict=True)
-        share = np.array([self._share.get(key, 0.0) for key in keys])
-        features = describe_pairs(self._graph, pairs, share)
-        embedded = self._net.embed_pairs(given + np.int8(1), features)
-        own = node[order]
-        values = self._net.configure(self._nodes[own], self._first[own], embedded)
+        values = configure(
+            self._net.layers,
+            *self._embedded,
+            node[order],
+            given + np.int8(1),
+            self._describe(pairs),
+        )
         back = np.argsort(numbers[order])
         return Touched(numbers[order][back], values[back])
 
@@ -216,20 +218,37 @@ class ListedNet:
         def find(row: np.ndarray, others: np.ndarray) -> np.ndarray:
             return touched.find(config[row] * size + others, others, size)
 
-        messages, kept = self._net.send(touched.values, number)
+        messages, kept = send(self._net.layers, touched.values, number)
         rows = add_messages(node, find, size + len(touched.numbers), *both)
         sums = rows.product(np.concatenate([known.messages[number], messages]))
         extra = known.extra[node]
         extra[np.searchsorted(numbers, conflicts[0])] = conflicts[1]
         before = np.concatenate([known.kept[number], kept])[touched.find(numbers, node, size)]
-        return Touched(numbers, self._net.receive(sums, extra, before, number))
+        return Touched(numbers, self._receive(sums, extra, before, number))
+
+    def _receive(
+        self, sums: np.ndarray, extra: np.ndarray, kept: np.ndarray, number: int
+    ) -> np.ndarray:
+        marked = np.flatnonzero(extra.any(axis=1))
+        return receive(self._net.layers, sums, marked, extra[marked], kept, number)
 
     def _sum_anew(self, layouts: np.ndarray) -> np.ndarray:
         """Return sums over nodes (k, values) of configurations that are far from all known ones."""
-        joined = encode(np.concatenate([self._graph.layouts.expand(), layouts]))
-        marks = np.arange(len(joined.rows)) < self._graph.num_configs
-        arrays = self._net.describe(
-            dataclasses.replace(self._graph, configs=joined, runtimes=None, listed=marks)
+        pairs = encode(layouts)
+        arrays = dataclasses.replace(
+            self._arrays,
+            pair_tokens=pairs.layouts + np.int8(1),
+            pair_features=self._describe(pairs),
+            structure=dataclasses.replace(
+                self._arrays.structure,
+                codebook=pairs,
+                constraints=self._arrays.ordered.under(pairs),
+            ),
         )
-        rows, inverse = np.unique(joined.rows[~marks], return_inverse=True)
-        return self._net.sum(arrays, rows)[inverse]
+        return self._net.sum(arrays, self._embedded)[pairs.rows]
+
+    def _describe(self, pairs: Codebook) -> np.ndarray:
+        """Return features of pairs, beside the list."""
+        keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
+        share = np.array([self._share.get(key, 0.0) for key in keys])
+        return describe_pairs(self._graph, pairs, share)

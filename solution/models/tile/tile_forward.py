@@ -1,8 +1,4 @@
-"""Predict with the late-join tile net in numpy, without torch: solution.models.tile.tile_gnn
-again.
-
-Return what the tile nets read of a kernel, as arrays.
-"""
+"""Predict with the late-join tile net without torch: solution.models.tile.tile_gnn again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +11,14 @@ from solution.features.nodes import Scaler, numeric_features
 from solution.features.table import distinct_rows
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import find_tiling
-from solution.models.nets.forward import Weights, gelu, layer_norm, linear, mlp
+from solution.models.nets.forward import (
+    Layers,
+    NumpyLayers,
+    Value,
+    Weights,
+    embed_nodes,
+    mlp,
+)
 
 # Only nets with these settings are supported.
 NEEDED = {"block": "both_ways", "tokens": False, "heads": 0}
@@ -52,39 +55,41 @@ class TileForward:
     def __init__(
         self, settings: Mapping[str, Any], weights: Weights, scalers: Mapping[str, Scaler]
     ) -> None:
-        other = {name: settings[name] for name in NEEDED if settings[name] != NEEDED[name]}
-        if other:
-            raise ValueError(f"has the settings {other}, expected {NEEDED}")
-        self._blocks = int(settings["blocks"])
-        self._weights, self._scalers = weights, scalers
+        self._blocks, self._layers = count_blocks(settings), NumpyLayers(weights, scalers)
 
     def predict(self, graph: Graph) -> np.ndarray:
         """Return scores (num_configs,) float32, lower is faster."""
-        arrays, weights = describe_kernel(graph), self._weights
-        opcodes = weights["opcode.weight"][arrays.opcodes]
-        numeric = self._scalers["numeric"](arrays.numeric)
-        x = mlp(np.concatenate([opcodes, numeric], axis=1), weights, "node")
+        arrays = describe_kernel(graph)
+        x = embed_nodes(self._layers, arrays.opcodes, arrays.numeric)
         for number in range(self._blocks):
-            x = self._convolve(x, arrays.edge_index, f"blocks.{number}")
-        pooled = np.concatenate([x.mean(axis=0), x.max(axis=0), x[arrays.output]])
-        kernel = linear(pooled[None], weights, "kernel")
-        configs = mlp(self._scalers["table"](arrays.table), weights, "config")
-        joined = np.concatenate([configs, np.repeat(kernel, len(configs), axis=0)], axis=1)
-        scores = mlp(gelu(linear(joined, weights, "joint.0")), weights, "joint.3")
+            sources, targets = arrays.edge_index
+            x = convolve(self._layers, x, sources, targets, number)
+        scores = read_out(self._layers, x, np.array([arrays.output]), arrays.table)
         return scores[:, 0][graph.distinct.inverse]
 
-    def _convolve(self, x: np.ndarray, edges: np.ndarray, name: str) -> np.ndarray:
-        """Apply a BothWaysBlock: messages of operands and of consumers have separate weights."""
-        messages = linear(x, self._weights, f"{name}.from_operands.lin_r")
-        for side, (sources, targets) in (("operands", edges), ("consumers", edges[::-1])):
-            mean = _mean_of_neighbours(x, sources, targets)
-            messages += linear(mean, self._weights, f"{name}.from_{side}.lin_l")
-        return x + gelu(layer_norm(messages, self._weights, f"{name}.norm"))
+
+def count_blocks(settings: Mapping[str, Any]) -> int:
+    """Return the number of convolutions; raise ValueError if the net is not written here."""
+    other = {name: settings[name] for name in NEEDED if settings[name] != NEEDED[name]}
+    if other:
+        raise ValueError(f"has the settings {other}, expected {NEEDED}")
+    return int(settings["blocks"])
 
 
-def _mean_of_neighbours(x: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Return the mean (nodes, width) of x over each target's sources; 0 if it has none."""
-    sums = np.zeros_like(x)
-    np.add.at(sums, targets, x[sources])
-    counts = np.bincount(targets, minlength=len(x)).astype(np.float32)
-    return sums / np.maximum(counts, 1)[:, None]
+def convolve(layers: Layers[Value], x: Value, sources: Value, targets: Value, number: int) -> Value:
+    """Apply a BothWaysBlock: messages of operands and of consumers have separate weights."""
+    name = f"blocks.{number}"
+    messages = layers.linear(x, f"{name}.from_operands.lin_r")
+    for side, ends in (("operands", (sources, targets)), ("consumers", (targets, sources))):
+        mean = layers.mean_of(x, *ends)
+        messages = layers.add(messages, layers.linear(mean, f"{name}.from_{side}.lin_l"))
+    return layers.add(x, layers.gelu(layers.layer_norm(messages, f"{name}.norm")))
+
+
+def read_out(layers: Layers[Value], x: Value, output: Value, table: Value) -> Value:
+    """Return scores (configs, 1) from nodes x, the `output` node (1,) and the configurations."""
+    pooled = layers.join(layers.mean_row(x), layers.most_row(x), layers.gather(x, output))
+    configs = mlp(layers, layers.scale(table, "table"), "config")
+    kernel = layers.repeat(layers.linear(pooled, "kernel"), configs)
+    joined = layers.linear(layers.join(configs, kernel), "joint.0")
+    return mlp(layers, layers.gelu(joined), "joint.3")

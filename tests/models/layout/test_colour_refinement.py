@@ -21,8 +21,13 @@ from solution.models.layout.colour_refinement import (
     number_small,
     refine,
 )
-from solution.models.layout.computation import derive_computation
-from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
+from solution.models.layout.layout_gnn import (
+    LayoutGnn,
+    LayoutGnnSettings,
+    LayoutInputs,
+    derive_computation,
+    prepare,
+)
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.sparse_rows import SparseRows, sum_entries
 from solution.models.nets.training_settings import TrainingSettings

@@ -1,6 +1,7 @@
 """A layout net that computes only what a configuration changes gives what the whole net gives."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from solution.models.layout import listed_net
 from solution.models.layout.layout_forward import LayoutForward
 from solution.models.layout.layout_gnn import LayoutGnnRanker, LayoutGnnSettings
 from solution.models.layout.listed_net import ListedNet
+from solution.models.nets.forward import Layers
 from solution.models.nets.training_settings import TrainingSettings
 from tests.made.graphs import make_layout_graph
 
@@ -101,13 +103,13 @@ def test_only_what_is_touched_is_computed(
     """A neighbour of a known configuration takes the convolution to few of all nodes."""
     listed = make_listed(4, 6, nodes=1000, configurable=60)
     incremental, rows = ListedNet(net, listed), []
-    receive = LayoutForward.receive
+    receive = listed_net.receive
 
-    def count(self: LayoutForward, sums: np.ndarray, *rest: object) -> np.ndarray:
+    def count(layers: Layers[np.ndarray], sums: np.ndarray, *rest: Any) -> np.ndarray:
         rows.append(len(sums))
-        return receive(self, sums, *rest)  # type: ignore[arg-type]
+        return receive(layers, sums, *rest)
 
-    monkeypatch.setattr(LayoutForward, "receive", count)
+    monkeypatch.setattr(listed_net, "receive", count)
     center = listed.layouts.expand()[0]
     incremental.score(center[None])
     assert max(rows) == len(incremental._nodes)

@@ -1,0 +1,106 @@
+"""Every implementation of the layout net gives the same scores.
+
+They are torch's operations, what numba compiles, numpy, an ONNX file, and the net beside a fixed
+list.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solution.domain.graph import Graph
+from solution.features.nodes import fit_scaler
+from solution.models.layout.layout_gnn import (
+    LayoutGnn,
+    LayoutGnnRanker,
+    LayoutGnnSettings,
+    prepare,
+)
+from solution.models.layout.listed_net import ListedNet
+from tests.made.elsewhere import compute_as_elsewhere
+from tests.made.graphs import make_layout_graph
+
+
+def make_ranker(chosen: LayoutGnnSettings, graph: Graph, seed: int) -> LayoutGnnRanker:
+    """A net with weights and biases by chance; what is scaled, by the graph's deviations."""
+    torch.manual_seed(seed)
+    ranker = LayoutGnnRanker(chosen, seed)
+    ranker.device = torch.device("cpu")
+    inputs = ranker.prepare(graph)
+    tables = {name: getattr(inputs, name).numpy() for name in ranker.scaled_tables}
+    ranker.scalers_ = {name: fit_scaler([table]) for name, table in tables.items()}
+    ranker.net_ = net = LayoutGnn(chosen).eval()
+    for name, weight in net.named_parameters():
+        if "norm" in name or name.endswith("bias"):
+            torch.nn.init.normal_(weight, mean=float("norm.weight" in name), std=0.3)
+    return ranker
+
+
+def score_by_onnx(ranker: LayoutGnnRanker, graph: Graph) -> np.ndarray:
+    onnxruntime = pytest.importorskip("onnxruntime")  # with the extra `onnx`
+    pytest.importorskip("onnx")
+    from solution.serving.onnx_export import _find_layout_inputs, _write_layout_net
+
+    assert ranker.net_ is not None
+    chosen = dataclasses.asdict(ranker.settings)
+    weights = {name: value.numpy() for name, value in ranker.net_.state_dict().items()}
+    layers, scores = _write_layout_net(chosen, weights, ranker.scalers_)
+    session = onnxruntime.InferenceSession(layers.finish(scores, {}).SerializeToString())
+    (found,) = session.run(None, _find_layout_inputs(graph, chosen))
+    return np.asarray(found[graph.distinct.inverse])
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    rounds=st.lists(st.sampled_from((4, 8, 12)), min_size=1, max_size=3),
+    configs=st.integers(2, 40),
+    pruning=st.sampled_from(("neighbourhood", "nothing", "virtual")),
+)
+def test_all_give_the_same_scores(seed: int, rounds: list[int], configs: int, pruning: str) -> None:
+    graph = make_layout_graph(seed, configs=configs)
+    chosen = LayoutGnnSettings(width=8, rounds=tuple(rounds), pruning=pruning)
+    ranker = make_ranker(chosen, graph, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        compute_as_elsewhere(patch)
+        expected = ranker.predict(graph)
+    assert np.ptp(expected) > 0 or len(graph.distinct.first) == 1
+    light = ranker.in_numpy()
+    beside = ListedNet(light, graph)
+    for found in (
+        ranker.predict(graph),  # compiled
+        light.predict(graph),
+        score_by_onnx(ranker, graph),
+        beside.listed,
+        beside.score(graph.layouts.expand()),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+def test_scores_and_gradients_are_the_same(is_short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    net = LayoutGnn(LayoutGnnSettings(width=16, rounds=(16, 8))).eval()
+    inputs = [prepare(make_layout_graph(seed, configs=20), "neighbourhood", 1) for seed in (1, 2)]
+    configs = np.random.default_rng(0).integers(0, 5, (12, 2))
+
+    def learn() -> dict[str, torch.Tensor]:
+        net.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_short):
+            scores = net.score_batch(inputs, configs)
+        (scores.float() * torch.linspace(-1, 1, 12)[:, None]).sum().backward()
+        found = {name: value.grad for name, value in net.named_parameters()}
+        return {"scores": scores.detach()} | {n: g for n, g in found.items() if g is not None}
+
+    compiled = learn()
+    compute_as_elsewhere(monkeypatch)
+    expected = learn()
+    assert compiled.keys() == expected.keys() and len(expected) > 20
+    for name, value in expected.items():
+        # Short products round differently by what they are given; sums are long in both.
+        tolerance = 0.05 * float(value.float().abs().max()) if is_short else 1e-4
+        torch.testing.assert_close(compiled[name], value, rtol=0, atol=tolerance, msg=name)
