@@ -16,7 +16,7 @@ from numba import njit
 from torch import Tensor, nn
 
 from solution.domain.dividing import FACTORS, GOLDEN
-from solution.domain.neighbours import Neighbours, offsets, starts_of
+from solution.domain.neighbours import Neighbours, offsets
 from solution.features.layout.conflicts import (
     CONSTRAINED,
     FEATURES,
