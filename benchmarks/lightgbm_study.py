@@ -37,7 +37,7 @@ from solution.domain.metrics import ordered_pair_accuracy, top_k_slowdown
 from solution.experiments.base import find_experiment
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
-from solution.papers.study_table import study_rows
+from solution.papers.study import study_rows
 from solution.store.preparing import prepare_store
 from solution.system.progress import track
 from solution.system.terminal import make_table, output

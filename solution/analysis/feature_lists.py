@@ -12,8 +12,7 @@ from solution.domain.collection import Collection
 from solution.domain.graph import Graph
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.column import Feature
-from solution.features.columns import FEATURES
-from solution.features.table import feature_table, list_features
+from solution.features.table import feature_table, list_columns, list_features
 from solution.store.graph_file import GraphCache
 from solution.store.store import Store
 from solution.system.errors import InputError
@@ -77,7 +76,7 @@ def show_features(kind: str, word: str = "") -> Table:
     Args:
         word: show only columns whose name, unit or reason contains it.
     """
-    return _show(f"The {kind} table", "a row a configuration", FEATURES[kind], word)
+    return _show(f"The {kind} table", "a row a configuration", list_columns(kind), word)
 
 
 def show_module_features(word: str = "") -> Table:

@@ -215,13 +215,13 @@ def features(
         write_collection,
     )
     from solution.domain.collection import collection as find_collection
-    from solution.features.columns import FEATURES
+    from solution.features.table import KINDS
 
     chosen = find_collection(collection) if collection else None
     if out is None and data is not None:
         raise InputError("--data is what a table is written of. Give --out FILE, or leave it out.")
     if out is None:
-        tables = [show_features(kind, word) for kind in ([chosen.kind] if chosen else FEATURES)]
+        tables = [show_features(kind, word) for kind in ([chosen.kind] if chosen else KINDS)]
         tables += [show_module_features(word)] if chosen is None else []
         found = [table for table in tables if table.row_count]
         if not found:

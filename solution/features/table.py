@@ -13,11 +13,13 @@ from solution.features.tile import tile_table
 if TYPE_CHECKING:
     import polars as pl
 
+KINDS = ("layout", "tile")  # of tables
+
 # Importing layout tables and polars is slow, so functions import them.
 
 
 def feature_rows(graph: Graph) -> np.ndarray:
-    """Return the columns of solution.features.columns, one row for each configuration in order.
+    """Return the columns of list_columns, one row for each configuration in order.
 
     A graph of compile options has the columns of solution.features.option_table.
 
@@ -45,9 +47,16 @@ def list_features(graph: Graph) -> tuple[Feature, ...]:
     """Return the columns of feature_rows in their order."""
     if graph.options is not None:
         return option_table.FEATURES[graph.option_names]
-    from solution.features.columns import FEATURES
+    return list_columns(graph.collection.kind)
 
-    return FEATURES[graph.collection.kind]
+
+def list_columns(kind: str) -> tuple[Feature, ...]:
+    """Return the columns of the tables of a kind, "layout" or "tile", in their order."""
+    if kind == "tile":
+        return tile_table.FEATURES
+    from solution.features.layout.layout_table import FEATURES
+
+    return FEATURES
 
 
 def _compute_distinct(graph: Graph) -> np.ndarray:

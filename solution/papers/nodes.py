@@ -105,7 +105,7 @@ def mix_keys(keys: np.ndarray, number: int) -> np.ndarray:
 
 
 OPCODE_WIDTH = 32
-NUM_NUMERIC = vocabulary.NUM_NODE_FEATURES  # the six columns left out are the program's layout
+NUM_RAW = vocabulary.NUM_NODE_FEATURES  # the six columns left out are the program's layout
 NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES
 CHUNK_VALUES = 1 << 22  # maximum values of a layer in memory at inference
 MAX_SUBSETS = 1000
@@ -194,7 +194,7 @@ class NodeRows(nn.Module):
     def __init__(
         self,
         width: int,
-        columns: int = NUM_NUMERIC,
+        columns: int = NUM_RAW,
         activation: Callable[[Tensor], Tensor] = functional.gelu,
     ) -> None:
         super().__init__()

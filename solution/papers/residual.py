@@ -63,7 +63,7 @@ from solution.papers.nodes import (
     NodeSettings,
     layout_numbers,
 )
-from solution.papers.tpugraphs_tile import NUM_CONFIG, KernelInputs, prepare_kernel
+from solution.papers.tpugraphs import NUM_CONFIG, KernelInputs, prepare_kernel
 
 SLOPE = 0.2
 TRAINING = TrainingSettings(

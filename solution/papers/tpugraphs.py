@@ -16,22 +16,60 @@ Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on L
 Computational Graphs", NeurIPS 2023, and its published code, which has a symmetric graph convolution
 instead of GraphSAGE, and also cuts the edges that leave the segment. Where these give no detail:
 layouts are scaled to 0 ... 1, and the norm is a layer norm.
+
+Residual graph convolutions that get the configuration's layouts as input again.
+
+A block reads all nodes, which send messages, and returns the first `count` of them, which receive.
+For a segment, these are the segment's nodes; the nodes after them only send.
+
+Shapes: x (nodes, configs, width), layouts (nodes, configs, 18), edge_index (2, edges) from sender
+to receiver, scale (nodes,) from `inverse_root_degrees` -> (count, configs, width).
+
+The tile baselines of TpuGraphs, by where the 24 numbers of the configuration join the kernel.
+
+    none     sum of the nodes ─────────────────────────────┐
+    late     nodes ─▶ MLP ─▶ convolutions ─▶ sum ──────────┤
+             24 numbers ───────────────────────────────────┴─▶ MLP ─▶ score
+    early    nodes, 24 numbers ─▶ MLP ─▶ convolutions ─▶ sum ─▶ MLP ─▶ score
+
+The numbers are those of the file, standardised. solution.models.tile.tile_gnn has a net with the
+tile table instead. With `heads`, a block of attention among all nodes of a kernel stands
+before the convolutions, as in a student report (solution.papers.soft_attention).
+
+Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on Large Tensor
+Computational Graphs", NeurIPS 2023, and its published code. Differences: the blocks are shared with
+our other nets, with a layer norm where its GraphSAGE scales rows to length 1, and residuals for
+both kinds; besides the sum over nodes there is their mean, and a layer norm over both, because
+kernels have 2 to hundreds of nodes. Its second loss, a squared error of weight 0.02, is a setting
+of the training (`regression`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch_geometric.nn import SAGEConv
+from torch_geometric.utils import degree, scatter
 
-from solution.models.nets.convolutions import both_ways
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
+from solution.domain.vocabulary import NUM_LAYOUT_FEATURES
+from solution.features.nodes import NUM_NUMERIC, numeric_features
+from solution.models.base import RankerSettings
+from solution.models.nets.convolutions import BLOCKS, both_ways, join_graphs
+from solution.models.nets.devices import take_rows
 from solution.models.nets.layers import Mlp
+from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
-from solution.papers.joined_blocks import JOINED_BLOCKS, inverse_root_degrees
 from solution.papers.nodes import (
-    NUM_NUMERIC,
+    CHUNK_VALUES,
+    NUM_RAW,
+    OPCODE_WIDTH,
     NodeInputs,
     NodeNet,
     NodeRanker,
@@ -40,6 +78,10 @@ from solution.papers.nodes import (
     NodeSettings,
     layout_numbers,
 )
+from solution.papers.soft_attention import NOT_ADJACENT, SoftAttention
+
+JOINS = ("late", "early")
+NUM_CONFIG = vocabulary.NUM_TILE_FEATURES
 
 
 @dataclass(frozen=True)
@@ -85,7 +127,7 @@ class JoinedNet(NodeNet):
         width: int,
         rounds: int,
         block: str = "sage",
-        columns: int = NUM_NUMERIC,
+        columns: int = NUM_RAW,
     ) -> None:
         super().__init__(nodes, width)
         self.rows = NodeRows(width, columns)
@@ -191,3 +233,175 @@ def cut_segment(edges: Tensor, segment: Tensor, num_nodes: int) -> tuple[Tensor,
     position = torch.empty(num_nodes, dtype=torch.int64, device=edges.device)
     position[sources] = torch.arange(len(sources), device=edges.device)
     return sources, position[edges]
+
+
+class JoinedBlock(nn.Module):
+    """x' = x + GELU(norm(W [x, layouts] + W_neighbours mean of [x, layouts] over neighbours)).
+
+    Source: GraphSAGE (Hamilton et al., 2017).
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.convolution = SAGEConv(width + NUM_LAYOUT_FEATURES, width, aggr="mean", node_dim=0)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(
+        self, x: Tensor, layouts: Tensor, edge_index: Tensor, count: int, scale: Tensor
+    ) -> Tensor:
+        del scale  # a mean needs no degrees
+        joined = torch.cat([x, layouts], dim=-1)
+        messages = self.convolution((joined, joined[:count]), edge_index)
+        return x[:count] + functional.gelu(self.norm(messages))
+
+
+class JoinedGcnBlock(nn.Module):
+    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 [x, layouts] W + b)), D of the whole graph.
+
+    Source: Kipf and Welling, "Semi-supervised classification with graph convolutional networks",
+    ICLR 2017.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.product = nn.Linear(width + NUM_LAYOUT_FEATURES, width, bias=False)
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(
+        self, x: Tensor, layouts: Tensor, edge_index: Tensor, count: int, scale: Tensor
+    ) -> Tensor:
+        weights = scale[:, None, None]
+        sent = self.product(torch.cat([x, layouts], dim=-1)) * weights.to(x.dtype)
+        source, target = edge_index
+        received = sent[:count].index_add(0, target, sent[source])
+        messages = received * weights[:count] + self.bias
+        return x[:count] + functional.gelu(self.norm(messages))
+
+
+JOINED_BLOCKS: dict[str, type[nn.Module]] = {"sage": JoinedBlock, "gcn": JoinedGcnBlock}
+
+
+def inverse_root_degrees(edges: Tensor, num_nodes: int) -> Tensor:
+    """Return (nodes,) 1 / sqrt(number of messages that each node receives, including its own)."""
+    return (degree(edges[1], num_nodes) + 1).rsqrt()
+
+
+@dataclass(frozen=True)
+class TpuGraphsTileSettings(RankerSettings):
+    """Settings of the tile baselines."""
+
+    width: int = 64
+    block: str | None = "sage"  # as in the tile net; None: no graph, an MLP on the sum of the nodes
+    rounds: int = 3
+    join: str = "late"  # a name in JOINS
+    heads: int = 0  # of attention among nodes, before the convolutions; 0: no attention
+    head_width: int = 32
+    mask: float | None = NOT_ADJACENT  # weight of nodes that are not adjacent; None: no mask
+    training: TrainingSettings = TrainingSettings(
+        loss="list_mle", graphs_per_step=10, configs_per_graph=10
+    )
+
+    def __post_init__(self) -> None:
+        check_choice("block", self.block, (*BLOCKS, None))
+        check_choice("join", self.join, JOINS)
+
+    def build(self, seed: int) -> "TpuGraphsTileRanker":
+        """Return an unfitted ranker."""
+        return TpuGraphsTileRanker(self, seed)
+
+
+@dataclass(frozen=True)
+class KernelInputs:
+    """A kernel and its distinct configurations as tensors."""
+
+    opcodes: Tensor  # (nodes,) int64
+    numeric: Tensor  # (nodes, NUM_NUMERIC) float32
+    edge_index: Tensor  # (2, edges) int64, from operand to consumer
+    configs: Tensor  # (distinct configs, 24) float32
+
+
+class TpuGraphsTileRanker(NetRanker[TpuGraphsTileSettings, KernelInputs]):
+    """A tile baseline as a Ranker."""
+
+    scaled_tables = ("numeric", "configs")
+
+    def prepare(self, graph: Graph) -> KernelInputs:
+        return prepare_kernel(graph)
+
+    def make_net(self) -> "TpuGraphsTile":
+        return TpuGraphsTile(self.settings)
+
+
+def _prepare_kernel(graph: Graph) -> KernelInputs:
+    return KernelInputs(
+        opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
+        numeric=torch.from_numpy(numeric_features(graph)),
+        edge_index=torch.from_numpy(graph.edges.T[::-1].copy()),
+        configs=torch.from_numpy(graph.tiles[graph.distinct.first].astype(np.float32)),
+    )
+
+
+prepare_kernel = PerGraph(_prepare_kernel)
+
+
+class TpuGraphsTile(nn.Module):
+    """Score tile configurations of kernels."""
+
+    def __init__(self, settings: TpuGraphsTileSettings) -> None:
+        super().__init__()
+        width = settings.width
+        self.width = max(width, 3 * settings.heads * settings.head_width)
+        self.is_early = settings.join == "early"
+        self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
+        columns = OPCODE_WIDTH + NUM_NUMERIC + NUM_CONFIG * self.is_early
+        self.node: nn.Module = nn.Identity()
+        self.blocks = nn.ModuleList()
+        if settings.block is not None:
+            self.node = Mlp(columns, width, width)
+            self.blocks.extend(BLOCKS[settings.block](width) for _ in range(settings.rounds))
+            columns = width
+        self.attention: SoftAttention | None = None
+        if settings.heads:
+            self.attention = SoftAttention(
+                columns, settings.heads, settings.head_width, settings.mask
+            )
+        self.norm = nn.LayerNorm(2 * columns)
+        joined = 2 * columns + NUM_CONFIG * (not self.is_early)
+        self.readout = nn.Sequential(nn.Linear(joined, width), nn.GELU(), Mlp(width, width, 1))
+
+    def score_batch(self, batch: Sequence[KernelInputs], configs: np.ndarray) -> Tensor:
+        """Return scores (configs, graphs): all kernels form one disconnected graph."""
+        chosen = take_rows([inputs.configs for inputs in batch], configs)
+        given = torch.stack(chosen)  # (graphs, configs, 24)
+        sizes = [len(inputs.opcodes) for inputs in batch]
+        _, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])
+        opcodes = self.opcode(torch.cat([inputs.opcodes for inputs in batch]))
+        nodes = torch.cat([opcodes, torch.cat([inputs.numeric for inputs in batch])], dim=-1)
+        rows = nodes[:, None]  # (nodes, 1, columns)
+        if self.is_early:
+            rows = torch.cat([rows.expand(-1, len(configs), -1), given[member]], dim=-1)
+        x = self.node(rows)
+        if self.attention is not None:
+            parts = zip(x.split(sizes), batch, strict=True)
+            x = torch.cat([self.attention(part, inputs.edge_index) for part, inputs in parts])
+        for block in self.blocks:
+            x = block(x, edges)
+        pooled = [scatter(x, member, 0, len(batch), reduce) for reduce in ("mean", "sum")]
+        joined = self.norm(torch.cat(pooled, dim=-1))
+        if not self.is_early:
+            joined = torch.cat([joined.expand(-1, len(configs), -1), given], dim=-1)
+        return self.readout(joined).squeeze(-1).T
+
+    def count_values(self, inputs: KernelInputs) -> int:
+        """Return the widest layer, times the nodes if each of them gets the configuration."""
+        return self.width * (len(inputs.opcodes) if self.is_early else 1)
+
+    @torch.inference_mode()
+    def score_graph(self, inputs: KernelInputs) -> np.ndarray:
+        """Return scores (configs,), a chunk of configurations at a time."""
+        self.eval()
+        step = max(1, CHUNK_VALUES // self.count_values(inputs))
+        rows = np.arange(len(inputs.configs))[:, None]
+        chunks = [self.score_batch([inputs], rows[n : n + step]) for n in range(0, len(rows), step)]
+        return torch.cat(chunks)[:, 0].float().cpu().numpy()

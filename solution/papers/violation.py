@@ -50,16 +50,15 @@ from solution.models.nets.convolutions import both_ways
 from solution.models.nets.layers import Mlp
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import MAX_DEPTH, check_choice, check_size
-from solution.papers.joined_blocks import JOINED_BLOCKS
 from solution.papers.nodes import (
-    NUM_NUMERIC,
+    NUM_RAW,
     NodeInputs,
     NodeRanker,
     NodeRankerSettings,
     NodeSettings,
 )
 from solution.papers.soft_attention import NOT_ADJACENT, SoftAttention
-from solution.papers.tpugraphs import JoinedNet, pool
+from solution.papers.tpugraphs import JOINED_BLOCKS, JoinedNet, pool
 
 
 def find_important(graph: Graph) -> np.ndarray:
@@ -116,7 +115,7 @@ class ViolationSettings(NodeRankerSettings):
     """Settings of the net with attention and the violation ratio."""
 
     width: int = 64
-    block: str = "sage"  # a name in solution.papers.joined_blocks.JOINED_BLOCKS
+    block: str = "sage"  # a name in solution.papers.tpugraphs.JOINED_BLOCKS
     rounds: int = 3
     attention: str | None = "first"  # before or after the blocks; None: the baseline's net
     heads: int = 16
@@ -200,7 +199,7 @@ class ViolationNet(JoinedNet):
 
     def __init__(self, settings: ViolationSettings) -> None:
         width = settings.width
-        columns = len(COLUMNS) if settings.compressed else NUM_NUMERIC
+        columns = len(COLUMNS) if settings.compressed else NUM_RAW
         super().__init__(settings.nodes, width, settings.rounds, settings.block, columns)
         self.place, self.ratio = settings.attention, settings.ratio
         if self.place is not None:

@@ -22,11 +22,10 @@ from solution.models.table_ranker import TableSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.boosted_trees import GraphRows
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, chunk
-from solution.papers.lightgbm_model import StudyLassoSettings
 from solution.papers.nodes import NodeSettings
 from solution.papers.segment_training import SegmentSettings
-from solution.papers.tpugraphs import TpuGraphsSettings
-from solution.papers.tpugraphs_tile import TpuGraphsTileSettings
+from solution.papers.study import StudyLassoSettings
+from solution.papers.tpugraphs import TpuGraphsSettings, TpuGraphsTileSettings
 from solution.papers.violation import ViolationSettings
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph

@@ -18,18 +18,19 @@ from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
 from solution.domain.vocabulary import NUM_OPCODES, OPCODE_IDS, OPCODES
 from solution.models.base import RankerSettings
-from solution.papers import lightgbm_model
-from solution.papers.lightgbm_model import (
+from solution.papers import study
+from solution.papers.study import (
     StudyOrdinarySettings,
     StudyRidgeSettings,
     StudyTreeSettings,
     draw_settings,
+    features_of,
+    study_rows,
 )
-from solution.papers.study_table import features_of, study_rows
 from tests.made.graphs import make_layout_graph, make_nodes, make_tile_graph
 
 GRAPHS = [make_tile_graph(seed, configs=40, name=f"kernel_{seed}") for seed in range(6)]
-mean_rows = lightgbm_model.study_rows(None)
+mean_rows = study.cache_rows(None)
 TREES = StudyTreeSettings(rounds=80, trials=3)
 
 

@@ -10,10 +10,6 @@ from torch_geometric.utils import to_dense_adj
 
 from solution.models.nets.convolutions import both_ways
 from solution.models.nets.training_settings import TrainingSettings
-from solution.papers.joined_blocks import (
-    JoinedGcnBlock,
-    inverse_root_degrees,
-)
 from solution.papers.nodes import NodeInputs, NodeSettings, layout_numbers, prepare_nodes
 from solution.papers.residual import (
     LeakyMlp,
@@ -27,10 +23,12 @@ from solution.papers.residual import (
     penalise,
 )
 from solution.papers.tpugraphs import (
+    JoinedGcnBlock,
     TpuGraphs,
     TpuGraphsSettings,
+    inverse_root_degrees,
+    prepare_kernel,
 )
-from solution.papers.tpugraphs_tile import prepare_kernel
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
 CONFIGS = np.arange(4)

@@ -21,7 +21,7 @@ from solution.papers.tgraph import (
     TGraph,
     TGraphSettings,
 )
-from solution.papers.tpugraphs_tile import TpuGraphsTileSettings, prepare_kernel
+from solution.papers.tpugraphs import TpuGraphsTileSettings, prepare_kernel
 from solution.papers.violation import (
     ViolationNet,
     ViolationSettings,

@@ -14,8 +14,8 @@ from solution.placement.baselines.lists import list_decisions
 from solution.placement.baselines.searches import anneal, breed
 from solution.placement.best_known import LOSS, tidy
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
+from solution.placement.graphs.architectures import make_rnnlm
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
-from solution.placement.graphs.recurrent import make_rnnlm
 from solution.placement.graphs.workloads import SMALL, WORKLOADS
 from solution.placement.machine import make_machine
 from solution.placement.policy.ppo import Trainer

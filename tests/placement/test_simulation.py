@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from solution.commands.options import read_only_module
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.placement.baselines.divisions import decide_at_random
+from solution.placement.graphs.architectures import make_gnmt
 from solution.placement.graphs.builder import ProgramBuilder
 from solution.placement.graphs.cost_graph import DATA, PRODUCT, Columns, CostGraph, build_cost_graph
 from solution.placement.graphs.reading import read_cost_graph
-from solution.placement.graphs.recurrent import make_gnmt
 from solution.placement.graphs.workloads import DOCUMENT, SMALL, WORKLOADS
 from solution.placement.machine import make_machine
 from solution.placement.policy.inputs import LANDMARKS, WAYS, find_distances

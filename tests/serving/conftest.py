@@ -17,18 +17,17 @@ from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nothing import NothingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
-from solution.papers.lightgbm_model import (
+from solution.papers.prepared import ContractionSettings, PreparedSettings
+from solution.papers.residual import ResidualSettings, ResidualTileSettings
+from solution.papers.segment_training import SegmentSettings
+from solution.papers.study import (
     StudyLassoSettings,
     StudyOrdinarySettings,
     StudyRidgeSettings,
     StudyTreeSettings,
 )
-from solution.papers.prepared import ContractionSettings, PreparedSettings
-from solution.papers.residual import ResidualSettings, ResidualTileSettings
-from solution.papers.segment_training import SegmentSettings
 from solution.papers.tgraph import TGraphSettings
-from solution.papers.tpugraphs import TpuGraphsSettings
-from solution.papers.tpugraphs_tile import TpuGraphsTileSettings
+from solution.papers.tpugraphs import TpuGraphsSettings, TpuGraphsTileSettings
 from solution.papers.violation import ViolationSettings
 from solution.papers.wrappers import SublistAverageSettings
 from solution.runs.folder import Run

@@ -2,7 +2,7 @@
 
 from solution.domain.collection import LAYOUT, TILE
 from solution.experiments.base import Experiment
-from solution.papers.lightgbm_model import (
+from solution.papers.study import (
     StudyLassoSettings,
     StudyOrdinarySettings,
     StudyRidgeSettings,

@@ -7,8 +7,7 @@ from solution.experiments.base import Experiment
 from solution.models.nets.training_settings import TrainingSettings
 from solution.papers.nodes import NodeSettings
 from solution.papers.prepared import PreparedSettings
-from solution.papers.tpugraphs import TpuGraphsSettings
-from solution.papers.tpugraphs_tile import TpuGraphsTileSettings
+from solution.papers.tpugraphs import TpuGraphsSettings, TpuGraphsTileSettings
 
 LAYOUT_TPUGRAPHS = Experiment(
     name="layout_tpugraphs_001",

@@ -7,10 +7,17 @@ from functools import partial
 
 import numpy as np
 
-from solution.placement.graphs.attention import make_transformer_xl
-from solution.placement.graphs.convolutional import make_amoebanet, make_inception, make_wavenet
+from solution.placement.graphs.architectures import (
+    GNMT_STEPS,
+    RNNLM_STEPS,
+    make_amoebanet,
+    make_gnmt,
+    make_inception,
+    make_rnnlm,
+    make_transformer_xl,
+    make_wavenet,
+)
 from solution.placement.graphs.cost_graph import CostGraph
-from solution.placement.graphs.recurrent import GNMT_STEPS, RNNLM_STEPS, make_gnmt, make_rnnlm
 
 
 @dataclass(frozen=True)

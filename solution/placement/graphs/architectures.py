@@ -1,8 +1,16 @@
-"""The three convolutional families: Inception-v3, AmoebaNet and WaveNet.
+"""Programs of the families that GO is trained and tested on, each added by a builder.
+
+Transformer-XL: layers of attention over a segment and the cached states of the previous one.
+
+The three convolutional families: Inception-v3, AmoebaNet and WaveNet.
 
 Sources: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015); Real et
 al., "Regularized Evolution for Image Classifier Architecture Search" (2018); van den Oord et al.,
 "WaveNet" (2016). Where they give no batch size or number of channels, it was chosen here.
+
+The two recurrent families: a language model (RNNLM) and a translator (GNMT), unrolled in time.
+
+Sizes were chosen here; the document gives only families, layers and devices.
 """
 
 import math
@@ -10,7 +18,47 @@ import math
 from solution.placement.graphs.builder import ProgramBuilder
 from solution.placement.graphs.cost_graph import CostGraph
 
+WIDTH, HEADS, SEGMENT, MEMORY, INNER = 1024, 16, 192, 192, 4096
+BATCH, WORDS = 32, 32_000
 AMOEBA_BATCH, WAVE_BATCH, WAVE_LENGTH, WAVE_CHANNELS = 64, 8, 4096, 128
+RNNLM_STEPS, GNMT_STEPS = 40, 50
+RNNLM_WIDTH, RNNLM_BATCH, RNNLM_WORDS = 2048, 64, 32_000
+GNMT_WIDTH, GNMT_BATCH, GNMT_WORDS = 1024, 128, 32_000
+
+
+def make_transformer_xl(layers: int, batch: int = BATCH) -> CostGraph:
+    """Return the graph of a Transformer-XL; a stage is a layer, and the last one includes the
+    softmax."""
+    program = ProgramBuilder()
+    table = program.parameter(WORDS, WIDTH)
+    tensor = program.add("gather", (batch, SEGMENT, WIDTH), (table, program.data(batch, SEGMENT)))
+    positions = program.data(SEGMENT + MEMORY, WIDTH)
+    for layer in range(layers):
+        program.stage = layer
+        tensor = _attend_to_memory(program, tensor, positions, batch)
+        inner = program.dense(program.dense(tensor, INNER, "maximum"), WIDTH)
+        tensor = program.normalise(program.apply("add", tensor, inner))
+    program.train([program.cross_entropy(program.dense(tensor, WORDS))])
+    return program.finish(f"transformer-xl-{layers}")
+
+
+def _attend_to_memory(program: ProgramBuilder, tensor: int, positions: int, batch: int) -> int:
+    both = SEGMENT + MEMORY
+    memory = program.data(batch, MEMORY, WIDTH)
+    context = program.add("concatenate", (batch, both, WIDTH), (memory, tensor))
+    query, key, value = (program.dense(read, WIDTH) for read in (tensor, context, context))
+    place = program.dot(positions, program.parameter(WIDTH, WIDTH))
+    scores, product = (batch, HEADS, SEGMENT, both), 2.0 * batch * SEGMENT * both * WIDTH
+    by_content, by_place = (program.apply("add", query, program.parameter(WIDTH)) for _ in range(2))
+    content = program.add("dot", scores, (by_content, key), product)
+    shifted = program.add(
+        "slice", scores, (program.add("dot", scores, (by_place, place), product),)
+    )
+    energy = program.apply("multiply", program.apply("add", content, shifted), program.data(1))
+    weights = program.softmax(energy)
+    mixed = program.add("dot", (batch, SEGMENT, WIDTH), (weights, value), product)
+    joined = program.dot(mixed, program.parameter(WIDTH, WIDTH))
+    return program.normalise(program.apply("add", tensor, joined))
 
 
 class ImageBuilder(ProgramBuilder):
@@ -174,3 +222,118 @@ def make_wavenet(stacks: int, layers: int) -> CostGraph:
     last = program.dense(program.dense(skipped or tensor, 256, "maximum"), 256)
     program.train([program.cross_entropy(last)])
     return program.finish(f"wavenet-{stacks}x{layers}")
+
+
+class Lstm:
+    """A layer; its weights are made once and used at every time step."""
+
+    def __init__(self, program: ProgramBuilder, inputs: int, batch: int, width: int) -> None:
+        self.program, self.batch, self.width = program, batch, width
+        self.weights = program.parameter(inputs + width, 4 * width)
+        self.bias = program.parameter(4 * width)
+        self.state, self.output = program.data(batch, width), program.data(batch, width)
+
+    def step(self, tensor: int) -> int:
+        """Add a time step; gates in the order input, forget, cell, output."""
+        program, shape = self.program, (self.batch, self.width)
+        inputs = program.shapes[tensor][-1]
+        joined = program.add("concatenate", (self.batch, inputs + self.width),
+                             (tensor, self.output))  # fmt: skip
+        gates = program.apply("add", program.dot(joined, self.weights), self.bias)
+        cut = [program.add("slice", shape, (gates,)) for _ in range(4)]
+        enter, keep, leave = (program.apply("logistic", cut[place]) for place in (0, 1, 3))
+        entering = program.apply("multiply", enter, program.apply("tanh", cut[2]))
+        kept = program.apply("multiply", self.state, keep)
+        self.state = program.apply("add", kept, entering)
+        self.output = program.apply("multiply", program.apply("tanh", self.state), leave)
+        return self.output
+
+
+def _embed(program: ProgramBuilder, words: int, batch: int, width: int, steps: int) -> list[int]:
+    table, rows = program.parameter(words, width), program.data(steps * batch)
+    found = program.add("gather", (steps * batch, width), (table, rows))
+    return [program.add("slice", (batch, width), (found,)) for _ in range(steps)]
+
+
+def _predict_words(program: ProgramBuilder, outputs: list[int], words: int) -> int:
+    """Return the loss over all time steps with one batched softmax."""
+    batch, width = program.shapes[outputs[0]]
+    joined = program.add("concatenate", (len(outputs) * batch, width), outputs)
+    return program.cross_entropy(program.dense(joined, words))
+
+
+def make_rnnlm(layers: int, steps: int = RNNLM_STEPS) -> CostGraph:
+    """Return the graph of RNNLM: embedding, LSTM layers, softmax over words; a stage is a layer."""
+    program = ProgramBuilder()
+    tensors = _embed(program, RNNLM_WORDS, RNNLM_BATCH, RNNLM_WIDTH, steps)
+    for layer in range(layers):
+        program.stage = layer
+        cell = Lstm(program, RNNLM_WIDTH, RNNLM_BATCH, RNNLM_WIDTH)
+        tensors = [cell.step(tensor) for tensor in tensors]
+    program.train([_predict_words(program, tensors, RNNLM_WORDS)])
+    return program.finish(f"rnnlm-{layers}")
+
+
+def _encode(program: ProgramBuilder, layers: int, steps: int) -> list[int]:
+    """Add the encoder: a bidirectional first layer; from the third on, each layer adds its
+    input."""
+    tensors = _embed(program, GNMT_WORDS, GNMT_BATCH, GNMT_WIDTH, steps)
+    for layer in range(layers):
+        program.stage = layer
+        read = program.shapes[tensors[0]][-1]
+        cell = Lstm(program, read, GNMT_BATCH, GNMT_WIDTH)
+        outputs = [cell.step(tensor) for tensor in tensors]
+        if layer == 0:
+            back = Lstm(program, read, GNMT_BATCH, GNMT_WIDTH)
+            other = [back.step(tensor) for tensor in reversed(tensors)][::-1]
+            shape = (GNMT_BATCH, 2 * GNMT_WIDTH)
+            pairs = zip(outputs, other, strict=True)
+            outputs = [program.add("concatenate", shape, pair) for pair in pairs]
+        elif layer > 1:
+            pairs = zip(outputs, tensors, strict=True)
+            outputs = [program.apply("add", *pair) for pair in pairs]
+        tensors = outputs
+    return tensors
+
+
+def _attend(program: ProgramBuilder, keys: int, query: int, steps: int) -> int:
+    """Add a decoder step's additive attention over all encoder outputs."""
+    shape = (GNMT_BATCH, steps, GNMT_WIDTH)
+    mixed = program.add("add", shape, (keys, query))
+    energy = program.apply("tanh", mixed)
+    scores = program.add("reduce", (GNMT_BATCH, steps), (energy,),
+                         float(GNMT_BATCH * steps * GNMT_WIDTH))  # fmt: skip
+    weights = program.softmax(scores)
+    return program.add("dot", (GNMT_BATCH, GNMT_WIDTH), (weights, keys),
+                       2.0 * GNMT_BATCH * steps * GNMT_WIDTH)  # fmt: skip
+
+
+def make_gnmt(layers: int, steps: int = GNMT_STEPS) -> CostGraph:
+    """Return the graph of GNMT: encoder, decoder, softmax; a stage is a layer.
+
+    The attention is computed from the decoder's first layer and read by all its layers.
+    """
+    program = ProgramBuilder()
+    encoded = _encode(program, layers, steps)
+    shape = (GNMT_BATCH, steps, program.shapes[encoded[0]][-1])
+    keys = program.dense(program.add("concatenate", shape, encoded), GNMT_WIDTH)
+    program.stage = 0
+    tensors = _embed(program, GNMT_WORDS, GNMT_BATCH, GNMT_WIDTH, steps)
+    contexts: list[int] = []
+    for layer in range(layers):
+        program.stage = layer
+        width = GNMT_WIDTH if layer == 0 else 2 * GNMT_WIDTH
+        cell, outputs = Lstm(program, width, GNMT_BATCH, GNMT_WIDTH), []
+        for step, tensor in enumerate(tensors):
+            if layer > 0:
+                joined = (GNMT_BATCH, 2 * GNMT_WIDTH)
+                tensor = program.add("concatenate", joined, (tensor, contexts[step]))
+            outputs.append(cell.step(tensor))
+        if layer == 0:
+            contexts = [_attend(program, keys, output, steps) for output in outputs]
+        if layer > 1:
+            pairs = zip(outputs, tensors, strict=True)
+            outputs = [program.apply("add", *pair) for pair in pairs]
+        tensors = outputs
+    program.train([_predict_words(program, tensors, GNMT_WORDS)])
+    return program.finish(f"gnmt-{layers}")
