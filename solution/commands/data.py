@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from solution.programs.hlo.records import Record
+    from solution.programs.program import Wanted
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
@@ -245,10 +246,7 @@ def features(
 def module(
     file: Annotated[
         Path,
-        typer.Argument(
-            help="TuningData, ModuleTuningData, a dump of XLA's, text of HLO or StableHLO, .py; a "
-            "folder of them; or an npz file."
-        ),
+        typer.Argument(help="Protobuf or text of XLA, .py; a folder of them; or an npz file."),
     ],
     to: Annotated[
         Path | None,
@@ -280,27 +278,34 @@ def module(
         others = (split, features_file, name or None, function or None)
         _lift_file(file, to, collection, is_plain=not any(others))
         return
-    from solution.analysis.module_table import write_module_tables
-    from solution.programs.hlo.listing import show_records
-    from solution.serving.reading import read_modules
-
     if split is not None and to is None:
         raise InputError("--split says where npz files go. Give --to FOLDER, or leave it out.")
     check_ending(features_file, ".parquet")
     check_outputs(file, features=features_file)
     if to is not None:
         check_writable(to)
-    found = read_modules(file, collection, make_wanted(name, function))
+    records = _show_modules(file, collection, make_wanted(name, function))
+    if to is not None:
+        _write_graphs(records, to, split)
+    if features_file is not None:
+        from solution.analysis.module_table import write_module_tables
+
+        rows = write_module_tables(records, features_file)
+        say(f"{features_file}: {rows:,} rows.")
+
+
+def _show_modules(file: Path, collection: str | None, wanted: "Wanted | None") -> "list[Record]":
+    """Print the programs of a file or a folder, with notes on them, and return their records."""
+    from solution.programs.hlo.listing import show_records
+    from solution.serving.reading import read_modules
+
+    found = read_modules(file, collection, wanted)
     records = [own.record for own in found]
     for table in show_records(file.name, records):
         output.print(table)
     for words in (f"{own.record.graph.name}: {words}" for own in found for words in own.notes):
         say(words)
-    if to is not None:
-        _write_graphs(records, to, split)
-    if features_file is not None:
-        rows = write_module_tables(records, features_file)
-        say(f"{features_file}: {rows:,} rows.")
+    return records
 
 
 def _write_graphs(records: "Sequence[Record]", to: Path, split: str | None) -> None:

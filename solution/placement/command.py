@@ -27,11 +27,7 @@ app = typer.Typer()
 @app.command()
 def optimize(
     graph: Annotated[
-        str,
-        typer.Argument(
-            metavar="GRAPH",
-            help="npz, a program of XLA (.pb, .hlo, .mlir, .py), or a workload's name.",
-        ),
+        str, typer.Argument(metavar="GRAPH", help="npz, a program of XLA, or a workload's name.")
     ],
     tasks: Annotated[str, typer.Option(help="Tasks to decide, joined by commas.")] = (
         "fusion,placement,schedule"

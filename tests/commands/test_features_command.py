@@ -140,7 +140,7 @@ def test_what_cannot_be_used_is_a_message(fastslow: FastSlow, tmp_path: Path) ->
     result = fastslow("module", "text.pb")
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
-    assert "binary protobuf" in result.stderr
+    assert "text.pb: expected HLO text" in result.stderr
 
 
 def test_the_file_of_another_program_stays(fastslow: FastSlow, tmp_path: Path) -> None:
