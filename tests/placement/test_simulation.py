@@ -237,7 +237,7 @@ def test_an_npz_file_and_a_module_are_read(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="9.*expected.*2"):
+    with pytest.raises(InputError, match="rnnlm-9.*Expected.*rnnlm-2"):
         read_cost_graph("rnnlm-9", read_only_module)
     (tmp_path / "bad.npz").write_bytes(b"nothing")
     with pytest.raises(InputError, match="bad.npz"):
