@@ -201,7 +201,7 @@ class Harness:
 
         None if the process dies.
         """
-        self._workers.timing.close()
+        self._workers.timing.end()
         keys: dict[str, list[str]] = {DEFAULT: [], WINNER: []}
         try:
             self._loaded = self._load_default()

@@ -1,6 +1,6 @@
 """Real programs: what is asked of the compiler, what fails, what is measured."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
@@ -106,7 +106,7 @@ class Deadly(ProgramSpace):
 
 def test_what_kills_the_compiler_costs_one_configuration(ragged: Program, workers: Workers) -> None:
     space = make_program_space(ragged, (TILES,))
-    deadly = Deadly(**{name: getattr(space, name) for name in space.__dataclass_fields__})
+    deadly = Deadly(**{one.name: getattr(space, one.name) for one in fields(space)})
     trials = Harness(deadly, workers).measure(np.array([[1], [2], [3]], np.int32))
     assert [trial.nanoseconds is None for trial in trials] == [False, True, False]
     assert trials[1].note.startswith("died")
@@ -127,7 +127,7 @@ def test_what_kills_the_child_that_times_costs_only_itself(
 ) -> None:
     """Also where several of a batch do, and others are yet to be loaded."""
     space = make_program_space(ragged, (TILES,))
-    own = {name: getattr(space, name) for name in space.__dataclass_fields__}
+    own = {one.name: getattr(space, one.name) for one in fields(space)}
     hungry = Hungry(**own, heavy=heavy.plain)
     with Child(Limits(240, FEW_MEGABYTES), workers.timing.core) as timing:
         harness = Harness(hungry, Workers(workers.compiling, timing))

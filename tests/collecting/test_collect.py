@@ -92,11 +92,13 @@ def check_log(log: Path, npz: Path, record: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_ten_times_nothing_is_lost_and_nothing_stands_under_another_name(
-    tmp_path: Path, dense: Path
+    tmp_path: Path, dense: Path, workers: Workers
 ) -> None:
     """After each kill the log holds all that it held before, and each name is its numbers'."""
     out, chance = tmp_path / "out", random.Random(0)
     log = out / "log/layout/xla/random/train/dense"
+    (program,) = read_programs(dense, workers.compiling)
+    space = make_collected_space(program, LAYOUTS)
     known: dict[str, bytes] = {}
     turns = 0
     for _ in range(KILLS):
@@ -106,9 +108,9 @@ def test_killed_ten_times_nothing_is_lost_and_nothing_stands_under_another_name(
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        known, turns = check_nothing_lost(log, known, turns)
+        known, turns = check_nothing_lost(log, known, turns, space)
     finish(collect("layout", dense, out, 6))
-    check_nothing_lost(log, known, turns)
+    check_nothing_lost(log, known, turns, space)
     npz = out / "npz/layout/xla/random/train/dense.npz"
     check_log(log, npz, out / "pb/layout/xla/random/train/dense.pb")
     assert "dense" in finish(collect("layout", dense, out, 6))  # finished: nothing is done again
@@ -142,13 +144,13 @@ def read_at_once(path: Path) -> pl.DataFrame:
 
 
 def check_nothing_lost(
-    log: Path, known: dict[str, bytes], turns: int
+    log: Path, known: dict[str, bytes], turns: int, space: ProgramSpace
 ) -> tuple[dict[str, bytes], int]:
     found, last = read_progress(log)
     assert known.items() <= found.items()
     assert last >= turns
     for name, data in found.items():
-        assert name == name_config(np.frombuffer(data, np.int8).reshape(-1, 3, 6))
+        assert name == name_config(space.from_bytes(data))
     return found, last
 
 

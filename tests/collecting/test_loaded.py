@@ -58,7 +58,7 @@ def test_of_those_loaded_again_one_that_the_child_dies_of_costs_only_itself(
     loaded = Loaded(child, program.arguments, deaths.__setitem__)
     executables = {"first": modest, "heavy": heavy, "last": modest}
     assert all(loaded.add(*item) for item in executables.items())
-    child.close()  # as if the system had ended it
+    child.end()  # as if the system had ended it
     child.limits = Limits(240, FEW_MEGABYTES)
     assert loaded.visit("last") is not None
     assert list(deaths) == ["heavy"]
