@@ -49,7 +49,7 @@ def test_it_is_named_as_it_was_given_and_nothing_is_written(
     assert done.returncode == 2
     said = " ".join(done.stderr.split())
     assert said.startswith(f"Error: {ADDRESS}: is an address, where a file or folder of this")
-    assert f"`aws s3 sync {ADDRESS} FOLDER` fetches it" in said
+    assert f"`aws s3 sync {ADDRESS} FOLDER`" in said
     assert not list(tmp_path.iterdir())
 
 
