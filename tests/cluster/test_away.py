@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.parts import Fit, compute, prepare
@@ -212,12 +213,14 @@ def test_a_search_finds_the_same_wherever_its_trials_are(cluster: Any, search: A
     assert search(RayExecutor(cluster.address), "there") == search(LocalExecutor(1), "here")
 
 
-def test_programs_are_collected_on_nodes(cluster: Any, tmp_path: Path) -> None:
-    pytest.importorskip("jax")
+@pytest.mark.parametrize("target", ["cpu", "tpu:v3"])
+def test_programs_are_collected_on_nodes(cluster: Any, tmp_path: Path, target: str) -> None:
+    pytest.importorskip("jax" if target == "cpu" else "libtpu")
     program = REPOSITORY / "solution" / "collecting" / "examples" / "mlp.py"
     command = [
         "fastslow", "collect", "layout", program, "--out", tmp_path / "out", "--configs", "8",
-        "--minutes", "2", "--keep-flat", "--executor", "ray", "--address", cluster.address,
+        "--minutes", "2", "--keep-flat", "--target", target,
+        "--executor", "ray", "--address", cluster.address,
     ]  # fmt: skip
     for _ in range(2):  # what is finished is not collected again
         process = TRAINING.start(*command[1:], env=dict(os.environ))
@@ -225,6 +228,8 @@ def test_programs_are_collected_on_nodes(cluster: Any, tmp_path: Path) -> None:
         assert process.returncode == 0, out + error
     (npz,) = (tmp_path / "out" / "npz").rglob("*.npz")
     assert npz.stem == "mlp"
+    source = str(np.load(npz)["label_source"]) if target != "cpu" else ""
+    assert source.startswith("estimated: tpu:v3" if target != "cpu" else "")
     assert list((tmp_path / "out" / "log").rglob("*.parquet"))
 
 
