@@ -219,7 +219,7 @@ def test_programs_are_collected_on_nodes(cluster: Any, tmp_path: Path, target: s
     program = REPOSITORY / "solution" / "collecting" / "examples" / "mlp.py"
     command = [
         "fastslow", "collect", "layout", program, "--out", tmp_path / "out", "--configs", "8",
-        "--minutes", "2", "--keep-flat", "--target", target,
+        "--minutes", "10", "--keep-flat", "--target", target,
         "--executor", "ray", "--address", cluster.address,
     ]  # fmt: skip
     for _ in range(2):  # what is finished is not collected again
