@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -313,6 +314,15 @@ def test_one_program_is_read_for_the_commands_that_take_one(cases: Path, tmp_pat
     for missing, words in ((tmp_path, "holds no program"), (tmp_path / "no.hlo", "no such file")):
         with pytest.raises(InputError, match=words):
             read_only_module(missing)
+
+
+def test_a_net_that_python_unrolled_is_described_in_seconds(cases: Path) -> None:
+    """Its 800 dots read one tensor; compared in pairs they took 11 seconds, and four times as many
+    sixteen times as long."""
+    begin = time.process_time()
+    (question,) = read_questions(cases / "a-recurrent-net-unrolled" / "unrolled.py")
+    assert question.graph.num_nodes > 4000
+    assert time.process_time() - begin < 5
 
 
 def test_rankings_go_to_standard_output(fastslow: FastSlow, cases: Path, tmp_path: Path) -> None:
