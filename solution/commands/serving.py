@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -166,6 +166,8 @@ def _check_files(csv: Path | None, json: Path | None) -> tuple[Path | None, Path
     """
     if csv == json == PIPE:
         raise InputError("Give - to --csv or --json, one of them: there is one standard output.")
+    if PIPE in (csv, json) and sys.stdout is None:
+        raise InputError("-: standard output is closed. Give the name of a file.")
     found = None if csv == PIPE else csv, None if json == PIPE else json
     for path, ending in zip(found, (".csv", ".json"), strict=True):
         check_ending(path, ending)
@@ -193,6 +195,16 @@ def _check_there(files: list[Path]) -> None:
             raise InputError(f"{file}: there is no such file or folder. Give what is to be ranked.")
 
 
+def _write_to(stdout: TextIO, text: str) -> None:
+    """Write to standard output; an error names it, which the system's error does not."""
+    try:
+        stdout.write(text)
+        stdout.flush()
+    except OSError as error:
+        error.filename = "standard output"
+        raise
+
+
 @contextmanager
 def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
     """Yield a list, and write the rankings that the caller adds to it, even after an error.
@@ -210,8 +222,7 @@ def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
         finally:
             for make, path in ((format_csv, csv), (format_json, json)):
                 if path == PIPE and rankings:
-                    stdout.write(make(rankings))
-                    stdout.flush()
+                    _write_to(stdout, make(rankings))
                 elif path is not None and rankings:
                     write_text(make(rankings), path)
                     say(f"All that are ranked: {path}")

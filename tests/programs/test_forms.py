@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -335,6 +336,24 @@ def test_rankings_go_to_standard_output(fastslow: FastSlow, cases: Path, tmp_pat
     assert len(done.stdout.splitlines()) == 28
     assert json.loads((tmp_path / "all.json").read_text())[0]["file"] == str(path)
     assert fastslow("rank", path, "--csv", "-", "--json", "-").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        (">&-", 2, "standard output is closed"),
+        ("> /dev/full", 2, "standard output: cannot be written (No space left"),
+        ("| true", 0, ""),
+    ],
+)
+def test_rankings_that_nobody_can_take_are_one_message(
+    end: str, code: int, said: str, cases: Path
+) -> None:
+    rank = shlex.join([sys.executable, "-m", "solution", "rank", str(cases / "rank_seven.hlo")])
+    shell = ["bash", "-c", f"{rank} --json - {end}"]
+    done = subprocess.run(shell, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == code and said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_stablehlo_is_told_by_its_beginning() -> None:
