@@ -28,7 +28,6 @@ from solution.system.files import (
     write_sealed,
 )
 from solution.system.names import leads_out, place_below
-from solution.system.progress import track
 from solution.system.refusals import FULL
 from solution.system.wording import count, how_to_install
 
@@ -295,6 +294,8 @@ class Mirror:
 
 def _transfer(work: Callable[[str], None], names: Sequence[str], doing: str) -> None:
     """Call `work` for all names, several at once: first for files, then for their records."""
+    from solution.system.progress import track  # rich, which ranking one file must not import
+
     shown = track(names, doing) if len(names) > MANY else nullcontext(iter(names))
     with ThreadPoolExecutor(AT_ONCE) as pool, shown as items:
         for final in (False, True):
