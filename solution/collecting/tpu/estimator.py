@@ -169,23 +169,24 @@ class Estimator:
         count, programs = 0, dict[int, str]()
         while waiting:
             missing: dict[int, int] = {}
-            passed: dict[int, bytes] = {}
+            next_place, next_reader = -1, None  # of the module with the most new kernels
             for place, (_, context, key) in list(waiting.items()):
-                passed[place] = (self._cache.find_compilation(key) or ("", b""))[1]
-                answer = self._look_up(context, "", passed[place])
+                reader = Reader((self._cache.find_compilation(key) or ("", b""))[1])
+                answer = self._look_up(context, reader)
                 if answer is None:
-                    reader = Reader(passed[place])
                     missing[place] = len(self._find_missing(context, reader))
                     programs[place] = reader.digest
+                    if next_reader is None or missing[place] > missing[next_place]:
+                        next_place, next_reader = place, reader
                 else:
                     answers[place] = answer
                     del waiting[place]
-            if not waiting or count == most_full:
+            if next_reader is None or count == most_full:
                 break
-            place = max(waiting, key=lambda one: missing[one])
+            place = next_place
             count += 1
             request, context, _ = waiting[place]
-            if not self._isolate(child, request, context, passed[place])[0]:
+            if not self._isolate(child, request, context, next_reader)[0]:
                 answers[place] = self._compile_fully(child, *waiting.pop(place))
         for place in waiting:
             why = f"{missing[place]} of its kernels are not known"
@@ -223,8 +224,13 @@ class Estimator:
         key = hash_texts(context, checked.content, layouts)
         if not self._is_always_full:
             kept = self._cache.find_compilation(key)
-            if kept is not None and (answer := self._look_up(context, *kept)) is not None:
-                return answer
+            if kept is not None:
+                refused, passed = kept
+                if refused:
+                    return Answer(None, refused)
+                answer = self._look_up(context, Reader(passed))
+                if answer is not None:
+                    return answer
         limits = self._limits
         request = Request(
             module,
@@ -243,11 +249,15 @@ class Estimator:
         if not self._is_always_full:
             made = self._ask(child, replace(request, is_full=False, is_paused=True))
             spent += made.processor_seconds
-            answer, count = self._look_up(context, made.refused, made.passed), 0
+            if made.refused:
+                self._keep(key, made)
+                return Answer(None, made.refused, processor_seconds=spent)
+            reader = Reader(made.passed)
+            answer, count = self._look_up(context, reader), 0
             if answer is None:
-                count, seconds = self._isolate(child, request, context, made.passed)
+                count, seconds = self._isolate(child, request, context, reader)
                 spent += seconds
-                answer = self._look_up(context, "", made.passed) if count else None
+                answer = self._look_up(context, reader) if count else None
             if answer is not None:
                 self._keep(key, made)
                 return replace(answer, processor_seconds=spent, isolated=count)
@@ -255,18 +265,17 @@ class Estimator:
         return replace(answer, processor_seconds=spent + answer.processor_seconds)
 
     def _isolate(
-        self, child: Child, request: Request, context: str, passed: bytes
+        self, child: Child, request: Request, context: str, reader: Reader
     ) -> tuple[int, float]:
         """Compile the new kernels of a module alone, and store their costs.
 
         Args:
-            passed: the module after the passes over HLO.
+            reader: of the module after the passes over HLO.
 
         Returns:
             The number of new kernels, 0 if they are too many or not all became known; and processor
             seconds.
         """
-        reader = Reader(passed)
         missing = self._find_missing(context, reader)
         is_few = len(missing) <= MOST_NEW * len(reader.keys)
         if not missing or not is_few or request.devices.count > 1:
@@ -326,14 +335,11 @@ class Estimator:
         if not made.is_by_chance:
             self._cache.keep_compilation(key, made.refused, made.passed)
 
-    def _look_up(self, context: str, refused: str, passed: bytes) -> Answer | None:
+    def _look_up(self, context: str, reader: Reader) -> Answer | None:
         """Return the answer if all kernels are known; None if one is new.
 
         None as well if the memory may not suffice: the compiler refuses that after the passes.
         """
-        if refused:
-            return Answer(None, refused)
-        reader = Reader(passed)
         costs = self._cache.find(context, reader.keys)
         if len(costs) < len(reader.keys):
             return None
