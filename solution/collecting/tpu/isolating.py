@@ -16,17 +16,14 @@ from solution.collecting.tpu.compiled import Cost
 from solution.collecting.tpu.reading import Reader, read_cost
 from solution.programs.arguments import TUPLE
 from solution.programs.hlo.messages import MESSAGES
+from solution.programs.obstacles import COLLECTIVES, WAITING
 
 U32 = 8  # in XLA's PrimitiveType
 HBM, VMEM, SMEM = 0, 1, 2  # memory spaces in layouts
 ENTRY = 1 << 20  # id of the entry computation, above those of a program
 LOCAL_BITS = 32  # of an instruction's id; the bits above name its computation
 # Instructions that communicate, or draw random numbers from the chip's state.
-NOT_ALONE = {
-    "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute",
-    "infeed", "outfeed", "ragged-all-to-all", "recv", "reduce-scatter", "rng", "rng-bit-generator",
-    "rng-get-and-update-state", "send",
-}  # fmt: skip
+NOT_ALONE = {*COLLECTIVES, *WAITING, "rng", "rng-bit-generator", "rng-get-and-update-state"}
 
 
 @dataclass(frozen=True)
