@@ -65,6 +65,10 @@ class Space:
         """Return the names of the table's members; [] without a table."""
         return [] if self.members is None else [name_config(row) for row in self.members]
 
+    def find_unknown(self, known: Set[str]) -> np.ndarray:
+        """Return the positions of the table's members whose names are not in `known`."""
+        return np.array([p for p, name in enumerate(self.names) if name not in known], int)
+
     @cached_property
     def ordered(self) -> np.ndarray:
         """Return (sites,) bool: whether a site's values are sizes, in ascending order."""
@@ -242,9 +246,7 @@ def draw_new(
         parents: configurations (k, sites) to vary; None: draw at random.
     """
     if space.members is not None:
-        left = [place for place, name in enumerate(space.names) if name not in known]
-        chosen = generator.permutation(left)[:count].astype(int)
-        return space.members[chosen]
+        return space.members[generator.permutation(space.find_unknown(known))[:count]]
     found: dict[str, np.ndarray] = {}
     for _ in range(TRIES):
         drawn = (
@@ -275,7 +277,7 @@ def find_candidates(
     random ones.
     """
     if space.members is not None:
-        left = np.array([p for p, name in enumerate(space.names) if name not in known], int)
+        left = space.find_unknown(known)
         return space.members[left if len(left) <= MOST else _sample(space, generator, left, prior)]
     near = space.keep_legal(
         space.mutate(generator, np.tile(fastest, (-(-NEAR // len(fastest)), 1)))
