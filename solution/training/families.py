@@ -54,16 +54,13 @@ def find_families(
     first, second = np.array(joined, np.int64).reshape(-1, 2).T
     links = coo_array((np.ones(len(first)), (first, second)), shape=(len(words), len(words)))
     _, component = connected_components(links, directed=False)
-    titles: dict[int, str] = {}
-    for word, architecture, number in zip(words, architectures, component, strict=True):
-        title = word or architecture
-        titles[number] = min(titles.get(number, title), title, key=_rank_title(set(words)))
+    # Words before architectures, then the shortest, then by the alphabet.
+    ranked = sorted(
+        (not word, len(word or architecture), word or architecture, number)
+        for word, architecture, number in zip(words, architectures, component.tolist(), strict=True)
+    )
+    titles = {number: title for _, _, title, number in reversed(ranked)}
     return [titles[number] for number in component]
-
-
-def _rank_title(words: set[str]) -> Callable[[str], tuple[bool, int, str]]:
-    """Order titles: words before architectures, then the shortest, then by the alphabet."""
-    return lambda title: (title not in words, len(title), title)
 
 
 def _join_equal(values: Sequence[str]) -> list[tuple[int, int]]:
