@@ -292,17 +292,23 @@ def test_a_product_wraps_around_as_64_bits_do() -> None:
     assert wrap(1 << 63) == -(1 << 63)
 
 
+# A process begins with the peak of memory of the process that started it, so a small one starts it.
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024, file=sys.stderr)
+"""
+
+
 def measure(path: Path, *command: str) -> tuple[int, str, float]:
     """Run a command on a file; return its exit code, its messages, and its megabytes."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "solution", command[0], path, *command[1:]],
+    printed = subprocess.run(
+        [sys.executable, "-c", MEASURED, sys.executable, "-m", "solution",
+         command[0], path, *command[1:]],
         cwd=path.parent, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    printed = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, printed, usage.ru_maxrss / 1024
+    ).stderr  # fmt: skip
+    code, megabytes = printed.splitlines()[-1].split()
+    return int(code), printed, float(megabytes)
 
 
 @pytest.mark.parametrize(
