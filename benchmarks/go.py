@@ -36,15 +36,15 @@ from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.workloads import DOCUMENT, HELD_OUT, SMALL, Workload
 from solution.placement.machine import make_machine
 from solution.placement.policy.network import SHIPPED, load_policy
-from solution.placement.policy.settings import PolicySettings, TrainingSettings
+from solution.placement.policy.settings import PolicySettings, PolicyTraining
 from solution.placement.protocols import Protocols, Scratch
-from solution.placement.simulation.decision import Decision, Outcome
+from solution.placement.simulation.decision import Decision, StepResult
 from solution.placement.simulation.environment import Environment
 from solution.system.files import write_json
 from solution.system.terminal import say
 
 NETWORK = PolicySettings(width=64, attention_layers=2, heads=4, inner=128, rounds=2)
-TRAINING = TrainingSettings(learning_rate=1e-3, epochs=2)  # from scratch, few updates
+TRAINING = PolicyTraining(learning_rate=1e-3, epochs=2)  # from scratch, few updates
 
 
 @dataclass
@@ -55,7 +55,7 @@ class TimedEvaluator(Evaluator):
     steps: list[tuple[int, float, float]] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
 
-    def judge(self, decision: Decision) -> Outcome:
+    def judge(self, decision: Decision) -> StepResult:
         known, outcome = self.seconds, super().judge(decision)
         if self.seconds < known:
             clock = time.perf_counter() - self.began

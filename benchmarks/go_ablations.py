@@ -35,7 +35,7 @@ from solution.placement.machine import Machine
 from solution.placement.policy.imitation import Imitation, Lesson, find_loss
 from solution.placement.policy.network import Policy, load_policy
 from solution.placement.policy.ppo import Trainer, make_policy
-from solution.placement.policy.settings import GOING_ON, PolicySettings, TrainingSettings
+from solution.placement.policy.settings import GOING_ON, PolicySettings, PolicyTraining
 from solution.placement.protocols import SAMPLES, Scratch
 from solution.placement.search import find_seconds_at_once
 from solution.placement.simulation.environment import Environment
@@ -43,7 +43,7 @@ from solution.system.files import write_json
 from solution.system.terminal import make_table, output
 
 WHOLE = PolicySettings(width=64, attention_layers=2, heads=4, inner=128, rounds=1)
-LEARNING = TrainingSettings(learning_rate=1e-3, epochs=2)
+LEARNING = PolicyTraining(learning_rate=1e-3, epochs=2)
 LEARNING_RATE = 1e-3  # of imitation
 SEARCH = 600  # evaluations of the search that is imitated
 MEMORY_SHARE = 0.6
@@ -163,7 +163,7 @@ def show_networks(found: dict[str, list[dict]], learned: Best, others: Best, wha
 
 
 def learn_alone(
-    evaluator: Evaluator, training: TrainingSettings, network: PolicySettings, budget: int,
+    evaluator: Evaluator, training: PolicyTraining, network: PolicySettings, budget: int,
     seed: int,
 ) -> float:  # fmt: skip
     """Return the seconds of PPO's best decision from scratch, or the value of an invalid one."""

@@ -14,7 +14,7 @@ from solution.domain.collection import LAYOUT, TILE
 from solution.experiments.base import find_experiment
 from solution.models.base import RankerSettings
 from solution.papers.nodes import NodeSettings
-from solution.papers.published_numbers import tell
+from solution.papers.published_numbers import tell_numbers
 
 FEW = NodeSettings(trained=40)  # nodes per training step; predictions use all nodes
 
@@ -30,7 +30,7 @@ class System:
     @property
     def published(self) -> str:
         """Return its document's numbers, on the competition's data."""
-        return tell(*self.reported)
+        return tell_numbers(*self.reported)
 
     def settings(self) -> RankerSettings:
         """Return the settings to fit."""

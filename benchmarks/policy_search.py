@@ -23,7 +23,7 @@ from solution.choosing.replay import Build, list_methods
 from solution.collecting.space import MEAN, Space
 from solution.placement.policy.network import GraphSage
 from solution.placement.policy.ppo import find_gain
-from solution.placement.policy.settings import TrainingSettings
+from solution.placement.policy.settings import PolicyTraining
 
 WIDTH, ROUNDS = 32, 2
 DRAWN, TEMPERATURES = 4, (1.0, 2.0, 4.0)  # samples per requested configuration
@@ -31,7 +31,7 @@ BATCH = 4  # measurements per update
 FAILED = 0.1  # log runtime by which a failure counts as slower than the slowest, at least
 SAME = 1e-8
 # GO learns from thousands of decisions, this policy from some tens.
-TRAINING = TrainingSettings(learning_rate=0.02)
+TRAINING = PolicyTraining(learning_rate=0.02)
 NAME = "policy"
 
 

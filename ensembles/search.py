@@ -68,7 +68,7 @@ Choose = Callable[[Sequence[Ballot]], Rule]  # fits a rule on labelled graphs
 
 
 @dataclass(frozen=True)
-class Estimate:
+class NestedEstimate:
     """Scores (graphs,) in the order of the ballots."""
 
     nested: np.ndarray  # by rules fitted without the graph and its group
@@ -120,11 +120,11 @@ def estimate_nested(
 
 def estimate(
     ballots: Sequence[Ballot], choose: Choose, parts: int = PARTS, seed: int = SEED
-) -> Estimate:
+) -> NestedEstimate:
     """Return the nested and the naive scores."""
     rule = choose(ballots)
     naive = np.array([rule.score(ballot) for ballot in ballots])
-    return Estimate(estimate_nested(ballots, choose, parts, seed), naive)
+    return NestedEstimate(estimate_nested(ballots, choose, parts, seed), naive)
 
 
 def mean_of_collections(ballots: Sequence[Ballot], scores: np.ndarray) -> float:

@@ -38,10 +38,10 @@ from submissions.failures import (
     NO_CREDENTIALS,
     TIMED_OUT,
     TOO_LARGE,
+    FailureKind,
     KaggleError,
-    Kind,
-    explain,
-    tell,
+    explain_failure,
+    tell_failure,
 )
 
 PREFIX = "FASTSLOW_"
@@ -65,7 +65,7 @@ NOT_PASSED_ON = (
 )
 
 
-class Settings(BaseModel):
+class WaitSettings(BaseModel):
     """Limits of the communication with Kaggle; times in seconds."""
 
     model_config = ConfigDict(frozen=True)
@@ -94,15 +94,15 @@ class Settings(BaseModel):
         return self.submissions / "ledger.csv"
 
 
-def read_settings() -> Settings:
+def read_wait_settings() -> WaitSettings:
     """Return the settings with the environment's values; raise InputError if one is not valid."""
     given = {
         name: os.environ[PREFIX + name.upper()]
-        for name in Settings.model_fields
+        for name in WaitSettings.model_fields
         if os.environ.get(PREFIX + name.upper())
     }
     try:
-        return Settings.model_validate(given)
+        return WaitSettings.model_validate(given)
     except ValidationError as error:
         found = "; ".join(
             f"{PREFIX}{str(defect['loc'][0]).upper()}={given[str(defect['loc'][0])]}: "
@@ -139,7 +139,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 class Calls:
     """Calls of the CLI in this process's environment."""
 
-    settings: Settings
+    settings: WaitSettings
     keep_open: tuple[int, ...] = ()  # descriptors that a running call inherits: the submit's lock
 
     def parse(self, kind: type[Any], text: str | None, doing: str) -> Any:
@@ -199,15 +199,17 @@ class Calls:
             raise self.explain(TOO_LARGE, doing, "")
         printed = redact(output.decode("utf-8", "replace"))
         if process.returncode:
-            raise self.explain(tell(printed), doing, printed)
+            raise self.explain(tell_failure(printed), doing, printed)
         return printed
 
-    def explain(self, kind: Kind, doing: str, printed: str, seconds: float = 0) -> KaggleError:
+    def explain(
+        self, kind: FailureKind, doing: str, printed: str, seconds: float = 0
+    ) -> KaggleError:
         """Return the error of a call with words for users."""
         if kind.name == "401":  # the CLI prints a whole help page for it
             printed, kind = "", kind if find_credentials() else NO_CREDENTIALS
         facts = {"competition": self.settings.competition, "source": describe_credentials()}
-        return explain(kind, doing, printed, seconds=seconds, **facts)
+        return explain_failure(kind, doing, printed, seconds=seconds, **facts)
 
 
 def _check_credentials(doing: str) -> None:

@@ -47,11 +47,11 @@ def submit(
     from ensembles.recipe import choose_recipe
     from solution.runs.record import keep_others_out
     from submissions.build import build_submission, check_complete
-    from submissions.calls import read_settings
-    from submissions.provenance import describe_code, pack, read_tree
+    from submissions.calls import read_wait_settings
+    from submissions.provenance import describe_code, pack_submission, read_tree
     from submissions.sending import submit as send
 
-    settings = read_settings()
+    settings = read_wait_settings()
     tree = read_tree()
     if dry_run and tree.changed:
         say(f"Not committed, so the upload itself would be refused: {', '.join(tree.changed)}.")
@@ -65,7 +65,7 @@ def submit(
         if words := describe_code(run, tree):
             say(words)
         check_complete(built)
-        upload = pack(built, tree)
+        upload = pack_submission(built, tree)
     outcome = send(upload, settings, force=force, dry_run=dry_run, not_there=not_there)
     try:
         say(outcome.message)
@@ -81,12 +81,12 @@ def scores() -> None:
     Exit codes: 0, or 2 if Kaggle could not be asked; the ledger is shown all the same.
     """
     from submissions import scores
-    from submissions.calls import read_settings
+    from submissions.calls import read_wait_settings
     from submissions.failures import KaggleError
     from submissions.kaggle import Kaggle
     from submissions.ledger import Tracker
 
-    tracker = Tracker(Kaggle(read_settings()))
+    tracker = Tracker(Kaggle(read_wait_settings()))
     failure = None
     try:
         ledger = scores.update_ledger(tracker)
@@ -114,12 +114,12 @@ def leaderboard() -> None:
 
     Exit codes: 0, or 2 if Kaggle could not be asked.
     """
-    from submissions.calls import read_settings
+    from submissions.calls import read_wait_settings
     from submissions.kaggle import Kaggle
     from submissions.ledger import Tracker
     from submissions.scores import best_public, tabulate_leaderboard
 
-    kaggle = Kaggle(read_settings())
+    kaggle = Kaggle(read_wait_settings())
     ours = best_public(Tracker(kaggle).read())
     output.print(tabulate_leaderboard(kaggle.list_leaderboard(), ours))
     if ours is None:
@@ -132,10 +132,10 @@ def doctor() -> None:
 
     Exit codes: 0 if `fastslow submit` can work, 2 if something must be done first.
     """
-    from submissions.calls import read_settings
+    from submissions.calls import read_wait_settings
     from submissions.doctor import examine, tabulate_findings
 
-    findings = examine(read_settings())
+    findings = examine(read_wait_settings())
     output.print(tabulate_findings(findings))
     if any(finding.stops for finding in findings):
         raise typer.Exit(2)

@@ -22,7 +22,7 @@ from solution.system.errors import InputError
 from solution.system.files import check_writable
 from solution.system.terminal import make_table
 from solution.system.wording import count
-from submissions.calls import NOT_PASSED_ON, Settings, find_program
+from submissions.calls import NOT_PASSED_ON, WaitSettings, find_program
 from submissions.credentials import VARIABLES, find_credentials
 from submissions.failures import BAD_CREDENTIALS, NO_CREDENTIALS
 from submissions.kaggle import Kaggle
@@ -46,7 +46,7 @@ class Finding:
     stops: bool = False  # a submission is impossible until it is fixed
 
 
-def examine(settings: Settings) -> list[Finding]:
+def examine(settings: WaitSettings) -> list[Finding]:
     """Check everything that a submission needs; Kaggle is queried once."""
     return [
         _examine_cli(settings),
@@ -78,7 +78,7 @@ def tabulate_findings(findings: list[Finding]) -> Table:
     return table
 
 
-def _examine_cli(settings: Settings) -> Finding:
+def _examine_cli(settings: WaitSettings) -> Finding:
     subject = "kaggle CLI"
     try:
         version = Kaggle(settings).version()
@@ -116,7 +116,7 @@ def _examine_credentials() -> list[Finding]:
     return [Finding("Credentials", shown, " ".join(advices))]
 
 
-def _examine_access(settings: Settings) -> Finding:
+def _examine_access(settings: WaitSettings) -> Finding:
     if not find_credentials() or find_credentials()[0].defect:
         return Finding("Submissions", "not asked", "Needs credentials.")
     try:
@@ -136,7 +136,7 @@ def _examine_access(settings: Settings) -> Finding:
     return Finding("Submissions", found, advice, stops=True)
 
 
-def _examine_clock(settings: Settings) -> Finding:
+def _examine_clock(settings: WaitSettings) -> Finding:
     local = os.environ.get("KAGGLE_API_ENVIRONMENT") == "LOCALHOST"
     url = "http://localhost" if local else "https://www.kaggle.com"
     theirs = _ask_date(url, min(settings.call_seconds, 20.0))
@@ -174,7 +174,7 @@ def _examine_variables() -> list[Finding]:
     return [Finding("Variables", ", ".join(present), advice)]
 
 
-def _examine_ledger(settings: Settings) -> Finding:
+def _examine_ledger(settings: WaitSettings) -> Finding:
     path = settings.ledger
     try:
         ledger = read_ledger(path)

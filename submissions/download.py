@@ -30,7 +30,7 @@ SAMPLE = "sample_submission.csv"
 PARTS = f"{TEMPORARY}download"
 
 
-def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
+def unpack_download(archive: Path, target: Path, max_bytes: int) -> list[Path]:
     """Unpack a zip archive below `target`; return all its files, including existing ones.
 
     Args:
@@ -134,7 +134,7 @@ def download_all(kaggle: Kaggle, target: Path, max_bytes: int) -> int:
             "command again."
         )
     try:
-        files = unpack(archive, target, max_bytes)
+        files = unpack_download(archive, target, max_bytes)
     except DamagedError:
         # The CLI would consider it complete and never download it again.
         archive.unlink()
@@ -212,7 +212,7 @@ def _find_arrived(folder: Path, file: DataFile) -> Path:
     unpacked = folder / f"{TEMPORARY}unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
     try:
-        files = unpack(zipped, unpacked, file.size)
+        files = unpack_download(zipped, unpacked, file.size)
     except InputError as error:
         shutil.rmtree(unpacked, ignore_errors=True)
         raise InputError(f"{file.name}: expected {file.size} bytes, arrived as {error}") from error

@@ -22,7 +22,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Kind:
+class FailureKind:
     """A kind of failure."""
 
     name: str
@@ -32,44 +32,44 @@ class Kind:
     undecided: bool = False  # the server may have executed the call in spite of the failure
 
 
-TIMED_OUT = Kind(
+TIMED_OUT = FailureKind(
     "timed out",
     "Kaggle did not answer within {seconds:g} seconds",
     "Run the same command again; FASTSLOW_CALL_SECONDS and FASTSLOW_UPLOAD_SECONDS allow more.",
     passing=True,
     undecided=True,
 )
-NO_CREDENTIALS = Kind(
+NO_CREDENTIALS = FailureKind(
     "no credentials",
     "there are no credentials for Kaggle",
     "Make a token at https://www.kaggle.com/settings/api and save it as ~/.kaggle/access_token, "
     "or run `kaggle auth login`.",
 )
-BAD_CREDENTIALS = Kind(
+BAD_CREDENTIALS = FailureKind(
     "bad credentials",
     "the {source} cannot be used",
     "Write it anew, on one line as Kaggle shows it: https://www.kaggle.com/settings/api.",
 )
-BAD_REPLY = Kind(
+BAD_REPLY = FailureKind(
     "bad reply",
     "Kaggle's answer was not what was asked for",
     "Run the same command again in a few minutes.",
     passing=True,
     undecided=True,
 )
-TOO_LARGE = Kind(
+TOO_LARGE = FailureKind(
     "too large",
     "Kaggle's answer is larger than it can be",
     "Look at the network: something may stand between. Then run the same command again.",
     undecided=True,
 )
-UNKNOWN = Kind(
+UNKNOWN = FailureKind(
     "unknown",
     "the kaggle CLI failed",
     "Run `fastslow doctor`, then the same command again.",
     undecided=True,
 )
-NETWORK_DOWN = Kind(
+NETWORK_DOWN = FailureKind(
     "network down",
     "Kaggle cannot be reached",
     "Check the network and the proxy variables (https_proxy), then try again.",
@@ -79,12 +79,12 @@ NO_ENDPOINT = ("404", "405")  # the server does not know the endpoint
 RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 
 # The first pattern that matches decides.
-PATTERNS: tuple[tuple[str, Kind], ...] = (
+PATTERNS: tuple[tuple[str, FailureKind], ...] = (
     (r"\bMemoryError\b|Cannot allocate memory|File too large", TOO_LARGE),
     (r"Tunnel connection failed", NETWORK_DOWN),  # contains the proxy's 403 or 407
     (
         r"Authentication required|\b401\b|Unauthori[sz]ed|Unauthenticated|Invalid credentials",
-        Kind(
+        FailureKind(
             "401",
             "Kaggle did not accept the credentials ({source})",
             "Make a token at https://www.kaggle.com/settings/api; `fastslow doctor` says which "
@@ -93,16 +93,20 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (
         r"accept.{0,40}\brules\b",
-        Kind("rules", "the rules are not accepted yet", f"Accept them at {RULES}, then try again."),
+        FailureKind(
+            "rules", "the rules are not accepted yet", f"Accept them at {RULES}, then try again."
+        ),
     ),
     (
         r"\b429\b|Too Many Requests|rate.?limit|Quota exceeded",
-        Kind("429", "Kaggle asks to slow down", "Wait some minutes, then try again.", passing=True),
+        FailureKind(
+            "429", "Kaggle asks to slow down", "Wait some minutes, then try again.", passing=True
+        ),
     ),
     (
         r"(daily|submissions?)\b.{0,60}\b(limit|allowance|quota)"
         r"|\b(limit|allowance|quota)\b.{0,60}\bsubmission|maximum.{0,40}submiss",
-        Kind(
+        FailureKind(
             "limit",
             "no submission is left today",
             "Wait for the next day, which Kaggle counts in UTC, then run the same command again.",
@@ -111,7 +115,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     (
         r"no longer accept|not accepting|(competition|it) (is|has) (closed|ended|over)"
         r"|after the deadline|deadline (has )?passed",
-        Kind(
+        FailureKind(
             "closed",
             "the competition takes no submissions",
             "Nothing can be done from here: see the competition's page.",
@@ -119,7 +123,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (
         r"Permission .{0,60}denied|\b403\b|Forbidden",
-        Kind(
+        FailureKind(
             "403",
             "Kaggle refuses ({competition})",
             f"Accept the rules at {RULES} (join the competition), and check its name.",
@@ -127,7 +131,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (
         r"\b404\b|not found|Could not find competition",
-        Kind(
+        FailureKind(
             "404",
             "Kaggle does not find it ({competition})",
             "Check the name of the competition: FASTSLOW_COMPETITION.",
@@ -135,7 +139,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (
         r"\b405\b|Method Not Allowed|\b501\b|(is|are) not implemented|Unimplemented",
-        Kind(
+        FailureKind(
             "405",
             "Kaggle does not know this call",
             "Update the CLI: pip install --upgrade kaggle.",
@@ -143,7 +147,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (
         r"certificate (has expired|is not yet valid)|clock skew",
-        Kind(
+        FailureKind(
             "clock",
             "the certificate of Kaggle is out of its time, so this machine's clock is wrong",
             "Set the clock (timedatectl set-ntp true), then try again.",
@@ -151,7 +155,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (
         r"CERTIFICATE_VERIFY_FAILED",
-        Kind(
+        FailureKind(
             "TLS",
             "there is no trusted connection to Kaggle",
             "A proxy may stand between: name its certificate in REQUESTS_CA_BUNDLE.",
@@ -160,7 +164,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     (
         r"Connection aborted|Connection reset|RemoteDisconnected|IncompleteRead|Broken pipe"
         r"|ended prematurely|Read timed out|Connection broken|SSLError|SSL:",
-        Kind(
+        FailureKind(
             "interrupted",
             "the connection broke before Kaggle's answer was here",
             "Run the same command again.",
@@ -174,7 +178,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (
         r"Expecting value: line|JSONDecodeError",
-        Kind(
+        FailureKind(
             "no JSON",
             "Kaggle sent a web page instead of an answer, as it does during maintenance",
             "Run the same command again in some minutes; a login page of the network does the "
@@ -186,7 +190,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     (
         r"\b50\d\b|Internal (server )?error|Service Unavailable|Bad Gateway|Gateway Time"
         r"|Deadline.exceeded",
-        Kind(
+        FailureKind(
             "500",
             "Kaggle has a failure of its own",
             "Run the same command again in some minutes.",
@@ -196,7 +200,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (
         r"Could not submit to competition",
-        Kind(
+        FailureKind(
             "upload failed",
             "the file could not be uploaded",
             "Run the same command again.",
@@ -209,12 +213,12 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
 class KaggleError(InputError):
     """A call that failed; `kind` says how."""
 
-    def __init__(self, kind: Kind, message: str) -> None:
+    def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
 
-def tell(printed: str) -> Kind:
+def tell_failure(printed: str) -> FailureKind:
     """Return the kind of failure in the CLI's output."""
     for pattern, kind in PATTERNS:
         if re.search(pattern, printed, re.IGNORECASE | re.DOTALL):
@@ -222,7 +226,9 @@ def tell(printed: str) -> Kind:
     return UNKNOWN
 
 
-def explain(kind: Kind, doing: str, printed: str = "", **facts: object) -> KaggleError:
+def explain_failure(
+    kind: FailureKind, doing: str, printed: str = "", **facts: object
+) -> KaggleError:
     """Return the error with words for users.
 
     Args:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, field_validator
 from solution.system.progress import console
 from submissions.calls import MOST_OF_AN_ANSWER, Calls, find_json, find_program, make_environment
 from submissions.credentials import redact
-from submissions.failures import BAD_REPLY, NO_ENDPOINT, KaggleError, tell
+from submissions.failures import BAD_REPLY, NO_ENDPOINT, KaggleError, tell_failure
 
 PAGE = 200
 SMALLEST_PAGE = 20  # a server may cut a page to this size; a shorter page is complete
@@ -50,7 +50,7 @@ class Submission(BaseModel):
         return found.group(1) if found else ""
 
 
-class Limits(BaseModel):
+class SubmissionLimits(BaseModel):
     """How many submissions were made and remain; Kaggle leaves zeros out."""
 
     numToday: int = 0  # noqa: N815
@@ -58,7 +58,7 @@ class Limits(BaseModel):
     numAllowedNow: int = 0  # noqa: N815
 
 
-class Place(BaseModel):
+class LeaderboardRow(BaseModel):
     """A row of the public leaderboard."""
 
     teamName: str | None = ""  # noqa: N815
@@ -87,17 +87,17 @@ class Kaggle(Calls):
         listed = self.insist(lambda: self._ask_page(Submission, doing, "submissions")[0])
         return list({row.ref: row for row in listed}.values())  # each number counts once
 
-    def ask_limits(self) -> Limits | None:
+    def ask_limits(self) -> SubmissionLimits | None:
         """Return the remaining submissions; None if Kaggle does not support this query.
 
         A None does not mean that the competition is missing: then the list of submissions fails,
         too.
         """
 
-        def ask() -> Limits:
+        def ask() -> SubmissionLimits:
             doing = "asking how many submissions are left"
             printed = self._compete(doing, ["submission-limits", "--json", "-q"])
-            return self.parse(Limits, find_json(printed, "{"), doing)
+            return self.parse(SubmissionLimits, find_json(printed, "{"), doing)
 
         try:
             return self.insist(ask)
@@ -106,9 +106,11 @@ class Kaggle(Calls):
                 return None
             raise
 
-    def list_leaderboard(self) -> list[Place]:
+    def list_leaderboard(self) -> list[LeaderboardRow]:
         """Return the whole public leaderboard, best first."""
-        return self._ask_tokens(Place, "asking for the leaderboard", "leaderboard", "--show")
+        return self._ask_tokens(
+            LeaderboardRow, "asking for the leaderboard", "leaderboard", "--show"
+        )
 
     def list_files(self) -> list[DataFile]:
         """Return the competition's files."""
@@ -121,7 +123,7 @@ class Kaggle(Calls):
         command = ["submit", "-f", str(file), "-m", message, "-q"]
         printed = self._compete(doing, command, self.settings.upload_seconds)
         if SUCCESS not in printed:
-            raise self.explain(tell(printed), doing, printed)
+            raise self.explain(tell_failure(printed), doing, printed)
 
     def download(self, folder: Path, most: int, name: str | None = None) -> None:
         """Download the archive of everything, or one file, into `folder`; resumes.

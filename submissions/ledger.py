@@ -24,8 +24,8 @@ from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 from solution.system.wording import count
-from submissions.calls import Settings, pause
-from submissions.kaggle import SMALLEST_PAGE, Kaggle, Limits, Submission
+from submissions.calls import WaitSettings, pause
+from submissions.kaggle import SMALLEST_PAGE, Kaggle, Submission, SubmissionLimits
 from submissions.locks import wait_for_lock
 
 MAX_BYTES = 64 << 20  # a row has a few hundred
@@ -223,7 +223,7 @@ class Tracker:
     ended: dict[str, datetime] = field(default_factory=dict)  # when their uploads ended
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> WaitSettings:
         return self.kaggle.settings
 
     @property
@@ -265,7 +265,9 @@ class Tracker:
                     note(ledger, line["key"], submission)
         return listed
 
-    def reconcile(self, *, not_there: bool = False) -> tuple[list[Submission], Limits | None]:
+    def reconcile(
+        self, *, not_there: bool = False
+    ) -> tuple[list[Submission], SubmissionLimits | None]:
         """Look, and decide about every row in state "sending" or "accepted".
 
         A submission that Kaggle has just accepted may appear late; its row stays.
@@ -305,7 +307,9 @@ class Tracker:
     def _was_just_accepted(self, line: Line) -> bool:
         return line["state"] == "accepted" and line["key"] in self.own
 
-    def _check_missing(self, listed: list[Submission], limits: Limits | None, line: Line) -> None:
+    def _check_missing(
+        self, listed: list[Submission], limits: SubmissionLimits | None, line: Line
+    ) -> None:
         """Raise UnknownError unless the list and the count prove that it did not arrive."""
         if not _is_proven_missing(listed, limits, line):
             counted = "does not say how many there are"
@@ -385,12 +389,16 @@ def read_time(text: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _is_proven_missing(listed: list[Submission], limits: Limits | None, line: Line) -> bool:
+def _is_proven_missing(
+    listed: list[Submission], limits: SubmissionLimits | None, line: Line
+) -> bool:
     """Return whether the list is complete, or reaches back far enough, to prove the row missing.
 
     A page shorter than the smallest page size is the complete list, unless Kaggle counts more.
     """
-    if limits == Limits():  # all zeros: Kaggle does not know us, or the answer was not real
+    if (
+        limits == SubmissionLimits()
+    ):  # all zeros: Kaggle does not know us, or the answer was not real
         return False
     if limits is not None and len(listed) >= limits.numTotal:
         return True

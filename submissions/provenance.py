@@ -44,7 +44,7 @@ CODE = (".py", ".toml")  # untracked files that can change predictions
 
 
 @dataclass(frozen=True)
-class Tree:
+class SourceTree:
     """The commit of the code, and its differences from it."""
 
     commit: str  # empty if the code is not in a git checkout
@@ -68,20 +68,20 @@ class Tree:
             )
 
 
-def read_tree() -> Tree:
+def read_tree() -> SourceTree:
     """Return the commit of the project's code and its uncommitted changes, without the ledger."""
     commit, said = (text.strip() for text in _ask_git("rev-parse", "HEAD"))
     if not commit and (PROJECT / ".git").exists():
-        return Tree("", (), "", redact(said).partition("\n")[0] or "no commit was found")
+        return SourceTree("", (), "", redact(said).partition("\n")[0] or "no commit was found")
     if not commit or not (PROJECT / "pyproject.toml").is_file():  # installed, not a checkout
-        return Tree("", (), "")
+        return SourceTree("", (), "")
     here = ["--", ".", f":(exclude){LEDGER}"]
     tracked = _git(*DIFF, "HEAD", "--name-only", "-z", *here).split("\0")
     foreign = _git("ls-files", "--others", "--exclude-standard", "-z", *here).split("\0")
     added = sorted(path for path in foreign if path.endswith(CODE))
     parts = [_git(*DIFF, "HEAD", "--binary", *here)]
     parts += [_git(*DIFF, "--no-index", "--", "/dev/null", path) for path in added]
-    return Tree(commit, tuple(filter(None, [*tracked, *added])), redact("".join(parts)))
+    return SourceTree(commit, tuple(filter(None, [*tracked, *added])), redact("".join(parts)))
 
 
 def _git(*command: str) -> str:
@@ -108,7 +108,7 @@ class Upload:
     content: bytes  # of the file when it was packed; sent even if the file changes later
     fingerprint: str  # first digits of its SHA-256
     facts: dict[str, Any]  # provenance.json, without the key
-    tree: Tree
+    tree: SourceTree
     scores: bytes  # of scores.csv
 
     @property
@@ -154,7 +154,7 @@ def make_key(now: datetime) -> str:
     return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
-def pack(built: Built, tree: Tree) -> Upload:
+def pack_submission(built: Built, tree: SourceTree) -> Upload:
     """Pack the built submission with its provenance.
 
     Raises InputError if the file has changed since it was built.
@@ -182,7 +182,7 @@ def pack(built: Built, tree: Tree) -> Upload:
     return Upload(built.written.path, content, fingerprint, facts, tree, scores)
 
 
-def describe_code(run: Run, tree: Tree) -> str:
+def describe_code(run: Run, tree: SourceTree) -> str:
     """Return a warning if other code made the run than merges it; else empty."""
     record = run.record()
     made, here = record.get("commit") or "", tree.commit + (DIRTY if tree.changed else "")
@@ -197,7 +197,7 @@ def describe_code(run: Run, tree: Tree) -> str:
     )
 
 
-def _shorten(commit: str, tree: Tree) -> str:
+def _shorten(commit: str, tree: SourceTree) -> str:
     """Return the commit in the ledger's short form; it says whether the merging code differs
     from it."""
     is_dirty = commit.endswith(DIRTY) or tree.changed

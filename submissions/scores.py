@@ -18,8 +18,8 @@ from solution.runs.folder import RECORD, Run, recall_origin
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
 from solution.system.wording import count
-from submissions.calls import read_settings
-from submissions.kaggle import Place, Submission, read_number
+from submissions.calls import read_wait_settings
+from submissions.kaggle import LeaderboardRow, Submission, read_number
 from submissions.ledger import (
     OOF_COLUMNS,
     Ledger,
@@ -255,7 +255,7 @@ def _moment(line: Line) -> str:
     return line["when"]
 
 
-def find_rank(places: list[Place], score: float) -> int:
+def find_rank(places: list[LeaderboardRow], score: float) -> int:
     """Return the rank, from 1, that `score` would have; higher is better, equal ones rank before
     it."""
     return 1 + sum(place.score is not None and place.score >= score for place in places)
@@ -267,7 +267,7 @@ def best_public(ledger: Ledger) -> float | None:
     return max((score for score in scores if score is not None), default=None)
 
 
-def tabulate_leaderboard(places: list[Place], ours: float | None) -> Table:
+def tabulate_leaderboard(places: list[LeaderboardRow], ours: float | None) -> Table:
     """Return a table of the top, and of the ranks around our score (or after the top, without
     one)."""
     table = make_table(f"Public leaderboard, {len(places)} teams")
@@ -308,7 +308,7 @@ class RunLine:
 
 def list_runs(folder: Path) -> list[RunLine]:
     """Return the runs in the folder, sorted by name."""
-    ledger = read_ledger(read_settings().ledger)
+    ledger = read_ledger(read_wait_settings().ledger)
     return [_describe(path.parent, ledger) for path in sorted(folder.glob(f"*/{RECORD}"))]
 
 

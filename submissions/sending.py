@@ -22,9 +22,9 @@ from pathlib import Path
 from solution.system.errors import InputError
 from solution.system.files import remove_leftovers
 from solution.system.terminal import say
-from submissions.calls import Settings, pause
+from submissions.calls import WaitSettings, pause
 from submissions.failures import DONE, NOT_KNOWN, NOT_SCORED, KaggleError, Outcome
-from submissions.kaggle import Kaggle, Limits, Submission
+from submissions.kaggle import Kaggle, Submission, SubmissionLimits
 from submissions.ledger import (
     ADVICE,
     IN_DOUBT,
@@ -46,7 +46,7 @@ SENT = "sent"  # folder of uploaded files in the submissions folder
 
 def submit(
     upload: Upload,
-    settings: Settings,
+    settings: WaitSettings,
     *,
     force: bool = False,
     dry_run: bool = False,
@@ -237,7 +237,7 @@ def _refuse_listed(listed: list[Submission], upload: Upload, ledger: Path) -> No
             )
 
 
-def _check_list(listed: list[Submission], limits: Limits, competition: str) -> None:
+def _check_list(listed: list[Submission], limits: SubmissionLimits, competition: str) -> None:
     """Raise InputError if the answer is implausible: an odd one could look like an empty list."""
     if not listed and limits.numTotal > 0:
         raise InputError(
@@ -247,7 +247,7 @@ def _check_list(listed: list[Submission], limits: Limits, competition: str) -> N
         )
 
 
-def _check_slots(limits: Limits, competition: str) -> None:
+def _check_slots(limits: SubmissionLimits, competition: str) -> None:
     if limits.numAllowedNow <= 0:
         raise InputError(
             f"{competition}: no submission is left now ({limits.numToday} made today, "

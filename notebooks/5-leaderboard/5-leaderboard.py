@@ -35,7 +35,7 @@ import shutil
 from solution.sessions.session import Session
 from solution.system.errors import InputError
 from solution.system.terminal import output, say
-from submissions.calls import read_settings
+from submissions.calls import read_wait_settings
 from submissions.credentials import find_credentials
 from submissions.kaggle import Kaggle
 from submissions.ledger import Tracker
@@ -54,7 +54,7 @@ from submissions.scores import (
 
 # %%
 session = Session.begin("5-leaderboard", PUSH)
-pushed = read_settings()
+pushed = read_wait_settings()
 shutil.copyfile(pushed.submissions / "ledger.csv", session.output / "ledger.csv")
 kaggle = Kaggle(pushed.model_copy(update={"submissions": session.output}))
 tracker = Tracker(kaggle)

@@ -182,11 +182,11 @@ def data(
     Nothing that is there is overwritten. Exit codes: 0, or 2 with a message: what Kaggle refused,
     what is wrong with the archive, or which files are defective.
     """
-    from submissions.calls import read_settings
+    from submissions.calls import read_wait_settings
     from submissions.download import download_all, download_collection
     from submissions.kaggle import Kaggle
 
-    kaggle, max_bytes = Kaggle(read_settings()), round(max_gigabytes * 1e9)
+    kaggle, max_bytes = Kaggle(read_wait_settings()), round(max_gigabytes * 1e9)
     if collection is None:
         there = download_all(kaggle, folder, max_bytes)
     else:

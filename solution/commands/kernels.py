@@ -29,7 +29,7 @@ def share(
     from solution.serving.archive import write_archive
     from solution.serving.bundle import load_bundle
     from solution.sessions.record import BUNDLE
-    from submissions.calls import read_settings
+    from submissions.calls import read_wait_settings
     from submissions.kernels.datasets import name_dataset, share
 
     slug = name_dataset(bundle.resolve().stem if name is None else name)
@@ -37,6 +37,6 @@ def share(
     say(f"{bundle}: {opened.describe()}")
     with tempfile.TemporaryDirectory(prefix="fastslow-") as place:
         write_archive(opened.folder, Path(place) / BUNDLE)
-        outcome = share(Path(place), slug, read_settings())
+        outcome = share(Path(place), slug, read_wait_settings())
     say(outcome.message)
     raise typer.Exit(outcome.code)

@@ -48,7 +48,7 @@ def read_published() -> Published:
     return TypeAdapter(Published).validate_python(tomllib.loads(text))
 
 
-def tell(*names: str) -> str:
+def tell_numbers(*names: str) -> str:
     """Return the named numbers in words: "top-5 slowdown of ridge on tiles: 52.5%"."""
     numbers = [read_published().numbers[name] for name in names]
     return "; ".join(f"{number.what}: {number}" for number in numbers)

@@ -19,7 +19,7 @@ from solution.system.pictures import FORMATS
 from solution.system.terminal import make_table, output, say
 
 if TYPE_CHECKING:
-    from solution.placement.report import Report
+    from solution.placement.report import PlacementReport
 
 app = typer.Typer()
 
@@ -76,7 +76,7 @@ def optimize(
 
 
 def _write(
-    report: "Report", timeline: Path | None, trace: Path | None, decision: Path | None
+    report: "PlacementReport", timeline: Path | None, trace: Path | None, decision: Path | None
 ) -> None:
     from solution.placement.report import write_decision
     from solution.placement.simulation.pictures import draw_timeline, write_trace
@@ -92,7 +92,7 @@ def _write(
             say(f"{word}: {path}")
 
 
-def _show(report: "Report") -> None:
+def _show(report: "PlacementReport") -> None:
     say(report.summary())
     table = make_table(expendable=("Sent", "Memory"))
     for name in ("Device", "Kernels", "Busy", "Memory", "Sent"):

@@ -7,7 +7,7 @@ import numpy as np
 from solution.placement.baselines.divisions import divide_by_metis, place
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.machine import Machine
-from solution.placement.simulation.decision import Decision, Outcome, default_decision
+from solution.placement.simulation.decision import Decision, StepResult, default_decision
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 
@@ -30,7 +30,7 @@ class Evaluator:
     base: Decision = field(init=False)
     reference: float = field(init=False)
     best: Decision | None = None
-    best_outcome: Outcome | None = None
+    best_outcome: StepResult | None = None
     curve: list[float] = field(default_factory=list)
     bound: float = 0.0  # seconds; a proven lower bound of all decisions
 
@@ -79,7 +79,7 @@ class Evaluator:
         """Return the seconds of the decision; 100 times the reference if it is invalid."""
         return self.price(self.judge(decision))
 
-    def judge(self, decision: Decision) -> Outcome:
+    def judge(self, decision: Decision) -> StepResult:
         """Simulate the decision and count one evaluation."""
         decision = self.keep_fixed(decision)
         outcome = self.environment.runtime(decision)
@@ -90,7 +90,7 @@ class Evaluator:
             self.curve.append(self.seconds)
         return outcome
 
-    def price(self, outcome: Outcome) -> float:
+    def price(self, outcome: StepResult) -> float:
         """Return the outcome's seconds, or the value of an invalid decision."""
         return outcome.seconds if outcome.reason is None else INVALID * self.reference
 

@@ -27,7 +27,7 @@ from solution.placement.graphs.workloads import Workload
 from solution.placement.policy.decisions import TRIES, evaluate_mended
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, make_policy
-from solution.placement.policy.settings import GOING_ON, PolicySettings, TrainingSettings
+from solution.placement.policy.settings import GOING_ON, PolicySettings, PolicyTraining
 from solution.placement.search import decide_at_once, optimize
 from solution.placement.simulation.decision import Decision, default_decision
 from solution.system.errors import InputError
@@ -47,7 +47,7 @@ class Scratch:
     """
 
     network: PolicySettings
-    training: TrainingSettings
+    training: PolicyTraining
 
     def learn(self, evaluator: Evaluator, budget: int, seed: int) -> Policy:
         """Return a network trained until the evaluator has counted at most `budget` decisions."""
@@ -107,7 +107,7 @@ def decide_at_last(evaluator: Evaluator, policy: Policy, budget: int, seed: int)
 
 
 def learn_more(
-    policy: Policy, evaluator: Evaluator, training: TrainingSettings, budget: int, seed: int
+    policy: Policy, evaluator: Evaluator, training: PolicyTraining, budget: int, seed: int
 ) -> None:
     """Train by PPO for as many whole updates as `budget` evaluations allow."""
     settings = replace(training, updates=budget // SAMPLES, samples=SAMPLES, seed=seed)

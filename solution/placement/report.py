@@ -14,7 +14,7 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.machine import Machine
 from solution.placement.policy.network import Policy
-from solution.placement.search import Candidate, optimize
+from solution.placement.search import Contender, optimize
 from solution.placement.simulation.decision import Decision, Timeline
 from solution.placement.simulation.environment import Environment
 from solution.placement.simulation.pictures import find_kernels, name_kernel
@@ -32,11 +32,11 @@ MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class PlacementReport:
     """The best decision and the values it is compared with."""
 
     evaluator: Evaluator
-    candidates: list[Candidate]
+    candidates: list[Contender]
     decision: Decision
     line: Timeline
     bound: float  # seconds
@@ -126,7 +126,7 @@ def optimize_and_report(
     policy: Policy | None,
     evaluations: int,
     seed: int,
-) -> Report:
+) -> PlacementReport:
     """Search and return a report.
 
     Raises InputError if none of the evaluated decisions fits the devices' memory.
@@ -141,10 +141,10 @@ def optimize_and_report(
         )
     line = evaluator.environment.timeline(evaluator.best)
     bound = find_bound(graph, machine, fused="fusion" in tasks)
-    return Report(evaluator, candidates, evaluator.best, line, bound)
+    return PlacementReport(evaluator, candidates, evaluator.best, line, bound)
 
 
-def write_decision(report: Report, path: Path) -> None:
+def write_decision(report: PlacementReport, path: Path) -> None:
     """Write a CSV row per node, by its number in the source file."""
     graph, line = report.graph, report.line
     with replace_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:

@@ -186,7 +186,7 @@ def _cut(nodes: np.ndarray, place: int, longest: float, random: np.random.Genera
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Contender:
     """A decision and the name of its maker."""
 
     name: str
@@ -244,7 +244,7 @@ def _leave_out_copies(evaluator: Evaluator, found: dict[str, Decision]) -> dict[
 
 def optimize(
     evaluator: Evaluator, policy: Policy | None, budget: int, seed: int = 0
-) -> list[Candidate]:
+) -> list[Contender]:
     """Search until the evaluator has counted `budget` decisions; the result is `evaluator.best`.
 
     Everything counts: the heuristics' decisions (at most 20, and two for each further kind of
@@ -260,7 +260,7 @@ def optimize(
     """
     left = max(budget - len(evaluator.curve), 0)
     first = list(find_first(evaluator).items())[:left]
-    candidates = [Candidate(name, d, evaluator.evaluate(d)) for name, d in first]
+    candidates = [Contender(name, d, evaluator.evaluate(d)) for name, d in first]
     limit = min(len(evaluator.curve) + max(1, budget // 4), budget)
     draws = min(DRAWN, limit - len(evaluator.curve))
     chances: dict[str, np.ndarray] = {}
@@ -315,7 +315,7 @@ def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
 
 def _evaluate_draws(
     evaluator: Evaluator, choices: dict[str, Choice], limit: int
-) -> Iterator[Candidate]:
+) -> Iterator[Contender]:
     """Evaluate the policy's samples, the likeliest first, until `limit` evaluations are counted."""
     count = len(next(iter(choices.values())).actions) if choices else 0
     for place_ in range(count):
@@ -324,10 +324,10 @@ def _evaluate_draws(
             return
         name = POLICY if place_ == 0 else f"{POLICY}, draw {place_}"
         decision = make_decision(evaluator.base, choices, place_)
-        yield Candidate(name, *evaluate_mended(evaluator, decision, min(TRIES, left)))
+        yield Contender(name, *evaluate_mended(evaluator, decision, min(TRIES, left)))
 
 
-def _relieve(evaluator: Evaluator, candidates: list[Candidate], budget: int) -> None:
+def _relieve(evaluator: Evaluator, candidates: list[Contender], budget: int) -> None:
     relief = Relief(evaluator)
     begun = len(evaluator.curve)
     valid = [candidate for candidate in candidates if evaluator.is_valid(candidate.seconds)]
@@ -336,7 +336,7 @@ def _relieve(evaluator: Evaluator, candidates: list[Candidate], budget: int) -> 
         relieve(evaluator, relief, candidate.decision, candidate.seconds, left)
 
 
-def find_unlike_starts(candidates: list[Candidate]) -> list[Candidate]:
+def find_unlike_starts(candidates: list[Contender]) -> list[Contender]:
     """Return the best candidate, and the best of the other maker (the policy or a heuristic).
 
     The policy's samples are alike, so local search from each ends at the same decision. If all have
@@ -350,7 +350,7 @@ def find_unlike_starts(candidates: list[Candidate]) -> list[Candidate]:
 
 def _search(
     evaluator: Evaluator,
-    candidates: list[Candidate],
+    candidates: list[Contender],
     chances: dict[str, np.ndarray] | None,
     budget: int,
     seed: int,

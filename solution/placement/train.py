@@ -50,7 +50,7 @@ from solution.placement.policy.decisions import pack_decision, unpack_decision
 from solution.placement.policy.imitation import Imitation
 from solution.placement.policy.network import Policy, load_policy, save_policy
 from solution.placement.policy.ppo import Trainer, Update, make_policy
-from solution.placement.policy.settings import GOING_ON, MAX_HEAD, PolicySettings, TrainingSettings
+from solution.placement.policy.settings import GOING_ON, MAX_HEAD, PolicySettings, PolicyTraining
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from solution.system.files import check_place, check_writable, make_folder
@@ -231,7 +231,7 @@ class Course:
 
 def train(
     policy: Policy,
-    training: TrainingSettings,
+    training: PolicyTraining,
     courses: Sequence[CoursePlan],
     budgets: tuple[int, int] = (1000, 400),
     folder: Path | None = None,
@@ -309,7 +309,7 @@ def main(
     for plan in courses:
         say(f"{len(plan.evaluators)} training instances, {sum(plan.steps)} steps of imitation.")
     say(f"{updates} updates of PPO.")
-    training = TrainingSettings(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
+    training = PolicyTraining(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
     folder = out.with_suffix(".training")
     policy = train(policy, training, courses, folder=folder, is_taught=begin is not None,
                    workers=workers or count_cores())  # fmt: skip

@@ -40,7 +40,7 @@ class SessionRecord(BaseModel):
         return files
 
 
-def write_record(record: SessionRecord, folder: Path) -> None:
+def write_session_record(record: SessionRecord, folder: Path) -> None:
     """Write the record into the folder, with the checksums of all files that are in it now."""
     files = {
         _name(path, folder): checksum(path)
@@ -50,7 +50,7 @@ def write_record(record: SessionRecord, folder: Path) -> None:
     write_sealed(record.model_copy(update={"files": files}).model_dump(), folder / KERNEL_RECORD)
 
 
-def read_record(folder: Path) -> SessionRecord:
+def read_session_record(folder: Path) -> SessionRecord:
     """Read the record in the folder; raise InputError if it is missing or invalid."""
     path = folder / KERNEL_RECORD
     try:
@@ -83,7 +83,7 @@ def find_foreign(folder: Path) -> list[str]:
     """
     left: dict[str, str] = {}
     try:
-        record = read_record(folder)
+        record = read_session_record(folder)
         if record.push:
             left = {**record.files, KERNEL_RECORD: checksum(folder / KERNEL_RECORD)}
     except InputError:

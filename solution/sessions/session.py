@@ -19,7 +19,13 @@ from types import FrameType
 from solution.data.folders import SAMPLE
 from solution.runs.folder import RECORD, Run, find_runs, find_stores
 from solution.sessions.attached import find_attached_bundles, find_attached_data, find_inputs
-from solution.sessions.record import KERNEL_RECORD, SessionRecord, State, read_record, write_record
+from solution.sessions.record import (
+    KERNEL_RECORD,
+    SessionRecord,
+    State,
+    read_session_record,
+    write_session_record,
+)
 from solution.system.accelerators import describe_accelerators, find_gpus
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
@@ -126,7 +132,7 @@ class Session:
         for here, _, files in os.walk(self.inputs, followlinks=True):
             run = Path(here, RUN)
             if KERNEL_RECORD in files and (run / RECORD).is_file() and run.resolve() != self.run:
-                name = read_record(Path(here)).notebook
+                name = read_session_record(Path(here)).notebook
                 if any(fnmatchcase(name, pattern.strip()) for pattern in notebooks.split(",")):
                     found.append(Run.existing(run))
         return sorted(found, key=lambda run: run.folder)
@@ -202,7 +208,7 @@ class Session:
             state=state,
             note=note,
         )
-        write_record(record, self.output)
+        write_session_record(record, self.output)
 
     def finish(self, missing: str = "") -> None:
         """Write the record of a session that ended by itself.

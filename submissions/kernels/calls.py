@@ -15,24 +15,24 @@ from submissions.failures import (
     BAD_REPLY,
     NO_CREDENTIALS,
     UNKNOWN,
+    FailureKind,
     KaggleError,
-    Kind,
-    explain,
-    tell,
+    explain_failure,
+    tell_failure,
 )
 
-REFUSED = Kind(
+REFUSED = FailureKind(
     "refused",
     "Kaggle refuses, or there is no such thing under this name",
     "Check that it belongs to the user of the credentials. For the data of a competition, its "
     "rules must be accepted; for a GPU or the internet, the account's phone number confirmed.",
 )
-NOT_TAKEN = Kind(
+NOT_TAKEN = FailureKind(
     "not taken",
     "Kaggle did not take it",
     "Do what Kaggle asks for, then run the same command again.",
 )
-UPLOAD_FAILED = Kind(
+UPLOAD_FAILED = FailureKind(
     "upload failed",
     "some files could not be uploaded",
     "Run the same command again.",
@@ -56,7 +56,7 @@ class DatasetStatus(BaseModel):
         return self.current_version_number or 0
 
 
-class Session(BaseModel):
+class KernelSession(BaseModel):
     """Kaggle's status of a kernel's latest session, whichever version it runs."""
 
     status: str  # QUEUED, RUNNING, COMPLETE, ERROR, CANCEL_REQUESTED, CANCEL_ACKNOWLEDGED, ...
@@ -135,17 +135,17 @@ class Kernels(Calls):
             raise
         return file.read_text(encoding="utf-8")
 
-    def find_session(self, name: str) -> Session:
+    def find_session(self, name: str) -> KernelSession:
         """Return the latest session of the kernel."""
         doing = f"asking for the status of {name}"
 
-        def ask() -> Session:
+        def ask() -> KernelSession:
             printed = self.run(doing, ["kernels", "status", name])
             found = re.search(r'has status "(?:KernelWorkerStatus\.)?(\w+)"', printed)
             if found is None:
                 raise self.explain(BAD_REPLY, doing, printed)
             failure = re.search(r'^Failure message: "(.*)"$', printed, re.MULTILINE | re.DOTALL)
-            return Session(status=found.group(1), failure=failure.group(1) if failure else "")
+            return KernelSession(status=found.group(1), failure=failure.group(1) if failure else "")
 
         return self.insist(ask)
 
@@ -163,9 +163,11 @@ class Kernels(Calls):
         bounds = {"memory": MOST_OF_OUTPUTS, "file": MOST_OF_OUTPUTS}
         self.insist(lambda: self.run("downloading outputs", command, limit, report, **bounds))
 
-    def explain(self, kind: Kind, doing: str, printed: str, seconds: float = 0) -> KaggleError:
+    def explain(
+        self, kind: FailureKind, doing: str, printed: str, seconds: float = 0
+    ) -> KaggleError:
         if kind.name in ("403", "404", "rules") or re.search(r"Cannot access kernel", printed):
-            return explain(REFUSED, doing, printed)
+            return explain_failure(REFUSED, doing, printed)
         return super().explain(kind, doing, printed, seconds)
 
     def _check(self, printed: str, success: str, refusal: str, doing: str) -> None:
@@ -174,5 +176,5 @@ class Kernels(Calls):
         if refused:
             raise self.explain(NOT_TAKEN, doing, refused.group(0))
         if not re.search(success, printed):
-            kind = tell(printed)
+            kind = tell_failure(printed)
             raise self.explain(BAD_REPLY if kind is UNKNOWN else kind, doing, printed)

@@ -22,14 +22,14 @@ def package(
 
     FASTSLOW_WHEELS sets the folder; the default is build/kernel-wheels.
     """
-    from submissions.calls import read_settings
+    from submissions.calls import read_wait_settings
     from submissions.kernels.packaging import package as pack
     from submissions.provenance import read_tree
 
     tree = read_tree()
     if not allow_dirty:
         tree.check_clean()
-    settings = read_settings()
+    settings = read_wait_settings()
     made = pack(tree, settings.wheels, settings.kernel_python)
     say(f"{made.folder}: {len(made.wheels)} wheels, {made.megabytes:.1f} MB, {made.commit}.")
 
@@ -75,7 +75,7 @@ def push(
     Exit codes: 0 it runs on Kaggle; 2 nothing was pushed, the message says why; 3 it is not known
     yet whether it arrived, give the command again.
     """
-    from submissions.calls import read_settings
+    from submissions.calls import read_wait_settings
     from submissions.kernels.notebooks import find_notebook, parse_values
     from submissions.kernels.pushing import Order
     from submissions.kernels.pushing import push as send
@@ -86,7 +86,7 @@ def push(
     tree = read_tree()
     if not allow_dirty:
         tree.check_clean()
-    outcome = send(Order(found, chosen, tree, resume, bundle), read_settings())
+    outcome = send(Order(found, chosen, tree, resume, bundle), read_wait_settings())
     say(outcome.message)
     raise typer.Exit(outcome.code)
 
@@ -94,11 +94,11 @@ def push(
 @app.command()
 def status() -> None:
     """Show the state of the latest push of every notebook."""
-    from submissions.calls import read_settings
+    from submissions.calls import read_wait_settings
     from submissions.kernels.calls import Kernels
     from submissions.kernels.pulling import report_progress
 
-    table, lines = report_progress(Kernels(read_settings()))
+    table, lines = report_progress(Kernels(read_wait_settings()))
     output.print(table)
     for line in lines:
         say(line)
@@ -119,11 +119,11 @@ def pull(
     overwrite local files.
     """
     from solution.sessions.record import BUNDLE
-    from submissions.calls import read_settings
+    from submissions.calls import read_wait_settings
     from submissions.kernels.notebooks import find_notebook
     from submissions.kernels.pulling import pull as bring
 
-    folder = bring(find_notebook(notebook), read_settings(), replace=replace)
+    folder = bring(find_notebook(notebook), read_wait_settings(), replace=replace)
     say(f"{folder}: the outputs are here.")
     if (folder / "run").is_dir():
         say(f"The run: {folder / 'run'}. Look at it with `fastslow report --run {folder / 'run'}`.")

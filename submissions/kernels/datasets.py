@@ -20,10 +20,10 @@ from pydantic import BaseModel
 from solution.sessions.record import BUNDLE
 from solution.system.errors import InputError
 from solution.system.files import checksum, write_json
-from submissions.calls import Settings, pause
+from submissions.calls import WaitSettings, pause
 from submissions.failures import DONE, NOT_KNOWN, KaggleError, Outcome
 from submissions.kernels.calls import NOT_TAKEN, DatasetStatus, Kernels
-from submissions.kernels.pushes import lock_records, read_record, records, write_record
+from submissions.kernels.pushes import lock_records, read_push_record, records, write_push_record
 
 METADATA = "dataset-metadata.json"
 GONE = ("failed", "deleted")
@@ -146,7 +146,7 @@ def name_dataset(name: str) -> str:
     return slug
 
 
-def share(folder: Path, slug: str, settings: Settings) -> Outcome:
+def share(folder: Path, slug: str, settings: WaitSettings) -> Outcome:
     """Upload the bundle.zip in the folder as the dataset `slug`, unless it is already there.
 
     Raises InputError if the upload failed.
@@ -156,16 +156,16 @@ def share(folder: Path, slug: str, settings: Settings) -> Outcome:
         user, place = kernels.find_user(), records() / f"{slug}.json"
         write_metadata(folder, user, slug)
         wanted = Shared(dataset=f"{user}/{slug}", digest=checksum(folder / BUNDLE), version=0)
-        found, last = kernels.find_dataset(wanted.dataset), read_record(Shared, place)
+        found, last = kernels.find_dataset(wanted.dataset), read_push_record(Shared, place)
         is_there = last is not None and is_newest(last, wanted, found)
         if last is None or not is_there:
             try:
                 last = _upload(folder, wanted, found, kernels)
             except UnknownUploadError as error:
                 return Outcome(NOT_KNOWN, str(error))
-            write_record(last, place)
+            write_push_record(last, place)
         version = await_ready(last.dataset, last.version, kernels)
-        write_record(last.model_copy(update={"version": version}), place)
+        write_push_record(last.model_copy(update={"version": version}), place)
         return Outcome(DONE, _describe(last.dataset, version, is_there=is_there))
 
 

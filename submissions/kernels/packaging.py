@@ -32,7 +32,7 @@ from submissions.calls import stopped_by_signals
 from submissions.credentials import redact
 from submissions.kernels import installing
 from submissions.kernels.datasets import write_metadata
-from submissions.provenance import PROJECT, Tree
+from submissions.provenance import PROJECT, SourceTree
 
 PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"
@@ -57,7 +57,7 @@ class Package:
         return sum((self.folder / name).stat().st_size for name in self.wheels) / 1e6
 
 
-def package(tree: Tree, folder: Path, python: str) -> Package:
+def package(tree: SourceTree, folder: Path, python: str) -> Package:
     """Build the dataset folder of the tree's code; it replaces an older one.
 
     Args:
@@ -86,7 +86,7 @@ def package(tree: Tree, folder: Path, python: str) -> Package:
     return Package(folder, commit, python, wheels)
 
 
-def provide_package(tree: Tree, folder: Path, python: str) -> Package:
+def provide_package(tree: SourceTree, folder: Path, python: str) -> Package:
     """Return the package of the tree's code: the one in `folder`, if it is up to date, or a new
     one."""
     try:
@@ -112,7 +112,7 @@ def _check_place(folder: Path) -> None:
         )
 
 
-def name_commit(tree: Tree) -> str:
+def name_commit(tree: SourceTree) -> str:
     """Return the commit, with a hash of the difference if there are uncommitted changes."""
     if not tree.changed:
         return tree.commit

@@ -17,16 +17,16 @@ from solution.sessions.record import (
     SessionRecord,
     find_damaged,
     find_foreign,
-    read_record,
+    read_session_record,
 )
 from solution.system.errors import InputError
 from solution.system.files import replace_folder
 from solution.system.progress import console
 from solution.system.terminal import make_table
-from submissions.calls import Settings
+from submissions.calls import WaitSettings
 from submissions.credentials import redact
 from submissions.failures import KaggleError
-from submissions.kernels.calls import Kernels, Session
+from submissions.kernels.calls import Kernels, KernelSession
 from submissions.kernels.notebooks import Notebook, list_notebooks
 from submissions.kernels.pushes import Push, lock_records, read_pushes, record, records
 from submissions.kernels.pushing import UnknownPushError, reconcile
@@ -41,7 +41,7 @@ class Progress:
     """The progress of a push."""
 
     push: Push
-    session: Session
+    session: KernelSession
     record: SessionRecord | None = None  # from the outputs, if the latest session has ended
 
     @property
@@ -115,12 +115,12 @@ def look(latest: Push, kernels: Kernels) -> Progress:
     with tempfile.TemporaryDirectory() as name:
         kernels.download_output(latest.kernel, Path(name), rf"^{KERNEL_RECORD}$")
         try:
-            return Progress(latest, session, read_record(Path(name)))
+            return Progress(latest, session, read_session_record(Path(name)))
         except InputError:
             return Progress(latest, session)
 
 
-def pull(notebook: Notebook, settings: Settings, *, replace: bool = False) -> Path:
+def pull(notebook: Notebook, settings: WaitSettings, *, replace: bool = False) -> Path:
     """Download the outputs of the latest push; return their folder.
 
     Complete outputs from an earlier pull are kept; with `replace` they are downloaded again.
@@ -149,7 +149,7 @@ def pull(notebook: Notebook, settings: Settings, *, replace: bool = False) -> Pa
 def _is_here(latest: Push, target: Path) -> bool:
     """Return whether the folder has all outputs of the push; it may have other files."""
     try:
-        found = read_record(target)
+        found = read_session_record(target)
     except InputError:
         return False
     return found.push == latest.key and not find_damaged(found, target)
@@ -206,7 +206,7 @@ def _forget_others(wanted: SessionRecord, folder: Path) -> None:
     if not (folder / KERNEL_RECORD).is_file():
         return
     try:
-        is_same = read_record(folder) == wanted
+        is_same = read_session_record(folder) == wanted
     except InputError:
         is_same = False
     if not is_same:
@@ -242,7 +242,7 @@ def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
 
             kernels.download_output(latest.kernel, folder, report=report)
         try:
-            found = read_record(folder)
+            found = read_session_record(folder)
         except InputError:
             (folder / KERNEL_RECORD).unlink(missing_ok=True)  # or the CLI would keep the old one
             raise

@@ -18,7 +18,7 @@ from solution.runs.folder import find_runs
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
 from solution.system.names import check_name
-from submissions.calls import Settings
+from submissions.calls import WaitSettings
 from submissions.locks import wait_for_lock
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -83,7 +83,7 @@ def records() -> Path:
 
 
 @contextmanager
-def lock_records(settings: Settings) -> Iterator[int]:
+def lock_records(settings: WaitSettings) -> Iterator[int]:
     """Hold the lock for changing the records; yield its descriptor.
 
     Raises InputError if another process does not release it in time.
@@ -95,25 +95,25 @@ def lock_records(settings: Settings) -> Iterator[int]:
 
 def read_pushes(notebook: str) -> Pushes:
     """Return the pushes of the notebook; there may be none."""
-    return read_record(Pushes, records() / f"{notebook}.json") or Pushes()
+    return read_push_record(Pushes, records() / f"{notebook}.json") or Pushes()
 
 
 def record(notebook: str, push: Push) -> Push:
     """Write the push into its notebook's file and return it."""
     pushes = read_pushes(notebook)
     pushes.put(push)
-    write_record(pushes, records() / f"{notebook}.json")
+    write_push_record(pushes, records() / f"{notebook}.json")
     return push
 
 
 def read_uploaded() -> Uploaded | None:
     """Return the record of the last upload from here."""
-    return read_record(Uploaded, records() / "dataset.json")
+    return read_push_record(Uploaded, records() / "dataset.json")
 
 
 def record_uploaded(uploaded: Uploaded) -> None:
     """Record an upload."""
-    write_record(uploaded, records() / "dataset.json")
+    write_push_record(uploaded, records() / "dataset.json")
 
 
 def show_now() -> str:
@@ -121,7 +121,7 @@ def show_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def read_record(kind: type[Model], path: Path) -> Model | None:
+def read_push_record(kind: type[Model], path: Path) -> Model | None:
     """Read the record at `path`; None if there is none, InputError if it is not valid."""
     if not path.exists() and not path.is_symlink():
         return None
@@ -134,6 +134,6 @@ def read_record(kind: type[Model], path: Path) -> Model | None:
         ) from error
 
 
-def write_record(value: BaseModel, path: Path) -> None:
+def write_push_record(value: BaseModel, path: Path) -> None:
     """Write the record with its checksum."""
     write_sealed(value.model_dump(), path)

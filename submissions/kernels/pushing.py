@@ -18,7 +18,7 @@ from typing import Any
 
 from solution.system.errors import InputError
 from solution.system.files import write_json
-from submissions.calls import Settings, pause
+from submissions.calls import WaitSettings, pause
 from submissions.failures import DONE, NOT_KNOWN, KaggleError, Outcome
 from submissions.kernels.calls import NOT_TAKEN, Kernels
 from submissions.kernels.datasets import (
@@ -47,7 +47,7 @@ from submissions.kernels.pushes import (
     record_uploaded,
     show_now,
 )
-from submissions.provenance import Tree, make_key
+from submissions.provenance import SourceTree, make_key
 
 BUNDLE = "BUNDLE"  # parameter of notebooks that can use a bundle
 
@@ -58,12 +58,12 @@ class Order:
 
     notebook: Notebook
     values: dict[str, Value]
-    tree: Tree
+    tree: SourceTree
     resumes: bool = False
     bundle: str = ""  # the name it was shared by, or OWNER/SLUG; empty: none
 
 
-def push(order: Order, settings: Settings) -> Outcome:
+def push(order: Order, settings: WaitSettings) -> Outcome:
     """Push the notebook once; the returned message says what comes next.
 
     Raises InputError if nothing was pushed.

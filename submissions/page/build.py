@@ -17,7 +17,7 @@ from solution.system.errors import InputError
 from solution.system.files import replace_file
 from solution.system.terminal import escape
 from solution.system.wording import count
-from submissions.calls import read_settings
+from submissions.calls import read_wait_settings
 from submissions.page.evidence import Evidence, interval, number, percent, signed
 from submissions.page.labels import describe_ceiling, describe_runtimes
 from submissions.page.members import (
@@ -73,7 +73,7 @@ def write_page(
         describe_runtimes(evidence),
         describe_curves(run),
         describe_ceiling(evidence),
-        describe_leaderboard(ledger or read_settings().ledger),
+        describe_leaderboard(ledger or read_wait_settings().ledger),
         describe_making(run),
     ]
     environment = Environment(

@@ -27,7 +27,7 @@ NOTHING = "–"
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """The numbers of a picture."""
 
     caption: str
@@ -52,7 +52,7 @@ class Section:
     title: str
     lead: str
     figures: Sequence["Figure"] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[PageTable] = ()
     reading: str = ""  # how to read the pictures
     unfolded: bool = False  # the tables are the main content
     notes: Sequence[str] = field(default_factory=tuple)

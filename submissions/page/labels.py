@@ -10,7 +10,7 @@ from solution.domain import predictions
 from solution.domain.labels import warn_of_estimates
 from solution.domain.metrics import score_ranking
 from submissions.page.charts import Point, draw_histogram, draw_scatter
-from submissions.page.evidence import Evidence, Section, Table, number, show_times
+from submissions.page.evidence import Evidence, PageTable, Section, number, show_times
 
 BINS = 36
 FEW = 10  # graphs with repeats: fewer are shown as a table only
@@ -61,8 +61,8 @@ def describe_runtimes(evidence: Evidence) -> Section:
         f"count. {warn_of_estimates(evidence.run.label_sources())}".rstrip(),
         figures,
         [
-            Table("Quantiles of the slowdown", columns, rows),
-            Table("Every bar", ["Collection", "From", "To", "Share"], bars, grouped=True),
+            PageTable("Quantiles of the slowdown", columns, rows),
+            PageTable("Every bar", ["Collection", "From", "To", "Share"], bars, grouped=True),
         ],
         "The axis is logarithmic; a bar’s height is the share of configurations. The slowest "
         "one in a thousand are counted in the last bar.",
@@ -106,7 +106,7 @@ def describe_ceiling(evidence: Evidence) -> Section:
         f"is added to the labels {COPIES} times.",
         figures if len(found) >= FEW else [],
         [
-            Table("Estimated ceilings, means over the graphs with repeats", columns, rows),
+            PageTable("Estimated ceilings, means over the graphs with repeats", columns, rows),
             _tabulate_ceilings(found),
         ],
         "A dot is a graph; on the dashed line the ensemble would be at its ceiling.",
@@ -120,13 +120,13 @@ def describe_ceiling(evidence: Evidence) -> Section:
     )
 
 
-def _tabulate_ceilings(found: pl.DataFrame) -> Table:
+def _tabulate_ceilings(found: pl.DataFrame) -> PageTable:
     rows = [
         [collection, graph, f"{noise:.1%}", *map(number, scores)]
         for collection, graph, noise, *scores in found.sort("collection", "graph").iter_rows()
     ]
     columns = ["Collection", "Graph", "Noise", "Ceiling", "Second timing", "Ensemble"]
-    return Table("Every graph with repeats", columns, rows, texts=2, grouped=True)
+    return PageTable("Every graph with repeats", columns, rows, texts=2, grouped=True)
 
 
 def estimate_ceilings(evidence: Evidence) -> pl.DataFrame:

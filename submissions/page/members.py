@@ -19,8 +19,8 @@ from solution.domain import predictions
 from submissions.page.charts import Pair, Row, draw_bars, draw_heat_map, draw_intervals, draw_pairs
 from submissions.page.evidence import (
     Evidence,
+    PageTable,
     Section,
-    Table,
     interval,
     listed,
     number,
@@ -67,7 +67,7 @@ def describe_agreement(evidence: Evidence) -> Section:
         "two members’ scores inside a graph, the mean over graphs; members that rank nothing "
         "are left out.",
         figures,
-        [Table("Correlations of ranks", columns, rows, texts=3, grouped=True)],
+        [PageTable("Correlations of ranks", columns, rows, texts=3, grouped=True)],
         "The fuller a square, the more alike. Columns are numbered as the rows are.",
     )
 
@@ -93,7 +93,7 @@ def describe_weights(evidence: Evidence) -> Section:
         f", with {own}. A member counts in the collections that it predicts.",
         figures,
         [
-            Table(
+            PageTable(
                 "Shares of the weight",
                 ["Collection", "Member", "Share"],
                 rows,
@@ -146,7 +146,7 @@ def describe_gains(evidence: Evidence) -> Section:
         "The ensemble’s score less its score without the member, on the same graphs; the others "
         "keep their weights. Left of zero the ensemble is better off without it.",
         figures,
-        [Table("Gain of each member", columns, rows, texts=2, grouped=True)],
+        [PageTable("Gain of each member", columns, rows, texts=2, grouped=True)],
         "An interval that holds zero: these graphs do not tell.",
     )
 
@@ -175,7 +175,7 @@ def describe_optimism(evidence: Evidence) -> Section:
         "that it was fitted on, and on graphs of groups that it has not seen. A group is what "
         "stays together in a fold of this run.",
         [figure],
-        [Table("Fitted weights", ["Fit", "On other graphs", "On the same", "Optimism"], table)],
+        [PageTable("Fitted weights", ["Fit", "On other graphs", "On the same", "Optimism"], table)],
         "A dot is the score on other graphs, a ring the one on the same graphs; the line between "
         "them is the optimism.",
         notes=[

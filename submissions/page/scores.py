@@ -11,7 +11,15 @@ from solution.system.wording import count
 from submissions.kaggle import read_number
 from submissions.ledger import Line, read_ledger
 from submissions.page.charts import Point, Row, draw_intervals, draw_scatter, draw_strips
-from submissions.page.evidence import NOTHING, Evidence, Section, Table, interval, listed, number
+from submissions.page.evidence import (
+    NOTHING,
+    Evidence,
+    PageTable,
+    Section,
+    interval,
+    listed,
+    number,
+)
 from submissions.scores import KAGGLES, correlate
 
 FLOOR = -1.0  # a top-5 score has no lower bound; lower ones are drawn here
@@ -92,7 +100,7 @@ def _row(evidence: Evidence, mean: dict[str, float]) -> Row:
     return Row(name, mean["value"], mean["low"], mean["high"], name == evidence.ensemble)
 
 
-def _tabulate(evidence: Evidence) -> Table:
+def _tabulate(evidence: Evidence) -> PageTable:
     spread = _keyed(reseed_spread(evidence.run))
     detectable = _keyed(detectable_difference(evidence.scores, evidence.ensemble))
     rows = []
@@ -117,7 +125,7 @@ def _tabulate(evidence: Evidence) -> Table:
             row = [number(overall.value), between, f"{overall.graphs:,}"]
             rows.append(["mean of the five", member, *row, NOTHING, NOTHING])
     columns = ["Collection", "Ranker", "Score", "95% interval", "Graphs", "Detectable", "Seeds"]
-    return Table("Score table", columns, rows, texts=2, strong=evidence.ensemble, grouped=True)
+    return PageTable("Score table", columns, rows, texts=2, strong=evidence.ensemble, grouped=True)
 
 
 def _show_seeds(seeds: dict[str, float]) -> str:
@@ -132,7 +140,7 @@ def _keyed(frame: pl.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
     return {(row["collection"], row["member"]): row for row in frame.iter_rows(named=True)}
 
 
-def _tabulate_graphs(evidence: Evidence, collection: Collection) -> Table:
+def _tabulate_graphs(evidence: Evidence, collection: Collection) -> PageTable:
     own = evidence.scores.filter(pl.col("collection") == collection.name)
     members = [name for name in evidence.members if name in set(own["member"])]
     wide = own.pivot("member", index="graph", values="score").select("graph", *members)
@@ -142,7 +150,7 @@ def _tabulate_graphs(evidence: Evidence, collection: Collection) -> Table:
     more = f", the {len(shown)} lowest; {left_out:,} more are not listed" if left_out else ""
     rows = [[name, *map(number, values)] for name, *values in shown.iter_rows()]
     caption = f"{collection.name}: {count(len(wide), 'graph')}, from the lowest{more}"
-    return Table(caption, ["Graph", *members], rows)
+    return PageTable(caption, ["Graph", *members], rows)
 
 
 def _name_lowest(evidence: Evidence) -> str:
@@ -195,7 +203,7 @@ def describe_leaderboard(path: Path) -> Section:
             if own
         ],
         [
-            Table(
+            PageTable(
                 f"{count(len(sent), 'submission')} in {path.name}", COLUMNS, _tabulate_sent(sent), 3
             )
         ],

@@ -10,7 +10,7 @@ from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_trained
 from solution.system.wording import count
 from submissions.page.charts import Figure, draw_curves
-from submissions.page.evidence import Section, Table, listed, number
+from submissions.page.evidence import PageTable, Section, listed, number
 
 HIDDEN = ("experiments",)  # settings that are shown elsewhere or are too long
 Curve = list[tuple[float, float]]
@@ -42,9 +42,9 @@ def describe_making(run: Run) -> Section:
         "On a CPU the same commit, data and settings give the same predictions, byte for byte. "
         "Memory is the peak of the whole process while a model was trained.",
         tables=[
-            Table("Time and memory", cost_columns, costs, texts=2, grouped=True),
-            Table("Settings, commit and versions", ["What", "Value"], made, texts=2),
-            Table("Rankers", ["Experiment", "Settings", "Seeds"], rankers, texts=3),
+            PageTable("Time and memory", cost_columns, costs, texts=2, grouped=True),
+            PageTable("Settings, commit and versions", ["What", "Value"], made, texts=2),
+            PageTable("Rankers", ["Experiment", "Settings", "Seeds"], rankers, texts=3),
         ],
     )
 
@@ -91,8 +91,8 @@ def describe_curves(run: Run) -> Section:
     silent = [name for name in run.experiments() if name not in drawn and run.jobs(name)]
     without = f" {listed(silent)}: trained for a fixed time, so without a curve." if silent else ""
     tables = [
-        Table("Learning curves in short", [*COLUMNS, *NUMBERS], rows, texts=3, grouped=True),
-        Table("Every point, as step: score", [*COLUMNS, "Points"], points, 4, grouped=True),
+        PageTable("Learning curves in short", [*COLUMNS, *NUMBERS], rows, texts=3, grouped=True),
+        PageTable("Every point, as step: score", [*COLUMNS, "Points"], points, 4, grouped=True),
     ]
     return Section(
         "curves",

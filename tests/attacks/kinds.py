@@ -23,17 +23,22 @@ from solution.runs.record import check_split
 from solution.serving.bundle import load_bundle
 from solution.serving.packing import pack
 from solution.serving.record import RECORD as BUNDLE
-from solution.sessions.record import KERNEL_RECORD, SessionRecord, read_record, write_record
+from solution.sessions.record import (
+    KERNEL_RECORD,
+    SessionRecord,
+    read_session_record,
+    write_session_record,
+)
 from solution.store.graph_file import read_prepared
 from solution.store.store import Store, graph_path
 from solution.system.files import write_sealed
 from solution.system.parquet import read_by_graphs
 from solution.system.sealing import find_seal
 from solution.system.sealing import read_record as read_sealed_record
-from submissions.download import RECEIPT, _read_receipt, unpack
+from submissions.download import RECEIPT, _read_receipt, unpack_download
 from submissions.kernels.pushes import Pushes
-from submissions.kernels.pushes import read_record as read_pushed
-from submissions.kernels.pushes import write_record as write_pushed
+from submissions.kernels.pushes import read_push_record as read_pushed
+from submissions.kernels.pushes import write_push_record as write_pushed
 from submissions.ledger import read_ledger
 from submissions.writer import Expected, check_submission
 from tests.attacks import making
@@ -142,7 +147,9 @@ def _check_submission(path: Path) -> bytes:
 
 def _make_session(folder: Path) -> Path:
     making.write_text(folder / "session" / "one.txt", "one")
-    write_record(SessionRecord(notebook="1-mine", push="key", commit="c0"), folder / "session")
+    write_session_record(
+        SessionRecord(notebook="1-mine", push="key", commit="c0"), folder / "session"
+    )
     return folder / "session" / KERNEL_RECORD
 
 
@@ -175,7 +182,7 @@ def _make_draft(folder: Path) -> Path:
 def _unpack(path: Path) -> bytes:
     target = path.with_name("unpacked")
     shutil.rmtree(target, ignore_errors=True)
-    files = unpack(path, target, 1 << 20)
+    files = unpack_download(path, target, 1 << 20)
     return repr([(f.name, f.read_bytes()) for f in files]).encode()
 
 
@@ -263,7 +270,7 @@ KINDS = (
     Kind("draft", _make_draft,
          lambda path: repr(read_sealed_record(path, "a draft")).encode()),
     Kind("session", _make_session,
-         lambda path: read_record(path.parent).model_dump_json().encode()),
+         lambda path: read_session_record(path.parent).model_dump_json().encode()),
     Kind("pushes", _make_pushes, _read_pushes),
     Kind("download", _make_receipt,
          lambda path: AGAIN if (r := _read_receipt(path.parent)) is None else repr(r).encode()),

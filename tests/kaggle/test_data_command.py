@@ -10,7 +10,7 @@ import pytest
 
 from solution.data.folders import SAMPLE
 from solution.system.errors import InputError
-from submissions.download import DamagedError, unpack
+from submissions.download import DamagedError, unpack_download
 from tests.kaggle.place import Place
 from tests.kaggle.world import DOWNLOAD, GET, Fault
 
@@ -238,7 +238,7 @@ def test_an_archive_that_is_not_to_be_trusted_is_refused(
     archive.write_bytes(make_archive(entries))
     before = everything(tmp_path)
     with pytest.raises(InputError, match=message) as caught:
-        unpack(archive, target, LIMIT)
+        unpack_download(archive, target, LIMIT)
     assert not isinstance(caught.value, DamagedError)
     assert "archive.zip" in str(caught.value)
     assert everything(tmp_path) == before
@@ -250,7 +250,7 @@ def test_a_bomb_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
     assert data.count(true) == 2
     (tmp_path / "archive.zip").write_bytes(data.replace(true, lie))
     with pytest.raises(DamagedError, match="zip archive"):
-        unpack(tmp_path / "archive.zip", tmp_path / "data", LIMIT)
+        unpack_download(tmp_path / "archive.zip", tmp_path / "data", LIMIT)
     assert everything(tmp_path / "data") == {}
 
 
@@ -264,7 +264,7 @@ def test_a_link_that_lies_in_the_way_is_not_followed(tmp_path: Path) -> None:
         archive = tmp_path / "archive.zip"
         archive.write_bytes(make_archive([(name, b"1")]))
         with pytest.raises(InputError, match="archive.zip"):
-            unpack(archive, target, LIMIT)
+            unpack_download(archive, target, LIMIT)
     assert list(outside.iterdir()) == []
 
 
@@ -273,7 +273,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path, length: int) -> None:
     whole = make_archive([("a/b", b"1" * 1000), ("c", bytes(range(256)))])
     (tmp_path / "archive.zip").write_bytes(whole[:length])
     with pytest.raises(DamagedError):
-        unpack(tmp_path / "archive.zip", tmp_path / "data", LIMIT)
+        unpack_download(tmp_path / "archive.zip", tmp_path / "data", LIMIT)
 
 
 def test_a_name_that_ends_early_is_refused(tmp_path: Path) -> None:
@@ -284,16 +284,16 @@ def test_a_name_that_ends_early_is_refused(tmp_path: Path) -> None:
         archive.writestr("npz/X.npz", b"2")
     path.write_bytes(path.read_bytes().replace(b"npz/X.npz", b"npz/\0.npz"))
     with pytest.raises(InputError, match="neither"):
-        unpack(path, tmp_path / "out", 1 << 20)
+        unpack_download(path, tmp_path / "out", 1 << 20)
 
 
 def test_what_is_there_already_is_not_written_again(tmp_path: Path) -> None:
     archive = tmp_path / "archive.zip"
     archive.write_bytes(make_archive([("a/b", b"1"), ("empty/", b""), ("c", b"2")]))
-    files = unpack(archive, tmp_path / "data", LIMIT)
+    files = unpack_download(archive, tmp_path / "data", LIMIT)
     assert everything(tmp_path / "data") == {"a/b": b"1", "c": b"2"}
     first = files[0].stat().st_mtime_ns
     files[1].unlink()
-    assert unpack(archive, tmp_path / "data", LIMIT) == files
+    assert unpack_download(archive, tmp_path / "data", LIMIT) == files
     assert files[0].stat().st_mtime_ns == first
     assert files[1].read_bytes() == b"2"

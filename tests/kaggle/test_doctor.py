@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus, unquote_plus
 import pytest
 
 from submissions.credentials import find_credentials, redact
-from submissions.failures import tell
+from submissions.failures import tell_failure
 from tests.kaggle.place import SECRET, UNSET, Place
 from tests.kaggle.world import LIMITS, Fault
 
@@ -260,7 +260,7 @@ def test_the_password_of_a_proxy_is_hidden() -> None:
     ],
 )
 def test_what_the_cli_prints_has_a_name(printed: str, name: str) -> None:
-    assert tell(printed).name == name
+    assert tell_failure(printed).name == name
 
 
 def test_brackets_in_an_advice_are_no_markup(place: Place) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from solution.serving.bundle import DEFAULT
-from solution.sessions.record import SessionRecord, State, write_record
+from solution.sessions.record import SessionRecord, State, write_session_record
 from submissions.kernels.installing import MANIFEST, SCRIPT
 from submissions.kernels.notebooks import find_notebook
 from submissions.kernels.packaging import name_commit
@@ -80,7 +80,7 @@ def finish_session(
     (folder / "run" / "predictions.parquet").write_bytes(b"predictions")
     (folder / "ledger.csv").write_bytes(ledger)
     values = {"notebook": name, "push": latest.key, "commit": latest.commit, **changes}
-    write_record(SessionRecord(state=state, note="3 models are left", **values), folder)
+    write_session_record(SessionRecord(state=state, note="3 models are left", **values), folder)
     kernel = shop.world.kernels[latest.kernel]
     kernel.outputs = {
         path.relative_to(folder).as_posix(): path.read_bytes()

@@ -9,7 +9,7 @@ from solution.domain import predictions
 from solution.experiments.base import find_experiment
 from solution.runs.folder import Run
 from solution.serving.bundle import load_bundle
-from solution.sessions.record import read_record
+from solution.sessions.record import read_session_record
 from submissions.kernels.installing import MANIFEST
 from submissions.kernels.notebooks import list_notebooks
 from submissions.writer import Expected, check_submission, expect, read_rows
@@ -103,7 +103,7 @@ def test_a_shared_bundle_predicts_the_test_split_as_its_run(day: Day) -> None:
     """All test graphs that are attached; of those that the run had, the very rows."""
     assert day.alone is not None
     made = day.alone.working
-    assert read_record(made).state == "finished"
+    assert read_session_record(made).state == "finished"
     assert not (made / "run").exists()
     asked = {f"{f.collection.name}:{f.name}": None for f in choose_files() if f.split == "test"}
     assert check_submission(made / "submission.csv", Expected(asked, "the data")) == len(asked)

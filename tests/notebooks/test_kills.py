@@ -16,7 +16,7 @@ from solution.features.preparation import Preparation
 from solution.runs.folder import Run
 from solution.serving.bundle import load_bundle
 from solution.sessions import session as sessions
-from solution.sessions.record import read_record
+from solution.sessions.record import read_session_record
 from solution.sessions.train_session import REFIT, Share, train_session
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
@@ -112,7 +112,7 @@ def test_killed_asked_to_stop_and_resumed(
         run(killed)
     watcher.join()
     assert 1 <= count_jobs(killed) < JOBS
-    assert read_record(killed.working).state == "running"
+    assert read_session_record(killed.working).state == "running"
 
     asked = make_session(tmp_path / "asked", kernels, store, killed)
     watcher = send_when(asked, kernels, signal.SIGTERM, count_jobs(killed) + 1)
@@ -122,7 +122,7 @@ def test_killed_asked_to_stop_and_resumed(
     assert "a signal" in printed
     assert "trained yet" in printed
     assert count_jobs(killed) < count_jobs(asked) < JOBS
-    assert read_record(asked.working).state == "stopped"
+    assert read_session_record(asked.working).state == "stopped"
     assert not (asked.working / "bundle.zip").exists()
 
     last = make_session(tmp_path / "last", kernels, store, asked)

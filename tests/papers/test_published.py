@@ -24,7 +24,7 @@ from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import RidgeSettings
 from solution.models.nets.training_settings import TrainingSettings
 from solution.papers.prepared import PreparedSettings
-from solution.papers.published_numbers import Number, read_published, tell
+from solution.papers.published_numbers import Number, read_published, tell_numbers
 from solution.store.store import Store, check_preparation
 from solution.system.errors import InputError
 from solution.training.plan import make_plan
@@ -205,7 +205,7 @@ def test_what_is_quoted_stands_in_the_document(name: str) -> None:
 
 
 def test_a_number_is_told_with_what_it_is_of() -> None:
-    assert tell("study_tile_ridge") == "top-5 slowdown of ridge on tiles: 52.5%"
+    assert tell_numbers("study_tile_ridge") == "top-5 slowdown of ridge on tiles: 52.5%"
     assert str(Number("study", "", "", 66_000)) == "66,000"
 
 

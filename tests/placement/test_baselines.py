@@ -19,7 +19,7 @@ from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
 from solution.placement.graphs.workloads import SMALL, WORKLOADS
 from solution.placement.machine import Machine, make_machine
 from solution.placement.search import optimize
-from solution.placement.simulation.decision import Decision, Outcome
+from solution.placement.simulation.decision import Decision, StepResult
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from tests.placement.made import make_columns, make_graph, make_unequal_machine
@@ -95,7 +95,7 @@ def test_hdp_spends_its_evaluations() -> None:
 
 def test_hdp_learns_on_a_recurrent_network() -> None:
     class Noting(Evaluator):
-        def judge(self, decision: Decision) -> Outcome:
+        def judge(self, decision: Decision) -> StepResult:
             outcome = super().judge(decision)
             drawn.append(outcome.seconds)
             return outcome

@@ -20,7 +20,7 @@ from solution.placement.policy.imitation import (
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Agreement, Policy, SegmentAttention
 from solution.placement.policy.ppo import Trainer, Update, find_gain
-from solution.placement.policy.settings import PolicySettings, TrainingSettings
+from solution.placement.policy.settings import PolicySettings, PolicyTraining
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from tests.placement.made import make_columns, make_decision, make_edges, make_graph
@@ -54,7 +54,7 @@ def test_a_network_that_is_not_known_is_refused_by_name() -> None:
         with pytest.raises(InputError, match=next(iter(wrong))):
             replace(SMALL, **wrong)
     with pytest.raises(InputError, match="ratio"):
-        TrainingSettings(ratio="edge")
+        PolicyTraining(ratio="edge")
 
 
 def test_a_segment_sees_the_one_before_without_a_gradient() -> None:
@@ -91,7 +91,7 @@ def test_ppo_solves_a_graph_whose_best_split_is_known() -> None:
     graph = make_halves()
     evaluator = Evaluator(Environment(graph, make_machine(2, "v100+p100")), ("placement",))
     policy = make_policy(replace(SMALL, tasks=("placement",), rounds=1))
-    settings = TrainingSettings(updates=60, samples=16, learning_rate=3e-3, entropy=0.0)
+    settings = PolicyTraining(updates=60, samples=16, learning_rate=3e-3, entropy=0.0)
     updates: list[Update] = []
     Trainer(policy, [evaluator], settings).train(updates.append)
     learned = policy(find_inputs(graph), 2)["placement"].actions[0].numpy()
@@ -105,7 +105,7 @@ def test_every_setting_of_the_training_learns(change: dict[str, object]) -> None
     evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
     policy = make_policy()
     before = [parameter.clone() for parameter in policy.parameters()]
-    settings = TrainingSettings(updates=2, samples=4, **change)  # type: ignore[arg-type]
+    settings = PolicyTraining(updates=2, samples=4, **change)  # type: ignore[arg-type]
     Trainer(policy, [evaluator], settings).train()
     assert any(not torch.equal(a, b) for a, b in zip(before, policy.parameters(), strict=True))
     assert len(evaluator.curve) == 8 and all(torch.isfinite(p).all() for p in policy.parameters())
@@ -122,7 +122,7 @@ def test_every_setting_of_the_network_decides(change: dict[str, object]) -> None
 
 
 def test_a_training_that_was_stopped_ends_with_the_same_policy(tmp_path: Path) -> None:
-    settings = TrainingSettings(updates=4, samples=4, learning_rate=1e-3)
+    settings = PolicyTraining(updates=4, samples=4, learning_rate=1e-3)
 
     def start() -> Trainer:
         evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))

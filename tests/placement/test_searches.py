@@ -19,7 +19,7 @@ from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
 from solution.placement.graphs.workloads import SMALL, WORKLOADS
 from solution.placement.machine import make_machine
 from solution.placement.policy.ppo import Trainer
-from solution.placement.policy.settings import TrainingSettings
+from solution.placement.policy.settings import PolicyTraining
 from solution.placement.protocols import Protocols, Scratch
 from solution.placement.relief import Relief, relieve
 from solution.placement.search import optimize
@@ -135,7 +135,7 @@ def make_evaluator(tasks: tuple[str, ...] = TASKS, memory: float = 1e12) -> Eval
 def test_only_tasks_that_are_asked_for_are_learned(tasks: tuple[str, ...]) -> None:
     evaluator, policy = make_evaluator(tasks), make_policy(dataclasses.replace(NET, rounds=1))
     before = {name: weight.clone() for name, weight in policy.heads.named_parameters()}
-    Trainer(policy, [evaluator], TrainingSettings(updates=2, entropy=0.1)).train()
+    Trainer(policy, [evaluator], PolicyTraining(updates=2, entropy=0.1)).train()
     for head, task in enumerate(NET.tasks):
         now = dict(policy.heads.named_parameters())[f"{head}.weight"]
         assert torch.equal(now, before[f"{head}.weight"]) == (task not in tasks)
@@ -157,7 +157,7 @@ def test_a_search_spends_its_budget_and_no_more(budget: int, memory: float) -> N
 )
 def test_every_protocol_keeps_to_its_budget(method: str, budget: int, memory: float) -> None:
     evaluator = make_evaluator(memory=memory)
-    training = TrainingSettings(epochs=1)
+    training = PolicyTraining(epochs=1)
     protocols = Protocols(SMALL[0], make_policy(), Scratch(NET, training))
     protocols.methods()[method](evaluator, budget, 0)
     assert len(evaluator.curve) <= budget
@@ -169,7 +169,7 @@ def test_every_protocol_keeps_to_its_budget(method: str, budget: int, memory: fl
 def test_what_cp_sat_proves_is_kept() -> None:
     pytest.importorskip("ortools")
     question = Evaluator(Environment(make_graph(8, 2), make_machine(2)), TWO_TASKS)
-    protocols = Protocols(SMALL[0], make_policy(), Scratch(NET, TrainingSettings()))
+    protocols = Protocols(SMALL[0], make_policy(), Scratch(NET, PolicyTraining()))
     protocols.methods()["cp-sat"](question, 2, 0)
     assert 0.9 * question.seconds < question.bound <= question.seconds * (1 + 1e-9)
     with pytest.raises(InputError, match="no fusion"):
@@ -177,7 +177,7 @@ def test_what_cp_sat_proves_is_kept() -> None:
 
 
 def test_the_best_decision_outlives_a_stop(tmp_path: Path) -> None:
-    settings = TrainingSettings(updates=4, samples=4)
+    settings = PolicyTraining(updates=4, samples=4)
     stopped = Trainer(make_policy(), [make_evaluator()], settings)
     stopped.update()
     stopped.save(tmp_path)

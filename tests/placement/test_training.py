@@ -31,8 +31,8 @@ from solution.placement.policy.imitation import StepRunner
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import SETTINGS, SHIPPED, load_policy, save_policy
 from solution.placement.policy.ppo import Trainer, make_policy
-from solution.placement.policy.settings import PolicySettings, TrainingSettings
-from solution.placement.report import Report, optimize_and_report
+from solution.placement.policy.settings import PolicySettings, PolicyTraining
+from solution.placement.report import PlacementReport, optimize_and_report
 from solution.placement.simulation.environment import Environment
 from solution.placement.train import NUMBERS, CoursePlan, draw_questions, main, train
 from solution.system.errors import InputError
@@ -65,7 +65,7 @@ def test_a_trained_policy_decides_better_than_one_that_is_not(tmp_path: Path) ->
     best.search(None, 100, 0)
     torch.manual_seed(0)
     untrained = make_policy(TINY, evaluators)
-    training = TrainingSettings(updates=2, samples=4, epochs=1)
+    training = PolicyTraining(updates=2, samples=4, epochs=1)
     plans = [CoursePlan(evaluators, (200, 40))]
     learned = train(copy.deepcopy(untrained), training, plans, (100, 20), tmp_path)
     assert best.compare(learned) < best.compare(untrained.eval())
@@ -76,7 +76,7 @@ def test_a_training_that_was_stopped_goes_on_and_ends_alike(
 ) -> None:
     """Stopped in the middle of turns, of the second course, in a search, and in PPO."""
     evaluators = make_evaluators([WORKLOADS["rnnlm-1x4"]])
-    training = TrainingSettings(updates=2, samples=4, epochs=1)
+    training = PolicyTraining(updates=2, samples=4, epochs=1)
     monkeypatch.setattr(placement_training, "EVERY", 5)
 
     def start(folder: Path) -> dict[str, torch.Tensor]:
@@ -216,7 +216,7 @@ def find_small_machine(graph: CostGraph, devices: int) -> Machine:
     raise AssertionError("HEFT fits wherever anything does")
 
 
-def report(graph: CostGraph, machine: Machine, evaluations: int = 60) -> Report:
+def report(graph: CostGraph, machine: Machine, evaluations: int = 60) -> PlacementReport:
     return optimize_and_report(graph, machine, ("placement",), None, evaluations, 0)
 
 

@@ -15,8 +15,8 @@ from solution.sessions.record import (
     KERNEL_RECORD,
     SessionRecord,
     find_damaged,
-    read_record,
-    write_record,
+    read_session_record,
+    write_session_record,
 )
 from solution.sessions.session import Session, count_bytes
 from solution.system.errors import InputError
@@ -104,9 +104,9 @@ def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.Monk
     kernel = Session.begin("2-train", push="key")
     assert kernel.output == tmp_path / "runs" / "2-train"
     assert kernel.find_data() == tmp_path
-    assert read_record(kernel.output).state == "running"
+    assert read_session_record(kernel.output).state == "running"
     kernel.finish("3 models are left")
-    record = read_record(kernel.output)
+    record = read_session_record(kernel.output)
     assert (record.state, record.push, record.note) == ("stopped", "key", "3 models are left")
     assert kernel.find_runs() == []
     assert kernel.find_bundle() is None
@@ -115,7 +115,7 @@ def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_runs_are_found_by_the_notebook_that_left_them(kaggle: Path) -> None:
     for place, name in (("a", "2-train"), ("notebooks/me/b", "3-train"), ("c", "4-merge")):
-        write_record(SessionRecord(notebook=name), kaggle_folder := kaggle / place)
+        write_session_record(SessionRecord(notebook=name), kaggle_folder := kaggle / place)
         write_sealed({"settings": {}}, kaggle_folder / "run" / "run.json")
     write_sealed({"settings": {}}, kaggle / "a-run-of-somebody" / "run.json")
     kernel = Session.begin("4-merge")
@@ -129,7 +129,9 @@ def test_runs_are_found_by_the_notebook_that_left_them(kaggle: Path) -> None:
 def test_an_attached_bundle_is_found(kaggle: Path, tmp_path: Path) -> None:
     """Its zip, or the folder that Kaggle made of it; not what notebooks or wheels hold."""
     kernel = Session.begin("4-merge")
-    write_record(SessionRecord(notebook="2-train"), output := kaggle / "notebooks" / "me" / "2")
+    write_session_record(
+        SessionRecord(notebook="2-train"), output := kaggle / "notebooks" / "me" / "2"
+    )
     shutil.copyfile(DEFAULT, output / "bundle.zip")
     ours = kaggle / "wheels" / "fast_or_slow" / "solution" / "serving"
     unpack(DEFAULT, make(ours / "default"))
@@ -213,8 +215,8 @@ def test_a_record_knows_its_files(tmp_path: Path) -> None:
     for name in ("one", "run/two", ".hidden", "run/.partial-three"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
-    write_record(SessionRecord(notebook="n", state="finished"), tmp_path)
-    record = read_record(tmp_path)
+    write_session_record(SessionRecord(notebook="n", state="finished"), tmp_path)
+    record = read_session_record(tmp_path)
     assert sorted(record.files) == ["one", "run/two"]
     assert find_damaged(record, tmp_path) == []
     (tmp_path / "one").write_text("<html>")
@@ -225,7 +227,7 @@ def test_a_record_knows_its_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["{", '{"state": 3}', "<html>"])
 def test_what_is_no_record_is_said_to_be_none(content: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the outputs"):
-        read_record(tmp_path)
+        read_session_record(tmp_path)
     (tmp_path / KERNEL_RECORD).write_text(content)
     with pytest.raises(InputError, match="expected the"):
-        read_record(tmp_path)
+        read_session_record(tmp_path)

@@ -39,7 +39,7 @@ from solution.placement.policy.decisions import (
 )
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Choice, Policy
-from solution.placement.policy.settings import PolicySettings, TrainingSettings
+from solution.placement.policy.settings import PolicySettings, PolicyTraining
 from solution.system.files import make_folder
 
 
@@ -95,7 +95,7 @@ class Trainer:
         self,
         policy: Policy,
         evaluators: Sequence[Evaluator],
-        settings: TrainingSettings,
+        settings: PolicyTraining,
         budget: int | None = None,
     ) -> None:
         self.policy, self.evaluators, self.settings = policy, list(evaluators), settings

@@ -77,7 +77,7 @@ class PolicySettings:
 
 
 @dataclass(frozen=True)
-class TrainingSettings:
+class PolicyTraining:
     """Settings of PPO.
 
     Attributes:

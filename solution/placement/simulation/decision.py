@@ -39,7 +39,7 @@ class Transfer(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class StepResult:
     """The cost of a decision; `reason` says why it is invalid, or is None."""
 
     seconds: float
@@ -51,7 +51,7 @@ class Outcome:
 class Timeline:
     """When each kernel and transfer started and ended."""
 
-    outcome: Outcome
+    outcome: StepResult
     placement: np.ndarray  # (nodes,) int64, followers on their leader's device
     groups: np.ndarray  # (nodes,) int64: the last node of each node's fusion
     start: np.ndarray  # (nodes,) float64 seconds of the node's fusion

@@ -9,7 +9,7 @@ from solution.placement.machine import MEMORY, Machine
 from solution.placement.simulation.decision import (
     FUSION_LEVELS,
     Decision,
-    Outcome,
+    StepResult,
     Timeline,
     Transfer,
     check_decision,
@@ -33,7 +33,7 @@ class Environment:
             machine.table, machine.latency, machine.bandwidth,
         )  # fmt: skip
 
-    def runtime(self, decision: Decision) -> Outcome:
+    def runtime(self, decision: Decision) -> StepResult:
         """Return the cost of the decision."""
         check_decision(self.graph, self.machine, decision)
         _, _, found = self._run(decision, recording=False)
@@ -90,17 +90,17 @@ class Environment:
         levels = np.asarray(decision.fusion, np.int64)
         return fuse(graph.fusion_kinds, *graph.consumers, placement, levels, FUSION_LEVELS)
 
-    def _judge(self, seconds: float, peak: np.ndarray, *_: Any) -> Outcome:
+    def _judge(self, seconds: float, peak: np.ndarray, *_: Any) -> StepResult:
         over = np.flatnonzero(peak > self.machine.table[:, MEMORY])
         if not len(over):
-            return Outcome(seconds, peak)
+            return StepResult(seconds, peak)
         worst = over[0]
         device = self.machine.devices[worst]
         reason = (
             f"device {worst} ({device.name}) is overfull: {peak[worst] / 1e9:.2f} GB of its "
             f"{device.memory_bytes / 1e9:.2f} GB"
         )
-        return Outcome(seconds, peak, reason)
+        return StepResult(seconds, peak, reason)
 
 
 def _name_by_last(groups: np.ndarray) -> np.ndarray:

@@ -96,7 +96,7 @@ def cost_kernels(
 
 
 @njit(cache=True, nogil=True)
-def prepare(groups, placement, priorities, in_start, in_of, num_devices):
+def prepare_loop(groups, placement, priorities, in_start, in_of, num_devices):
     """Return the loop's counters and each kernel's priority, the highest of its nodes.
 
     Returns:

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from solution.placement.graphs.cost_graph import ELEMENTWISE, PRODUCT, REDUCTION
-from solution.placement.simulation.loop import cost_kernels, link_members, prepare, run
+from solution.placement.simulation.loop import cost_kernels, link_members, prepare_loop, run
 from solution.placement.simulation.rows import (
     BASE,
     DEVICE,
@@ -44,7 +44,7 @@ def simulate(arrays, placement, groups, priorities, recording):
         operations, bytes_out, kinds, first, following, groups, (in_start, in_of),
         (out_start, out_of), table, placement,
     )  # fmt: skip
-    waiting, uses, levels = prepare(groups, placement, priorities, in_start, in_of, devices)
+    waiting, uses, levels = prepare_loop(groups, placement, priorities, in_start, in_of, devices)
     nodes, costs = np.empty((6, count), np.int64), np.zeros((7, count))
     nodes[0], nodes[1], nodes[2], nodes[3], nodes[4] = kinds, groups, placement, first, following
     nodes[5] = waiting
