@@ -93,8 +93,7 @@ class Workers:
 
     def start(self, program: Program, space: ProgramSpace, journal: Journal, seed: int) -> "Timing":
         """Return the Timing of a program's configurations."""
-        generator = np.random.default_rng([seed, len(journal.candidates)])
-        return Timing(program, space, journal, self, generator)
+        return Timing(program, space, journal, self, seed)
 
 
 class Timing:
@@ -108,10 +107,10 @@ class Timing:
         space: ProgramSpace,
         journal: Journal,
         workers: Workers,
-        generator: np.random.Generator,
+        seed: int,
     ) -> None:
         self._space, self._journal, self._workers = space, journal, workers
-        self._generator = generator
+        self._seed = seed
         self._builder = Builder(workers.compiling, program, needs_edges=space.product is not None)
         self._parents: tuple[int, np.ndarray | None] = (-1, None)
 
@@ -120,8 +119,9 @@ class Timing:
         sound."""
         tell("compiling the program as it is")
         compiled = self._builder.open()
+        generator = np.random.default_rng([self._seed, len(self._journal.candidates)])
         self._passes = Passes(
-            self._workers.timing, self._builder.arguments, self._journal, self._generator
+            self._workers.timing, self._builder.arguments, self._journal, generator
         )
         default = self._space.default
         own, has_unchanged = name_config(default), self._space.has_unchanged
@@ -137,11 +137,17 @@ class Timing:
         self._build(own, default)
 
     def draw(self, count: int, wanted: int) -> np.ndarray:
-        """Draw configurations, perhaps around the fastest ones at the beginning of the round."""
+        """Draw configurations, perhaps around the fastest ones at the beginning of the round.
+
+        They follow from the seed and the number of those before them, so a collection without
+        parents draws the same ones whenever it was stopped.
+        """
         if self._space.varies_fastest and self._parents[0] != wanted:
             self._parents = wanted, self._find_fastest()
         parents = self._parents[1]
-        return draw_new(self._space, self._generator, count, self._journal.names, parents)
+        known = self._journal.names
+        generator = np.random.default_rng([self._seed, len(known)])
+        return draw_new(self._space, generator, count, known, parents)
 
     def label(self, configs: np.ndarray) -> None:
         """Compile and compare configurations; load the sound ones into the timing child."""
