@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 import typer
 from typer.models import ParameterInfo
 
-from solution.system.buckets import refuse_address
+from solution.system.names import refuse_address
 from solution.system.terminal import say
 
 # The modules in which each command, or group of commands, is defined.

@@ -11,9 +11,10 @@ import typer
 from solution.commands.assembly import refuse_empty
 from solution.data.folders import SAMPLE, check_exists
 from solution.runs.folder import find_runs, find_stores
-from solution.system.buckets import check_address, is_address, on_this_machine
+from solution.system.buckets import on_this_machine
 from solution.system.errors import InputError
 from solution.system.files import check_place, check_writable
+from solution.system.names import check_address, is_address
 from solution.system.wording import join_names
 from solution.training.folds import Scheme
 

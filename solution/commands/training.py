@@ -21,8 +21,9 @@ from solution.commands.options import (
 )
 from solution.data.folders import SAMPLE
 from solution.runs.folder import EXPERIMENTS, find_runs, remember_origin
-from solution.system.buckets import Mirror, is_address, on_this_machine
+from solution.system.buckets import Mirror, on_this_machine
 from solution.system.files import check_writable
+from solution.system.names import is_address
 from solution.system.terminal import output, say
 
 if TYPE_CHECKING:

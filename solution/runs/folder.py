@@ -45,10 +45,9 @@ from typing import Any
 from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.domain.labels import TIMED
 from solution.runs.job import read_trained
-from solution.system.buckets import folder_of_variable
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
-from solution.system.names import check_name, check_text
+from solution.system.names import check_name, check_text, folder_of_variable
 from solution.system.processes import count_cores
 from solution.system.sealing import check_any_seal, read_record
 

@@ -1,5 +1,6 @@
-"""Check names that users type and that become files or folders; suggest names for misspelt ones."""
+"""Check names of files and addresses of buckets that users type; suggest the right spelling."""
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -10,6 +11,10 @@ from pathlib import Path
 from solution.system.errors import InputError
 
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # no separators, no hidden names, no ".."
+# Names like these are hardly ever local; a local folder with such a name is given as ./NAME.
+LIKE_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/|(s3|gs):", re.IGNORECASE)
+WITHOUT_BUCKET = ("file", "local", "memory")  # schemes of fsspec whose paths begin with a slash
+COPY = {"s3": "aws s3 sync", "gs": "gcloud storage rsync --recursive"}
 MAX_NAME = 150  # bytes; a file system allows 255, and a number and a suffix are added
 
 
@@ -97,3 +102,58 @@ def match(names: Sequence[str], patterns: str) -> list[str]:
     if not chosen:
         raise InputError(f"{patterns!r} chooses nothing. There are {', '.join(names)}.")
     return [name for name in names if name in chosen]
+
+
+def is_address(given: str) -> bool:
+    """Return whether the text is the address of a folder in a bucket, not a local folder."""
+    return re.match(r"[a-z][a-z0-9+.-]+://", given) is not None
+
+
+def _split(given: str) -> tuple[str, str]:
+    """Return scheme and rest of a text that is or looks like an address; otherwise "", ""."""
+    looks, rest = LIKE_ADDRESS.match(given), re.sub(r"^[^:]+:/*", "", given)
+    if looks is None:
+        return "", ""
+    if "@" in rest.split("/")[0]:
+        raise InputError("The address of a bucket holds a password. Give it in the environment.")
+    return (looks[1] or looks[2]).lower(), rest or "BUCKET/NAME"
+
+
+def check_address(given: str, *, named: bool = False) -> str:
+    """Return `given` if it is a local folder or a valid address; else raise InputError.
+
+    A misspelt address would be taken for a local folder, and written to without any message.
+
+    Args:
+        named: require a name below the bucket, because something is written there.
+    """
+    scheme, rest = _split(given)
+    bucket, *names = given.partition("://")[2].rstrip("/").split("/")
+    is_whole = bool(bucket or scheme in WITHOUT_BUCKET) and bool(names or not named)
+    if not scheme or (is_address(given) and is_whole and not {".", ".."} & {*names}):
+        return given
+    raise InputError(
+        f"{given}: expected an address such as {scheme}://{rest if '/' in rest else 'BUCKET/NAME'},"
+        " with the name of a bucket, without . and .., and, to write to it, with a name in the "
+        f"bucket. If you mean a local folder, give ./{given}"
+    )
+
+
+def refuse_address(given: str, takers: str) -> str:
+    """Return `given`; raise InputError, which names the commands `takers`, for an address."""
+    scheme, rest = _split(given)
+    if not scheme:
+        return given
+    copy = f"`{COPY[scheme]}" if scheme in COPY else "the program of its service, `copy"
+    raise InputError(
+        f"{given}: is an address, where a file or folder of this machine is expected. Fetch it "
+        f"with {copy} {scheme}://{rest} FOLDER`. {takers}"
+    )
+
+
+def folder_of_variable(name: str, default: Path) -> Path:
+    """Return the folder that the environment variable names; InputError for an address."""
+    folder = Path(os.environ.get(name) or default)
+    if LIKE_ADDRESS.match(str(folder)):
+        raise InputError(f"{name} is {folder}: expected a folder of this machine. Set another one.")
+    return folder
