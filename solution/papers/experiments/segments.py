@@ -9,31 +9,17 @@ from solution.experiments.base import Experiment
 from solution.papers.segment_training import SegmentSettings
 
 EXPERIMENTS = (
-    Experiment(
-        name="layout_segments_001",
-        about="Segment training on the four layout collections.",
-        collections=LAYOUT,
-        ranker=SegmentSettings(max_nodes=32),
-    ),
-    Experiment(
-        name="layout_segments_anew_001",
-        about="Segment training without a table: the segments not chosen are recomputed.",
-        collections=LAYOUT,
-        ranker=SegmentSettings(max_nodes=32, table_megabytes=None),
-    ),
-    Experiment(
-        name="layout_segments_full_001",
-        about=(
-            "The net of layout_segments_001 trained on full graphs, as the reference "
-            "for segment training."
-        ),
-        collections=LAYOUT,
-        ranker=SegmentSettings(max_nodes=None, head_epochs=0),
-    ),
-    Experiment(
-        name="layout_segments_table_001",
-        about="Segment training with the table of embeddings and no dropout.",
-        collections=LAYOUT,
-        ranker=SegmentSettings(max_nodes=32, kept=1.0),
-    ),
-)
+    Experiment(name="layout_segments_001", collections=LAYOUT,
+               about="Segment training on the four layout collections.",
+               ranker=SegmentSettings(max_nodes=32)),
+    Experiment(name="layout_segments_anew_001", collections=LAYOUT,
+               about="Segment training without a table: the segments not chosen are recomputed.",
+               ranker=SegmentSettings(max_nodes=32, table_megabytes=None)),
+    Experiment(name="layout_segments_full_001", collections=LAYOUT,
+               about="The net of layout_segments_001 trained on full graphs, as the reference for "
+                     "segment training.",
+               ranker=SegmentSettings(max_nodes=None, head_epochs=0)),
+    Experiment(name="layout_segments_table_001", collections=LAYOUT,
+               about="Segment training with the table of embeddings and no dropout.",
+               ranker=SegmentSettings(max_nodes=32, kept=1.0)),
+)  # fmt: skip
