@@ -46,14 +46,25 @@ MAX_PANELS = 12  # programs whose two halves are plotted, the noisiest first
 COLUMNS = 4
 
 
-def show_finished(title: str, finished: Sequence[Finished]) -> Table:
-    """Print a table with a row per program."""
+def show_finished(title: str, finished: Sequence[Finished], target: str = CPU) -> Table:
+    """Return a table with a row per program.
+
+    Args:
+        target: tells how programs were labelled if all of them failed.
+    """
     states = [one.state for one in finished if one.state]
-    has_timed = any(not is_estimated(state) for state in states)
-    columns = _list_columns(
-        has_timed=has_timed or not states, has_estimated=any(map(is_estimated, states))
-    )
-    table = make_table(Text(title), _describe(states))
+    timed = [state for state in states if not is_estimated(state)]
+    targets = sorted({state["target"] for state in states if is_estimated(state)})
+    if not states and target != CPU:
+        targets = [target]
+    has_timed = bool(timed) or not targets
+    columns = _list_columns(has_timed=has_timed, has_estimated=bool(targets))
+    sentences = [SPREAD]
+    if has_timed:
+        sentences += [TIMED_CAPTION, _describe_clock(timed)]
+    if targets:
+        sentences.append(ESTIMATED_CAPTION.format(targets=", ".join(targets)))
+    table = make_table(Text(title), " ".join(sentences))
     table.add_column("Program", overflow="fold")
     for header in columns:
         table.add_column(header, justify="right", no_wrap=True)
@@ -112,19 +123,6 @@ def _show_taken(state: dict[str, Any]) -> str:
 
 def _count_failed(state: dict[str, Any]) -> int:
     return sum(state["statuses"].get(kind, 0) for kind in (WRONG, REFUSED, DIED))
-
-
-def _describe(states: Sequence[dict[str, Any]]) -> str:
-    """Return the table's caption."""
-    sentences = [SPREAD]
-    timed = [state for state in states if not is_estimated(state)]
-    if timed or not states:
-        sentences.append(TIMED_CAPTION)
-        sentences.append(_describe_clock(timed))
-    targets = sorted({state["target"] for state in states if is_estimated(state)})
-    if targets:
-        sentences.append(ESTIMATED_CAPTION.format(targets=", ".join(targets)))
-    return " ".join(sentences)
 
 
 def _describe_clock(timed: Sequence[dict[str, Any]]) -> str:

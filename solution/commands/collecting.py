@@ -265,7 +265,7 @@ def _collect(
         finished = _collect_away(executor, programs, make_space, place, settings, minutes)
     else:
         finished = collect_programs(programs, make_space, place, settings, minutes)
-    output.print(show_finished(place.collection, finished))
+    output.print(show_finished(place.collection, finished, settings.target.name))
     _say_cut(finished)
     for one in finished:
         if one.state.get("note"):

@@ -75,14 +75,23 @@ def _name_layout(shape: Any) -> str:
     return f"{{{','.join(map(str, order))}}}" if order else "default"
 
 
+def find_optimised(message: Any) -> str:
+    """Return the sign that a message Module was optimised for a backend already; "" if it was
+    not."""
+    fused = next((i.name for i in instructions(message) if i.opcode == "fusion"), "")
+    if fused:
+        return f"{fused} is a fusion"
+    return "its instructions are scheduled" if message.schedule.sequences else ""
+
+
 def find_refused(message: Any) -> str:
     """Return the features of a message Module that a TPU lacks; empty if it has all of them."""
+    if sign := find_optimised(message):
+        return (
+            f"{sign}: the module was optimised already, for this or another backend; expected the "
+            "program before that"
+        )
     for instruction in instructions(message):
-        if instruction.opcode == "fusion":
-            return (
-                f"{instruction.name} is a fusion: the module was optimised already, for this or "
-                "another backend; expected the program before that"
-            )
         name = TYPE_NAMES[instruction.shape.element_type]
         if name in REFUSED_TYPES:
             return (

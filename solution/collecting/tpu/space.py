@@ -15,6 +15,7 @@ Options are those that people tune by hand and whose effect estimates can show.
 from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +29,8 @@ from solution.collecting.program_space import (
     refuse_layouts,
 )
 from solution.collecting.tpu.asking import ask, find_asked_ranks
+from solution.collecting.tpu.devices import find_optimised
+from solution.collecting.tpu.reading import open_tuple, spell
 from solution.domain.vocabulary import (
     LAYOUT_TENSORS,
     LAYOUT_UNSET,
@@ -35,9 +38,13 @@ from solution.domain.vocabulary import (
     TPU_OPTION_CHOICES,
 )
 from solution.features.candidates import CHANGES, SHARES
+from solution.programs.arguments import find_entry
 from solution.programs.compiler import Flags
 from solution.programs.hlo.messages import instructions
+from solution.programs.obstacles import DUMP
+from solution.programs.portable import OPAQUE, TOKEN
 from solution.programs.program import Program
+from solution.system.errors import InputError
 
 PROBES = 2  # configurations that probe which layouts the compiler takes
 ALIKE = 0.5  # share of random configurations with one choice for all nodes of an opcode
@@ -141,8 +148,10 @@ class TpuSpace(ProgramSpace):
 def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False) -> TpuSpace:
     """Return the space of layouts or options.
 
-    Raises InputError if the program has nothing to set of this kind.
+    Raises InputError if the program has nothing to set of this kind, was optimised already, or
+    returns no elements.
     """
+    _check_program(program)
     if kind == OPTIONS:
         found = make_option_table(TpuSpace, program, TPU_OPTION_CHOICES)
         assert isinstance(found, TpuSpace)
@@ -167,6 +176,24 @@ def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False)
     )
     space.learn(set())
     return space
+
+
+def _check_program(program: Program) -> None:
+    """Raise InputError if estimates of the program would mean nothing."""
+    if sign := find_optimised(program.module):
+        raise InputError(
+            f"{program.name}: expected a program as it is before optimisation, found one that was "
+            f"optimised for a backend already ({sign}). {DUMP}"
+        )
+    entry = find_entry(program.module)
+    (root,) = (i for i in entry.instructions if i.id == entry.root_id)
+    arrays = [s for s in open_tuple(root.shape) if s.element_type not in (OPAQUE, TOKEN)]
+    if arrays and not any(prod(shape.dimensions) for shape in arrays):
+        found = spell(arrays[0]).partition("{")[0]
+        raise InputError(
+            f"{program.name}: expected a result with elements, found an empty one ({found}), for "
+            "which nothing is computed. Give the program inputs that are not empty."
+        )
 
 
 def find_tpu_flags(options: np.ndarray) -> Flags:

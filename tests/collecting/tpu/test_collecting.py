@@ -25,6 +25,7 @@ from solution.collecting.tpu.target import find_libtpu_version
 from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.vocabulary import TPU_OPTION_CHOICES
+from solution.features.candidates import CHANGES
 from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import read_records
 from solution.programs.program import read_programs
@@ -153,6 +154,25 @@ def test_killed_and_continued_it_ends_with_the_same_bytes(
     assert snapshot(tmp_path / "out") == snapshot(collected)
 
 
+def test_a_search_varies_the_fastest_estimates(
+    cache: Path, dense: Path, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    """As layout:xla:default of TpuGraphs: a search around the fastest configurations so far."""
+    done = fastslow(*LAYOUTS, dense, "--collection", "layout:xla:default", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    place = "layout/xla/default/train"
+    graph = read_graph(tmp_path / "npz" / place / "dense.npz", collection("layout:xla:default"))
+    assert graph.label_source == SOURCE and graph.num_configs == 9
+    candidates = read_candidates(tmp_path, place)
+    with Child(Limits()) as child:
+        (program,) = read_programs(dense, child, platform="tpu")
+    space = make_tpu_space(program, "layouts")
+    configs = np.array([space.from_bytes(data) for data in candidates["values"]])
+    fastest = configs[:3][candidates["nanoseconds"][:3].arg_sort()]  # what the first round knew
+    changed = (configs[3:, None] != fastest).sum(axis=2).min(axis=1)
+    assert (changed <= CHANGES).mean() > 0.5
+
+
 def test_options_of_a_tpu_are_collected_by_their_own_names(
     cache: Path, dense: Path, fastslow: FastSlow, tmp_path: Path
 ) -> None:
@@ -216,6 +236,49 @@ def test_a_program_that_the_compiler_does_not_know_costs_only_itself(
     assert done.returncode == 2
     assert "foreign" in done.stderr and "__cublas$gemm" in done.stderr
     assert (out / "npz" / PLACE / "dense.npz").is_file()
+
+
+FUSED = """HloModule fused
+f {
+  p = f32[16,16]{1,0} parameter(0)
+  ROOT t = f32[16,16]{1,0} tanh(p)
+}
+ENTRY main {
+  a = f32[16,16]{1,0} parameter(0)
+  b = f32[16,16]{1,0} fusion(a), kind=kLoop, calls=f
+  ROOT d = f32[16,16]{1,0} dot(b, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+EMPTY = """HloModule empty
+ENTRY main {
+  a = f32[SIZE,4]{1,0} parameter(0)
+  b = f32[4,8]{1,0} parameter(1)
+  ROOT d = f32[SIZE,8]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+SCHEDULED = EMPTY.replace("SIZE", "6").replace("HloModule empty", "HloModule e, is_scheduled=true")
+
+
+REFUSED = {  # by a program's name: its text, and what a message about it has to say
+    "fused": (FUSED, ("fusion", "before_optimizations")),
+    "scheduled": (SCHEDULED, ("scheduled", "before_optimizations")),
+    "empty": (EMPTY.replace("SIZE", "0"), ("f32[0,8]",)),
+}
+
+
+def test_programs_without_an_estimate_are_refused_and_the_table_does_not_call_them_timed(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    paths = [tmp_path / f"{name}.hlo" for name in REFUSED]
+    for path, (text, _) in zip(paths, REFUSED.values(), strict=True):
+        path.write_text(text)
+    done = fastslow("collect", "layout", *paths, "--target", "tpu:v3", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    said = done.stderr[done.stderr.index("Error: ") :].splitlines()
+    for line, (name, (_, facts)) in zip(said, REFUSED.items(), strict=True):
+        assert f"{name}: " in line and all(fact in line for fact in facts), line
+    assert "tpu:v3" in done.stdout and "Timed" not in done.stdout
+    assert not list((tmp_path / "out").rglob("*.npz"))
 
 
 def test_what_is_asked_for_fits_the_instruction(dense: Path) -> None:
