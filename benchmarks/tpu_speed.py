@@ -1,6 +1,7 @@
 """Measure the cost of TPU compiler estimates, and whether quick estimates equal full ones.
 
     python -m benchmarks.tpu_speed --programs 6 --configurations 30 --checked 12
+    python -m benchmarks.tpu_speed --leaks 500      # only the memory after 500 compilations
 
 For each target: programs of the project's families, each in random layouts, estimated one after the
 other as a collection does. Some of the estimates made without a full compilation are checked by
@@ -24,8 +25,17 @@ from solution.collecting.target import parse_target
 from solution.collecting.tpu.asking import ask
 from solution.collecting.tpu.estimator import Estimator
 from solution.programs.child import Child, Limits
+from solution.programs.compiler import Compiler
 from solution.programs.program import Program, read_programs
 
+PRODUCT = """HloModule product
+ENTRY main {
+  left = f32[ROWS,128]{1,0} parameter(0)
+  right = f32[128,256]{1,0} parameter(1)
+  product = f32[ROWS,256]{1,0} dot(left, right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT result = f32[ROWS,256]{1,0} tanh(product)
+}
+"""  # for --leaks: a different program for each number of rows
 FIRST = 10  # first configurations of a program, which compile most of its kernels
 MOST_NODES = 400
 
@@ -121,6 +131,25 @@ def measure_target(name: str, programs: Sequence[Program], count: int, checked: 
     )
 
 
+def measure_leaks(name: str, count: int) -> None:
+    """Compile `count` different programs by one process; print its memory on the way."""
+    compiler, in_full = Compiler(), 0
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        Estimator(parse_target(name), cache=Path(cache)) as estimator,
+    ):
+        for number in range(1, count + 1):
+            text = PRODUCT.replace("ROWS", str(7 + number))
+            in_full += estimator.estimate(compiler.parse_hlo(text)).is_full
+            if number in (1, 10, count) or number % 100 == 0:
+                own = psutil.Process().memory_info().rss / 2**20
+                print(
+                    f"{name}: {number} programs, {in_full} in full: the process that compiles has "
+                    f"{_measure_memory():.0f} MB, the one that asks {own:.0f} MB",
+                    flush=True,
+                )
+
+
 def _measure_memory() -> float:
     """Return the megabytes of the children of this process."""
     children = psutil.Process().children()
@@ -133,7 +162,12 @@ def main() -> None:
     parser.add_argument("--programs", type=int, default=6)
     parser.add_argument("--configurations", type=int, default=30)
     parser.add_argument("--checked", type=int, default=12, help="of each program")
+    parser.add_argument("--leaks", type=int, default=0, help="only this: compilations in a process")
     given = parser.parse_args()
+    if given.leaks:
+        for name in given.targets.split(","):
+            measure_leaks(name, given.leaks)
+        return
     with tempfile.TemporaryDirectory() as folder:
         programs = read_family_programs(Path(folder), given.programs)
     for name in given.targets.split(","):
