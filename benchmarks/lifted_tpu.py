@@ -74,20 +74,22 @@ def ask_all(graph: Graph, sample: int | None = None) -> tuple[Graph, Asked]:
         graph, first = graph.select(kept), first[drawn]
         of_config = np.searchsorted(drawn, of_config[kept])
     number: dict[bytes, int] = {}
-    places = []
+    numbers = []
     for row in first.tolist():
         chosen = layouts[book.pairs(np.array([row]))[0]]
         data = ask(module, graph.configurable, chosen)
-        places.append(number.setdefault(data, len(number)))
-    return graph, Asked(list(number), np.array(places)[of_config])
+        numbers.append(number.setdefault(data, len(number)))
+    return graph, Asked(list(number), np.array(numbers)[of_config])
 
 
 def complete(layouts: np.ndarray, ranks: np.ndarray) -> tuple[tuple[int, ...], ...]:
     """Return the complete layouts (3, 6) of the requested tensors; other tensors have none."""
-    given = [own[own >= 0].tolist()[:rank] for own, rank in zip(layouts, ranks, strict=True)]
+    given = [
+        layout[layout >= 0].tolist()[:rank] for layout, rank in zip(layouts, ranks, strict=True)
+    ]
     return tuple(
-        tuple(complete_layout(own, rank)) if own and rank else ()
-        for own, rank in zip(given, ranks.tolist(), strict=True)
+        tuple(complete_layout(layout, rank)) if layout and rank else ()
+        for layout, rank in zip(given, ranks.tolist(), strict=True)
     )
 
 
@@ -116,13 +118,13 @@ def tabulate(graph: Graph, asked: Asked, answers: list[Answer]) -> pl.DataFrame:
     programs = np.array([answer.program or answer.refused for answer in answers])[asked.of_config]
     rows = []
     for program in np.unique(programs):
-        own = programs == program
-        answer = answers[asked.of_config[np.argmax(own)]]
+        is_same = programs == program
+        answer = answers[asked.of_config[np.argmax(is_same)]]
         rows.append(
             {
                 "program": program[:8] if answer.program else program[:60],
-                "configurations": int(own.sum()),
-                "measured, ms": None if times is None else float(times[own].mean()),
+                "configurations": int(is_same.sum()),
+                "measured, ms": None if times is None else float(times[is_same].mean()),
                 "estimate, ms": answer.nanoseconds and answer.nanoseconds / 1e6,
                 **measure(answer.compiled),
             }

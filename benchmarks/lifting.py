@@ -98,13 +98,13 @@ def compile_all(
         for folder in folders:
             graphs = [graph for graph in read_distinct([folder]) if graph.num_nodes <= largest]
             chosen = generator.choice(len(graphs), min(count, len(graphs)), replace=False)
-            for graph in (graphs[place] for place in chosen):
+            for graph in (graphs[number] for number in chosen):
                 module = lift(graph).module
                 unset = np.full((len(graph.configurable), 3, MAX_RANK), LAYOUT_UNSET)
                 asked = {"as they are": [unset]}
                 asked["random"] = [draw_layouts(module, graph, generator) for _ in range(draws)]
                 for kind, layouts in asked.items():
-                    modules = [ask(module, graph.configurable, own) for own in layouts]
+                    modules = [ask(module, graph.configurable, one) for one in layouts]
                     answers = (
                         [estimator.estimate(one) for one in modules]
                         if is_full
@@ -134,12 +134,12 @@ def draw_layouts(module: Any, graph: Graph, generator: np.random.Generator) -> n
     ranks = find_asked_ranks(module, graph.configurable)
     nodes = list(instructions(module))
     layouts = np.full((*ranks.shape, MAX_RANK), LAYOUT_UNSET)
-    for place, tensor in np.argwhere(ranks):
-        rank = int(ranks[place, tensor])
-        if nodes[graph.configurable[place]].opcode == "reshape":
-            layouts[place, tensor, :rank] = generator.permutation(rank)
+    for site, tensor in np.argwhere(ranks):
+        rank = int(ranks[site, tensor])
+        if nodes[graph.configurable[site]].opcode == "reshape":
+            layouts[site, tensor, :rank] = generator.permutation(rank)
         else:
-            layouts[place, tensor, :2] = generator.permutation([0, rank - 1])
+            layouts[site, tensor, :2] = generator.permutation([0, rank - 1])
     return layouts
 
 

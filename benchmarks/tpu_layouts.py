@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--module", type=Path, nargs="*", default=[], help="other programs")
     parser.add_argument("--only-show", action="store_true")
     options = parser.parse_args()
-    place = Place(options.folder / options.target.replace(":", "-"), COLLECTION, "train")
+    out = Place(options.folder / options.target.replace(":", "-"), COLLECTION, "train")
     families = {name: name for names in FAMILIES.values() for name in names}
     paths = {
         family: write_programs(options.folder / "programs", family, options.programs)
@@ -58,14 +58,14 @@ def main() -> None:
     }
     paths |= {"modules": options.module} if options.module else {}
     if not options.only_show:
-        in_turn = [path for own in zip(*paths.values(), strict=False) for path in own]
-        rest = [path for own in paths.values() for path in own if path not in in_turn]
-        _collect([*in_turn, *rest], place, options.configs, options.target)
-    _show({family: [name_program(p) for p in own] for family, own in paths.items()}, place)
-    _show_opcodes([path for own in paths.values() for path in own], place)
+        in_turn = [path for files in zip(*paths.values(), strict=False) for path in files]
+        rest = [path for files in paths.values() for path in files if path not in in_turn]
+        _collect([*in_turn, *rest], out, options.configs, options.target)
+    _show({family: [name_program(p) for p in files] for family, files in paths.items()}, out)
+    _show_opcodes([path for files in paths.values() for path in files], out)
 
 
-def _collect(paths: Sequence[Path], place: Place, configs: int, target: str) -> None:
+def _collect(paths: Sequence[Path], out: Place, configs: int, target: str) -> None:
     """Collect one program after the other; record those that fail."""
     machine = parse_target(target)
     settings = Settings(configs=configs, limits=Limits(600, 8192), keep_flat=True, target=machine)
@@ -73,17 +73,17 @@ def _collect(paths: Sequence[Path], place: Place, configs: int, target: str) -> 
     failed: dict[str, str] = {}
     for path in paths:
         try:
-            finished = collect_programs([path], make_space, place, settings, MINUTES)
+            finished = collect_programs([path], make_space, out, settings, MINUTES)
         except InputError as error:
             failed[name_program(path)] = str(error)
             continue
         failed |= {one.name: one.defect for one in finished if one.defect}
-    write_json(failed, place.folder / FAILED)
+    write_json(failed, out.folder / FAILED)
 
 
-def _show(families: dict[str, list[str]], place: Place) -> None:
+def _show(families: dict[str, list[str]], out: Place) -> None:
     """Print a row per family."""
-    path = place.folder / FAILED
+    path = out.folder / FAILED
     failed = json.loads(path.read_text()) if path.is_file() else {}
     say(
         "| family | programs | compiled | configurations | refused | as asked | after the probes | "
@@ -92,7 +92,7 @@ def _show(families: dict[str, list[str]], place: Place) -> None:
     say("|---|---|---|---|---|---|---|---|---|---|---|")
     total: list[dict[str, Any]] = []
     for family, names in families.items():
-        found = [one for name in names if (one := _read(place, name))]
+        found = [one for name in names if (one := _read(out, name))]
         total += found
         if found:
             lost = sum(name in failed for name in names)
@@ -103,9 +103,9 @@ def _show(families: dict[str, list[str]], place: Place) -> None:
         say(f"{name}: {reason}")
 
 
-def _read(place: Place, name: str) -> dict[str, Any] | None:
+def _read(out: Place, name: str) -> dict[str, Any] | None:
     """Return a program's results so far."""
-    log = place.find("log", name)
+    log = out.find("log", name)
     if not (log / CANDIDATE_FILE).is_file():
         return None
     candidates = pl.read_parquet(log / CANDIDATE_FILE)
@@ -146,12 +146,12 @@ def _describe(found: Sequence[dict[str, Any]], lost: int) -> str:
     return " | ".join(cells)
 
 
-def _show_opcodes(paths: Sequence[Path], place: Place) -> None:
+def _show_opcodes(paths: Sequence[Path], out: Place) -> None:
     """Print by opcode how many layouts were requested, and how many the compiler did not use."""
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     with Child(Limits()) as child:
         for path in paths:
-            log = place.find("log", name_program(path)) / CANDIDATE_FILE
+            log = out.find("log", name_program(path)) / CANDIDATE_FILE
             if log.is_file():
                 for program in read_programs(path, child, platform="tpu"):
                     _count_opcodes(program, pl.read_parquet(log), counts)
@@ -170,10 +170,10 @@ def _count_opcodes(
     sound = candidates.filter(pl.col("status") == SOUND)
     for number, (data, untaken) in enumerate(sound.select("values", "untaken").iter_rows()):
         part = "probes" if number <= PROBES else "later"
-        for place, _ in space.list_choices(space.from_bytes(data)):
-            own = counts[nodes[program.configurable[place]].opcode, part]
-            own[0] += 1
-            own[1] += place in untaken
+        for site, _ in space.list_choices(space.from_bytes(data)):
+            count = counts[nodes[program.configurable[site]].opcode, part]
+            count[0] += 1
+            count[1] += site in untaken
 
 
 if __name__ == "__main__":

@@ -67,14 +67,18 @@ def main() -> None:
     parser.add_argument("--programs", type=int, default=2, help="of each family")
     parser.add_argument("--file", type=Path, nargs="*", default=[], help="other programs")
     options = parser.parse_args()
-    own = {NAMES[name]: choices[1:] for name, choices in TPU_OPTION_CHOICES.items()}
+    known = {NAMES[name]: choices[1:] for name, choices in TPU_OPTION_CHOICES.items()}
     with (
         tempfile.TemporaryDirectory() as folder,
         Child(Limits()) as child,
         Estimator(parse_target(options.target), Limits(600, 8192)) as estimator,
     ):
         families = [family for names in FAMILIES.values() for family in names]
-        paths = [p for own in families for p in write_programs(Path(folder), own, options.programs)]
+        paths = [
+            path
+            for family in families
+            for path in write_programs(Path(folder), family, options.programs)
+        ]
         modules = [
             make_tpu_space(program, OPTIONS).unasked
             for path in [*paths, *options.file]
@@ -84,7 +88,7 @@ def main() -> None:
         say(f"{options.target}, {len(modules)} programs: estimate over the default's\n")
         say("| option | choice | changed | smallest | largest | refused |")
         say("|---|---|---|---|---|---|")
-        for name, choices in {**own, **{n: c for n, c in OTHERS.items() if n not in own}}.items():
+        for name, choices in {**OTHERS, **known}.items():
             for choice in choices:
                 _show(estimator, modules, bases, name, choice)
 

@@ -81,17 +81,17 @@ def measure_program(
     found.full += sum(answer.is_full for answer in later)
     found.isolated += sum(answer.isolated > 0 for answer in later)
     found.refused += [answer.refused for answer in answers if answer.refused]
-    fast = [place for place, answer in enumerate(answers) if not answer.is_full]
+    fast = [number for number, answer in enumerate(answers) if not answer.is_full]
     equal, chosen = 0, fast[:: max(1, len(fast) // checked)][:checked] if checked else []
-    for place in chosen:
-        other = full.estimate(modules[place])
+    for number in chosen:
+        other = full.estimate(modules[number])
         same = (other.nanoseconds, other.program) == (
-            answers[place].nanoseconds,
-            answers[place].program,
+            answers[number].nanoseconds,
+            answers[number].program,
         )
         equal += same
         if not same:
-            print(f"  {program.name} {place}: {answers[place]} is not {other}"[:600])
+            print(f"  {program.name} {number}: {answers[number]} is not {other}"[:600])
     found.checked, found.equal = found.checked + len(chosen), found.equal + equal
     times = [answer.nanoseconds for answer in answers if answer.nanoseconds]
     print(
@@ -142,10 +142,10 @@ def measure_leaks(name: str, count: int) -> None:
             text = PRODUCT.replace("ROWS", str(7 + number))
             in_full += estimator.estimate(compiler.parse_hlo(text)).is_full
             if number in (1, 10, count) or number % 100 == 0:
-                own = psutil.Process().memory_info().rss / 2**20
+                asking = psutil.Process().memory_info().rss / 2**20
                 print(
                     f"{name}: {number} programs, {in_full} in full: the process that compiles has "
-                    f"{_measure_memory():.0f} MB, the one that asks {own:.0f} MB",
+                    f"{_measure_memory():.0f} MB, the one that asks {asking:.0f} MB",
                     flush=True,
                 )
 

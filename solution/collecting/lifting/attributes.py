@@ -44,7 +44,7 @@ class Attributes:
         row = draft.features[node]
         known: Fields = {
             "dimensions": self._list_dimensions(node),
-            "window": {"dimensions": [vars(own) for own in read_window(draft, node)]},
+            "window": {"dimensions": [vars(dimension) for dimension in read_window(draft, node)]},
             "feature_group_count": int(row[FEATURE_GROUPS]),
             "batch_group_count": int(row[BATCH_GROUPS]),
             "is_stable": bool(row[IS_STABLE]),
@@ -197,8 +197,8 @@ class Attributes:
             lows.append(low)
             highs.append(high)
         dimensions = []
-        for size, own, low, high in zip(source, part, lows, highs, strict=True):
-            more = own - size - low - high
+        for size, padded_size, low, high in zip(source, part, lows, highs, strict=True):
+            more = padded_size - size - low - high
             if more and (size < 2 or more % (size - 1)):
                 raise draft.refuse(node, "its padding does not add up to its size")
             interior = more // (size - 1) if more else 0

@@ -36,19 +36,21 @@ def check_operands(draft: Draft) -> None:
             raise draft.refuse(node, "no edge says what it reads")
         if len(operands) > most:
             raise draft.refuse(node, f"it reads {len(operands)} nodes, but takes {most}")
-        own = draft.sizes[node]
+        sizes = draft.sizes[node]
         for one in operands if draft.kinds[node] != TUPLE else ():
             read = draft.sizes[one]
-            if read != own and not _is_fit(opcode, own, read):
-                raise draft.refuse(node, f"its sizes {own} do not fit {read}, those of node {one}")
+            if read != sizes and not _is_fit(opcode, sizes, read):
+                raise draft.refuse(
+                    node, f"its sizes {sizes} do not fit {read}, those of node {one}"
+                )
 
 
-def _is_fit(opcode: str, own: tuple[int, ...], read: tuple[int, ...]) -> bool:
+def _is_fit(opcode: str, sizes: tuple[int, ...], read: tuple[int, ...]) -> bool:
     """True if an operation whose operand has sizes `read` may have a result of other sizes."""
     if opcode in ("select", "clamp"):
         return not read
     if opcode in REORDERS:
-        return prod(read) == prod(own)
+        return prod(read) == prod(sizes)
     if opcode == "broadcast":
-        return prod(own) % max(1, prod(read)) == 0
+        return prod(sizes) % max(1, prod(read)) == 0
     return opcode not in UNARY and opcode not in BINARY

@@ -88,8 +88,8 @@ class Draft:
 
     def parameters(self, root: int) -> list[int]:
         """Return the parameters of the computation with that root, in order."""
-        own = self.ranges[self.computation[root]]
-        found = [node for node in own if self.opcodes[node] == "parameter"]
+        nodes = self.ranges[self.computation[root]]
+        found = [node for node in nodes if self.opcodes[node] == "parameter"]
         return sorted(found, key=self.numbers.__getitem__)
 
 
@@ -113,7 +113,7 @@ def make_draft(graph: Graph) -> Draft:
         raise NotLiftedError(f"{graph.name}: cannot be lifted: no node is the root of a program.")
     numbers = features[:, vocabulary.PARAMETER_NUMBER].tolist()
     ranges = find_computations(roots, operands, opcodes, numbers)
-    computation = [place for place, own in enumerate(ranges) for _ in own]
+    computation = [number for number, nodes in enumerate(ranges) for _ in nodes]
     draft = Draft(
         graph,
         features,
@@ -140,15 +140,15 @@ def make_draft(graph: Graph) -> Draft:
 
 def _link(draft: Draft) -> None:
     """Find users and callers; a root that its computation reads is an operand, not a called one."""
-    place = draft.computation
+    computation = draft.computation
     for node, (operands, called) in enumerate(zip(draft.operands, draft.called, strict=True)):
-        for root in [one for one in called if place[one] == place[node]]:
+        for root in [one for one in called if computation[one] == computation[node]]:
             called.remove(root)
             operands.append(root)
         for producer in operands:
             draft.users[producer].append(node)
         for root in called:
-            draft.callers.setdefault(place[root], node)
+            draft.callers.setdefault(computation[root], node)
 
 
 def _check(draft: Draft) -> None:
@@ -157,9 +157,9 @@ def _check(draft: Draft) -> None:
             raise draft.refuse(node, "its opcode is none of XLA's that the competition knows")
         if kind == UNKNOWN_TYPE:
             raise draft.refuse(node, "the graph does not say its element type")
-        place = draft.computation[node]
+        computation = draft.computation[node]
         for producer in draft.operands[node]:
-            if producer >= node or draft.computation[producer] != place:
+            if producer >= node or draft.computation[producer] != computation:
                 raise draft.refuse(
                     node, f"it reads node {producer}, which is not before it in its computation"
                 )
@@ -174,8 +174,8 @@ def _read_shapes(
     table = np.column_stack([ranks, rest, features[:, vocabulary.SHAPE_PRODUCT], shapes, layouts])
     rows, inverse = np.unique(table, axis=0, return_inverse=True)
     read = [_read_shape(row.tolist()) for row in rows]
-    places = inverse.reshape(-1).tolist()
-    return [read[place][0] for place in places], [read[place][1] for place in places]
+    rows = inverse.reshape(-1).tolist()
+    return [read[row][0] for row in rows], [read[row][1] for row in rows]
 
 
 def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

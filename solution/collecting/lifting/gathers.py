@@ -27,8 +27,8 @@ def find_indexing(
     """
     best: tuple[tuple[int, ...], Indexing] | None = None
     for count, found in enumerate(_list_ways(tensor, indices, output)):
-        cut = sum(size != own for size, own in zip(tensor, found.slices, strict=True))
-        needed = {axis for axis, own in enumerate(found.slices) if own != tensor[axis]} | set(
+        cut = sum(size != part for size, part in zip(tensor, found.slices, strict=True))
+        needed = {axis for axis, part in enumerate(found.slices) if part != tensor[axis]} | set(
             found.collapsed
         )
         cost = (

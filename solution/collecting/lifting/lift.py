@@ -68,10 +68,10 @@ class _Writer:
         draft = self._draft
         entry = len(draft.ranges) - 1
         module = MESSAGES["Module"](name=draft.graph.name, entry_computation_id=entry + 1)
-        for place, (nodes, root) in enumerate(zip(draft.ranges, draft.roots, strict=True)):
+        for number, (nodes, root) in enumerate(zip(draft.ranges, draft.roots, strict=True)):
             module.computations.add(
-                name=self._name(place),
-                id=place + 1,
+                name=self._name(number),
+                id=number + 1,
                 root_id=root + 1,
                 instructions=[self._make(node) for node in nodes],
             )
@@ -83,16 +83,16 @@ class _Writer:
         module.host_program_shape.result.CopyFrom(self._shape_of(draft.roots[entry]))
         return module
 
-    def _name(self, place: int) -> str:
+    def _name(self, number: int) -> str:
         """Return a computation's name, by which readers of modules recognise main computations."""
         draft = self._draft
-        caller = draft.callers.get(place)
+        caller = draft.callers.get(number)
         if caller is None:
-            return "main" if place == len(draft.ranges) - 1 else f"uncalled.{place}"
+            return "main" if number == len(draft.ranges) - 1 else f"uncalled.{number}"
         if draft.opcodes[caller] != "while":
-            return f"{draft.opcodes[caller].replace('-', '_')}.{place}"
-        is_body = draft.roots[place] == self._types.loops[caller].body
-        return f"while_body.{place}" if is_body else f"while_condition.{place}"
+            return f"{draft.opcodes[caller].replace('-', '_')}.{number}"
+        is_body = draft.roots[number] == self._types.loops[caller].body
+        return f"while_body.{number}" if is_body else f"while_condition.{number}"
 
     def _make(self, node: int) -> Any:
         """Return the instruction of a node."""
@@ -120,19 +120,19 @@ class _Writer:
     def _shape_of(self, node: int) -> Any:
         return self._make_shape(self._types.type_of(node))
 
-    def _make_shape(self, own: Type) -> Any:
-        if own not in self._shapes:
+    def _make_shape(self, node_type: Type) -> Any:
+        if node_type not in self._shapes:
             make = MESSAGES["Shape"]
-            if isinstance(own, Parts):
-                parts = [self._make_shape(part) for part in own.parts]
-                self._shapes[own] = make(element_type=TUPLE, tuple_shapes=parts)
+            if isinstance(node_type, Parts):
+                parts = [self._make_shape(part) for part in node_type.parts]
+                self._shapes[node_type] = make(element_type=TUPLE, tuple_shapes=parts)
             else:
-                self._shapes[own] = _make_tensor(own)
-        return self._shapes[own]
+                self._shapes[node_type] = _make_tensor(node_type)
+        return self._shapes[node_type]
 
 
-def _make_tensor(own: Tensor) -> Any:
-    shape = MESSAGES["Shape"](element_type=own.kind, dimensions=own.sizes)
-    if own.kind != TOKEN:
-        shape.layout.minor_to_major.extend(own.layout)
+def _make_tensor(node_type: Tensor) -> Any:
+    shape = MESSAGES["Shape"](element_type=node_type.kind, dimensions=node_type.sizes)
+    if node_type.kind != TOKEN:
+        shape.layout.minor_to_major.extend(node_type.layout)
     return shape

@@ -145,11 +145,11 @@ def _match(
         by_type.setdefault(describe(one), []).append(one)
     taken: dict[object, int] = {}
     found = []
-    for own in wanted:
-        fitting = by_type.get(own) or list(pool)
-        place = taken.get(own, 0)
-        found.append(fitting[min(place, len(fitting) - 1)])
-        taken[own] = place + 1
+    for description in wanted:
+        fitting = by_type.get(description) or list(pool)
+        count = taken.get(description, 0)
+        found.append(fitting[min(count, len(fitting) - 1)])
+        taken[description] = count + 1
     return found, any(len(fitting) > 1 for fitting in by_type.values())
 
 

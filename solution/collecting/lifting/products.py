@@ -78,18 +78,21 @@ def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list
     spatial = row[vocabulary.CONVOLUTION_INPUT_SPATIAL].tolist()[: len(window)]
     kernel = row[vocabulary.CONVOLUTION_KERNEL_SPATIAL].tolist()[: len(window)]
     dimensions = (batch, feature, *spatial), (given, made, *kernel)
-    if any(sorted(own) != list(range(rank)) for own in dimensions) or out_batch == out_feature:
+    if (
+        any(sorted(numbers) != list(range(rank)) for numbers in dimensions)
+        or out_batch == out_feature
+    ):
         return None
-    counts = [own.count(left[axis]) for own, axis in zip(window, spatial, strict=True)]
+    counts = [dimension.count(left[axis]) for dimension, axis in zip(window, spatial, strict=True)]
     is_fit = (
-        [right[axis] for axis in kernel] == [own.size for own in window]
+        [right[axis] for axis in kernel] == [dimension.size for dimension in window]
         and left[feature] == right[given] * groups
         and left[batch] == output[out_batch] * batches
         and right[made] == output[out_feature]
     )
     rest = [axis for axis in range(rank) if axis not in (out_batch, out_feature)]
     orders = (list(order) for order in permutations(rest)) if is_fit else iter(())
-    return next((own for own in orders if [output[axis] for axis in own] == counts), None)
+    return next((order for order in orders if [output[axis] for axis in order] == counts), None)
 
 
 def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
@@ -131,9 +134,9 @@ def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
     )
 
 
-def find_each(letters: Iterable[int], own: Sequence[int]) -> Iterable[int]:
+def find_each(letters: Iterable[int], dimensions: Sequence[int]) -> Iterable[int]:
     """Return the dimension that each letter names."""
-    return (own.index(letter) for letter in letters)
+    return (dimensions.index(letter) for letter in letters)
 
 
 def is_ordered(letters: Einsum) -> bool:

@@ -135,16 +135,16 @@ class TupleTypes:
             return self._read_from_readers(node)
         whole = self.type_of(outer)
         self._number_readers(outer)
-        place = self.index.get(node)
-        if isinstance(whole, Parts) and place is not None:
-            return whole.parts[place]
+        element = self.index.get(node)
+        if isinstance(whole, Parts) and element is not None:
+            return whole.parts[element]
         return self._read_from_readers(node)
 
     def _find_parameter(self, node: int) -> Type:
         """Return the type of a parameter, from its callers; the program's, from its readers."""
         draft = self._draft
-        place = draft.computation[node]
-        caller = draft.callers.get(place)
+        computation = draft.computation[node]
+        caller = draft.callers.get(computation)
         if caller is None:
             return self._read_from_readers(node)
         if draft.opcodes[caller] == "while":
@@ -179,8 +179,8 @@ class TupleTypes:
         draft = self._draft
         readers = self._readers(node)[: draft.parts[node]]
         parts = [self.type_of(reader) for reader in readers]
-        for place, reader in enumerate(readers):
-            self.index[reader] = place
+        for element, reader in enumerate(readers):
+            self.index[reader] = element
         missing = draft.parts[node] - len(parts)
         if missing > 0:
             draft.guesses.add("type of elements of a tuple that nobody reads", node)
@@ -193,8 +193,8 @@ class TupleTypes:
     def _find_caller(self, node: int) -> int | None:
         """Return the call whose result a node is."""
         draft = self._draft
-        place = draft.computation[node]
-        caller = draft.callers.get(place) if draft.roots[place] == node else None
+        computation = draft.computation[node]
+        caller = draft.callers.get(computation) if draft.roots[computation] == node else None
         return caller if caller is not None and draft.opcodes[caller] == "call" else None
 
     def _fill(self, node: int) -> None:
@@ -209,7 +209,7 @@ class TupleTypes:
             draft.guesses.add("element of a tuple that stands in it several times", node)
             caller = self._find_caller(node)
             tuples = [node] if caller is None else [node, caller]
-            read = Counter(draft.key(one) for own in tuples for one in self._readers(own))
+            read = Counter(draft.key(one) for whole in tuples for one in self._readers(whole))
             read.subtract(Counter(draft.key(one) for one in found))
             wanted = [key for key, count in read.items() for _ in range(count)]
             again = [one for key in wanted for one in found if draft.key(one) == key]
@@ -233,14 +233,16 @@ class TupleTypes:
         """Assign the n-th element of a type that is not in `taken` to the n-th reader of the
         type."""
         draft = self._draft
-        places: dict[object, list[int]] = defaultdict(list)
-        for place, key in enumerate(keys):
-            if place not in taken:
-                places[key].append(place)
+        elements: dict[object, list[int]] = defaultdict(list)
+        for element, key in enumerate(keys):
+            if element not in taken:
+                elements[key].append(element)
         used: Counter[object] = Counter()
         for reader in readers:
             key = draft.key(reader)
-            fitting = places[key] or [place for place, own in enumerate(keys) if own == key]
+            fitting = elements[key] or [
+                element for element, other in enumerate(keys) if other == key
+            ]
             if not fitting:
                 raise draft.refuse(reader, f"node {node} has no element of its type and sizes")
             if len(fitting) > 1:
@@ -265,9 +267,9 @@ class TupleTypes:
         self._match_state(parameter, self.operands[body], keys)
         counter = self._find_counter(parameter, self.operands[body])
         fixed = frozenset(
-            place
-            for place, result in enumerate(self.operands[body])
-            if self.index.get(result) == place and draft.operands[result] == [parameter]
+            element
+            for element, result in enumerate(self.operands[body])
+            if self.index.get(result) == element and draft.operands[result] == [parameter]
         )
         self.loops[node] = Loop(node, condition, body, counter, fixed)
         self._read_counter(condition, counter, keys)
@@ -335,32 +337,32 @@ class TupleTypes:
         pool: dict[object, list[int]] = defaultdict(list)
         for one in dict.fromkeys(self.operands[start]):
             pool[draft.key(one)].append(one)
-        places: dict[object, list[int]] = defaultdict(list)
-        for place, key in enumerate(keys):
-            places[key].append(place)
-        if any(len(places[key]) < len(own) for key, own in pool.items()):
+        elements: dict[object, list[int]] = defaultdict(list)
+        for element, key in enumerate(keys):
+            elements[key].append(element)
+        if any(len(elements[key]) < len(wanted) for key, wanted in pool.items()):
             raise draft.refuse(start, "it has elements that its loop has not")
         ordered: dict[int, int] = {}
-        for key, own in places.items():
+        for key, wanted in elements.items():
             if not pool[key]:
                 raise draft.refuse(start, LACKING)
-            own.sort(key=lambda place: self._rank_start(loop, place))
+            wanted.sort(key=lambda element: self._rank_start(loop, element))
             values = [one for one in pool[key] if draft.find_constant(one) is None]
             constants = [one for one in pool[key] if one not in values]
             repeated = constants[:1] or values[-1:]
-            constants = repeated * (len(own) - len(pool[key])) + constants
-            if loop.counter in own:
+            constants = repeated * (len(wanted) - len(pool[key])) + constants
+            if loop.counter in wanted:
                 constants.reverse()  # it starts with the first constant
-            ordered |= dict(zip(own, values + constants, strict=True))
-        self.operands[start][:] = [ordered[place] for place in range(len(keys))]
+            ordered |= dict(zip(wanted, values + constants, strict=True))
+        self.operands[start][:] = [ordered[element] for element in range(len(keys))]
 
-    def _rank_start(self, loop: Loop, place: int) -> int:
+    def _rank_start(self, loop: Loop, element: int) -> int:
         """Return how likely an element of a loop starts with a constant: 0 is the least."""
-        if place == loop.counter:
+        if element == loop.counter:
             return 3
-        if place in loop.fixed:
+        if element in loop.fixed:
             return 0
-        draft, node = self._draft, self.operands[loop.body][place]
+        draft, node = self._draft, self.operands[loop.body][element]
         while draft.opcodes[node] == "call" and draft.called[node]:
             node = draft.called[node][0]
         return 2 if draft.opcodes[node] == "dynamic-update-slice" else 1
@@ -369,21 +371,21 @@ class TupleTypes:
         """Assign to each reader of a body's parameter the element whose next value is nearest."""
         draft = self._draft
         readers = self._readers(parameter)
-        places: dict[int, int] = {}
+        found: dict[int, int] = {}
         steps = sorted(
-            (distance, reader, place)
-            for place, result in enumerate(results)
+            (distance, reader, element)
+            for element, result in enumerate(results)
             for reader, distance in self._look_back(result, parameter).items()
-            if draft.key(reader) == keys[place]
+            if draft.key(reader) == keys[element]
         )
         taken: set[int] = set()
-        for _, reader, place in steps:
-            if reader not in places and place not in taken:
-                places[reader] = place
-                taken.add(place)
-        self.index |= places
-        draft.guesses.nodes.setdefault("element of a loop's state, by distance", []).extend(places)
-        self._give(parameter, [one for one in readers if one not in places], keys, taken)
+        for _, reader, element in steps:
+            if reader not in found and element not in taken:
+                found[reader] = element
+                taken.add(element)
+        self.index |= found
+        draft.guesses.nodes.setdefault("element of a loop's state, by distance", []).extend(found)
+        self._give(parameter, [one for one in readers if one not in found], keys, taken)
 
     def _look_back(self, result: int, parameter: int) -> dict[int, int]:
         """Return the parameter's readers from which a result is computed, with their distances."""
@@ -404,13 +406,13 @@ class TupleTypes:
     def _find_counter(self, parameter: int, results: Sequence[int]) -> int | None:
         """Return the element to which a constant is added in each iteration."""
         draft = self._draft
-        for place, result in enumerate(results):
+        for element, result in enumerate(results):
             read = draft.operands[result]
             if draft.opcodes[result] == "add" and not draft.sizes[result] and len(read) == 2:
-                own = [one for one in read if self.index.get(one) == place]
+                current = [one for one in read if self.index.get(one) == element]
                 step = [one for one in read if draft.opcodes[one] == "constant"]
-                if own and step and draft.operands[own[0]] == [parameter]:
-                    return place
+                if current and step and draft.operands[current[0]] == [parameter]:
+                    return element
         return None
 
     def _read_counter(self, condition: int, counter: int | None, keys: Sequence[object]) -> None:

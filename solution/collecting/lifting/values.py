@@ -31,9 +31,9 @@ def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
     values: dict[int, float] = {}
     for node, opcode in enumerate(draft.opcodes):
         rule = RULES.get(opcode)
-        for place, one in enumerate(types.operands[node]) if rule is not None else ():
+        for position, one in enumerate(types.operands[node]) if rule is not None else ():
             source = draft.find_constant(one)
-            value = rule(draft, node, place) if rule and source is not None else None
+            value = rule(draft, node, position) if rule and source is not None else None
             if source is not None and value is not None:
                 values.setdefault(source, value)
     for node in types.loops:
@@ -41,9 +41,9 @@ def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
     return values
 
 
-def _start_reduction(draft: Draft, node: int, place: int) -> float | None:
+def _start_reduction(draft: Draft, node: int, position: int) -> float | None:
     count = max(1, draft.parts[node])
-    if place < count:
+    if position < count:
         return None
     roots = draft.called[node]
     if draft.opcodes[node] == "select-and-scatter":
@@ -52,19 +52,19 @@ def _start_reduction(draft: Draft, node: int, place: int) -> float | None:
     return known[0] if known else 0.0
 
 
-def _shift(draft: Draft, node: int, place: int) -> float | None:
-    return 3.0 + node % 5 if place == 1 else None
+def _shift(draft: Draft, node: int, position: int) -> float | None:
+    return 3.0 + node % 5 if position == 1 else None
 
 
-def _index(draft: Draft, node: int, place: int) -> float | None:
-    return 0.0 if place else None
+def _index(draft: Draft, node: int, position: int) -> float | None:
+    return 0.0 if position else None
 
 
-def _bound(draft: Draft, node: int, place: int) -> float | None:
-    return float(place)
+def _bound(draft: Draft, node: int, position: int) -> float | None:
+    return float(position)
 
 
-def _limit(draft: Draft, node: int, place: int) -> float | None:
+def _limit(draft: Draft, node: int, position: int) -> float | None:
     """Return the bound of a tensor: 0, or what leaves the maximum of elements as it is."""
     if draft.kinds[node] not in FLOATS or not draft.sizes[node]:
         return None
@@ -81,10 +81,10 @@ def _find_reduction(draft: Draft, node: int) -> str:
     return called[0] if is_one else ""
 
 
-def _average(draft: Draft, node: int, place: int) -> float | None:
+def _average(draft: Draft, node: int, position: int) -> float | None:
     """Return the number of summed elements if a sum is divided by a constant: a mean."""
     others = [one for one in draft.operands[node] if draft.find_constant(one) is None]
-    if place == 0 or len(others) != 1:
+    if position == 0 or len(others) != 1:
         return None
     total = others[0]
     if _find_reduction(draft, total) != "add":
@@ -95,13 +95,13 @@ def _average(draft: Draft, node: int, place: int) -> float | None:
     return float(whole // max(1, prod(draft.sizes[total])))
 
 
-def _let_through(draft: Draft, node: int, place: int) -> float | None:
+def _let_through(draft: Draft, node: int, position: int) -> float | None:
     return 1.0 if draft.kinds[node] == PRED else None
 
 
 RULES: dict[str, Callable[[Draft, int, int], float | None]] = {
     **dict.fromkeys(["reduce", "reduce-window"], _start_reduction),
-    "select-and-scatter": lambda draft, node, place: 0.0 if place == 2 else None,
+    "select-and-scatter": lambda draft, node, position: 0.0 if position == 2 else None,
     "pad": _index,
     **dict.fromkeys(["dynamic-slice", "dynamic-update-slice"], _index),
     **dict.fromkeys(["shift-left", "shift-right-logical", "shift-right-arithmetic"], _shift),
@@ -141,7 +141,9 @@ def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
             whole = draft.sizes[operands[0]]
             is_update = draft.opcodes[one] == "dynamic-update-slice"
             part = draft.sizes[operands[1] if is_update else one]
-            lengths += [own for own, size in zip(whole, part, strict=False) if size == 1 < own]
+            lengths += [
+                length for length, size in zip(whole, part, strict=False) if size == 1 < length
+            ]
     draft.guesses.add(
         "iterations of a loop, by what it slices" if lengths else f"iterations of a loop: {TRIPS}",
         node,

@@ -77,9 +77,9 @@ def find_asked_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
     ranks = find_ranks(module, configurable)
     nodes = list(instructions(module))
     producers = {instruction.id: instruction for instruction in nodes}
-    for row, place in zip(ranks, configurable, strict=True):
-        if nodes[place].opcode != "reshape":
-            for tensor, operand in enumerate(nodes[place].operand_ids, OUTPUT + 1):
+    for row, node in zip(ranks, configurable, strict=True):
+        if nodes[node].opcode != "reshape":
+            for tensor, operand in enumerate(nodes[node].operand_ids, OUTPUT + 1):
                 if not _is_fed(operand, producers):
                     row[tensor] = 0
     return ranks
@@ -106,9 +106,9 @@ def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
     asked = np.where(find_asked_ranks(module, configurable)[..., None] > 0, layouts, LAYOUT_UNSET)
     wanted = list_wanted(module, configurable, asked)
     nodes = list(instructions(module))
-    settable = {nodes[place].id for place in configurable}
+    settable = {nodes[node].id for node in configurable}
     inlined = make_portable(module, keeps_boundary=True)
-    _name_nodes(inlined, {nodes[place].id: int(place) for place in configurable})
+    _name_nodes(inlined, {nodes[node].id: int(node) for node in configurable})
     for copied, origin in inline_calls(inlined).items():
         if origin in settable:
             settable.add(copied)
@@ -121,11 +121,11 @@ def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
     return write_constraints(inlined, wanted)
 
 
-def _name_nodes(module: Any, places: dict[int, int]) -> None:
+def _name_nodes(module: Any, numbers: dict[int, int]) -> None:
     """Write the number of each configurable node into its op_name, which the compiler keeps."""
     for instruction in instructions(module):
-        if instruction.id in places:
-            name = f"{NODE}{places[instruction.id]}"
+        if instruction.id in numbers:
+            name = f"{NODE}{numbers[instruction.id]}"
             instruction.metadata.op_name = f"{name}/{instruction.metadata.op_name}".rstrip("/")
 
 
@@ -158,10 +158,10 @@ def compare_with_asked(
                 found[int(number)].append(tensor)
     nodes = list(instructions(program.module))
     states = np.full(len(program.configurable), UNASKED, np.int8)
-    for row, (place, given) in enumerate(zip(program.configurable, layouts, strict=True)):
+    for row, (node, given) in enumerate(zip(program.configurable, layouts, strict=True)):
         order = given[OUTPUT][given[OUTPUT] != LAYOUT_UNSET].tolist()
         if order:
-            states[row] = _compare(found[int(place)], nodes[place], order)
+            states[row] = _compare(found[int(node)], nodes[node], order)
     return states
 
 
@@ -169,13 +169,13 @@ def _compare(tensors: list[Tensor], node: Any, order: list[int]) -> int:
     """Compare one node's output layout with the requested order; `tensors` come from the node."""
     made = MADE_OF.get(node.opcode, ())
     sizes = tuple(node.shape.dimensions)
-    own = [one for one in tensors if one.opcode in made and one.dimensions == sizes]
-    if not own:
+    made_tensors = [one for one in tensors if one.opcode in made and one.dimensions == sizes]
+    if not made_tensors:
         return UNSEEN
     whole = tuple(complete_layout(order, len(sizes)))
     # A reshape moves no data, so the copy to the layout may stand before or behind it.
     holds = any if node.opcode == "reshape" else all
-    return TAKEN if holds(is_same_order(one, whole) for one in own) else UNTAKEN
+    return TAKEN if holds(is_same_order(one, whole) for one in made_tensors) else UNTAKEN
 
 
 def is_same_order(tensor: Tensor, order: tuple[int, ...]) -> bool:
@@ -194,13 +194,13 @@ def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int,
     """
     found: dict[int, list[int]] = {}
     for instruction in computation.instructions:  # operands stand before their readers
-        own, rank = instruction.id, len(instruction.shape.dimensions)
+        number, rank = instruction.id, len(instruction.shape.dimensions)
         if rank < MIN_RANK:
             continue
-        if own in settable:
-            given = dict(wanted.get(own, ())).get(OUTPUT)
+        if number in settable:
+            given = dict(wanted.get(number, ())).get(OUTPUT)
             if given is not None:
-                found[own] = complete_layout(given, rank)
+                found[number] = complete_layout(given, rank)
         elif instruction.opcode in PROPAGATES:
             known = (found[o] for o in instruction.operand_ids if len(found.get(o, ())) == rank)
             layout = next(known, None)
@@ -208,7 +208,7 @@ def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int,
                 moved = list(instruction.dimensions)  # by the result's dimension the operand's
                 layout = [moved.index(axis) for axis in layout]
             if layout is not None:
-                found[own] = layout
+                found[number] = layout
     return found
 
 
@@ -264,18 +264,18 @@ def _inline(
             continue
         (called,) = instruction.called_computation_ids
         inside: dict[int, int] = {}
-        for own in computations[called].instructions:
-            if own.opcode == "parameter":
-                inside[own.id] = instruction.operand_ids[own.parameter_number]
+        for original in computations[called].instructions:
+            if original.opcode == "parameter":
+                inside[original.id] = instruction.operand_ids[original.parameter_number]
                 continue
-            copied = MESSAGES["Instruction"].FromString(own.SerializeToString())
-            copied.id = inside[own.id] = fresh.take()
-            copied.name = f"{own.name}.{copied.id}"
-            copied.operand_ids[:] = [inside[operand] for operand in own.operand_ids]
+            copied = MESSAGES["Instruction"].FromString(original.SerializeToString())
+            copied.id = inside[original.id] = fresh.take()
+            copied.name = f"{original.name}.{copied.id}"
+            copied.operand_ids[:] = [inside[operand] for operand in original.operand_ids]
             copied.control_predecessor_ids[:] = [
-                inside[p] for p in own.control_predecessor_ids if p in inside
+                inside[p] for p in original.control_predecessor_ids if p in inside
             ]
-            origins[copied.id] = origins.get(own.id, own.id)
+            origins[copied.id] = origins.get(original.id, original.id)
             written.append(copied)
         renamed[instruction.id] = inside[computations[called].root_id]
     computation.root_id = renamed.get(computation.root_id, computation.root_id)

@@ -68,11 +68,11 @@ class Names:
         if computation.id not in self._digests:
             found = hashlib.sha256()
             ordered = self.order(computation)
-            places = {instruction.id: place for place, instruction in enumerate(ordered)}
+            positions = {instruction.id: position for position, instruction in enumerate(ordered)}
             for instruction in ordered:
-                operands = [places[number] for number in instruction.operand_ids]
+                operands = [positions[number] for number in instruction.operand_ids]
                 found.update(f"{operands}".encode() + self._describe(instruction))
-            found.update(str(places[computation.root_id]).encode())
+            found.update(str(positions[computation.root_id]).encode())
             self._digests[computation.id] = found.digest()
         return self._digests[computation.id]
 

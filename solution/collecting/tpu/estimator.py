@@ -156,42 +156,42 @@ class Estimator:
         """
         child, answers = self._children[0], dict[int, Answer]()
         waiting: dict[int, tuple[Request, str, str]] = {}
-        for place, module in enumerate(modules):
+        for number, module in enumerate(modules):
             prepared = self._prepare((module, (), None))
             if not isinstance(prepared, Answer):
                 request, _, key = prepared
                 made = self._pass(child, request, key)
                 if made is None:
-                    waiting[place] = prepared
+                    waiting[number] = prepared
                     continue
                 prepared = made
-            answers[place] = prepared
+            answers[number] = prepared
         count, programs = 0, dict[int, str]()
         while waiting:
             missing: dict[int, int] = {}
-            next_place, next_reader = -1, None  # of the module with the most new kernels
-            for place, (_, context, key) in list(waiting.items()):
+            next_number, next_reader = -1, None  # of the module with the most new kernels
+            for number, (_, context, key) in list(waiting.items()):
                 reader = Reader((self._cache.find_compilation(key) or ("", b""))[1])
                 answer = self._look_up(context, reader)
                 if answer is None:
-                    missing[place] = len(self._find_missing(context, reader))
-                    programs[place] = reader.digest
-                    if next_reader is None or missing[place] > missing[next_place]:
-                        next_place, next_reader = place, reader
+                    missing[number] = len(self._find_missing(context, reader))
+                    programs[number] = reader.digest
+                    if next_reader is None or missing[number] > missing[next_number]:
+                        next_number, next_reader = number, reader
                 else:
-                    answers[place] = answer
-                    del waiting[place]
+                    answers[number] = answer
+                    del waiting[number]
             if next_reader is None or count == most_full:
                 break
-            place = next_place
+            number = next_number
             count += 1
-            request, context, _ = waiting[place]
+            request, context, _ = waiting[number]
             if not self._isolate(child, request, context, next_reader)[0]:
-                answers[place] = self._compile_fully(child, *waiting.pop(place))
-        for place in waiting:
-            why = f"{missing[place]} of its kernels are not known"
-            answers[place] = Answer(None, why, programs[place])
-        return [answers[place] for place in sorted(answers)]
+                answers[number] = self._compile_fully(child, *waiting.pop(number))
+        for number in waiting:
+            why = f"{missing[number]} of its kernels are not known"
+            answers[number] = Answer(None, why, programs[number])
+        return [answers[number] for number in sorted(answers)]
 
     def _pass(self, child: Child, request: Request, key: str) -> Answer | None:
         """Run the passes over HLO and store their result; return an answer if they refuse the

@@ -95,14 +95,14 @@ class _Writer:
         for computation in self._names.called(kernel):
             self._collect(computation)
         numbers = [self._add_operand(operand).id for operand in operands]
-        own = self._append(kernel)
-        own.operand_ids[:] = numbers
-        own.name = kernel.name
-        parts = [own]
+        added = self._append(kernel)
+        added.operand_ids[:] = numbers
+        added.name = kernel.name
+        parts = [added]
         if is_tupled:
             parts = [
-                self._make("get-tuple-element", shape, own, tuple_index=place)
-                for place, shape in enumerate(own.shape.tuple_shapes)
+                self._make("get-tuple-element", shape, added, tuple_index=number)
+                for number, shape in enumerate(added.shape.tuple_shapes)
             ]
         self._results += [self._move_out(part) for part in parts]
         return True
@@ -120,7 +120,7 @@ class _Writer:
         for computation in module.computations:
             ordered = self._names.order(computation) if computation.id != ENTRY else None
             module.schedule.sequences[computation.id].instruction_ids.extend(
-                own.id for own in ordered or computation.instructions
+                instruction.id for instruction in ordered or computation.instructions
             )
         return bytes(module.SerializeToString())
 
@@ -157,9 +157,9 @@ class _Writer:
 
     def _append(self, instruction: Instruction) -> Instruction:
         """Append a copy of an instruction with a new id and name."""
-        place = len(self._entry.instructions)
+        number = len(self._entry.instructions)
         added = self._entry.instructions.add()
         added.CopyFrom(instruction)
         added.ClearField("control_predecessor_ids")
-        added.id, added.name = (ENTRY << LOCAL_BITS) + place, f"of.kernels.{place}"
+        added.id, added.name = (ENTRY << LOCAL_BITS) + number, f"of.kernels.{number}"
         return added

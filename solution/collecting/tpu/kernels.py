@@ -52,14 +52,14 @@ class KernelCache:
         Raises InputError if the folder cannot be written to.
         """
         self._lock = threading.Lock()  # the connection is one, the threads that use it several
-        place = ":memory:"
+        path = ":memory:"
         if folder is not None:
             make_folder(folder)
             check_writable(folder)
-            place = str(folder / FILE)
+            path = str(folder / FILE)
         try:
             self._database = sqlite3.connect(
-                place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
+                path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
             )
             with suppress(sqlite3.OperationalError):  # a file system without it: slower, as safe
                 self._database.execute("PRAGMA journal_mode=WAL")
@@ -67,7 +67,7 @@ class KernelCache:
             self._database.executescript(TABLES)
         except sqlite3.DatabaseError as error:
             raise InputError(
-                f"{place}: expected the cache of what was compiled for TPUs, but: {error}. Delete "
+                f"{path}: expected the cache of what was compiled for TPUs, but: {error}. Delete "
                 f"the folder, or name another one in {VARIABLE}."
             ) from error
 

@@ -141,7 +141,7 @@ class Estimation:
         tried, known = len(self._journal.candidates), self._journal.names
         if self._space.layout_sites:
             probes = [self._space.probe(number) for number in range(PROBES)]
-            left = [own for own in probes if name_config(own) not in known]
+            left = [config for config in probes if name_config(config) not in known]
             if left:
                 return np.array(left[:count])
             seen = max(tried - tried % LEARN_EVERY, min(tried, 1 + PROBES))

@@ -382,9 +382,9 @@ def count_bytes(shape: Any) -> int:
     """Return the bytes of an array in memory: its minor dimensions fill whole tiles."""
     sizes = [shape.dimensions[axis] for axis in shape.layout.minor_to_major]  # minor first
     if shape.layout.tiles:
-        for place, tile in enumerate(reversed(shape.layout.tiles[0].dimensions)):
-            if place < len(sizes):
-                sizes[place] = -(-sizes[place] // tile) * tile
+        for axis, tile in enumerate(reversed(shape.layout.tiles[0].dimensions)):
+            if axis < len(sizes):
+                sizes[axis] = -(-sizes[axis] // tile) * tile
     return prod(sizes) * _count_bits(shape.element_type) // 8
 
 

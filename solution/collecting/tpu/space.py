@@ -115,13 +115,15 @@ class TpuSpace(ProgramSpace):
     @property
     def _open(self) -> np.ndarray:
         """Return the sites with an offered choice."""
-        return np.array([site for site, own in enumerate(self.offered) if len(own)], np.int64)
+        return np.array(
+            [site for site, choices in enumerate(self.offered) if len(choices)], np.int64
+        )
 
     def _draw_one(self, generator: np.random.Generator) -> np.ndarray:
-        places, share = self._open, np.exp(generator.uniform(*np.log(SHARES)))
-        chosen = places[generator.random(len(places)) < share]
+        sites, share = self._open, np.exp(generator.uniform(*np.log(SHARES)))
+        chosen = sites[generator.random(len(sites)) < share]
         if not len(chosen):
-            chosen = places[generator.integers(len(places), size=1)]
+            chosen = sites[generator.integers(len(sites), size=1)]
         is_alike = generator.random() < ALIKE
         common = {opcode: int(generator.integers(2**31)) for opcode in sorted(set(self.opcodes))}
         config = self.default.copy()
@@ -131,11 +133,11 @@ class TpuSpace(ProgramSpace):
         return config
 
     def _breed_one(self, generator: np.random.Generator, parents: np.ndarray) -> np.ndarray:
-        places = self._open
+        sites = self._open
         first, second = (parents[generator.integers(len(parents))] for _ in range(2))
         config = np.where(generator.random(self.sites) < 0.5, first, second)
-        count = min(len(places), int(generator.integers(1, CHANGES + 1)))
-        for site in generator.choice(places, count, replace=False):
+        count = min(len(sites), int(generator.integers(1, CHANGES + 1)))
+        for site in generator.choice(sites, count, replace=False):
             config[site] = self._offer(site, int(generator.integers(2**31)))
             if generator.random() < 0.25:
                 config[site] = 0
@@ -162,8 +164,8 @@ def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False)
     nodes = list(instructions(program.module))
     shapes = {node.id: list(node.shape.dimensions) for node in nodes}
     sites = tuple(
-        LayoutSite((site,), _list_choices(nodes[place], shapes, own))
-        for site, (place, own) in enumerate(zip(program.configurable, ranks, strict=True))
+        LayoutSite((site,), _list_choices(nodes[node], shapes, wanted))
+        for site, (node, wanted) in enumerate(zip(program.configurable, ranks, strict=True))
     )
     sizes = np.array([len(site.values) for site in sites])
     space = TpuSpace(
@@ -172,7 +174,7 @@ def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False)
         default=np.zeros(len(sizes), np.int32),
         layout_sites=sites,
         varies_fastest=varies_fastest,
-        opcodes=tuple(nodes[place].opcode for place in program.configurable),
+        opcodes=tuple(nodes[node].opcode for node in program.configurable),
     )
     space.learn(set())
     return space
@@ -222,9 +224,9 @@ def _list_choices(node: Any, shapes: dict[int, list[int]], ranks: np.ndarray) ->
         minor = _find_minor(node, shapes)
         layouts = [{OUTPUT: minor}, {OUTPUT: minor[::-1]}]
     rows = [np.full((len(ranks), MAX_RANK), LAYOUT_UNSET, np.int8)]
-    for own in layouts:
+    for orders in layouts:
         row = np.full((len(ranks), MAX_RANK), LAYOUT_UNSET, np.int8)
-        for tensor, order in own.items():
+        for tensor, order in orders.items():
             if ranks[tensor]:
                 row[tensor, : len(order)] = order
         rows.append(row)
@@ -269,25 +271,25 @@ def split_into_groups(source: list[int], target: list[int]) -> list[tuple[list[i
     groups: list[tuple[list[int], list[int]]] = []
     left = right = 0
     while left < len(source) or right < len(target):
-        own: tuple[list[int], list[int]] = ([], [])
+        group: tuple[list[int], list[int]] = ([], [])
         sizes = [1, 1]
-        while not own[0] or not own[1] or sizes[0] != sizes[1]:
+        while not group[0] or not group[1] or sizes[0] != sizes[1]:
             if left < len(source) and (sizes[0] <= sizes[1] or right == len(target)):
-                own[0].append(left)
+                group[0].append(left)
                 sizes[0] *= source[left]
                 left += 1
             elif right < len(target):
-                own[1].append(right)
+                group[1].append(right)
                 sizes[1] *= target[right]
                 right += 1
             else:
                 break
-        is_whole = sizes[0] == sizes[1] and own[0] and own[1]
+        is_whole = sizes[0] == sizes[1] and group[0] and group[1]
         if is_whole or not groups:
-            groups.append(own)
+            groups.append(group)
         else:
-            groups[-1][0].extend(own[0])
-            groups[-1][1].extend(own[1])
+            groups[-1][0].extend(group[0])
+            groups[-1][1].extend(group[1])
         while left < len(source) and source[left] == 1:
             groups[-1][0].append(left)
             left += 1

@@ -32,7 +32,7 @@ EXTRA = "tpu"  # the optional dependencies of this project that install libtpu
 class TpuTarget(Target):
     """A generation of TPUs, such as tpu:v5e."""
 
-    NAMES: ClassVar[tuple[str, ...]] = tuple(f"{PREFIX}{own}" for own in GENERATIONS)
+    NAMES: ClassVar[tuple[str, ...]] = tuple(f"{PREFIX}{name}" for name in GENERATIONS)
     platform: ClassVar[str] = "tpu"
     # Its compiler needs more time and memory.
     seconds: ClassVar[float] = 600
