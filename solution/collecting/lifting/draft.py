@@ -174,8 +174,8 @@ def _read_shapes(
     table = np.column_stack([ranks, rest, features[:, vocabulary.SHAPE_PRODUCT], shapes, layouts])
     rows, inverse = np.unique(table, axis=0, return_inverse=True)
     read = [_read_shape(row.tolist()) for row in rows]
-    rows = inverse.reshape(-1).tolist()
-    return [read[row][0] for row in rows], [read[row][1] for row in rows]
+    which = inverse.reshape(-1).tolist()
+    return [read[row][0] for row in which], [read[row][1] for row in which]
 
 
 def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
