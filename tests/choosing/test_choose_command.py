@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,8 +19,12 @@ from solution.choosing.journal import RECORD
 from solution.choosing.methods import make_proposer
 from solution.choosing.verdict import Verdict
 from solution.cli import EXIT_ENDED
-from solution.collecting.cpu import Workers
+from solution.collecting.child import Compile
+from solution.collecting.cpu import Builder, Workers
+from solution.collecting.journal import SOUND
+from solution.programs.compiler import Flags
 from solution.programs.hlo.messages import read_records
+from solution.programs.program import read_programs
 from solution.serving.bundle import load_bundle
 from solution.system.errors import InputError
 from solution.system.files import locked
@@ -29,17 +34,7 @@ from tests.made.graphs import make_tile_graph, write_graph
 from tests.made.timed import DENSE, RAGGED
 
 KERNEL = "npz/tile/xla/valid"
-DRAWN = """
-HloModule drawn
-
-ENTRY main {
-  x = f32[16,16] parameter(0)
-  low = f32[] constant(0)
-  high = f32[] constant(1)
-  drawn = f32[16,16] rng(low, high), distribution=rng_uniform
-  ROOT product = f32[16,16] dot(x, drawn), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+CASES = Path(__file__).parent.parent / "collecting" / "cases"
 
 
 def test_a_replay_says_how_soon_it_found_what(fastslow: FastSlow, sample: Path) -> None:
@@ -199,12 +194,11 @@ def test_where_timing_again_takes_all_of_the_time_a_second_is_searched(
 
 def test_a_program_that_never_repeats_is_one_message(fastslow: FastSlow, tmp_path: Path) -> None:
     pytest.importorskip("jax")  # the extra `collect`
-    path = tmp_path / "drawn.hlo"
-    path.write_text(DRAWN)
     out = tmp_path / "chosen"
-    done = fastslow("choose", path, "--measure", "2", "--search", "random", "--out", out)
+    done = fastslow("choose", CASES / "noisy.py", "--measure", "6", "--minutes", "1", "--out", out)
     assert done.returncode == 2
-    assert "same arguments" in " ".join(done.stderr.split())
+    said = " ".join(done.stderr.split())
+    assert "noisy: run twice with the same arguments" in said and "jax.random" in said
 
 
 def test_asked_to_end_it_leaves_no_temporary_file(tmp_path: Path) -> None:
@@ -245,6 +239,26 @@ def test_what_is_written_is_what_the_compiler_takes(fastslow: FastSlow, tmp_path
     assert choice["gain"] > 1
     assert "xla_llvm_ir_gemm_tile_size" in choice["xla_backend_extra_options"]
     assert len(list(read_records(folder / "chosen.pb"))) == 1
+
+
+@pytest.mark.slow
+def test_what_is_chosen_computes_right_numbers_where_roots_are_taken(
+    fastslow: FastSlow, workers: Workers, tmp_path: Path
+) -> None:
+    """Roots of drawn numbers are NaN where these are negative, and then nothing could differ."""
+    shutil.copy(CASES / "wide.hlo", tmp_path)
+    done = fastslow("choose", "wide.hlo", "--over", "tiles", "--measure", "40", "--minutes", "3")
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "chosen" / "wide" / CHOICE
+    if not path.exists():
+        assert "No gain that can be told" in done.stdout
+        return
+    choice = json.loads(path.read_text())
+    kinds = ("compiler_options", "xla_backend_extra_options")
+    (program,) = read_programs(CASES / "finite.hlo", workers.compiling)
+    builder = Builder(workers.compiling, program, needs_edges=True)
+    flags = Flags(*(tuple(choice[kind].items()) for kind in kinds))
+    assert builder.build(Compile(program.plain, flags))[:2] == (SOUND, "")
 
 
 def test_a_table_whose_tiles_are_all_alike_ends(fastslow: FastSlow, tmp_path: Path) -> None:

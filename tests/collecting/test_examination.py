@@ -61,9 +61,9 @@ def write(folder: Path, text: str, name: str = "written.hlo") -> Path:
     return folder / name
 
 
-@pytest.mark.parametrize("name", ["wide", "rooted", "narrow"])
+@pytest.mark.parametrize("name", ["plain", "rooted", "finite", "wide", "half", "narrow"])
 def test_tiles_that_compute_nonsense_are_found_wrong(name: str, workers: Workers) -> None:
-    """Roots of what may be negative; results in eight bits."""
+    """Products, and the same of roots of what may be negative; results in 16 and in 8 bits."""
     program = read(CASES / f"{name}.hlo", workers)
     space = make_collected_space(program, TILES)
     builder = Builder(workers.compiling, program, needs_edges=True)
@@ -120,6 +120,13 @@ def test_results_that_compare_nothing_are_refused_with_the_reason(
 def test_a_partition_that_multiplies_by_its_number_is_refused(workers: Workers) -> None:
     with pytest.raises(InputError, match="numbered.*0"):
         Builder(workers.compiling, read(CASES / "numbered.hlo", workers)).open()
+
+
+def test_a_program_that_never_repeats_is_refused_before_anything_is_compared(
+    workers: Workers,
+) -> None:
+    with pytest.raises(InputError, match="noisy: run twice with the same arguments.*2,048 numbers"):
+        Builder(workers.compiling, read(CASES / "noisy.py", workers)).open()
 
 
 def test_ones_are_timed_and_other_numbers_compared(workers: Workers, tmp_path: Path) -> None:
@@ -199,8 +206,9 @@ def test_numbers_are_drawn_of_every_type(kind: str, workers: Workers) -> None:
         np.testing.assert_array_equal(same.view(np.uint8), drawn.view(np.uint8))
 
 
-def test_eight_bit_floats_are_collected(workers: Workers) -> None:
-    builder = Builder(workers.compiling, read(CASES / "eight.hlo", workers))
+@pytest.mark.parametrize("name", ["eight.hlo", "eight.py"])
+def test_eight_bit_floats_are_collected(name: str, workers: Workers) -> None:
+    builder = Builder(workers.compiling, read(CASES / name, workers))
     builder.open()
     assert {array.dtype.name for array in builder.arguments} == {"float8_e4m3fn"}
 

@@ -166,14 +166,15 @@ def test_without_an_answer_how_many_are_left_it_is_sent(place: Place, status: st
     assert_made_once(place)
 
 
-def test_the_daily_allowance_is_used_up(place: Place) -> None:
+@pytest.mark.parametrize("code", [400, 403])
+def test_the_daily_allowance_is_used_up(place: Place, code: int) -> None:
     said = (
         "Submission not allowed: Your team has used its daily Submission allowance (5) today, "
         "please try again tomorrow UTC (4.2 hours from now)."
     )
     refuse = place.world.on_CreateSubmission
     place.world.refusal = said
-    place.world.on_CreateSubmission = lambda body: {**refuse(body), "code": 400}  # type: ignore[method-assign]
+    place.world.on_CreateSubmission = lambda body: {**refuse(body), "code": code}  # type: ignore[method-assign]
     done = place.submit()
     assert done.code == 2
     assert "no submission" in done.words

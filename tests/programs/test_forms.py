@@ -233,25 +233,22 @@ def test_what_is_no_program_is_said_with_what_would_be_one(
             assert "HloModule" in str(raised.value)
 
 
-def test_a_folder_of_text_dumps_is_ranked_as_one_of_protos(tmp_path: Path) -> None:
-    """Of the texts that XLA writes only those before optimisation are programs to rank."""
-    folder = tmp_path / "dumped"
-    code = (
-        "import jax, jax.numpy as jnp\n"
-        "jax.jit(lambda x, w: jnp.tanh(x @ w) @ w.T)(jnp.ones((64, 128)), jnp.ones((128, 32)))"
-    )
-    flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_as_proto"
-    subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-        check=True, capture_output=True,
-    )  # fmt: skip
-    before = {q.graph.name.removesuffix(".hlo"): q for q in read_questions(folder)}
-    for proto in folder.glob("*.pb"):
-        proto.unlink()
-    texts = {q.graph.name: q for q in read_questions(folder)}
-    assert texts and all("before_optimizations" in name for name in texts)
-    for name, question in texts.items():
-        np.testing.assert_array_equal(question.graph.edges, before[name].graph.edges)
+def test_a_folder_of_text_dumps_is_ranked_as_one_of_protos(cases: Path, tmp_path: Path) -> None:
+    """Of the texts that XLA writes by default only those before optimisation are programs."""
+    code = (cases / "folder-of-text-dumps" / "make.py").read_text()
+    as_protos = code.replace("=dumped", "=protos --xla_dump_hlo_as_proto")
+    for made in (code, as_protos):
+        subprocess.run(
+            [sys.executable, "-c", made], env=os.environ | {"JAX_PLATFORMS": "cpu"}, cwd=tmp_path,
+            check=True, capture_output=True,
+        )  # fmt: skip
+    assert as_protos != code and not list((tmp_path / "dumped").glob("*.pb"))
+    texts = {q.graph.name: q.graph for q in read_questions(tmp_path / "dumped")}
+    protos = {q.graph.name: q.graph for q in read_questions(tmp_path / "protos")}
+    assert any("lambda" in name for name in texts)
+    assert all("before_optimizations" in name for name in texts)
+    for name, graph in texts.items():
+        np.testing.assert_array_equal(graph.edges, protos[f"{name}.hlo"].edges)
 
 
 def test_a_dump_after_optimisation_says_what_to_dump_instead(
