@@ -19,7 +19,7 @@ import polars as pl
 import typer
 from scipy.stats import kendalltau
 
-from solution.analysis.named_graph import read_file
+from solution.analysis.graph_lookup import read_file
 from solution.collecting.constraints import complete_layout
 from solution.collecting.lifting.lift import lift
 from solution.collecting.target import parse_target

@@ -1,4 +1,4 @@
-"""Find what the command `check` reports: defective files, and files with impossible layouts."""
+"""Find what the command `check` reports: defective files, impossible layouts, copies of graphs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +17,9 @@ from solution.store.mixed_options import find_mixed, name_kind
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.progress import track
+from solution.system.wording import count
+
+KEYS = ("collection", "split", "graph")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,27 @@ def find_impossible(store: Store) -> list[str]:
             if words := describe_impossible(read_prepared(path, is_checked=True)):
                 found.append(f"{path}: {words}")
     return found
+
+
+def find_equal_graphs(graphs: pl.DataFrame) -> list[str]:
+    """Return a sentence with the number of copies and an example; an empty list if all differ.
+
+    A copy under another name distorts scores, and a folder does not show it.
+
+    Args:
+        graphs: with the columns collection, split, graph and source, as a store has them.
+    """
+    equal = graphs.filter(pl.col("source").is_duplicated())
+    if equal.is_empty():
+        return []
+    first = equal.filter(source=equal["source"][0])
+    shown = " and ".join(" ".join(row) for row in first.select(KEYS).head(2).iter_rows())
+    copies = len(equal) - equal["source"].n_unique()
+    verb = "is a copy" if copies == 1 else "are copies"
+    return [
+        f"{count(copies, 'graph')} {verb} of others under another name, such as {shown}. Scores "
+        "mean less if a model was trained on a copy of a graph that it is scored on."
+    ]
 
 
 def _check_file(file: GraphFile, advance: Advance) -> _Sound | str:

@@ -1,31 +1,20 @@
 """Draw the figures of a first look at the data, of graphs that are repaired but not pruned.
 
 Each function returns a figure: a notebook displays it, a report or a test saves it.
-
-Draw how much faster a layout could be and what it costs, of graphs repaired but not pruned.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from solution.analysis import measures
 from solution.analysis.graph_picture import show_name
 from solution.analysis.graph_tables import BAND
-from solution.analysis.panels import (
-    COLOURS,
-    MAX_POINTS,
-    NO_LAYOUT,
-    draw_rule,
-    label_some,
-    labelled_layouts,
-    make_panels,
-    say,
-    spread_evenly,
-)
 from solution.domain.collection import NAMES
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
@@ -33,6 +22,9 @@ from solution.domain.vocabulary import OPCODES, VIRTUAL
 from solution.papers.published_numbers import read_published
 from solution.system.wording import count
 
+COLOURS = {name: f"C{position}" for position, name in enumerate(NAMES)}
+MAX_POINTS = 2000  # points of one graph in a scatter plot
+NO_LAYOUT = "no labelled layout graph"
 MAX_GRAPHS = 8  # graphs per collection whose configurations are drawn together
 MAX_OPCODES = 9
 HOPS = range(5)
@@ -42,15 +34,101 @@ NAME_WIDTH = 24
 BINS = 20
 
 
+def make_panels(
+    graphs: Sequence[Graph], title: str, height: float = 3.2
+) -> tuple[Figure, list[tuple[Axes, list[Graph]]]]:
+    """Return a figure with a panel for each collection with labelled graphs, and these graphs."""
+    groups: dict[str, list[Graph]] = {}
+    for name in NAMES:
+        if found := [g for g in graphs if g.key[0] == name and g.runtimes is not None]:
+            groups[name] = found
+    columns = min(3, len(groups))
+    rows = -(-len(groups) // columns)
+    # A figure with one panel must be wide enough for its title.
+    figure = Figure(figsize=(max(4.2 * columns, 7.0), height * rows), layout="constrained")
+    figure.suptitle(title)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, name in zip(panels, groups, strict=False):
+        axes.set_title(name, fontsize=9)
+    for axes in panels[len(groups) :]:
+        axes.set_axis_off()
+    return figure, list(zip(panels, groups.values(), strict=False))
+
+
+def draw_rule(
+    graphs: Sequence[Graph], measure: Callable[[Graph], np.ndarray], name: str, counted: str
+) -> Figure:
+    """Return a figure of how well a heuristic ranks labelled layout graphs.
+
+    Left: Kendall's tau of the heuristic with the runtime, a point per graph. Right: the graph with
+    the largest absolute tau.
+
+    Args:
+        measure: returns the heuristic's values (configs,) for a graph.
+        name: the heuristic's name.
+        counted: the axis label of its values.
+    """
+    layout = labelled_layouts(graphs)
+    if not layout:
+        return say(NO_LAYOUT)
+    figure = Figure(figsize=(12, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    measured = [measure(graph) for graph in layout]
+    taus = [kendall_tau(m, measures.slowdowns(g)) for m, g in zip(measured, layout, strict=True)]
+    names = [name for name in NAMES if any(graph.key[0] == name for graph in layout)]
+    for row, collection in enumerate(names):
+        found = [tau for tau, g in zip(taus, layout, strict=True) if g.key[0] == collection]
+        left.scatter(found, [row] * len(found), color=COLOURS[collection], alpha=0.6, s=22)
+        mean, bar = float(np.mean(found)), {"color": "black", "marker": "|", "s": 240}
+        left.scatter([mean], [row], label="mean of the collection" if row == 0 else None, **bar)
+    left.axvline(0, color="black", lw=0.8, ls=":", label="tells nothing")
+    left.set_yticks(range(len(names)), names)
+    left.set_ylim(len(names) - 0.4, -0.6)
+    left.set_xlabel(f"Kendall's tau of {name} and runtime (a point a graph)")
+    left.set_title(f"{name.capitalize()} against runtime")
+    left.legend(fontsize=8, frameon=False, loc="lower left")
+    strongest = int(np.argmax(np.abs(taus)))
+    graph = layout[strongest]
+    chosen = spread_evenly(graph.num_configs)
+    right.scatter(measured[strongest][chosen], measures.slowdowns(graph)[chosen], s=8, alpha=0.5)
+    right.set_xlabel(counted)
+    right.set_ylabel("runtime over the fastest")
+    words = f"{graph.key[0]}:{show_name(graph)}, tau {taus[strongest]:+.2f}"
+    right.set_title(f"The strongest: {words}", fontsize=10)
+    return figure
+
+
+def labelled_layouts(graphs: Sequence[Graph]) -> list[Graph]:
+    """Return the layout graphs that have runtimes."""
+    return [g for g in graphs if g.collection.kind == "layout" and g.runtimes is not None]
+
+
+def say(words: str) -> Figure:
+    """Return a figure that only shows a text, for when there is nothing to draw."""
+    figure = Figure(figsize=(6, 2))
+    figure.text(0.5, 0.5, words, ha="center")
+    return figure
+
+
+def spread_evenly(count: int, most: int = MAX_POINTS) -> np.ndarray:
+    """Return at most `most` evenly spaced indices below `count`."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
+
+
+def label_some(axis: Axis) -> None:
+    """Label a logarithmic axis at 1, 2 and 5 times powers of ten: powers alone are too few."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
 def draw_runtimes(graphs: Sequence[Graph]) -> Figure:
     """Return a figure of runtimes over the fastest, sorted, with a line for each labelled graph."""
     figure, panels = make_panels(graphs, "How much there is to gain: runtimes inside a graph")
-    for axes, own in panels:
-        for graph in own:
-            share, ordered = (
-                np.linspace(0, 100, graph.num_configs),
-                np.sort(measures.slowdowns(graph)),
-            )
+    for axes, drawn in panels:
+        for graph in drawn:
+            share = np.linspace(0, 100, graph.num_configs)
+            ordered = np.sort(measures.slowdowns(graph))
             axes.plot(share, ordered, color=COLOURS[graph.key[0]], alpha=0.5, lw=1)
         if axes.get_ylim()[1] > LARGEST_LINEAR:
             axes.set_yscale("log")
@@ -58,7 +136,7 @@ def draw_runtimes(graphs: Sequence[Graph]) -> Figure:
         axes.set_ylim(bottom=1)
         axes.set_xlabel("configurations, fastest first (%)")
         axes.set_ylabel("runtime over the fastest")
-        axes.set_title(f"{axes.get_title()}: {count(len(own), 'graph')}, a line each", fontsize=9)
+        axes.set_title(f"{axes.get_title()}: {count(len(drawn), 'graph')}, a line each", fontsize=9)
     return figure
 
 
@@ -79,9 +157,9 @@ def draw_noise(summaries: pl.DataFrame) -> Figure:
     left.set_title("Duplicates")
     noisy = summaries.filter(pl.col("noise").is_not_null() & pl.col("spread").is_not_null())
     for name, colour in COLOURS.items():
-        own = noisy.filter(pl.col("collection") == name)
-        if len(own):
-            spread, noise = 100 * (own["spread"] - 1), 100 * own["noise"]
+        points = noisy.filter(pl.col("collection") == name)
+        if len(points):
+            spread, noise = 100 * (points["spread"] - 1), 100 * points["noise"]
             right.scatter(spread, noise, color=colour, s=18, alpha=0.7, label=name)
     if len(noisy):
         largest = float(100 * (noisy["spread"].max() - 1))  # type: ignore[operator]
@@ -101,12 +179,13 @@ def draw_noise(summaries: pl.DataFrame) -> Figure:
 
 
 def draw_configurations(graph: Graph) -> Figure:
-    """Return a figure of one labelled graph's configurations in their first two principal
-    components."""
+    """Return a figure of one labelled graph's configurations in two principal components."""
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     axes = figure.subplots()
     chosen = spread_evenly(graph.num_configs)
-    coordinates, shares = measures.principal_components(measures.own_vectors(graph.select(chosen)))
+    coordinates, shares = measures.principal_components(
+        measures.graph_vectors(graph.select(chosen))
+    )
     assert graph.runtimes is not None
     colours = 100 * graph.runtimes[chosen].argsort().argsort() / len(chosen)
     shown = axes.scatter(coordinates[:, 0], coordinates[:, 1], c=colours, cmap="viridis_r", s=10)
@@ -117,11 +196,10 @@ def draw_configurations(graph: Graph) -> Figure:
 
 
 def draw_across(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of several graphs' configurations, with shared components in each
-    collection."""
+    """Return a figure of several graphs' configurations; a collection shares its components."""
     figure, panels = make_panels(graphs, "Configurations of several graphs: a colour each", 4.2)
-    for axes, own in panels:
-        shown = [own[place] for place in spread_evenly(len(own), MAX_GRAPHS)]
+    for axes, labelled in panels:
+        shown = [labelled[number] for number in spread_evenly(len(labelled), MAX_GRAPHS)]
         limit = MAX_POINTS // MAX_GRAPHS
         drawn = [graph.select(spread_evenly(graph.num_configs, limit)) for graph in shown]
         vectors = [measures.shared_vectors(graph) for graph in drawn]
@@ -166,10 +244,10 @@ def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1, 2.4])
     names = [_shorten(show_name(graph)) for graph in ordered]
     for name, colour in COLOURS.items():
-        own = [place for place, graph in enumerate(ordered) if graph.key[0] == name]
-        times = [measures.fastest(ordered[place]) / 1e6 for place in own]
-        if own:
-            left.barh(own, times, color=colour, label=name)
+        rows = [row for row, graph in enumerate(ordered) if graph.key[0] == name]
+        times = [measures.fastest(ordered[row]) / 1e6 for row in rows]
+        if rows:
+            left.barh(rows, times, color=colour, label=name)
     left.set_yticks(range(len(names)), names, fontsize=7)
     left.set_xscale("log")
     label_some(left.xaxis)
@@ -194,16 +272,15 @@ def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_pruning(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of the share of nodes that pruning keeps, by hops around configurable
-    nodes."""
+    """Return a figure of the share of nodes that pruning keeps, by its number of hops."""
     if not any(len(graph.configurable) for graph in graphs):
         return say("no configurable node")
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
     axes = figure.subplots()
     for name, colour in COLOURS.items():
-        own = [graph for graph in graphs if graph.key[0] == name and len(graph.configurable)]
-        if own:
-            kept = 100 * np.array([measures.kept_shares(graph, HOPS) for graph in own])
+        pruned = [graph for graph in graphs if graph.key[0] == name and len(graph.configurable)]
+        if pruned:
+            kept = 100 * np.array([measures.kept_shares(graph, HOPS) for graph in pruned])
             low, middle, high = np.quantile(kept, (0.25, 0.5, 0.75), axis=0)
             # both searches have the same programs, so their lines overlap
             line = "-" if name.endswith("default") else "--"
@@ -228,9 +305,9 @@ def draw_scale(summaries: pl.DataFrame) -> Figure:
     low, high = (read_published().numbers[name].value for name in BAND)
     axes.axhspan(low, high, color="0.85", lw=0, label="means of TpuGraphs' layouts, as reported")
     for name, colour in COLOURS.items():
-        own = summaries.filter(pl.col("collection") == name)
-        if len(own):
-            axes.scatter(own["configs"], own["nodes"], s=16, alpha=0.6, color=colour, label=name)
+        rows = summaries.filter(pl.col("collection") == name)
+        if len(rows):
+            axes.scatter(rows["configs"], rows["nodes"], s=16, alpha=0.6, color=colour, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
     label_some(axes.xaxis)
@@ -242,8 +319,8 @@ def draw_scale(summaries: pl.DataFrame) -> Figure:
     return figure
 
 
-def _repeated(own: pl.DataFrame) -> float:
-    configs, distinct = sum(own["configs"]), sum(own["distinct"])
+def _repeated(summaries: pl.DataFrame) -> float:
+    configs, distinct = sum(summaries["configs"]), sum(summaries["distinct"])
     return 100 * (1 - distinct / configs) if configs else 0.0
 
 
@@ -257,12 +334,11 @@ def _label_components(axes: Axes, shares: np.ndarray) -> None:
 
 
 def draw_ranges(graphs: Sequence[Graph]) -> Figure:
-    """Return histograms of (slowest - fastest) / mean runtime over graphs, a panel per
-    collection."""
+    """Return histograms of (slowest - fastest) / mean runtime, a panel per collection."""
     figure, panels = make_panels(graphs, "What configurations decide: (slowest - fastest) / mean")
-    for axes, own in panels:
-        ranges = [measures.relative_range(graph) for graph in own]
-        axes.hist(ranges, bins=BINS, color=COLOURS[own[0].key[0]])
+    for axes, labelled in panels:
+        ranges = [measures.relative_range(graph) for graph in labelled]
+        axes.hist(ranges, bins=BINS, color=COLOURS[labelled[0].key[0]])
         axes.axvline(float(np.median(ranges)), color="black", lw=0.8, ls=":")
         axes.set_xlabel("range of the runtimes over their mean")
         axes.set_ylabel("graphs")
@@ -271,16 +347,15 @@ def draw_ranges(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_gains(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of the speedup of the fastest configuration over the compiler's, a bar per
-    graph."""
+    """Return a figure of each graph's speedup over the compiler's default, a bar per graph."""
     known = [graph for graph in graphs if graph.runtimes is not None]
-    known = [graph for graph in known if measures.own_runtime(graph) is not None]
+    known = [graph for graph in known if measures.default_runtime(graph) is not None]
     if not known:
-        return say("no graph has the compiler's own configuration")
-    figure, panels = make_panels(known, "The fastest configuration over the compiler's own")
-    for axes, own in panels:
-        gains = sorted(100 * (measures.gain_over_compiler(graph) or 0) for graph in own)[::-1]
-        axes.bar(range(len(gains)), gains, color=COLOURS[own[0].key[0]])
+        return say("no graph has the compiler's default configuration")
+    figure, panels = make_panels(known, "The fastest configuration over the compiler's default")
+    for axes, labelled in panels:
+        gains = sorted(100 * (measures.gain_over_compiler(graph) or 0) for graph in labelled)[::-1]
+        axes.bar(range(len(gains)), gains, color=COLOURS[labelled[0].key[0]])
         axes.set_xlabel("graphs")
         axes.set_ylabel("faster by (%)")
         words = f"median {np.median(gains):.0f}%, at most {max(gains):.0f}%"
@@ -314,18 +389,18 @@ def draw_copies(graphs: Sequence[Graph]) -> Figure:
     figure = Figure(figsize=(12, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     times = [measures.slowdowns(graph) for graph in layout]
-    taus = [[kendall_tau(c, t) for c in own] for own, t in zip(costs, times, strict=True)]
+    taus = [[kendall_tau(cost, t) for cost in both] for both, t in zip(costs, times, strict=True)]
     for name, colour in COLOURS.items():
-        own = [tau for tau, graph in zip(taus, layout, strict=True) if graph.key[0] == name]
-        if own:
-            left.scatter(*zip(*own, strict=True), color=colour, s=22, alpha=0.6, label=name)
+        points = [tau for tau, graph in zip(taus, layout, strict=True) if graph.key[0] == name]
+        if points:
+            left.scatter(*zip(*points, strict=True), color=colour, s=22, alpha=0.6, label=name)
     left.axhline(0, color="black", lw=0.8, ls=":")
     left.axvline(0, color="black", lw=0.8, ls=":")
     left.set_xlabel("Kendall's tau of padding and runtime (a point a graph)")
     left.set_ylabel("Kendall's tau of copied bytes and runtime")
     left.set_title("What a layout costs: in each operation, and between them")
     left.legend(fontsize=8, frameon=False)
-    widest = int(np.argmax([np.prod([np.std(cost) for cost in own]) for own in costs]))
+    widest = int(np.argmax([np.prod([np.std(cost) for cost in both]) for both in costs]))
     _draw_trade(right, layout[widest], *costs[widest])
     return figure
 

@@ -1,9 +1,8 @@
 """Explain in words and numbers why a ranker predicts one configuration slower than another.
 
-Compute how much each column of a table adds to a ranker's scores, for trees and linear models.
-
-For trees these are exact SHAP values, LightGBM's `pred_contrib`. For linear models they are weight
-times value. In both cases positive means slower. Two configurations of one graph are compared.
+The explanation says how much each column of the feature table adds to the difference of the two
+scores; positive means slower. For trees these are exact SHAP values, LightGBM's `pred_contrib`; for
+linear models, weight times value.
 
 Source: Lundberg et al., "From local explanations to global understanding with explainable AI for
 trees", Nature Machine Intelligence, 2020.
@@ -12,7 +11,6 @@ trees", Nature Machine Intelligence, 2020.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeGuard
 
 import numpy as np
 import polars as pl
@@ -23,7 +21,7 @@ from solution.domain import predictions
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment, find_experiment, list_experiments
 from solution.features.column import Feature
-from solution.models.base import CostRanker, Ranker, RankerSettings
+from solution.models.base import Ranker, RankerSettings
 from solution.models.catalogue import Model, load_model
 from solution.models.linear import LinearRanker
 from solution.models.trees.boosted_trees import BoostedTrees
@@ -58,8 +56,7 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
     ranker = check_explained(ranker)
     both = np.concatenate([reference[None], rows])
     if isinstance(ranker, BoostedTrees):
-        # Change of the score per unit of output: -1 if the trees predict relevance (faster is
-        # higher).
+        # Change of the score per unit of output: -1 if the trees predict relevance.
         sign = ranker.score(np.ones(1), 1)[0] - ranker.score(np.zeros(1), 1)[0]
         found = sign * _contributions(ranker, both)
     else:
@@ -102,7 +99,7 @@ class Comparison:
     fast: int  # the configuration it is compared with, which is predicted fastest
     scores: np.ndarray  # (configs,)
 
-    def place(self, config: int) -> int:
+    def rank(self, config: int) -> int:
         """Return the predicted rank of a configuration; 1 is the fastest."""
         return int((self.scores < self.scores[config]).sum()) + 1
 
@@ -118,7 +115,7 @@ class Explanation(Comparison):
 
     @property
     def order(self) -> np.ndarray:
-        """Column indices, the largest absolute contribution first."""
+        """Return the column numbers, the largest absolute contribution first."""
         return np.argsort(-np.abs(self.contributions), kind="stable")
 
 
@@ -162,11 +159,6 @@ def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanat
     )
 
 
-def adds_up(ranker: Ranker) -> TypeGuard[CostRanker]:
-    """Return whether the ranker's score is a sum of costs of parts of the program (CostRanker)."""
-    return isinstance(ranker, CostRanker)
-
-
 def find_explained(name: str, run: Run) -> Experiment:
     """Return the experiment of this name or file; raise InputError if there is none."""
     if name in set(run.experiments()) - set(list_experiments()):
@@ -199,8 +191,8 @@ def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:
 
 
 def _suggest(store: Store, experiment: Experiment, name: str) -> str:
-    own = store.graphs.filter(pl.col("collection").is_in(experiment.collections))
-    names = own["graph"].unique().sort().to_list()
+    graphs = store.graphs.filter(pl.col("collection").is_in(experiment.collections))
+    names = graphs["graph"].unique().sort().to_list()
     return suggest(name, names) or f" There are such as {', '.join(names[:3])}."
 
 
@@ -237,13 +229,12 @@ def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, 
 
 
 def describe(compared: Comparison, reasons: Sequence[str]) -> str:
-    """Return a text: both configurations, their predicted ranks, which one to take, and the
-    reasons."""
+    """Return a text: both configurations, their predicted ranks, which to take, and why."""
     graph, slow, fast = compared.graph, compared.slow, compared.fast
     what = describe_configs(graph, np.array([slow, fast]))
     text = (
         f"Configuration {slow} of {graph.name} ({what[0]}) is predicted "
-        f"{_ordinal(compared.place(slow))} of {graph.num_configs}{_describe_ties(compared)}, "
+        f"{_ordinal(compared.rank(slow))} of {graph.num_configs}{_describe_ties(compared)}, "
         f"configuration {fast} ({what[1]}) fastest"
     )
     ratio = 1.0
@@ -266,8 +257,8 @@ def name_reasons(explanation: Explanation) -> list[str]:
     """
     differs = explanation.rows[explanation.slow] != explanation.rows[explanation.fast]
     speaks = differs & (explanation.contributions > 0)
-    against = [place for place in explanation.order if speaks[place]]
-    return [_name_column(explanation, int(place)) for place in against[:NAMED]]
+    against = [column for column in explanation.order if speaks[column]]
+    return [_name_column(explanation, int(column)) for column in against[:NAMED]]
 
 
 def _describe_ties(compared: Comparison) -> str:
@@ -288,11 +279,11 @@ def show_contributions(explanation: Explanation) -> Table:
     for header in (f"config {slow}", f"config {fast}", "adds"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("Unit and reason", min_width=READABLE)
-    for place in explanation.order[:SHOWN]:
-        feature = explanation.features[place]
-        plain = [_undo_logarithm(feature, explanation.rows[c, place]) for c in (slow, fast)]
+    for column in explanation.order[:SHOWN]:
+        feature = explanation.features[column]
+        plain = [_undo_logarithm(feature, explanation.rows[c, column]) for c in (slow, fast)]
         values = [f"{value:.4g}" for value in plain]
-        adds = f"{explanation.contributions[place]:+.3f}"
+        adds = f"{explanation.contributions[column]:+.3f}"
         table.add_row(feature.name, *values, adds, f"{_plain_unit(feature)}: {feature.reason}")
     rest = explanation.contributions[explanation.order[SHOWN:]].sum()
     table.add_row("all others", "", "", f"{rest:+.3f}", "")
@@ -306,17 +297,17 @@ def show_importance(features: Sequence[Feature], importance: np.ndarray) -> Tabl
     table.add_column("Feature", no_wrap=True)
     table.add_column("Share", justify="right")
     table.add_column("Unit and reason")
-    for place in np.argsort(-importance, kind="stable")[:SHOWN]:
-        feature = features[place]
-        row = (feature.name, f"{importance[place]:.1%}", f"{feature.unit}: {feature.reason}")
+    for column in np.argsort(-importance, kind="stable")[:SHOWN]:
+        feature = features[column]
+        row = (feature.name, f"{importance[column]:.1%}", f"{feature.unit}: {feature.reason}")
         table.add_row(*row)
     return table
 
 
-def _name_column(explanation: Explanation, place: int) -> str:
-    feature = explanation.features[place]
+def _name_column(explanation: Explanation, column: int) -> str:
+    feature = explanation.features[column]
     slow, fast = (
-        _undo_logarithm(feature, explanation.rows[c, place])
+        _undo_logarithm(feature, explanation.rows[c, column])
         for c in (explanation.slow, explanation.fast)
     )
     times = f", {slow / fast:.3g} times as much" if slow > fast > 0 else ""

@@ -38,7 +38,7 @@ def draw_contributions(explanation: Explanation, path: Path) -> None:
     order = explanation.order[:SHOWN][::-1]
     values = explanation.contributions[order]
     colours = np.where(values > 0, SLOWER, FASTER)
-    axes[0].barh([explanation.features[place].name for place in order], values, color=colours)
+    axes[0].barh([explanation.features[column].name for column in order], values, color=colours)
     axes[0].axvline(0, color="black", linewidth=0.8)
     axes[0].set_title(
         f"{show_name(explanation.graph)}: configuration {explanation.slow} over {explanation.fast}"
@@ -50,13 +50,12 @@ def draw_contributions(explanation: Explanation, path: Path) -> None:
 
 
 def draw_costs(costs: "Costs", path: Path) -> None:
-    """Write a PNG of the cost differences between the two configurations, a bar per part that
-    differs."""
+    """Write a PNG of the costs that differ between two configurations, a bar per part."""
     figure, axes = plt.subplots(figsize=(11, 5.6), layout="constrained")
     names, values = costs.names[:SHOWN][::-1], costs.added[:SHOWN][::-1]
-    places = np.arange(len(names))
-    axes.barh(places, values, color=np.where(values > 0, SLOWER, FASTER))
-    axes.set_yticks(places, names)
+    bars = np.arange(len(names))
+    axes.barh(bars, values, color=np.where(values > 0, SLOWER, FASTER))
+    axes.set_yticks(bars, names)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_title(f"{show_name(costs.graph)}: configuration {costs.slow} over {costs.fast}")
     axes.set_xlabel("cost that adds to the difference of the scores (red: slower, blue: faster)")
@@ -66,7 +65,7 @@ def draw_costs(costs: "Costs", path: Path) -> None:
 
 def _draw_importance(axes: Axes, features: Sequence[Feature], importance: np.ndarray) -> None:
     order = np.argsort(-importance, kind="stable")[:SHOWN][::-1]
-    axes.barh([features[place].name for place in order], 100 * importance[order], color="#8c8c8c")
+    axes.barh([features[column].name for column in order], 100 * importance[order], color="#8c8c8c")
     axes.set_title("What the model uses most, over all graphs")
     axes.set_xlabel("share of the trees' gain, or of the linear weights (%)")
 
@@ -89,7 +88,7 @@ def draw_components(
     (solution.analysis.measures.separability).
     """
     figure = plt.figure(figsize=(19, 5.4), layout="constrained")
-    axes = [figure.add_subplot(1, 3, place) for place in (1, 3)]
+    axes = [figure.add_subplot(1, 3, panel) for panel in (1, 3)]
     rows = rows_of(graph)
     colours, label = None, ""
     if graph.runtimes is not None:
@@ -97,15 +96,15 @@ def draw_components(
         colours, label = np.log2(runtimes / runtimes.min()), "log2 runtime over the fastest"
     points = _scatter(axes[0], rows, colours, label)
     for config in marked:
-        place = points[graph.distinct.inverse[config]]
-        axes[0].plot(*place, "o", ms=13, mfc="none", mec=SLOWER, mew=1.6)
-        axes[0].annotate(str(config), place, xytext=(9, 6), textcoords="offset points")
+        point = points[graph.distinct.inverse[config]]
+        axes[0].plot(*point, "o", ms=13, mfc="none", mec=SLOWER, mew=1.6)
+        axes[0].annotate(str(config), point, xytext=(9, 6), textcoords="offset points")
     axes[0].set_title(f"{len(rows):,} configurations of {show_name(graph)}")
     _scatter_in_three(figure.add_subplot(1, 3, 2, projection="3d"), rows, colours)
-    tables, places = _sample([other for other in others if other.runtimes is not None], rows_of)
+    tables, ranks = _sample([other for other in others if other.runtimes is not None], rows_of)
     if len(tables):
-        _scatter(axes[1], tables, places, "place inside the graph (0 fastest, 1 slowest)")
-    said = _say_separability(tables, places) if len(tables) else ""
+        _scatter(axes[1], tables, ranks, "rank inside the graph (0 fastest, 1 slowest)")
+    said = _say_separability(tables, ranks) if len(tables) else ""
     axes[1].set_title(f"{len(tables):,} configurations of {count(len(others), 'graph')}{said}")
     save_figure(figure, path)
     plt.close(figure)
@@ -139,19 +138,18 @@ def project(rows: np.ndarray, size: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sample(graphs: Sequence[Graph], rows_of: RowsOf) -> tuple[np.ndarray, np.ndarray]:
-    """Return at most about MAX_POINTS rows of all graphs, and each row's rank in its graph, 0 to
-    1."""
+    """Return about MAX_POINTS rows of all graphs, and each row's rank in its graph, 0 to 1."""
     if not graphs:
         return np.zeros((0, 0)), np.zeros(0)
     limit = max(1, MAX_POINTS // len(graphs))
-    tables, places = [], []
+    tables, ranks = [], []
     for graph in graphs:
         assert graph.runtimes is not None
         rows = choose_rows(graph, limit, seed=0)
         runtimes = np.sort(graph.distinct.mean(graph.runtimes))
         tables.append(rows_of(rows.graph))
-        places.append(np.searchsorted(runtimes, rows.runtimes) / len(runtimes))
-    return np.concatenate(tables), np.concatenate(places)
+        ranks.append(np.searchsorted(runtimes, rows.runtimes) / len(runtimes))
+    return np.concatenate(tables), np.concatenate(ranks)
 
 
 def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: str) -> np.ndarray:
@@ -167,7 +165,7 @@ def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: st
             points[order, 0], points[order, 1], s=size, c=colours[order], cmap="viridis_r"
         )
         axes.figure.colorbar(drawn, ax=axes, label=label)
-    for place, name in enumerate(("x", "y")):
-        text = f"principal component {place + 1} ({shares[place]:.0%} of the variance)"
+    for number, name in enumerate(("x", "y")):
+        text = f"principal component {number + 1} ({shares[number]:.0%} of the variance)"
         getattr(axes, f"set_{name}label")(text)
     return points

@@ -1,4 +1,4 @@
-"""Show the columns of the feature tables to people, and write the tables to a file."""
+"""List the columns of the feature tables, and write the tables to a file."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -23,8 +23,7 @@ from solution.system.wording import count
 
 
 def keyed_tables(graphs: Iterable[Graph]) -> Iterator[pl.DataFrame]:
-    """Yield each graph's table: collection, graph, config, the features, and runtime (null if
-    unknown)."""
+    """Yield each graph's table: collection, graph, config, the features, runtime (or null)."""
     for graph in graphs:
         runtimes = pl.Series("runtime", graph.runtimes, dtype=pl.Float64())
         missing = pl.lit(None, pl.Float64()).alias("runtime")
@@ -101,8 +100,7 @@ def _show(title: str, rows: str, features: Sequence[Feature], word: str) -> Tabl
 
 
 def write_collection(store: Store, collection: Collection, path: Path) -> int:
-    """Write the feature table of a collection, which must have graphs; return the number of
-    rows."""
+    """Write the feature table of a collection with graphs; return the number of rows."""
     rows = store.graphs.filter(store.graphs["collection"] == collection.name)
     graphs = store.load(rows.sort("graph"), GraphCache(0))
     with track(graphs, f"Table of {collection.name}") as tracked:

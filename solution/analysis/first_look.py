@@ -6,7 +6,6 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from solution.analysis import data_pictures
-from solution.analysis.panels import spread_evenly
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.scan import summarise, tabulate
@@ -50,8 +49,8 @@ def draw_first_look(data: Path, folder: Path) -> list[Path]:
     files = [file for file in find_files(data) if file.split != "test"]
     chosen = []
     for name in NAMES:
-        own = [file for file in files if file.collection.name == name]
-        chosen += [own[place] for place in spread_evenly(len(own), MOST)]
+        found = [file for file in files if file.collection.name == name]
+        chosen += [found[number] for number in data_pictures.spread_evenly(len(found), MOST)]
     with track(chosen, "Reading") as tracked:
         read = [read_graph(file.path, file.collection) for file in tracked]
     graphs = [Preparation(None)(graph) for graph in read if graph.runtimes is not None]

@@ -1,9 +1,7 @@
 """Draw a graph: its operations from inputs to output, and a histogram of its runtimes.
 
-Choose the positions of a program's operations in its picture, and their labels.
-
-Operations stand from left to right, each as close to its consumers as possible: a parameter stands
-beside its consumer and not at the left edge. A long program is wrapped into rows, like text.
+Operations are drawn from left to right, each as close to its consumers as possible: a parameter
+stands beside its consumer, not at the left edge. A long program is wrapped into rows, like text.
 """
 
 from collections.abc import Iterator
@@ -40,7 +38,7 @@ class Drawing:
     """A program with the positions of its nodes."""
 
     graph: Graph  # only the nodes that are drawn
-    places: np.ndarray  # (nodes, 2) float: x to the right, y upwards
+    positions: np.ndarray  # (nodes, 2) float: x to the right, y upwards
     lines: np.ndarray  # (nodes,) int64: the row of the picture
     left_out: int  # nodes that are not drawn
 
@@ -51,7 +49,7 @@ class Drawing:
         """
         consumers, producers = self.graph.edges.T
         stays = self.lines[consumers] == self.lines[producers]
-        return self.places[self.graph.edges[stays, ::-1]]
+        return self.positions[self.graph.edges[stays, ::-1]]
 
 
 def lay_out(graph: Graph) -> Drawing:
@@ -72,8 +70,8 @@ def lay_out(graph: Graph) -> Drawing:
         members = lines == line
         tops[members] = heights[members] - heights[members].max() - below
         below += float(np.ptp(heights[members])) + GAP
-    places = np.stack([columns, tops], axis=1)
-    return Drawing(shown, places, lines, graph.num_nodes - shown.num_nodes)
+    positions = np.stack([columns, tops], axis=1)
+    return Drawing(shown, positions, lines, graph.num_nodes - shown.num_nodes)
 
 
 def find_levels(graph: Graph) -> np.ndarray:
@@ -107,9 +105,9 @@ def describe_fastest(graph: Graph) -> dict[int, str]:
     for node, layout in zip(graph.configurable.tolist(), chosen, strict=True):
         slots = layout.reshape(len(LAYOUT_TENSORS), MAX_RANK)
         said = [
-            f"{name} {','.join(str(slot) for slot in own if slot >= 0)}"
-            for name, own in zip(LAYOUT_TENSORS, slots, strict=True)
-            if (own >= 0).any()
+            f"{name} {','.join(str(axis) for axis in order if axis >= 0)}"
+            for name, order in zip(LAYOUT_TENSORS, slots, strict=True)
+            if (order >= 0).any()
         ]
         if said:
             found[node] = "\n".join(said)
@@ -151,11 +149,10 @@ def draw_graph(graph: Graph, path: Path) -> None:
 
 
 def make_figure(graph: Graph) -> Figure:
-    """Return a figure of the program, operands left of consumers, and a histogram of its
-    runtimes."""
+    """Return a figure of the program, operands left of consumers, and of its runtimes."""
     panels = 1 if graph.runtimes is None else 2
     drawing = lay_out(graph)
-    height = float(np.clip(np.ptp(drawing.places[:, 1]) * 0.4 + 2.5, 4.5, 16))
+    height = float(np.clip(np.ptp(drawing.positions[:, 1]) * 0.4 + 2.5, 4.5, 16))
     figure = Figure(figsize=(13, height + 2.8 * (panels - 1)), layout="constrained")
     axes = figure.subplots(panels, 1, squeeze=False, height_ratios=[height, 2.8][:panels])
     _draw_program(drawing, axes[0, 0])
@@ -171,7 +168,7 @@ def show_name(graph: Graph) -> str:
 
 
 def _draw_program(drawing: Drawing, axes: Axes) -> None:
-    graph, places = drawing.graph, drawing.places
+    graph, positions = drawing.graph, drawing.positions
     lines = drawing.find_edges()
     if graph.num_nodes <= MAX_LABELLED_NODES:
         for producer, consumer in lines:
@@ -187,7 +184,7 @@ def _draw_program(drawing: Drawing, axes: Axes) -> None:
         )
     size = float(np.clip(9000 / graph.num_nodes, 12, 90))
     for label, members, style in _node_groups(graph):
-        x, y = places[members].T
+        x, y = positions[members].T
         scale = 2.2 if "edgecolors" in style else 1
         axes.scatter(x, y, s=scale * size, label=f"{label} ({members.sum():,})", **style)
     _label_nodes(drawing, axes)
@@ -201,8 +198,7 @@ def _draw_program(drawing: Drawing, axes: Axes) -> None:
 
 
 def _label_nodes(drawing: Drawing, axes: Axes) -> None:
-    """Label nodes with opcode and shape, and with the layouts of the fastest configuration, if
-    few."""
+    """Label nodes with opcode, shape and the fastest configuration's layouts, if they are few."""
     graph = drawing.graph
     fastest = describe_fastest(graph)
     named = list(range(graph.num_nodes))
@@ -210,20 +206,20 @@ def _label_nodes(drawing: Drawing, axes: Axes) -> None:
         named = graph.configurable.tolist()
     for node in named if len(named) <= MAX_LABELLED_NODES else ():
         words = describe_node(graph, node).replace(" ", "\n", 1)
-        _write(axes, drawing.places[node], words, -7, "black")
+        _write(axes, drawing.positions[node], words, -7, "black")
     if len(fastest) > MAX_LABELLED_LAYOUTS:
         return  # the labels would overlap
     for node, words in fastest.items():
-        _write(axes, drawing.places[node], words, 7, FASTEST_COLOUR)
+        _write(axes, drawing.positions[node], words, 7, FASTEST_COLOUR)
     if fastest:
         axes.plot([], [], " ", label="above a node: the layouts of the\nfastest configuration")
 
 
-def _write(axes: Axes, place: np.ndarray, words: str, points: int, colour: str) -> None:
+def _write(axes: Axes, position: np.ndarray, words: str, points: int, colour: str) -> None:
     """Write words `points` above a node (below it if negative)."""
     side: Literal["bottom", "top"] = "bottom" if points > 0 else "top"
     axes.annotate(
-        words, (place[0], place[1]), xytext=(0, points), textcoords="offset points",
+        words, (position[0], position[1]), xytext=(0, points), textcoords="offset points",
         ha="center", va=side, fontsize=6.5, color=colour, zorder=5,
         # keeps the text legible over lines and nodes
         path_effects=[withStroke(linewidth=1.8, foreground="white")],

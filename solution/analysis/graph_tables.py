@@ -1,7 +1,4 @@
-"""Make tables for people of the contents of a folder and of a graph.
-
-Count how large a data set is, by collection.
-"""
+"""Make printed tables of a data set's size and of the contents of one graph."""
 
 import numpy as np
 import polars as pl
@@ -204,7 +201,7 @@ def _show_gain(graph: Graph) -> Table:
     gain = measures.gain_over_compiler(graph)
     table.add_row("(slowest - fastest) / mean", f"{measures.relative_range(graph):.3f}")
     told = "it has no label" if gain is None else f"{gain:.1%}"
-    table.add_row("fastest over the compiler's own configuration", told)
+    table.add_row("fastest over the compiler's default", told)
     return table
 
 

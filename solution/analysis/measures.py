@@ -14,8 +14,7 @@ FOLDS = 5  # number of folds of configurations that measure separability
 
 
 def slowdowns(graph: Graph) -> np.ndarray:
-    """Return each configuration's runtime (configs,) divided by the fastest; the graph needs
-    labels."""
+    """Return the runtimes (configs,) of a labelled graph divided by the fastest."""
     assert graph.runtimes is not None
     return graph.runtimes / graph.runtimes.min()
 
@@ -32,7 +31,7 @@ def relative_range(graph: Graph) -> float:
     return float(np.ptp(graph.runtimes) / graph.runtimes.mean())
 
 
-def own_runtime(graph: Graph) -> float | None:
+def default_runtime(graph: Graph) -> float | None:
     """Return the runtime of the compiler's default for a labelled graph; None if unmeasured.
 
     Layout: the mean over the configurations that set no layout. Tile: 1, because runtimes are
@@ -43,18 +42,17 @@ def own_runtime(graph: Graph) -> float | None:
         return 1.0
     layouts = graph.layouts
     is_unset = (layouts.layouts == LAYOUT_UNSET).all(axis=1)
-    own = np.ones(len(layouts.codes), bool)
+    is_default = np.ones(len(layouts.codes), bool)
     for pairs in layouts.pairs(slice(None)).T:  # one node at a time, to save memory
-        own &= is_unset[pairs]
-    runtimes = graph.runtimes[own[layouts.rows]]
+        is_default &= is_unset[pairs]
+    runtimes = graph.runtimes[is_default[layouts.rows]]
     return float(runtimes.mean()) if len(runtimes) else None
 
 
 def gain_over_compiler(graph: Graph) -> float | None:
-    """Return default / fastest - 1, the speedup over the compiler; None if the default is
-    unmeasured."""
-    own = own_runtime(graph)
-    return None if own is None else own / fastest(graph) - 1
+    """Return default / fastest - 1, the speedup over the compiler; None without a default."""
+    default = default_runtime(graph)
+    return None if default is None else default / fastest(graph) - 1
 
 
 def swaps_to_best(graph: Graph) -> np.ndarray:
@@ -74,13 +72,13 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
     for number, tensor in enumerate(LAYOUT_TENSORS):
         tensors = find_tensors(graph, tensor)
         given = layouts.layouts[:, number * MAX_RANK : (number + 1) * MAX_RANK].astype(np.int64)
-        places = MAX_RANK + np.argsort(_complete(tensors.layouts, tensors.ranks), axis=1)
+        positions = MAX_RANK + np.argsort(_complete(tensors.layouts, tensors.ranks), axis=1)
         # (pairs, dimensions) position in the order; given dimensions get lower ones below
-        places = places[layouts.node]
+        positions = positions[layouts.node]
         for slot in range(MAX_RANK):
             rows = np.flatnonzero(given[:, slot] >= 0)
-            places[rows, given[rows, slot]] = slot
-        before = places[:, first] < places[:, second]
+            positions[rows, given[rows, slot]] = slot
+        before = positions[:, first] < positions[:, second]
         is_there = second < tensors.ranks[layouts.node][:, None]
         swaps += ((before != before[best[layouts.node]]) & is_there).sum(axis=1)
     total = np.zeros(len(layouts.codes), np.int64)
@@ -105,8 +103,7 @@ def copied_bytes(graph: Graph) -> np.ndarray:
 
 
 def padded_bytes(graph: Graph) -> np.ndarray:
-    """Return the padding (configs,) of configurable nodes' layouts, divided by the unpadded
-    bytes."""
+    """Return the padding (configs,) of configurable nodes over their unpadded bytes."""
     column = [feature.name for feature in layout_table.FEATURES].index("moved_bytes")
     return np.expm1(layout_table.layout_rows(graph)[:, column].astype(np.float64))
 
@@ -116,7 +113,7 @@ def violation_ratio(graph: Graph) -> np.ndarray:
     return violation_ratios(graph)[graph.layouts.rows]
 
 
-def own_vectors(graph: Graph) -> np.ndarray:
+def graph_vectors(graph: Graph) -> np.ndarray:
     """Return configurations as vectors (configs, columns), comparable only within this graph.
 
     Layout: one-hot columns for each configurable node, slot and value. Tile: as shared_vectors.

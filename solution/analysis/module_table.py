@@ -1,17 +1,14 @@
-"""Describe the nodes of a module by columns that the competition's 140 node features lack.
+"""Compute node features that the competition's 140 lack; list the guesses of a lifted program.
 
-The table has a row per node, in the order of Graph.node_features, so the two can be joined. It is
-optional: it needs the program's protobuf, which is a separate download in the competition.
+The table has a row per node, in the order of Graph.node_features, so the two can be joined. It
+needs the program's protobuf, which is a separate download in the competition.
 
-Rankers use only one kind of these columns: the dimensions that dots sum over. A graph read from its
-module contains them (Graph.summed), and solution.features.einsum turns them into features of
-nodes (for nets) and of configurations (for trees). The other columns are for users' models: models
-here are trained on npz files, which contain none of them.
+Rankers use only one kind of these columns: the dimensions that dots sum over (Graph.summed), which
+solution.features.einsum turns into features. The other columns are for users' models, because npz
+files contain none of them.
 
 Source: the competition's best solutions (contracting and batch dimensions of dots, shapes of
 operands, gathers) and its organisers, who name the contracting and batch dimensions.
-
-Make a table of the guesses that were needed to write a graph back as a program.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,11 +59,11 @@ FEATURES = (
       for feature in numbered(name, "dimension, -1: none", reason, GATHER_DIMENSIONS)),
     Feature("gather_index_vector", "dimension, -1: none", "where a gather's indices lie"),
     Feature("operands", "count", "with repetitions, which edges do not show"),
-    *(Feature(f"operand_{place}_rank", "dimensions, -1: none", "in the order that edges lose")
-      for place in range(OPERANDS)),
-    *(feature for place in range(OPERANDS)
+    *(Feature(f"operand_{operand}_rank", "dimensions, -1: none", "in the order that edges lose")
+      for operand in range(OPERANDS)),
+    *(feature for operand in range(OPERANDS)
       for feature in numbered(
-          f"operand_{place}_size", "elements, 0: none", "the shape that is read", MAX_RANK)),
+          f"operand_{operand}_size", "elements, 0: none", "the shape that is read", MAX_RANK)),
 )  # fmt: skip
 
 
@@ -76,9 +73,9 @@ def module_features(module: Any) -> np.ndarray:
     Raises InvalidGraphError if two of its instructions have the same id.
     """
     shapes = [instruction.shape for instruction in instructions(module)]
-    places = find_places(module)
+    positions = find_places(module)
     rows = [
-        _describe(instruction, [shapes[places[operand]] for operand in instruction.operand_ids])
+        _describe(instruction, [shapes[positions[operand]] for operand in instruction.operand_ids])
         for instruction in instructions(module)
     ]
     return np.array(rows, np.int64).astype(np.float32)
@@ -120,7 +117,7 @@ def _describe(instruction: Any, operands: Sequence[Any]) -> list[int]:
 
 def _describe_dot(instruction: Any, operands: Sequence[Any]) -> list[int]:
     lists = [getattr(instruction.dot, field) for _, field, _ in DOT_LISTS]
-    dimensions = [slot for own in lists for slot in first(own, DOT_DIMENSIONS, NONE)]
+    dimensions = [axis for axes in lists for axis in first(axes, DOT_DIMENSIONS, NONE)]
     if instruction.opcode != "dot" or len(operands) < 2:
         return [NONE] * len(dimensions) + [0] * 6
     left, right = operands[:2]
@@ -142,20 +139,19 @@ def _describe_gather(instruction: Any) -> list[int]:
         return [NONE] * (len(GATHER_LISTS) * GATHER_DIMENSIONS + 1)
     lists = [getattr(numbers, field) for _, field, _ in GATHER_LISTS]
     return [
-        *(slot for own in lists for slot in first(own, GATHER_DIMENSIONS, NONE)),
+        *(axis for axes in lists for axis in first(axes, GATHER_DIMENSIONS, NONE)),
         numbers.index_vector_dim,
     ]
 
 
 def _count(shape: Any, dimensions: Sequence[int]) -> int:
-    """Return the product of the sizes of these dimensions; dimensions that the shape lacks count
-    as 1."""
+    """Return the product of the sizes of these dimensions; missing dimensions count as 1."""
     sizes = shape.dimensions
-    return wrap(prod(sizes[place] for place in dimensions if 0 <= place < len(sizes)))
+    return wrap(prod(sizes[axis] for axis in dimensions if 0 <= axis < len(sizes)))
 
 
 def _others(shape: Any, dimensions: Sequence[int]) -> list[int]:
-    return [place for place in range(len(shape.dimensions)) if place not in dimensions]
+    return [axis for axis in range(len(shape.dimensions)) if axis not in dimensions]
 
 
 def _is_minor(shape: Any, dimensions: Sequence[int]) -> int:

@@ -64,7 +64,7 @@ def explain_costs(ranker: CostRanker, graph: Graph, config: int | None = None) -
     words = _Words(graph, table)
     return Costs(
         **vars(compared),
-        names=[words.name(int(slow[place]), place >= table.instructions) for place in order],
+        names=[words.name(int(slow[part]), part >= table.instructions) for part in order],
         slow_states=[words.describe(int(slow[p]), p >= table.instructions) for p in order],
         fast_states=[words.describe(int(fast[p]), p >= table.instructions) for p in order],
         added=added[order],
@@ -104,8 +104,7 @@ class _Words:
         return f"{tensor}, for {describe_node(self.graph, reader).partition(' ')[0]} {reader}"
 
     def describe(self, number: int, is_copy: bool) -> str:
-        """Return a state in words: a copy, or the layouts written and read, minor to major, and
-        loops."""
+        """Return a state in words: a copy, or its layouts (minor to major) and its loops."""
         made, first, second = (
             self._name_layout(number, column) for column in (MADE, FIRST, SECOND)
         )
@@ -134,22 +133,20 @@ class _Words:
 
 
 def name_reasons(costs: Costs) -> list[str]:
-    """Return in words the NAMED parts that make the slow configuration slower, the largest
-    first."""
+    """Return in words the NAMED parts that most make the slow configuration slower."""
     return [
-        f"{costs.names[place]}: {costs.slow_states[place]}, not {costs.fast_states[place]}"
-        f"{_say_share(costs, int(place), ', about {:+.0%} of the runtime')}"
-        for place in np.flatnonzero(costs.added > 0)[:NAMED]
+        f"{costs.names[part]}: {costs.slow_states[part]}, not {costs.fast_states[part]}"
+        f"{_say_share(costs, int(part), ', about {:+.0%} of the runtime')}"
+        for part in np.flatnonzero(costs.added > 0)[:NAMED]
     ]
 
 
-def _say_share(costs: Costs, place: int, text: str) -> str:
-    return "" if costs.shares is None else text.format(costs.shares[place])
+def _say_share(costs: Costs, part: int, text: str) -> str:
+    return "" if costs.shares is None else text.format(costs.shares[part])
 
 
 def show_costs(costs: Costs) -> Table:
-    """Return a table of the parts in which the two configurations differ, and what each one
-    adds."""
+    """Return a table of the parts in which the configurations differ, and what each adds."""
     slow, fast = costs.slow, costs.fast
     note = " Of the runtime: by a line through this program's measurements."
     table = make_table(
@@ -162,10 +159,10 @@ def show_costs(costs: Costs) -> Table:
     table.add_column(f"config {fast}")
     table.add_column("adds", justify="right", no_wrap=True)
     table.add_column("of the runtime", justify="right", no_wrap=True)
-    for place, name in enumerate(costs.names[:SHOWN]):
+    for part, name in enumerate(costs.names[:SHOWN]):
         table.add_row(
-            name, costs.slow_states[place], costs.fast_states[place],
-            f"{costs.added[place]:+.3f}", _say_share(costs, place, "{:+.1%}"),
+            name, costs.slow_states[part], costs.fast_states[part],
+            f"{costs.added[part]:+.3f}", _say_share(costs, part, "{:+.1%}"),
         )  # fmt: skip
     rest = len(costs.names) - SHOWN
     if rest > 0:

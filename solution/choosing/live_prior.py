@@ -13,7 +13,7 @@ from solution.programs.hlo.records import read_tiles
 from solution.programs.program import make_graph
 from solution.serving.bundle import Bundle
 from solution.serving.calibration import Learned, describe_graph
-from solution.serving.session import Session, open_session
+from solution.serving.session import Session
 
 LAYOUT, TILE = "layout:xla:random", "tile:xla"
 UNLED = "No model of what is chosen: it is learned as it goes."
@@ -41,7 +41,7 @@ def open_prior(bundle: Bundle, space: ProgramSpace) -> LivePrior:
     learned = Learned(bundle.record.programs.get(name, ()))
     distance = learned.distance(describe_graph(graph))
     is_far = distance > learned.gap
-    session = open_session(bundle, graph)
+    session = bundle.session(graph)
     scorer = _score_layouts if kind == "layout" else _score_tiles
     note = f"Led by {bundle.describe()}"
     if is_far:

@@ -1,4 +1,4 @@
-"""Assemble all commands into one command line: with help groups, examples, and checked paths."""
+"""Assemble all commands into one command line, with help groups, examples and checked paths."""
 
 from collections.abc import Sequence
 from importlib import import_module, metadata
@@ -138,7 +138,10 @@ def _options(
         bool, typer.Option("--version", help="Show the version and end.", is_eager=True)
     ] = False,
 ) -> None:
-    """Rank the compiler configurations of a tensor program from fastest to slowest."""
+    """Get a tensor program's compiler configurations ranked, from fastest to slowest.
+
+    Start with `fastslow demo`, or with `fastslow rank FILE`.
+    """
     if version:
         say(f"fast-or-slow {metadata.version('fast-or-slow')}")
         raise typer.Exit
@@ -163,8 +166,7 @@ def arrange(app: typer.Typer) -> None:
 def read_path(text: str | Path) -> Path:
     """Return the typed path; raise InputError for an address, BadParameter for an empty text.
 
-    Path would turn s3://BUCKET/NAME into s3:/BUCKET/NAME, a local folder, and the command would
-    report success.
+    Path would turn s3://BUCKET/NAME into the local folder s3:/BUCKET/NAME without an error.
     """
     return Path(refuse_address(refuse_empty(str(text)), TAKERS))
 

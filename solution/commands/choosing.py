@@ -1,4 +1,4 @@
-"""The command that finds a better configuration by measuring few: choose."""
+"""The command that finds a faster configuration by measuring a few: choose."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,42 +40,45 @@ UNUSED = {  # options that have no effect if nothing is compiled
 
 ProgramFile = Annotated[
     Path,
-    typer.Argument(help="Python with a jax function, HLO; with --replay or --model-only npz."),
+    typer.Argument(help="Python file with a jax function, or HLO; npz for --replay, --model-only."),
 ]
 With = Annotated[
-    Path | None, typer.Option("--with", help="A bundle that leads. Default: the bundled one.")
+    Path | None,
+    typer.Option("--with", help="Bundle that guides the search. Default: the bundled one."),
 ]
 Over = Annotated[
     list[str] | None,
-    typer.Option(help="layouts, options or tiles; may be repeated. Default: all it has."),
+    typer.Option(help="What to vary: layouts, options or tiles; may be repeated. Default: all."),
 ]
-Measure = Annotated[int | None, typer.Option(min=1, help=f"Configurations. Default: {MEASURED}.")]
+Measure = Annotated[
+    int | None, typer.Option(min=1, help=f"Configurations to measure. Default: {MEASURED}.")
+]
 Minutes = Annotated[
     float | None,
-    typer.Option(min=0.5, callback=check_finite, help="Or so long, with timing the best again."),
+    typer.Option(min=0.5, callback=check_finite, help="Time limit, instead of --measure."),
 ]
 Replay = Annotated[
-    bool, typer.Option("--replay", help="Look runtimes up in the file, compile nothing.")
+    bool, typer.Option("--replay", help="Look runtimes up in the npz file; compile nothing.")
 ]
 ModelOnly = Annotated[
-    bool, typer.Option("--model-only", help="Measure nothing: what the model likes best.")
+    bool, typer.Option("--model-only", help="Measure nothing: show the model's favourite.")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Folder of what measuring found, and how. Default: chosen/NAME."),
+    typer.Option(help="Folder of the results and the journal. Default: chosen/NAME."),
 ]
 InCollection = Annotated[
     str | None,
-    typer.Option(help="With --replay or --model-only, where the path does not say it."),
+    typer.Option(help="For --replay and --model-only, if the path does not tell the collection."),
 ]
 Search = Annotated[
     str,
     typer.Option(
-        help="Who proposes: ours, order (the model's alone), random, genetic, annealing, beam, "
-        "cross-entropy, policy (a net that learns meanwhile), tpe or gaussian-process."
+        help="Search method: ours, order (the model's ranking), random, genetic, annealing, beam, "
+        "cross-entropy, policy (a net trained during the search), tpe or gaussian-process."
     ),
 ]
-Replace = Annotated[bool, typer.Option("--replace", help="Start afresh.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Start anew instead of resuming.")]
 
 
 @app.command()
@@ -99,13 +102,16 @@ def choose(
     module: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:
-    """Find a faster configuration of a program: the model proposes, compiling and timing decide.
+    """Get a faster configuration of your program: a model proposes, compiling and timing decide.
 
-    Stopped, even killed, the same command goes on where it was.
+    If it is stopped or killed, the same command resumes.
     """
     _refuse_unused(context)
-    if not (replay or model_only):
-        _check_compilable(program)
+    if program.suffix == ".npz" and not (replay or model_only):
+        raise InputError(
+            f"{program}: an npz file has configurations and no program that could be compiled. "
+            "Give --replay (their runtimes are looked up) or --model-only."
+        )
     if model_only:
         from solution.choosing.offline import follow_model
 
@@ -129,14 +135,6 @@ def choose(
     _show(_measure(program, leading, out or Path("chosen") / program.stem, settings))
 
 
-def _check_compilable(program: Path) -> None:
-    if program.suffix == ".npz":
-        raise InputError(
-            f"{program}: an npz file has configurations and no program that could be compiled. "
-            "Give --replay (their runtimes are looked up) or --model-only."
-        )
-
-
 def _open_leading(bundle: Path | None, search: str) -> "Bundle | None":
     """Return the bundle that guides the search; None if no model does."""
     from solution.choosing.methods import check_method, is_led
@@ -144,7 +142,7 @@ def _open_leading(bundle: Path | None, search: str) -> "Bundle | None":
     if is_led(check_method(search)):
         return open_bundle(bundle, None, None)
     if bundle is not None:
-        raise InputError(f"Give --with (what leads) or --search {search} (led by nothing), one.")
+        raise InputError(f"--search {search} is not guided by a bundle. Leave --with out.")
     return None
 
 
@@ -169,17 +167,17 @@ def _refuse_unused(context: typer.Context) -> None:
         if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
     }  # fmt: skip
     if {"replay", "model_only"} <= given:
-        raise InputError("Give --replay (look up) or --model-only (measure nothing), one of them.")
+        raise InputError("Give --replay (look up) or --model-only (measure nothing), not both.")
     for way in given & set(UNUSED):
         for name in sorted(given & set(UNUSED[way])):
             raise InputError(
-                f"Give --{way.replace('_', '-')} (compile nothing) or --{name} (of a search that "
-                "compiles and times), one of them."
+                f"Give --{way.replace('_', '-')} (compile nothing) or --{name} (for a search that "
+                "compiles and times), not both."
             )
     if "collection" in given and not given & set(UNUSED):
         raise InputError(
-            "Give --collection with --replay or --model-only: the collections of a program that "
-            "is compiled are known. Leave it out."
+            "--collection is for --replay and --model-only: the collection of a program that is "
+            "compiled is known. Leave it out."
         )
 
 
@@ -189,8 +187,8 @@ def _show(chosen: "Chosen") -> None:
     output.print(_tabulate(chosen))
     if chosen.verdict is None:
         say(
-            "No gain that can be told: nothing but the compiler's default could be measured, and "
-            f"timed again in all rounds. {describe_failures(chosen.trials)}".rstrip()
+            "No gain can be shown: only the compiler's default could be measured and timed again "
+            f"in all rounds. {describe_failures(chosen.trials)}".rstrip()
         )
     else:
         say(chosen.verdict.sentence())
@@ -207,7 +205,7 @@ def _tabulate(chosen: "Chosen") -> "Table":
     from rich.text import Text
 
     failed = sum(trial.nanoseconds is None for trial in chosen.trials)
-    table = make_table(Text(chosen.name), "Spent: with compiling, and timing the best again.")
+    table = make_table(Text(chosen.name), "Spent: includes compiling and timing the best again.")
     for name in ("Measured", "Failed", "Default, us", "Best found", "Gain", "Spent, s"):
         table.add_column(name, justify="right")
     verdict = chosen.verdict

@@ -1,9 +1,9 @@
-"""Commands that measure your own programs: collect layout, tile, options, report."""
+"""Commands that measure users' programs: collect layout, tile, options, report."""
 
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -30,48 +30,50 @@ if TYPE_CHECKING:
     from solution.collecting.program_space import ProgramSpace
     from solution.collecting.records import Place
     from solution.collecting.session import Finished
-    from solution.collecting.target import Target
-    from solution.programs.child import Limits
-    from solution.programs.program import Program
+    from solution.programs.program import Program, Wanted
     from solution.training.executors.base import Executor
 
 # Heavy imports (polars, scipy) wait inside the commands that need them.
 
-app = typer.Typer(name="collect", help="Compile and time your own programs in many configurations.")
+app = typer.Typer(
+    name="collect", help="Get training data from your programs: compile and time them in many ways."
+)
 
 Programs = Annotated[
     list[Path],
-    typer.Argument(help="Python with a jax function, StableHLO or HLO text, or HLO protobuf."),
+    typer.Argument(help="Python files with a jax function, StableHLO, HLO text or protobuf."),
 ]
-Out = Annotated[Path, typer.Option(help="Where npz, tuning records and logs go.")]
-Split = Annotated[Literal["train", "valid"], typer.Option(help="Of the npz files.")]
-Configs = Annotated[int, typer.Option(min=8, help="Configurations of a program.")]
+Out = Annotated[Path, typer.Option(help="Folder of npz files, tuning records and logs.")]
+Split = Annotated[Literal["train", "valid"], typer.Option(help="Split of the npz files.")]
+Configs = Annotated[int, typer.Option(min=8, help="Configurations per program.")]
 Minutes = Annotated[
     float | None,
     typer.Option(
         min=0.1,
         callback=check_finite,
-        help="For all programs. Default: three for each file; for a TPU 20.",
+        help="Time limit for all programs. Default: 3 per file; for a TPU 20.",
     ),
 ]
 TargetOption = Annotated[
     str,
     typer.Option(
         "--target",
-        help="cpu: timed here. tpu:v3, tpu:v5e, ...: estimated by the TPU's compiler, no TPU "
-        "needed; with the extra `tpu`.",
+        help="cpu: timed on this machine. tpu:v3, tpu:v5e, ...: estimated by the TPU's compiler, "
+        "without a TPU; needs the extra `tpu`.",
     ),
 ]
 # A TPU's compiler needs more time and memory, so the defaults depend on the target.
 Most = Annotated[
     float | None,
-    typer.Option(min=1, callback=check_finite, help="That a compilation may take. For a TPU: 600."),
+    typer.Option(min=1, callback=check_finite, help="Seconds a compilation may take. TPU: 600."),
 ]
 MostMegabytes = Annotated[
-    int | None, typer.Option(min=256, help="That a compilation may take. For a TPU: 8192.")
+    int | None, typer.Option(min=256, help="Memory limit of a compilation, in MB. TPU: 8192.")
 ]
-Flat = Annotated[bool, typer.Option("--keep-flat", help="Also write graphs whose order is chance.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Start afresh.")]
+Flat = Annotated[
+    bool, typer.Option("--keep-flat", help="Also write graphs whose runtimes differ only by noise.")
+]
+Replace = Annotated[bool, typer.Option("--replace", help="Start anew instead of resuming.")]
 
 
 @app.command()
@@ -79,7 +81,7 @@ def layout(
     programs: Programs,
     out: Out = Path("collected"),
     collection: Annotated[
-        str, typer.Option(help="Where they belong; the last word is the search.")
+        str, typer.Option(help="The graphs' collection; its last word is the search.")
     ] = "layout:xla:random",
     split: Split = "train",
     configs: Configs = 60,
@@ -96,12 +98,11 @@ def layout(
     module: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:
-    """Time programs in many layouts of their convolutions, dots and reshapes, or estimate them.
+    """Get runtimes of programs in many layouts of their convolutions, dots and reshapes.
 
-    The search is random, or goes from the compiler's own choice to the fastest (default). Stopped,
-    even killed, the same command goes on where it was.
+    The search is random; in layout:xla:default it starts at the compiler's choice and varies the
+    fastest. If stopped or killed, the same command resumes. For a TPU the runtimes are estimates.
     """
-    from solution.collecting.collect import Settings
     from solution.collecting.program_space import LAYOUTS
     from solution.collecting.records import Place
     from solution.domain.collection import collection as find_collection
@@ -109,14 +110,12 @@ def layout(
     found = find_collection(collection)
     if found.kind != "layout":
         raise InputError(f"{collection} holds tiles: collect them with `fastslow collect tile`.")
-    machine = _find_target(target, LAYOUTS)
-    settings = Settings(
-        configs=configs, seed=seed, limits=_find_limits(machine, seconds, megabytes),
-        keep_flat=keep_flat, replace=replace, wanted=make_wanted(module, function),
-        arguments=arguments, target=machine,
+    settings = _make_settings(
+        target, LAYOUTS, seconds, megabytes, make_wanted(module, function), configs=configs,
+        seed=seed, keep_flat=keep_flat, replace=replace, arguments=arguments,
     )  # fmt: skip
     make_space = partial(
-        machine.make_space, kind=LAYOUTS, varies_fastest=not found.name.endswith(":random")
+        settings.target.make_space, kind=LAYOUTS, varies_fastest=not found.name.endswith(":random")
     )
     _collect(
         programs, make_space, Place(out, collection, split), settings, minutes,
@@ -143,20 +142,17 @@ def tile(
     module: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:
-    """Time matrix products in many tiles of XLA's own loops, on a CPU."""
-    from solution.collecting.collect import Settings
+    """Get runtimes of matrix products in many tilings of XLA's loops, on a CPU."""
     from solution.collecting.program_space import TILES
     from solution.collecting.records import Place
-    from solution.programs.child import Limits
 
-    machine = _find_target(target, TILES)
-    settings = Settings(
-        configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
-        replace=replace, wanted=make_wanted(module, function), arguments=arguments, target=machine,
+    settings = _make_settings(
+        target, TILES, seconds, megabytes, make_wanted(module, function), configs=configs,
+        seed=seed, keep_flat=keep_flat, replace=replace, arguments=arguments,
     )  # fmt: skip
     _collect(
-        programs, partial(machine.make_space, kind=TILES), Place(out, "tile:xla", split), settings,
-        minutes, make_executor(executor, address, None),
+        programs, partial(settings.target.make_space, kind=TILES), Place(out, "tile:xla", split),
+        settings, minutes, make_executor(executor, address, None),
     )  # fmt: skip
 
 
@@ -164,7 +160,7 @@ def tile(
 def options(
     programs: Programs,
     out: Out = Path("collected-options"),
-    source: Annotated[Literal["xla", "nlp"], typer.Option(help="Where they belong.")] = "xla",
+    source: Annotated[Literal["xla", "nlp"], typer.Option(help="The graphs' source.")] = "xla",
     split: Split = "train",
     configs: Configs = 60,
     minutes: Minutes = None,
@@ -180,22 +176,19 @@ def options(
     module: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:
-    """Time programs with compile options that matter on a CPU, or estimate them for a TPU.
+    """Get runtimes of programs with different compile options; for a TPU, estimates.
 
-    Their npz files have an array more than the competition's, so they lie in a folder of their own.
+    The npz files have one array more than the competition's, so they get a separate folder.
     """
-    from solution.collecting.collect import Settings
     from solution.collecting.program_space import OPTIONS
     from solution.collecting.records import Place
 
-    machine = _find_target(target, OPTIONS)
-    settings = Settings(
-        configs=configs, seed=seed, limits=_find_limits(machine, seconds, megabytes),
-        keep_flat=keep_flat, replace=replace, wanted=make_wanted(module, function),
-        arguments=arguments, target=machine,
+    settings = _make_settings(
+        target, OPTIONS, seconds, megabytes, make_wanted(module, function), configs=configs,
+        seed=seed, keep_flat=keep_flat, replace=replace, arguments=arguments,
     )  # fmt: skip
     _collect(
-        programs, partial(machine.make_space, kind=OPTIONS),
+        programs, partial(settings.target.make_space, kind=OPTIONS),
         Place(out, f"layout:{source}:random", split), settings, minutes,
         make_executor(executor, address, None),
     )  # fmt: skip
@@ -203,12 +196,12 @@ def options(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="What was given as --out.")] = Path("collected"),
+    folder: Annotated[Path, typer.Argument(help="The --out of `collect`.")] = Path("collected"),
     picture: Annotated[
-        Path | None, typer.Option(help=".png, .svg or .pdf. Default: report.png in it.")
+        Path | None, typer.Option(help="A .png, .svg or .pdf file. Default: report.png in it.")
     ] = None,
 ) -> None:
-    """Show what a folder of collections holds, how noisy it is, and a picture of both."""
+    """Get tables and a picture of what you collected and of how noisy it is."""
     from solution.collecting.report import (
         draw_collections,
         list_finished,
@@ -227,21 +220,27 @@ def report(
     say(f"Picture: {path}")
 
 
-def _find_target(text: str, kind: str) -> "Target":
-    """Return the target; raise InputError if there is none of this name, or not on this machine,
-    or without this kind of configurations."""
+def _make_settings(
+    target: str,
+    kind: str,
+    seconds: float | None,
+    megabytes: int | None,
+    wanted: "Wanted | None",
+    **settings: Any,
+) -> "Settings":
+    """Return the settings of a collection; limits that are not given are the target's defaults.
+
+    Raises InputError if the target is unknown, not usable on this machine, or does not have this
+    kind of configurations.
+    """
+    from solution.collecting.collect import Settings
     from solution.collecting.target import parse_target
-
-    target = parse_target(text)
-    target.check(kind)
-    return target
-
-
-def _find_limits(target: "Target", seconds: float | None, megabytes: int | None) -> "Limits":
-    """Return the limits of a compilation: the given ones, or the target's defaults."""
     from solution.programs.child import Limits
 
-    return Limits(seconds or target.seconds, megabytes or target.megabytes)
+    machine = parse_target(target)
+    machine.check(kind)
+    limits = Limits(seconds or machine.seconds, megabytes or machine.megabytes)
+    return Settings(target=machine, limits=limits, wanted=wanted, **settings)
 
 
 def _collect(
@@ -256,12 +255,12 @@ def _collect(
     from solution.collecting.session import collect_programs
 
     minutes = minutes or settings.target.minutes * len(programs)
-    if executor.is_away and settings.arguments is not None:
-        raise InputError(
-            f"{settings.arguments}: --arguments are for a program that is timed on this machine. "
-            "Leave out --executor, or --arguments."
-        )
     if executor.is_away:
+        if settings.arguments is not None:
+            raise InputError(
+                f"{settings.arguments}: --arguments are for a program that is timed on this "
+                "machine. Leave out --executor, or --arguments."
+            )
         finished = _collect_away(executor, programs, make_space, place, settings, minutes)
     else:
         finished = collect_programs(programs, make_space, place, settings, minutes)
@@ -270,7 +269,8 @@ def _collect(
     for one in finished:
         if one.state.get("note"):
             say(one.state["note"])
-    _complain(finished)
+    if defects := [one.defect for one in finished if one.defect]:
+        raise InputError("\n".join(defects))
     _say_outcome(place.folder, finished)
 
 
@@ -336,8 +336,8 @@ def _say_cut(finished: "list[Finished]") -> None:
     cut = [one.name for one in finished if one.state.get("cut")]
     if cut:
         say(
-            f"{', '.join(cut)}: the time was over before there were as many configurations as "
-            "asked for. The same command with more --minutes goes on."
+            f"{', '.join(cut)}: the time was over before all --configs were measured. The same "
+            "command with more --minutes resumes."
         )
 
 
@@ -350,12 +350,6 @@ def _say_outcome(folder: Path, finished: "list[Finished]") -> None:
         return
     reason = describe_failures(finished)
     if any(one.state.get("left_out") == "flat" for one in finished):
-        reason = "Where all configurations take as long, --keep-flat writes it all the same."
+        reason = "If all configurations take equally long, --keep-flat writes the graph anyway."
     say(f"{folder}: no graph was written. {reason}".rstrip())
     raise typer.Exit(1)
-
-
-def _complain(finished: "list[Finished]") -> None:
-    defects = [one.defect for one in finished if one.defect]
-    if defects:
-        raise InputError("\n".join(defects))

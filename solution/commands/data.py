@@ -44,10 +44,9 @@ app = typer.Typer()
 
 @app.command()
 def check(data: Data = SAMPLE) -> None:
-    """Validate every file, of the data or of a prepared store, and count what is there."""
-    from solution.analysis.data_check import check_files, find_impossible
+    """Get every defect of your data or of a prepared store, and counts of what it holds."""
+    from solution.analysis.data_check import check_files, find_equal_graphs, find_impossible
     from solution.analysis.graph_tables import show_scale, show_summaries
-    from solution.analysis.named_graph import find_equal_graphs
     from solution.data.folders import find_files, find_left_out
     from solution.store.mixed_options import find_mixed_in_store
     from solution.store.store import Store, is_store
@@ -73,15 +72,21 @@ def check(data: Data = SAMPLE) -> None:
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="One npz file; or a folder, or a store.")],
-    collection: Annotated[str | None, typer.Option(help="Where the path does not say it.")] = None,
-    name: Annotated[str | None, typer.Option("--graph", help="Its name in the folder.")] = None,
+    file: Annotated[
+        Path, typer.Argument(help="An npz file, a folder of them, or a prepared store.")
+    ],
+    collection: Annotated[
+        str | None, typer.Option(help="The graph's collection, if the path does not tell it.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--graph", help="Name of one graph in the folder or store.")
+    ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(help=".png, .svg or .pdf. Default: NAME.png here; of a folder: pictures."),
+        typer.Option(help="A .png, .svg or .pdf file; for a folder, a folder. Default: NAME.png."),
     ] = None,
 ) -> None:
-    """Show one graph as tables and save a picture of it; of a folder, pictures of its data."""
+    """Get tables and a picture of one graph; for a folder, pictures of its data."""
     from solution.store.store import is_store
 
     if not file.exists():
@@ -89,27 +94,24 @@ def inspect(
             f"{file}: there is no such file or folder. Give an npz file, a folder or a store."
         )
     if name is not None and not file.is_dir():
-        raise InputError(f"{file}: --graph names one in a folder. Leave it out.")
+        raise InputError(f"{file}: --graph is for a folder, this is a file. Leave it out.")
     if file.is_dir() and name is None and not is_store(file):
         if collection is not None:
-            raise InputError("--collection is of one graph. Give --graph NAME, or leave it out.")
+            raise InputError("--collection is for one graph. Give --graph NAME, or leave it out.")
         if picture is not None and picture.suffix in FORMATS:
             raise InputError(f"{picture}: pictures of a folder go to a folder. Give its name.")
         _look_at_folder(file, picture or Path("pictures"))
         return
+    from solution.analysis.graph_lookup import look_up_graph, read_file
     from solution.analysis.graph_picture import draw_graph
     from solution.analysis.graph_tables import show_graph
-    from solution.analysis.named_graph import read_file, read_named_graph
 
     check_ending(picture, *FORMATS)
     if picture is not None:
         check_output(picture)
     else:
         check_writable(Path())
-    if file.is_dir():
-        graph = read_named_graph(file, name, collection)
-    else:
-        graph = read_file(file, collection)
+    graph = look_up_graph(file, name, collection) if file.is_dir() else read_file(file, collection)
     path = picture or Path(f"{graph.name}.png")
     for table in show_graph(graph):
         output.print(table)
@@ -129,20 +131,20 @@ def _look_at_folder(data: Path, pictures: Path) -> None:
 def prepare(
     data: Data = SAMPLE,
     out: Annotated[
-        Path | None, typer.Option(help="The store. Default: stores/NAME of the data folder.")
+        Path | None, typer.Option(help="Folder of the store. Default: stores/NAME of the data.")
     ] = None,
     hops: Annotated[
         int | None,
-        typer.Option(min=1, help="Kept around the configurable nodes of layout graphs. Default: 1"),
+        typer.Option(min=1, help="Keep nodes within this many edges of configurable ones: 1."),
     ] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Keep every node.")] = False,
     workers: Preparers = None,
     replace: Annotated[bool, typer.Option("--replace", help="Prepare everything again.")] = False,
 ) -> None:
-    """Repair, prune and encode every graph once, so that runs read only what they need.
+    """Get a prepared store: every graph repaired, pruned and encoded once, for faster runs.
 
-    Preparing again goes on where it was stopped. `run` does it by itself; do it before where the
-    data is large, used by several runs, or will not be there later.
+    If it is stopped, the same command resumes. `run` prepares its data by itself; prepare it before
+    if it is large, used by several runs, or not available later.
     """
     from solution.data.folders import find_files, find_left_out, find_sample_submission
     from solution.features.preparation import Preparation
@@ -153,7 +155,7 @@ def prepare(
     if is_store(data):
         raise InputError(f"{data}: is a prepared store already. Give what it was prepared from.")
     if whole and hops is not None:
-        raise InputError("--whole keeps every node: give it or --hops, one of them.")
+        raise InputError("--whole keeps every node. Give --whole or --hops, not both.")
     files = find_files(data)
     for words in find_left_out(data):
         warn(words)
@@ -171,16 +173,16 @@ def prepare(
 
 @app.command()
 def data(
-    folder: Annotated[Path, typer.Argument(help="Where the files go.")] = Path("data"),
-    collection: Annotated[str | None, typer.Option(help="Only one, as layout:xla:random.")] = None,
+    folder: Annotated[Path, typer.Argument(help="Where to write the files.")] = Path("data"),
+    collection: Annotated[str | None, typer.Option(help="Only one, such as tile:xla.")] = None,
     max_gigabytes: Annotated[
-        float, typer.Option(min=0.001, callback=check_finite, help="Of all files.")
+        float, typer.Option(min=0.001, callback=check_finite, help="Size limit of all files.")
     ] = 100.0,
 ) -> None:
-    """Download the competition's data with the kaggle CLI and check it. Goes on where it was.
+    """Get the competition's data, checked, by the kaggle command. Resumes if stopped.
 
-    Nothing that is there is overwritten. Exit codes: 0, or 2 with a message: what Kaggle refused,
-    what is wrong with the archive, or which files are defective.
+    Existing files are not overwritten. Exit codes: 0, or 2 with a message that says what Kaggle
+    refused, what is wrong with the archive, or which files are defective.
     """
     from submissions.calls import read_wait_settings
     from submissions.download import download_all, download_collection
@@ -188,27 +190,27 @@ def data(
 
     kaggle, max_bytes = Kaggle(read_wait_settings()), round(max_gigabytes * 1e9)
     if collection is None:
-        there = download_all(kaggle, folder, max_bytes)
+        files = download_all(kaggle, folder, max_bytes)
     else:
-        there = download_collection(kaggle, folder, collection, max_bytes)
-    say(f"{folder}: {count(there, 'file')}.")
+        files = download_collection(kaggle, folder, collection, max_bytes)
+    say(f"{folder}: {count(files, 'file')}.")
     check(folder)
 
 
 @app.command()
 def features(
     collection: Annotated[
-        str | None, typer.Argument(help="One, as tile:xla. Default: all tables are listed.")
+        str | None, typer.Argument(help="A collection, such as tile:xla. Default: list all tables.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the collection's table here, as Parquet.")
+        Path | None, typer.Option(help="Write the collection's table to this Parquet file.")
     ] = None,
     data: DataOption = None,
-    word: Annotated[str, typer.Option("--find", help="Only columns that speak of it.")] = "",
+    word: Annotated[str, typer.Option("--find", help="List only columns with this word.")] = "",
 ) -> None:
-    """List the columns of the feature tables with units and reasons, or write one.
+    """Get the list of all features with units and reasons, or a collection's table as a file.
 
-    "log1p X" is log(1 + X): 0 stays 0, and a step is a factor.
+    The unit "log1p X" means log(1 + X).
     """
     from solution.analysis.feature_lists import (
         show_features,
@@ -220,18 +222,18 @@ def features(
 
     chosen = find_collection(collection) if collection else None
     if out is None and data is not None:
-        raise InputError("--data is what a table is written of. Give --out FILE, or leave it out.")
+        raise InputError("--data is for writing a table. Give --out FILE, or leave --data out.")
     if out is None:
         tables = [show_features(kind, word) for kind in ([chosen.kind] if chosen else KINDS)]
         tables += [show_module_features(word)] if chosen is None else []
         found = [table for table in tables if table.row_count]
         if not found:
-            raise InputError(f"No column speaks of {word!r}. `fastslow features` lists all.")
+            raise InputError(f"No column has the word {word!r}. `fastslow features` lists all.")
         for table in found:
             output.print(table)
         return
     if word:
-        raise InputError("--find is of the list, --out writes all columns. Give one of them.")
+        raise InputError("--find is for the list, --out writes all columns. Give one of them.")
     if chosen is None:
         raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")
     check_ending(out, ".parquet")
@@ -246,40 +248,41 @@ def features(
 def module(
     file: Annotated[
         Path,
-        typer.Argument(help="Protobuf or text of XLA, .py; a folder of them; or an npz file."),
+        typer.Argument(help="XLA program (protobuf, text, .py), a folder of them, or an npz file."),
     ],
     to: Annotated[
         Path | None,
         typer.Option(
-            help="Write npz files below this folder, beside what is there. Of an npz file: the "
-            "program, .hlo or .txt as text, .pb as protobuf."
+            help="Write npz files into this folder. For an npz file: write its program to this "
+            "file, as text (.hlo, .txt) or protobuf (.pb)."
         ),
     ] = None,
     collection: Annotated[
-        str | None, typer.Option(help="Of layout graphs. Default: layout:xla:random.")
+        str | None, typer.Option(help="Collection of layout graphs. Default: layout:xla:random.")
     ] = None,
     split: Annotated[
         Literal["train", "valid", "test"] | None,
-        typer.Option(help="Default: train where there are runtimes, else test."),
+        typer.Option(help="Split of the npz files. Default: train if they have runtimes, or test."),
     ] = None,
     features_file: Annotated[
-        Path | None, typer.Option("--features", help="Write what npz files lack, as Parquet.")
+        Path | None,
+        typer.Option("--features", help="Write the features that npz files lack, as Parquet."),
     ] = None,
     name: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:
-    """Show the programs of a file or a folder as a table, and make them files to rank.
+    """Get a table of the programs in a file or folder, and npz files to rank.
 
-    XLA dumps them where XLA_FLAGS has --xla_dump_to=FOLDER --xla_dump_hlo_as_proto. One without
-    runs gets one configuration, in which the compiler chooses all. An npz file is written back as
-    a program, and what had to be guessed is listed.
+    XLA dumps programs if XLA_FLAGS has --xla_dump_to=FOLDER --xla_dump_hlo_as_proto. A program
+    without runs gets one configuration, in which the compiler chooses everything. An npz file is
+    converted back to a program; everything that had to be guessed is listed.
     """
     if file.suffix == NPZ:
         others = (split, features_file, name or None, function or None)
         _lift_file(file, to, collection, is_plain=not any(others))
         return
     if split is not None and to is None:
-        raise InputError("--split says where npz files go. Give --to FOLDER, or leave it out.")
+        raise InputError("--split is for npz files. Give --to FOLDER, or leave --split out.")
     check_ending(features_file, ".parquet")
     check_outputs(file, features=features_file)
     if to is not None:
@@ -299,12 +302,13 @@ def _show_modules(file: Path, collection: str | None, wanted: "Wanted | None") -
     from solution.programs.hlo.listing import show_records
     from solution.serving.reading import read_modules
 
-    found = read_modules(file, collection, wanted)
-    records = [own.record for own in found]
+    programs = read_modules(file, collection, wanted)
+    records = [program.record for program in programs]
     for table in show_records(file.name, records):
         output.print(table)
-    for words in (f"{own.record.graph.name}: {words}" for own in found for words in own.notes):
-        say(words)
+    for program in programs:
+        for note in program.notes:
+            say(f"{program.record.graph.name}: {note}")
     return records
 
 
@@ -322,10 +326,10 @@ def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain:
     """Write the graph of an npz file as a program, and show what was guessed.
 
     Args:
-        is_plain: no option was given that only other files have.
+        is_plain: no option was given that is for other files only.
     """
+    from solution.analysis.graph_lookup import read_file
     from solution.analysis.module_table import show_guesses
-    from solution.analysis.named_graph import read_file
     from solution.collecting.lifting.lift import lift
     from solution.collecting.lifting.program_files import write_program
 
@@ -353,8 +357,8 @@ def _write_beside(record: "Record", folder: Path, split: str | None) -> Path:
         path = folder / made.relative_to(scratch)
         if path.exists() and path.read_bytes() != made.read_bytes():
             raise InputError(
-                f"{path}: is there already, of another program or other runs of it. Give another "
-                "--to, or delete it."
+                f"{path}: exists already, for another program or other runs. Give another --to, or "
+                "delete it."
             )
         with replace_file(path) as temporary:
             shutil.copyfile(made, temporary)

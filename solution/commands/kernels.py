@@ -1,4 +1,4 @@
-"""`fastslow kernels ...`: those of submissions, and share: bundles, which they may not look at."""
+"""Add `share` to the commands `fastslow kernels`: submissions may not import bundles."""
 
 import tempfile
 from pathlib import Path
@@ -14,17 +14,17 @@ from submissions.kernels.commands import app
 
 @app.command()
 def share(
-    bundle: Annotated[Path, typer.Argument(help="Its folder or zip.")],
+    bundle: Annotated[Path, typer.Argument(help="The bundle's folder or zip.")],
     name: Annotated[
-        str | None, typer.Option(help="What it is called there. Default: the name of the file.")
+        str | None, typer.Option(help="Name of the dataset. Default: the name of the file.")
     ] = None,
 ) -> None:
-    """Upload a bundle as a private dataset of yours, a new version where it is there already.
+    """Get a bundle into a private Kaggle dataset; an existing dataset gets a new version.
 
-    After a failure, give the same command again: what is there is not uploaded twice.
+    After a failure, give the same command again: nothing is uploaded twice.
 
-    Exit codes: 0 Kaggle has it, ready for use; 2 it has not, the message says why; 3 nobody knows
-    yet whether it arrived, give the command again.
+    Exit codes: 0 ready for use at Kaggle; 2 not uploaded, the message says why; 3 unknown whether
+    it arrived, give the command again.
     """
     from solution.serving.archive import write_archive
     from solution.serving.bundle import load_bundle
@@ -35,8 +35,8 @@ def share(
     slug = name_dataset(bundle.resolve().stem if name is None else name)
     opened = load_bundle(bundle)
     say(f"{bundle}: {opened.describe()}")
-    with tempfile.TemporaryDirectory(prefix="fastslow-") as place:
-        write_archive(opened.folder, Path(place) / BUNDLE)
-        outcome = share(Path(place), slug, read_wait_settings())
+    with tempfile.TemporaryDirectory(prefix="fastslow-") as folder:
+        write_archive(opened.folder, Path(folder) / BUNDLE)
+        outcome = share(Path(folder), slug, read_wait_settings())
     say(outcome.message)
     raise typer.Exit(outcome.code)

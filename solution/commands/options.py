@@ -52,7 +52,7 @@ Data = Annotated[
     Path,
     typer.Argument(
         callback=check_exists,
-        help="Folder with the npz files, in any of their shapes, or a prepared store.",
+        help="Folder with the competition's npz files, or a prepared store.",
         show_default="the bundled sample",
     ),
 ]
@@ -60,8 +60,7 @@ DataOrAddress = Annotated[
     str,
     typer.Argument(
         callback=check_given,
-        help="Folder with the npz files, in any of their shapes, or a prepared store; or "
-        "s3://BUCKET/NAME of one.",
+        help="Folder with the competition's npz files, or a prepared store; or s3://BUCKET/NAME.",
         show_default="the bundled sample",
     ),
 ]
@@ -70,7 +69,7 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         callback=check_given,
-        help="The data or a prepared store; or s3://BUCKET/NAME. Default: the sample.",
+        help="Folder with npz files, prepared store, or s3://BUCKET/NAME. Default: the sample.",
     ),
 ]
 RunFolder = Annotated[
@@ -78,34 +77,34 @@ RunFolder = Annotated[
     typer.Option(
         "--run",
         callback=check_written,
-        help="Or s3://BUCKET/NAME. Default: runs/NAME of the data folder.",
+        help="Folder of the results, or s3://BUCKET/NAME. Default: runs/NAME of the data.",
     ),
 ]
 FoldScheme = Annotated[
     Scheme,
     typer.Option(
-        help="What stays together in a fold: relatives such as all ResNets, programs of one "
-        "structure, or copies of one graph."
+        help="Graphs that always share a fold: relatives such as all ResNets (family), programs "
+        "of one structure (architecture), or copies of one graph (graph)."
     ),
 ]
 Preparers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes at once. Default: one per core.")
+    int | None, typer.Option("--workers", min=1, help="Number of processes. Default: one per core.")
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Processes at once. Default: one per core, with GPUs per two; 5 GB each.",
+        help="Number of processes, of 5 GB each. Default: one per core; with GPUs one per two.",
     ),
 ]
 ExecutorOption = Annotated[
     Literal["local", "ray"],
-    typer.Option("--executor", help="local: processes of this machine. ray: nodes of a cluster."),
+    typer.Option("--executor", help="Where to run: on this machine (local) or a cluster (ray)."),
 ]
 ClusterAddress = Annotated[
     str | None,
     typer.Option(
-        help="Of a Ray cluster, such as auto. Default: one is started here and ended.",
+        help="Address of a Ray cluster, such as auto. Default: start one here, for this command.",
         rich_help_panel="Cluster",
     ),
 ]
@@ -115,7 +114,7 @@ GpuShare = Annotated[
         min=0.05,
         max=1.0,
         callback=check_finite,
-        help="Of a GPU, for each net on a cluster.",
+        help="Share of a GPU that each net takes on a cluster.",
         rich_help_panel="Cluster",
     ),
 ]
@@ -123,40 +122,38 @@ ArgumentFile = Annotated[
     Path | None,
     typer.Option(
         "--arguments",
-        help="npz file with an array for each parameter of the program, by number or name.",
+        help="npz file with the program's arguments: an array per parameter, by number or name.",
     ),
 ]
-Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
+Megabytes = Annotated[int, typer.Option(min=256, help="Memory limit of a compilation, in MB.")]
 Seconds = Annotated[
-    float, typer.Option(min=1, callback=check_finite, help="That a compilation may take.")
+    float, typer.Option(min=1, callback=check_finite, help="Seconds a compilation may take.")
 ]
 MixLabels = Annotated[
     bool,
-    typer.Option("--mix-labels", help="Learn from measured and estimated runtimes together."),
+    typer.Option("--mix-labels", help="Train on measured and estimated runtimes together."),
 ]
-# Largest seed that all random generators accept, those of libraries too.
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides everything random.")]
-RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
+# The largest seed that the random generators of all libraries accept.
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")]
+RunOption = Annotated[Path, typer.Option("--run", help="Folder of the run.")]
 SAMPLE_RUN = find_runs() / "sample"
 RecipeOption = Annotated[
-    str | None, typer.Option(help="Name, or path of a TOML file. Default: the run's last one.")
+    str | None,
+    typer.Option(help="Name of a recipe, or path of a TOML file. Default: the run's last recipe."),
 ]
-
 
 ModuleOption = Annotated[
     str,
-    typer.Option("--module", help="Of a file with several: its name, or its number from 1."),
+    typer.Option("--module", help="The program to take from a file with several: name or number."),
 ]
 FunctionOption = Annotated[
     str,
-    typer.Option(
-        "--function", help="Of StableHLO, that is the program. Default: main, or the only one."
-    ),
+    typer.Option("--function", help="The StableHLO function to take. Default: main or the only."),
 ]
 
 
 def make_wanted(module: str, function: str) -> "Wanted | None":
-    """Return which programs of a file are selected; None: all."""
+    """Return the selection of programs of a file; None: all of them."""
     from solution.programs.program import Wanted
 
     return Wanted(module, function) if module or function else None
@@ -169,7 +166,8 @@ def read_only_module(path: Path, module: str = "", function: str = "") -> "Graph
     """
     from solution.serving.reading import read_modules
 
-    found = [own.record.graph for own in read_modules(path, None, make_wanted(module, function))]
+    modules = read_modules(path, None, make_wanted(module, function))
+    found = [program.record.graph for program in modules]
     if len(found) > 1:
         advice = "Give one file of it" if path.is_dir() else "Choose one with --module"
         raise InputError(
@@ -194,14 +192,14 @@ def check_outputs(*inputs: Path | None, **paths: Path | None) -> None:
             (check_output).
     """
     read = [path.resolve() for path in inputs if path is not None]
-    given: dict[Path, str] = {}
+    options: dict[Path, str] = {}
     for name, path in paths.items():
         if path is None:
             continue
-        if path.exists() and any(path.resolve().is_relative_to(place) for place in read):
-            raise InputError(f"{path}: is what is read, or lies in it. Give --{name} another name.")
+        if path.exists() and any(path.resolve().is_relative_to(given) for given in read):
+            raise InputError(f"{path}: is an input, or lies in one. Give --{name} another name.")
         check_output(path)
-        other = given.setdefault(path.resolve(), name)
+        other = options.setdefault(path.resolve(), name)
         if other != name:
             both = f"--{other} and --{name}"
             raise InputError(f"{path}: named for {both}. Give them different names.")
@@ -220,7 +218,7 @@ def make_executor(
 
 
 def name_of(data: Path, *, limit: bool) -> str:
-    """Return the name of a run or a store of the data."""
+    """Return the default name of a run or a store of the data."""
     return data.resolve().name + ("-limit" if limit else "")
 
 
@@ -233,15 +231,14 @@ def open_given_store(
     """Open the data's store; by default the sample's.
 
     Args:
-        collections: collections of which the store must have graphs; checked before the data is
-            prepared.
+        collections: the store must have graphs of these; checked before the data is prepared.
     """
     from solution.experiments.base import find_experiment
     from solution.training.opening import open_store
 
-    serves = list(experiments) or [find_experiment("nothing_001")]
+    served = list(experiments) or [find_experiment("nothing_001")]
     with on_this_machine(data or SAMPLE, sends=False) as given:
         check_exists(given)
-        place = find_stores() / given.resolve().name
-        with open_store(given, place, serves, collections=collections) as store:
+        folder = find_stores() / given.resolve().name
+        with open_store(given, folder, served, collections=collections) as store:
             yield store

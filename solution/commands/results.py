@@ -1,4 +1,4 @@
-"""Commands for what there is and what it reached: experiments, runs, ensemble, compare, ..."""
+"""Commands that list, merge, compare and explain: experiments, runs, ensemble, compare, ..."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,32 +38,32 @@ EXPLANATIONS = Path("explanations")
 @app.command()
 def ensemble(
     recipe: Annotated[
-        str | None, typer.Argument(help="Name, or path of a TOML file. Default: the run's last.")
+        str | None,
+        typer.Argument(help="Name of a recipe, or path of a TOML file. Default: the run's last."),
     ] = None,
     run_folder: RunOption = SAMPLE_RUN,
     search: Annotated[
-        bool, typer.Option("--search", help="Propose a recipe instead, and write it to --out.")
+        bool, typer.Option("--search", help="Search a good recipe instead, and write it to --out.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help=f"Where --search writes. Default: {PROPOSED}.")
+        Path | None, typer.Option(help=f"The file that --search writes. Default: {PROPOSED}.")
     ] = None,
     fit: Annotated[
         list[str],
         typer.Option(
-            help="With --search: how weights are fitted: equal, best, greedy, least_squares, "
-            "optuna; may be repeated. Default: all but the last."
+            help="How --search fits weights: equal, best, greedy, least_squares, optuna; may be "
+            "repeated. Default: all but the last."
         ),
     ] = [],  # noqa: B006 - typer copies it
 ) -> None:
-    """Merge the predictions of a run by a recipe and write its submission."""
+    """Get a submission from a run: merge its predictions by a recipe. Or search a recipe."""
     if search and recipe is not None:
-        raise InputError(f"--search proposes a recipe: it takes none, found {recipe}.")
+        raise InputError(f"--search writes a recipe: it takes none, found {recipe}.")
     if not search:
         from ensembles.recipe import choose_recipe
 
         if fit or out is not None:
-            raise InputError("--fit and --out are of --search: add it, or leave them out.")
-
+            raise InputError("--fit and --out are for --search: add it, or leave them out.")
         run = Run.existing(run_folder)
         check_writable(run_folder)
         with keep_others_out(run):
@@ -82,10 +82,10 @@ def ensemble(
 @app.command()
 def compare(
     a: Annotated[str, typer.Argument(help="An experiment of the run, or a recipe.")],
-    b: Annotated[str, typer.Argument(help="What it is compared with.")],
+    b: Annotated[str, typer.Argument(help="The one to compare it with.")],
     run_folder: RunOption = SAMPLE_RUN,
 ) -> None:
-    """Say how much better A is than B, out of fold, and how sure that is."""
+    """Get the out-of-fold difference between A and B, and how sure it is."""
     from ensembles.tables import show_comparison
 
     sentence, table = show_comparison(Run.existing(run_folder), a, b)
@@ -99,10 +99,10 @@ def report(
     recipe: RecipeOption = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Default: report.html in the run, report-RECIPE.html of another recipe."),
+        typer.Option(help="The page. Default: in the run, report.html or report-RECIPE.html."),
     ] = None,
 ) -> None:
-    """Write what a run reached as one HTML page that opens anywhere, offline."""
+    """Get one HTML page with a run's results, which opens anywhere, offline."""
     from ensembles.recipe import choose_recipe
     from submissions.page.build import write_page
 
@@ -111,25 +111,20 @@ def report(
     if out is not None:
         check_output(out)
     else:
-        _check_beside(run_folder)
+        try:
+            check_writable(run_folder)
+        except InputError as error:
+            raise InputError(f"{error} Or write the page elsewhere: --out FILE.html.") from error
     say(f"Report: {write_page(run, choose_recipe(run, recipe), out)}")
     _warn_of_part(run_folder)
-
-
-def _check_beside(run_folder: Path) -> None:
-    """Raise InputError, which suggests --out, if the page cannot be written into the run."""
-    try:
-        check_writable(run_folder)
-    except InputError as error:
-        raise InputError(f"{error} Or write the page elsewhere: --out FILE.html.") from error
 
 
 @app.command()
 def verify(
     submission: Annotated[Path, typer.Argument(help="A submission CSV.")],
-    run_folder: Annotated[Path, typer.Option("--run", help="Its run folder.")] = SAMPLE_RUN,
+    run_folder: Annotated[Path, typer.Option("--run", help="Folder of its run.")] = SAMPLE_RUN,
 ) -> None:
-    """Check a submission file against the rows that a run's data asks for, as Kaggle would."""
+    """Get every defect of a submission file, checked as Kaggle would against a run's data."""
     from solution.domain import predictions
     from solution.domain.collection import COLLECTIONS
     from submissions.writer import check_submission, expect
@@ -140,9 +135,9 @@ def verify(
     say(f"{submission}: {count(rows, 'row')}, sound: as {run_folder} asks.")
     if submission.resolve() == opened.submission.resolve():
         _warn_of_part(run_folder)
-    asked = sum(collection.test_rows for collection in COLLECTIONS)
-    if rows != asked:
-        say(f"The competition asks for {asked} rows: this file is not for upload.")
+    wanted = sum(collection.test_rows for collection in COLLECTIONS)
+    if rows != wanted:
+        say(f"The competition asks for {wanted} rows: this file is not for upload.")
 
 
 def _check_unchanged(experiment: "Experiment", run: Run) -> None:
@@ -161,26 +156,27 @@ def _check_unchanged(experiment: "Experiment", run: Run) -> None:
 @app.command()
 def explain(
     experiment: Annotated[
-        str, typer.Argument(help="Of the run: trees, a linear model, or a net whose costs add up.")
+        str, typer.Argument(help="Of the run: trees, a linear model or an additive cost model.")
     ],
-    graph: Annotated[str, typer.Argument(help="Its name, or COLLECTION:NAME.")],
-    run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = SAMPLE_RUN,
+    graph: Annotated[str, typer.Argument(help="Name of the graph, or COLLECTION:NAME.")],
+    run_folder: Annotated[Path, typer.Option("--run", help="Folder of the run.")] = SAMPLE_RUN,
     config: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Compared with the fastest; of the fastest: with the slowest. Default: the one "
-            "predicted slowest.",
+            help="The configuration to compare with the fastest one. Default: the one predicted "
+            "slowest.",
         ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="The run's store. Default: the one it was made with."),
+        typer.Option("--data", help="The run's store. Default: the one that the run recorded."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the pictures.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the pictures.")] = None,
 ) -> None:
-    """Say why a configuration is predicted slow, by a model that has not seen its graph."""
+    """Get the reasons why a configuration is predicted slow, from a model that never saw it."""
     from solution.analysis import explanation as words
+    from solution.models.base import CostRanker
     from solution.training.opening import open_run_store
 
     check_writable(out or EXPLANATIONS)
@@ -191,17 +187,17 @@ def explain(
     chosen = words.find_graph(store, found, graph)
     model, folder = words.load_unseen(run, found, chosen)
     chosen = model.preparation(chosen)
-    place = out or Path(EXPLANATIONS, found.name, chosen.collection.folder, chosen.name)
-    if words.adds_up(model.ranker):
-        _explain_by_states(model.ranker, chosen, config, place)
+    pictures = out or Path(EXPLANATIONS, found.name, chosen.collection.folder, chosen.name)
+    if isinstance(model.ranker, CostRanker):
+        _explain_by_states(model.ranker, chosen, config, pictures)
     else:
         others = words.labelled_graphs(store, chosen.collection.name, found.ranker)
-        _explain_by_columns(model.ranker, chosen, config, others, place)
-    say(f"Model: {folder}. Pictures: {place}")
+        _explain_by_columns(model.ranker, chosen, config, others, pictures)
+    say(f"Model: {folder}. Pictures: {pictures}")
 
 
 def _explain_by_states(
-    ranker: "CostRanker", graph: "Graph", config: int | None, place: Path
+    ranker: "CostRanker", graph: "Graph", config: int | None, folder: Path
 ) -> None:
     from solution.analysis import explanation_pictures as pictures
     from solution.analysis import state_costs
@@ -210,11 +206,11 @@ def _explain_by_states(
     explained = state_costs.explain_costs(ranker, graph, config)
     say(describe(explained, state_costs.name_reasons(explained)))
     output.print(state_costs.show_costs(explained))
-    pictures.draw_costs(explained, place / "costs.png")
+    pictures.draw_costs(explained, folder / "costs.png")
 
 
 def _explain_by_columns(
-    ranker: "Ranker", graph: "Graph", config: int | None, others: Sequence["Graph"], place: Path
+    ranker: "Ranker", graph: "Graph", config: int | None, others: Sequence["Graph"], folder: Path
 ) -> None:
     from solution.analysis import explanation as words
     from solution.analysis import explanation_pictures as pictures
@@ -224,9 +220,9 @@ def _explain_by_columns(
     say(words.describe(explained, words.name_reasons(explained)))
     output.print(words.show_contributions(explained))
     output.print(words.show_importance(explained.features, explained.importance))
-    pictures.draw_contributions(explained, place / "contributions.png")
+    pictures.draw_contributions(explained, folder / "contributions.png")
     marked, rows_of = (explained.slow, explained.fast), check_explained(ranker).rows_of
-    pictures.draw_components(graph, others, place / "components.png", marked, rows_of)
+    pictures.draw_components(graph, others, folder / "components.png", marked, rows_of)
 
 
 def _warn_of_part(run_folder: Path) -> None:
@@ -238,9 +234,9 @@ def _warn_of_part(run_folder: Path) -> None:
 
 
 def finish(run: Run, recipe: "Recipe") -> None:
-    """Merge, write the submission, show the table and say in a sentence what it means.
+    """Merge, write the submission, and print the table of scores and its meaning in a sentence.
 
-    The caller keeps other processes out of the run.
+    The caller holds the lock of the run.
     """
     from solution.runs.collapse import find_collapsed
     from solution.system.progress import warn
@@ -258,10 +254,10 @@ def finish(run: Run, recipe: "Recipe") -> None:
 @app.command()
 def experiments(
     everything: Annotated[
-        bool, typer.Option("--all", help="Also those of published systems and ablations.")
+        bool, typer.Option("--all", help="Also list published systems and ablations.")
     ] = False,
 ) -> None:
-    """List the experiments that come with the package: what each is, in a sentence."""
+    """Get the list of the package's experiments, each in a sentence."""
     from solution.experiments import DEFAULTS
     from solution.experiments.base import describe_experiments, list_added
 
@@ -269,11 +265,11 @@ def experiments(
     of_papers = list_added()
     others = [name for name in found if name not in DEFAULTS and name not in of_papers]
     _show("What `fastslow run` trains", DEFAULTS, found)
-    _show("Others, for --experiment; a Python file of yours is one as well", others, found)
+    _show("Others, for --experiment, which also takes a Python file of yours", others, found)
     if everything:
         _show("Published systems and ablations", of_papers, found)
     else:
-        say(f"{len(of_papers)} of published systems and ablations are left out. Give --all.")
+        say(f"{len(of_papers)} published systems and ablations are left out. Give --all.")
 
 
 def _show(title: str, names: Sequence[str], found: Mapping[str, str]) -> None:
@@ -287,14 +283,14 @@ def _show(title: str, names: Sequence[str], found: Mapping[str, str]) -> None:
 
 @app.command()
 def runs(
-    folder: Annotated[Path, typer.Argument(help="The folder of the runs.")] = RUNS,
+    folder: Annotated[Path, typer.Argument(help="Folder of the runs.")] = RUNS,
 ) -> None:
-    """List the runs with their score, recipe and age, and what Kaggle said of them."""
+    """Get the list of your runs: score, recipe, age and Kaggle's scores."""
     from submissions.scores import list_runs, show_runs
 
     found = list_runs(folder)
     if not found and folder.exists() and (folder.is_file() or (folder / RECORD).is_file()):
-        raise InputError(f"{folder}: is no folder of runs. Give the one that it lies in.")
+        raise InputError(f"{folder}: is no folder of runs. Give the folder that contains it.")
     if not found:
         say(f"{folder}: has no run yet. Make one with `fastslow run`.")
         return

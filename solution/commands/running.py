@@ -1,4 +1,4 @@
-"""Commands that do all of it, from files to a submission: run, demo."""
+"""Commands that do everything, from files to a submission: run, demo."""
 
 import dataclasses
 import sys
@@ -76,8 +76,8 @@ ExperimentsOption = Annotated[
     list[str],
     typer.Option(
         "--experiment",
-        help="Name, or path of a Python file; may be repeated. Default: what the recipe merges; "
-        f"without one {', '.join(DEFAULTS)}.",
+        help="Experiment to train: name, or path of a Python file; may be repeated. Default: the "
+        f"members of the recipe, or {', '.join(DEFAULTS)}.",
     ),
 ]
 StoreFolder = Annotated[
@@ -85,23 +85,25 @@ StoreFolder = Annotated[
     typer.Option(
         "--store",
         callback=check_written,
-        help="Where DATA is prepared, or s3://BUCKET/NAME. Default: stores/NAME.",
+        help="Folder of the prepared data, or s3://BUCKET/NAME. Default: stores/NAME.",
     ),
 ]
-Folds = Annotated[int | None, typer.Option(min=2, max=100, help="Default: 5; with --limit 2.")]
+Folds = Annotated[
+    int | None, typer.Option(min=2, max=100, help="Number of folds: 5; with --limit 2.")
+]
 Limit = Annotated[bool, typer.Option("--limit", help=f"A quick look: {QUICK_LOOK}.")]
 Estimate = Annotated[
-    bool, typer.Option("--estimate", help="Only say how long it will take, memory and disk.")
+    bool, typer.Option("--estimate", help="Only say how much time, memory and disk it will take.")
 ]
 Hours = Annotated[
     float | None,
     typer.Option(
         min=0.0,
         callback=check_finite,
-        help="Train fewer seeds, folds, epochs where all of it takes longer.",
+        help="Time limit: train fewer seeds, folds or epochs to keep it.",
     ),
 ]
-Replace = Annotated[bool, typer.Option("--replace", help="Start the folder afresh.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Delete the run's folder first.")]
 
 
 @app.command()
@@ -124,7 +126,7 @@ def run(
     gpu_share: GpuShare = 1.0,
     mixes: MixLabels = False,
 ) -> None:
-    """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
+    """Get a submission from your data: train, predict, merge, write. Resumes if stopped."""
     members = _list_members(recipe)  # check it before slow imports
     from solution.training.out_of_fold import run_experiments
 
@@ -141,9 +143,9 @@ def run(
         check_writable(folder)
         began = None if estimate else _recall(folder, divided, found, hours=hours, afresh=replace)
         merging = _choose_recipe(folder, recipe, [item.name for item in found])
-        place = stack.enter_context(on_this_machine(store_folder or find_stores() / name))
+        prepared = stack.enter_context(on_this_machine(store_folder or find_stores() / name))
         how = store_folder is not None, workers
-        store = stack.enter_context(divided.prepare(found, source, place, *how))
+        store = stack.enter_context(divided.prepare(found, source, prepared, *how))
         if estimate:
             _show_estimate(found, divided.plan(found, store), slots or 1, folds, hours)
             return
@@ -156,7 +158,7 @@ def run(
 
 @dataclass(frozen=True)
 class Division:
-    """Which graphs a run takes, and how it divides them into folds."""
+    """Selects the graphs of a run, and divides them into folds."""
 
     scheme: Scheme
     folds: int
@@ -165,13 +167,18 @@ class Division:
     mixes: bool  # training may use labels of several sources together
 
     def prepare(
-        self, found: "list[Experiment]", source: Path, place: Path, named: bool, workers: int | None
+        self,
+        found: "list[Experiment]",
+        source: Path,
+        folder: Path,
+        named: bool,
+        workers: int | None,
     ) -> "AbstractContextManager[Store]":
         """Prepare the data; see open_store."""
         from solution.training.opening import open_store
 
         return open_store(
-            source, place, found, collections=self.collections, limit=self.limit, named=named,
+            source, folder, found, collections=self.collections, limit=self.limit, named=named,
             workers=workers,
         )  # fmt: skip
 
@@ -196,7 +203,7 @@ class Division:
         self, found: "list[Experiment]", plan: "Plan", folder: Path, *, afresh: bool
     ) -> "Iterator[Run]":
         """Begin or resume the run; warn first of graphs that exist twice."""
-        from solution.analysis.named_graph import find_equal_graphs
+        from solution.analysis.data_check import find_equal_graphs
         from solution.system.progress import warn
         from solution.training.opening import describe_run, open_planned
 
@@ -218,7 +225,7 @@ def _recall(
     hours: float | None,
     afresh: bool,
 ) -> "RunBudget | None":
-    """Return how the run in the folder began; None if there is none."""
+    """Return the budget with which the run in the folder was begun; None if there is no run."""
     from solution.runs.record import check_folder
     from solution.training.forecast import list_budgets, recall_budget
 
@@ -240,15 +247,17 @@ def _settle(
     slots: int | None,
     hours: float | None,
 ) -> "tuple[list[Experiment], Division, Plan]":
-    """Return what to train: as the run began, what fits into the hours, or everything."""
+    """Return what to train: as the run was begun, what fits into the hours, or everything."""
     from solution.training import forecast
 
     plan, whole = divided.plan(found, store), forecast.list_budgets(found, divided.folds)[0]
     budget = began or whole
     if began is None and hours is not None:
         if slots is None:
-            raise InputError("--hours: how many models a cluster trains at once? Give --workers.")
-        say("Watching the first steps of each kind of model, to say what fits ...")
+            raise InputError(
+                "--hours needs the number of models that a cluster trains at once: give --workers."
+            )
+        say("Measuring the first steps of each kind of model, to choose what fits ...")
         begin = time.monotonic()
         lines = forecast.forecast(found, plan, slots)
         spent = time.monotonic() - begin
@@ -268,7 +277,7 @@ def _settle(
 def _show_estimate(
     found: "list[Experiment]", plan: "Plan", slots: int, folds: int, hours: float | None
 ) -> None:
-    """Print how long everything takes, and what fits into the hours."""
+    """Print the time that everything takes, and what fits into the hours."""
     from solution.training import forecast
 
     startup = time.time() - Process().create_time()
@@ -281,7 +290,7 @@ def _show_estimate(
 
 
 def _list_members(recipe: str | None) -> list[str]:
-    """Return a recipe's members and fallback, as far as they come with the package."""
+    """Return a recipe's members and fallback that come with the package."""
     from ensembles.recipe import find_recipe
     from solution.experiments.base import list_experiments
 
@@ -302,8 +311,8 @@ def _find_experiments(
     for one, other in combinations(found, 2):
         if one.name == other.name:
             raise InputError(
-                f"{one.origin} and {other.origin} are both called {one.name}: one would take the "
-                "place of the other. Give a file, and the experiment in it, another name."
+                f"{one.origin} and {other.origin} are both called {one.name}: one would replace "
+                "the other. Give a file, and the experiment in it, another name."
             )
     if not limit:
         return found
@@ -312,7 +321,7 @@ def _find_experiments(
 
 
 def _choose_recipe(folder: Path, recipe: str | None, names: Sequence[str]) -> "Recipe":
-    """Return the recipe that will merge the run; say before the training what it leaves out."""
+    """Return the recipe that will merge the run; print which experiments it leaves out."""
     from ensembles.recipe import choose_before_training, describe_choice
 
     merging = choose_before_training(folder, recipe, names)
@@ -323,7 +332,7 @@ def _choose_recipe(folder: Path, recipe: str | None, names: Sequence[str]) -> "R
 
 @app.command()
 def demo() -> None:
-    """A first minute: a few graphs of the sample, short trainings, and a report that opens."""
+    """Get a first report in minutes: short trainings on a few graphs of the sample."""
     from ensembles.recipe import choose_recipe
     from submissions.page.build import write_page
 

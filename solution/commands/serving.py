@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 PIPE = Path("-")  # standard output
-OR_PIPED = "; -: to standard output."
+OR_PIPED = "; - writes to standard output."
 
 BUNDLED = (
     "Ranked by the default bundle: it learned from small programs timed on a CPU. For other "
@@ -47,7 +47,7 @@ BUNDLED = (
 
 
 def read_share(text: str) -> float:
-    """A share as people write it: 2% or 0.02."""
+    """Return the share that a text such as 2% or 0.02 stands for."""
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError as error:
@@ -56,26 +56,24 @@ def read_share(text: str) -> float:
 
 @app.command()
 def pack(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    out: Annotated[Path, typer.Option(help="The bundle: a folder, or NAME.zip.")],
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")],
+    out: Annotated[Path, typer.Option(help="Where to write the bundle: a folder, or NAME.zip.")],
     recipe: RecipeOption = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="Train once more on all folds, and pack those models.")
+        bool, typer.Option("--refit", help="Train again on all folds, and pack these models.")
     ] = False,
     distill: Annotated[
         bool,
-        typer.Option("--distill", help="Train a small model that the ensemble teaches, pack it."),
+        typer.Option("--distill", help="Train and pack a small model that imitates the ensemble."),
     ] = False,
     data: Annotated[
         Path | None,
-        typer.Option(
-            "--data", help="To train again: the store. Default: what the run was made of."
-        ),
+        typer.Option("--data", help="Store for --refit or --distill. Default: the one of the run."),
     ] = None,
 ) -> None:
-    """Make a bundle of a run: the recipe's models, what they learned from, how good they are.
+    """Get one bundle for `fastslow rank`: a run's models, their scores and a model card.
 
-    By default the models of all folds and seeds, which are averaged.
+    By default it holds the models of all folds and seeds, whose scores are averaged.
     """
     from ensembles.recipe import choose_recipe
     from solution.serving.packing import check_bundle_place
@@ -84,7 +82,7 @@ def pack(
     if refit and distill:
         raise InputError("Give --refit or --distill, one of them: a bundle holds one or the other.")
     if data is not None and not (refit or distill):
-        raise InputError("--data is what is trained on again. Give --refit or --distill as well.")
+        raise InputError("--data is for training again. Give --refit or --distill as well.")
     run = Run.existing(run_folder)
     check_bundle_place(out)  # check it before training
     chosen = choose_recipe(run, recipe)
@@ -111,41 +109,45 @@ def rank(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="npz, module (.pb) or text (.hlo) of XLA, a store, a folder."
+            metavar="FILE...", help="npz files, XLA programs (.pb, .hlo, ...), stores, folders."
         ),
     ],
     bundle: Annotated[
         Path | None,
-        typer.Option("--with", help="A bundle: its folder or zip. Default: the bundled one."),
+        typer.Option("--with", help="Bundle to rank with: folder or zip. Default: the bundled."),
     ] = None,
-    run_folder: Annotated[Path | None, typer.Option("--run", help="Or a run folder.")] = None,
+    run_folder: Annotated[Path | None, typer.Option("--run", help="Run to rank with.")] = None,
     recipe: RecipeOption = None,
-    collection: Annotated[str | None, typer.Option(help="Where the path does not say it.")] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="The graphs' collection, if the path does not tell it.")
+    ] = None,
     configs: Annotated[
         int | None,
-        typer.Option(min=1, help="Make so many. Default: 1000, where a program brings only one."),
+        typer.Option(min=1, help="Generate this many. Default: 1000 if a program has only one."),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many are shown.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Number of rows shown.")] = 10,
     regret: Annotated[
-        float, typer.Option(parser=read_share, help="Slowdown that is good enough, up to 100%.")
+        float, typer.Option(parser=read_share, help="Acceptable slowdown against the best.")
     ] = "2%",  # type: ignore[assignment]  # it is parsed
     confidence: Annotated[
-        float, typer.Option(parser=read_share, help="For which share of programs.")
+        float, typer.Option(parser=read_share, help="Share of programs that reach it.")
     ] = "90%",  # type: ignore[assignment]
-    csv: Annotated[Path | None, typer.Option(help=f"Write all of them as CSV{OR_PIPED}")] = None,
-    json: Annotated[Path | None, typer.Option(help=f"Write all of them as JSON{OR_PIPED}")] = None,
+    csv: Annotated[Path | None, typer.Option(help=f"Write all rows as CSV{OR_PIPED}")] = None,
+    json: Annotated[Path | None, typer.Option(help=f"Write all rows as JSON{OR_PIPED}")] = None,
     module: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:
-    """Rank the configurations of programs, fastest first, and say how many to measure."""
+    """Get a program's configurations ranked, fastest first, and how many of them to measure."""
     from solution.domain.collection import collection as find_collection
 
     if collection is not None:
         find_collection(collection)
     csv_file, json_file = _check_files(csv, json)
-    _check_there(files)
-    own = (file for file in files if not file.is_dir())
-    check_outputs(*own, bundle, run_folder, csv=csv_file, json=json_file)
+    for file in files:  # before a bundle is opened
+        if not file.exists():
+            raise InputError(f"{file}: there is no such file or folder. Give what is to be ranked.")
+    inputs = (file for file in files if not file.is_dir())
+    check_outputs(*inputs, bundle, run_folder, csv=csv_file, json=json_file)
     wanted = make_wanted(module, function)
     with _writing(csv, json) as rankings:
         opened = open_bundle(bundle, run_folder, recipe)
@@ -160,12 +162,12 @@ def rank(
 
 
 def _check_files(csv: Path | None, json: Path | None) -> tuple[Path | None, Path | None]:
-    """Return both paths, with None for standard output; raise InputError for a wrong ending.
+    """Return both paths, with None for standard output.
 
-    InputError also if both are standard output.
+    Raises InputError for a wrong ending, and if both are standard output.
     """
     if csv == json == PIPE:
-        raise InputError("Give - to --csv or --json, one of them: there is one standard output.")
+        raise InputError("Give - to --csv or --json, not to both: there is one standard output.")
     if PIPE in (csv, json) and sys.stdout is None:
         raise InputError("-: standard output is closed. Give the name of a file.")
     found = None if csv == PIPE else csv, None if json == PIPE else json
@@ -186,13 +188,6 @@ def _ask(
         if words := describe_impossible(question.graph):
             warn(f"{question.file}: {words}")
         yield question
-
-
-def _check_there(files: list[Path]) -> None:
-    """Raise InputError for the first missing file, before a bundle is opened."""
-    for file in files:
-        if not file.exists():
-            raise InputError(f"{file}: there is no such file or folder. Give what is to be ranked.")
 
 
 def _write_to(stdout: TextIO, text: str) -> None:
@@ -225,20 +220,20 @@ def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
                     _write_to(stdout, make(rankings))
                 elif path is not None and rankings:
                     write_text(make(rankings), path)
-                    say(f"All that are ranked: {path}")
+                    say(f"Complete ranking: {path}")
 
 
 @app.command()
 def onnx(
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the files are written.")],
+    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the files.")],
     bundle: Annotated[
         Path | None,
-        typer.Option("--with", help="A bundle that was distilled. Default: the bundled one."),
+        typer.Option("--with", help="A distilled bundle. Default: the bundled one."),
     ] = None,
 ) -> None:
-    """Write the students of a distilled bundle as ONNX files, each with what it takes and gives.
+    """Get the students of a distilled bundle as ONNX files, which run without Python.
 
-    With the extra `onnx`.
+    Needs the extra `onnx`.
     """
     if find_spec("onnx") is None:
         raise InputError(f"onnx is not installed. {how_to_install('onnx')}.")
@@ -251,12 +246,15 @@ def onnx(
 
 
 def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":
-    """The bundle or the run that is named, else the one that ships; raise InputError for both."""
+    """Return the named bundle or run as a bundle; by default the bundle of the package.
+
+    Raises InputError if both are named.
+    """
     from solution.serving.bundle import load_bundle, load_run
     from solution.system.progress import warn
 
     if bundle is not None and run_folder is not None:
-        raise InputError("Give what to rank with: --with BUNDLE or --run RUN, one of them.")
+        raise InputError("Give --with BUNDLE or --run RUN, one of them.")
     if recipe is not None and run_folder is None:
         raise InputError("--recipe says how a run's members are merged: give --run RUN as well.")
     if run_folder is not None:
@@ -275,12 +273,12 @@ def _tabulate(ranking: "Ranking", top: int, *, made: bool) -> "Table":
     from rich.text import Text
 
     graph = ranking.graph
-    origin = " that were made for it" if made else ""
+    origin = ", generated here" if made else ""
     title = f"{graph.collection.name} {graph.name}: {graph.num_configs:,} configurations{origin}"
-    table = make_table(Text(title), "Spread: deviation of the ranks that the models give.")
+    table = make_table(Text(title), "Spread: standard deviation of the models' ranks.")
     for name in ("Rank", "Configuration", "Score", "Spread"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("What it is", overflow="fold")
+    table.add_column("Description", overflow="fold")
     for row in ranking.to_frame(top).iter_rows(named=True):
         spread = "-" if row["spread"] is None else f"{row['spread']:.1f}"
         table.add_row(

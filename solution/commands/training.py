@@ -39,9 +39,11 @@ TUNING = Path("tuning")
 
 @app.command()
 def train(
-    experiment: Annotated[str, typer.Argument(help="Name, or path of a Python file.")],
+    experiment: Annotated[
+        str, typer.Argument(help="Name of an experiment, or path of a Python file.")
+    ],
     collection: Annotated[
-        list[str], typer.Option(help="Only this one; may be repeated. Default: all it has.")
+        list[str], typer.Option(help="Only this one; may be repeated. Default: all it ranks.")
     ] = [],  # noqa: B006 - typer copies it
     data: DataOption = None,
     run_folder: RunFolder = None,
@@ -53,9 +55,9 @@ def train(
     gpu_share: GpuShare = 1.0,
     mixes: MixLabels = False,
 ) -> None:
-    """Train one experiment and watch it: loss, inner score, rate, time left. Stopped, it goes on.
+    """Get one trained experiment, and watch loss, inner score, rate and time left. Resumes.
 
-    The models are those of `fastslow run`; what either has trained is there for the other.
+    The models are shared with `fastslow run`: what one of the commands trained, the other reuses.
     """
     from solution.runs.record import check_folder
     from solution.training.failures import load_experiment
@@ -66,12 +68,12 @@ def train(
     chosen = check_collections(found, collection)
     given = data or str(SAMPLE)
     source = Mirror.of(given).folder if is_address(given) else Path(given)
-    place = run_folder or str(find_runs() / name_of(source, limit=False))
-    if not is_address(place):
-        check_writable(Path(place))
+    target = run_folder or str(find_runs() / name_of(source, limit=False))
+    if not is_address(target):
+        check_writable(Path(target))
     trains_on = make_executor(executor, address, workers, gpu_share)
     known = {EXPERIMENTS: {found.name: found.describe()}, "scheme": scheme, "folds": folds}
-    with on_this_machine(place, alone=True) as folder:
+    with on_this_machine(target, alone=True) as folder:
         check_folder(folder, known)  # check it before the data is prepared
         with (
             open_given_store(data, [found]) as store,
@@ -82,34 +84,40 @@ def train(
         ):
             remember_origin(run, source, store.folder)
             output.print(train_experiment(found, chosen, plan, run, trains_on))
-    say(f"Run: {place}")
+    say(f"Run: {target}")
 
 
 @app.command()
 def tune(
-    experiment: Annotated[str, typer.Argument(help="Name, or path of a Python file.")],
+    experiment: Annotated[
+        str, typer.Argument(help="Name of an experiment, or path of a Python file.")
+    ],
     data: DataOption = None,
-    trials: Annotated[int, typer.Option(min=1, help="In all, with those of earlier runs.")] = 25,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Number of trials, with those of earlier runs.")
+    ] = 25,
     folds: Annotated[int, typer.Option(min=2, max=100)] = 4,
     sampler: Annotated[
-        Literal["tpe", "random"], typer.Option(help="random: the randomised search.")
+        Literal["tpe", "random"], typer.Option(help="Search method; random: randomised search.")
     ] = "tpe",
-    collection: Annotated[str | None, typer.Option(help="Only this one.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Default: tuning/EXPERIMENT.")] = None,
-    prune: Annotated[bool, typer.Option(help="Give up trials that are worse than most.")] = True,
+    collection: Annotated[str | None, typer.Option(help="Only this collection.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the study. Default: tuning/EXPERIMENT.")
+    ] = None,
+    prune: Annotated[bool, typer.Option(help="Stop trials that are worse than most.")] = True,
     seed: Seed = 0,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Trials at once. Default: 1; on a cluster its cores.")
+        int | None, typer.Option(min=1, help="Parallel trials. Default: 1; on a cluster its cores.")
     ] = None,
     executor: ExecutorOption = "local",
     address: ClusterAddress = None,
     gpu_share: GpuShare = 1.0,
     mixes: MixLabels = False,
 ) -> None:
-    """Search an experiment's settings by out-of-fold score. Stopped, it goes on where it was.
+    """Get better settings for an experiment, searched by out-of-fold score. Resumes if stopped.
 
-    Trials at once are asked for together and told in their order, so what is found depends on how
-    many there are, but not on where they are done.
+    The result depends on the number of parallel trials, but not on where they run: they are
+    proposed together, and their scores are recorded in this order.
     """
     from dataclasses import replace
 
@@ -122,7 +130,7 @@ def tune(
     found = load_experiment(experiment)
     if collection is not None:
         found = replace(found, collections=check_collections(found, [collection]))
-    find_searched(found.ranker)  # raises, before slow work, if there is nothing to search
+    find_searched(found.ranker)  # raises before slow work if there is nothing to search
     folder = out or TUNING / found.name
     check_writable(folder)
     at_once = workers or (1 if executor == "local" else None)

@@ -1,8 +1,9 @@
 """Load a bundle and rank with it. Every file is compared with its checksum before it is loaded."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from ensembles.recipe import check_members
-from ensembles.votes import average, merge_votes
+from ensembles.votes import merge_votes
 from solution.domain.graph import Graph
 from solution.domain.labels import warn_of_estimates
 from solution.features.preparation import Preparation
@@ -20,7 +21,6 @@ from solution.models.light import LightModel, load_light
 from solution.serving import calibration
 from solution.serving.archive import unpack
 from solution.serving.calibration import CONFIDENCE, REGRET, Facts, Learned, describe_graph
-from solution.serving.checks import check_configured, check_scores, naming
 from solution.serving.ranking import Ranking, find_spread
 from solution.serving.record import (
     RECORD,
@@ -31,7 +31,6 @@ from solution.serving.record import (
     read_bundle_record,
 )
 from solution.system.errors import InputError
-from solution.system.processes import one_thread
 from solution.system.scratch import ScratchFolder
 from solution.system.sealing import check_files, read_record
 
@@ -50,7 +49,8 @@ class Bundle:
     folder: Path
     record: BundleRecord
     source: Path  # the path that error messages name
-    _models: dict[str, Model | LightModel] = field(default_factory=dict)
+    _models: dict[str, Model | LightModel] = field(default_factory=dict)  # by the member's folder
+    _weights: dict[str, dict[str, float]] = field(default_factory=dict)  # see `_weigh`
     _kept: object = None  # keeps a temporary folder alive as long as the bundle
 
     @property
@@ -72,8 +72,7 @@ class Bundle:
         return f"<Bundle {self.source}: {self.describe()}>"
 
     def __getstate__(self) -> dict[str, object]:
-        """Load all models before pickling if the bundle's folder is temporary: copies outlive
-        it."""
+        """Load all models before pickling if the folder is temporary: copies outlive it."""
         if self._kept is not None:
             self.load()
         state = {**self.__dict__, "_kept": None}
@@ -82,7 +81,8 @@ class Bundle:
 
     def describe(self) -> str:
         """Return in a few words which models the bundle holds and what they learned from."""
-        graphs = ", ".join(f"{len(own)} of {name}" for name, own in self.record.programs.items())
+        programs = self.record.programs.items()
+        graphs = ", ".join(f"{len(graphs)} of {name}" for name, graphs in programs)
         kind = "students of an ensemble" if self.record.is_light else "models"
         estimates = warn_of_estimates(self.record.label_sources)
         return f"{len(self.record.members)} {kind} that learned from {graphs}. {estimates}".rstrip()
@@ -111,18 +111,22 @@ class Bundle:
                 used.
         """
         calibration.check_promise(regret, confidence)
-        asked, known = _read(graph)
-        name, own = asked.collection.name, facts or known or describe_graph(asked)
-        votes, learned = self.vote(asked), self._learned[name]
-        found = calibration.measure(own, asked.num_configs, learned, regret, confidence)
-        every = [scores for of_kind in votes.values() for _, scores in of_kind]
+        program, read_facts = _read(graph)
+        name, size = program.collection.name, facts or read_facts or describe_graph(program)
+        votes = {
+            experiment: [scores for _, scores in voted]
+            for experiment, voted in self.vote(program).items()
+        }
+        measure = calibration.measure(
+            size, program.num_configs, self._learned[name], regret, confidence
+        )
         return Ranking(
-            graph=asked,
-            scores=self._merge(name, votes),
-            spread=find_spread(every),
-            measure=found.k,
-            reason=found.reason,
-            known=self.record.knows(own.architecture),
+            graph=program,
+            scores=merge_votes(votes, self._weigh(name), self.record.recipe.method),
+            spread=find_spread([scores for voted in votes.values() for scores in voted]),
+            measure=measure.k,
+            reason=measure.reason,
+            known=size.architecture in self._architectures,
             regret=regret,
             confidence=confidence,
             label_sources=self.record.label_sources,
@@ -138,7 +142,16 @@ class Bundle:
         """
         from solution.serving.session import REFERENCE, open_session
 
-        return open_session(self, _read(graph)[0], REFERENCE if reference is None else reference)
+        program, _ = _read(graph)
+        check_configured(program)
+        name = program.collection.name
+        self.choose(name)  # raises if no model ranks the collection
+        return open_session(
+            program,
+            REFERENCE if reference is None else reference,
+            partial(self.models, name),
+            self._weigh(name),
+        )
 
     def predict(self, graph: Graph) -> "dict[str, pl.DataFrame]":
         """Return by experiment its models' predictions, as frames of
@@ -147,12 +160,12 @@ class Bundle:
 
         from solution.domain.predictions import make_frame
 
-        places = np.arange(graph.num_configs)
+        configs = np.arange(graph.num_configs)
         return {
             experiment: pl.concat(
-                [make_frame(graph.key, places, scores, m.fold, m.seed) for m, scores in own]
+                [make_frame(graph.key, configs, scores, m.fold, m.seed) for m, scores in voted]
             )
-            for experiment, own in self.vote(graph).items()
+            for experiment, voted in self.vote(graph).items()
         }
 
     def vote(self, graph: Graph) -> dict[str, list[tuple[Member, np.ndarray]]]:
@@ -166,23 +179,9 @@ class Bundle:
                 scores = model.ranker.predict(prepared)
             check_scores(scores, graph, self.source, member)
             votes.setdefault(member.experiment, []).append((member, scores.astype(np.float32)))
-        return {
-            name: sorted(own, key=lambda vote: (vote[0].fold, vote[0].seed))
-            for name, own in votes.items()
-        }
-
-    def _merge(
-        self, collection: str, votes: dict[str, list[tuple[Member, np.ndarray]]]
-    ) -> np.ndarray:
-        """Return the scores (configs,) float32 that the recipe merges from the models' scores."""
-        recipe = self.record.recipe
-        weights = recipe.weights(collection)
-        own = {name: [scores for _, scores in found] for name, found in votes.items()}
-        members = {name: scores for name, scores in own.items() if name in weights}
-        check_members(recipe, collection, members)
-        if members:
-            return merge_votes(members, weights, recipe.method)
-        return average(own[recipe.fallback or ""], recipe.method)
+        for voted in votes.values():
+            voted.sort(key=lambda vote: (vote[0].fold, vote[0].seed))
+        return votes
 
     def prepare(self, graph: Graph) -> Iterator[tuple[Member, Model | LightModel, Graph]]:
         """Yield each model that ranks the graph (see `models`), with the graph prepared for it."""
@@ -196,29 +195,44 @@ class Bundle:
     def models(self, collection: str) -> Iterator[tuple[Member, Model | LightModel]]:
         """Yield the models that rank graphs of the collection.
 
-        Matrix products use one thread while the generator runs.
+        Matrix products use one thread while the generator runs: they are small.
         """
-        with one_thread(self._libraries):
+        libraries = self._libraries or ThreadpoolController()
+        with libraries.limit(limits=1, user_api="blas"):
             for member in self.choose(collection):
                 yield member, self._load(member)
 
     def choose(self, collection: str) -> list[Member]:
         """Return the models of the recipe's members, or of its fallback if no member ranks it."""
-        recipe = self.record.recipe
-        members = [member for member in self.record.members if collection in member.collections]
-        weighed = [m for m in members if m.experiment in recipe.weights(collection)]
-        chosen = weighed or [m for m in members if m.experiment == recipe.fallback]
+        chosen = [
+            member
+            for member in self.record.members
+            if collection in member.collections and member.experiment in self._weigh(collection)
+        ]
         if not chosen:
             raise InputError(
-                f"{self.source}: has no model for {collection}, it has those for "
+                f"{self.source}: has no model for {collection}, it has models for "
                 f"{', '.join(self.collections)}."
             )
         return chosen
 
+    def _weigh(self, collection: str) -> dict[str, float]:
+        """Return the weight of each experiment that votes in a collection; cached.
+
+        Raises InputError if the recipe weighs a member there that the bundle lacks.
+        """
+        if collection not in self._weights:
+            recipe, members = self.record.recipe, self.record.members
+            present = {m.experiment for m in members if collection in m.collections}
+            weights = {name: w for name, w in recipe.weights(collection).items() if name in present}
+            check_members(recipe, collection, weights)
+            fallback = {recipe.fallback: 1.0} if recipe.fallback in present else {}
+            self._weights[collection] = weights or fallback
+        return self._weights[collection]
+
     @cached_property
     def _libraries(self) -> ThreadpoolController | None:
-        """Cache the controller of a light bundle's libraries: they are loaded already, search
-        once."""
+        """Find the loaded libraries for matrix products; None if a model may load more of them."""
         return ThreadpoolController() if self.record.is_light else None
 
     @cached_property
@@ -226,14 +240,20 @@ class Bundle:
         """Return by collection the programs on which k is calibrated."""
         return {name: Learned(self.record.programs.get(name, ())) for name in self.collections}
 
+    @cached_property
+    def _architectures(self) -> frozenset[str]:
+        """Return the structures of all programs that a model learned from."""
+        programs = self.record.programs.values()
+        return frozenset(program.architecture for graphs in programs for program in graphs)
+
     def load(self) -> None:
-        """Load all models, the calibration and the libraries now instead of at the first
-        request."""
+        """Load the models, and prepare everything else that ranking needs, before a request."""
         for member in self.record.members:
             self._load(member)
-        for learned in self._learned.values():
+        for collection, learned in self._learned.items():
+            self._weigh(collection)
             learned.get_ready()
-        _ = self._libraries
+        _ = self._libraries, self._architectures
 
     def _load(self, member: Member) -> Model | LightModel:
         if member.folder not in self._models:
@@ -282,6 +302,40 @@ def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
     chosen = choose_recipe(run, None if recipe is None else str(recipe))
     folder = pack(run, chosen, kept.path / "bundle")
     return _open(folder, source, kept)
+
+
+def check_configured(graph: Graph) -> None:
+    """Raise InputError if a bundle's models do not know this kind of configurations."""
+    if graph.options is not None:
+        raise InputError(
+            f"{graph.name}: expected layouts or tiles to rank, found compile options. Look their "
+            "runtimes up with `fastslow choose FILE --replay`, or find better ones with `fastslow "
+            "choose PROGRAM --over options`."
+        )
+
+
+def check_scores(scores: np.ndarray, graph: Graph, source: Path, member: Member) -> None:
+    """Raise InputError unless there is one finite score per configuration."""
+    if scores.shape != (graph.num_configs,) or not np.isfinite(scores).all():
+        raise InputError(
+            f"{source}: {member.folder} gives no finite score to each of the "
+            f"{graph.num_configs} configurations of {graph.name}. Train it again."
+        )
+
+
+@contextmanager
+def naming(source: Path, member: Member, what: str) -> Iterator[None]:
+    """Turn any error that a library raises on a model's contents into one InputError."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from error
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{source}: {member.folder} {what} ({type(error).__name__}: "
+            f"{said or 'it may be of other collections than its record says'})."
+        ) from error
 
 
 def _read(graph: Graph | str | Path) -> tuple[Graph, Facts | None]:

@@ -29,8 +29,7 @@ from solution.models.nets.forward import (
 )
 from solution.models.nets.sparse_rows import SparseRows
 from solution.models.tile.tile_forward import convolve, count_blocks, describe_kernel, read_out
-from solution.serving.bundle import Bundle
-from solution.serving.checks import naming
+from solution.serving.bundle import Bundle, naming
 from solution.serving.record import Member
 from solution.system.errors import InputError
 from solution.system.files import make_folder, replace_file

@@ -123,14 +123,6 @@ class BundleRecord:
         """Return True if the models predict without torch, as students do."""
         return self.teacher is not None
 
-    def knows(self, architecture: str) -> bool:
-        """Return True if a model learned from a program of this structure, at any sizes."""
-        return any(
-            program.architecture == architecture
-            for programs in self.programs.values()
-            for program in programs
-        )
-
 
 def write_bundle_record(record: BundleRecord, folder: Path) -> None:
     """Write the record with its checksum into the folder, after all other files."""

@@ -11,7 +11,7 @@ to one that they have computed.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -24,23 +24,23 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
 from solution.features.candidates import make_candidates
 from solution.features.preparation import Preparation
+from solution.models.catalogue import Model
 from solution.models.layout.layout_forward import LayoutForward
 from solution.models.layout.listed_net import ListedNet
-from solution.models.light import Scorer
-from solution.serving.bundle import Bundle
-from solution.serving.checks import check_configured
+from solution.models.light import LightModel, Scorer
 from solution.serving.possible import check_layouts
+from solution.serving.record import Member
 from solution.system.errors import InputError
 
 REFERENCE = 256  # largest length of the reference list
+Models = Callable[[], Iterable[tuple[Member, Model | LightModel]]]
 
 
 class Listed(Protocol):
     """A model with a fixed reference list."""
 
     def vote(self, configs: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float64 of `configs` (k, ...) in deviations of the list; lower is
-        faster."""
+        """Return scores (k,) float64 of `configs` (k, ...), in deviations of the list."""
         ...
 
 
@@ -48,10 +48,11 @@ class Listed(Protocol):
 class Session:
     """A scorer of one program's configurations, with a fixed reference list."""
 
-    bundle: Bundle
     reference: Graph  # the program with the configurations of the reference list
-    _prepared: dict[Preparation, Graph] = field(default_factory=dict, repr=False)
-    _listed: dict[str, Listed] = field(default_factory=dict, repr=False)
+    models: Models  # yields the bundle's models that rank the program
+    weights: Mapping[str, float]  # of the models' experiments in the merged score
+    _prepared: dict[Preparation, Graph] = field(default_factory=dict)
+    _listed: dict[str, Listed] = field(default_factory=dict)  # by the folder of the member
 
     def __repr__(self) -> str:
         return f"<Session of {self.reference.name}, {self.reference.num_configs} configurations>"
@@ -66,18 +67,18 @@ class Session:
         Raises:
             InputError: they are no configurations of the program.
         """
-        checked, collection = self._check(configs), self.reference.collection.name
+        checked = self._check(configs)
         votes: dict[str, list[np.ndarray]] = {}
-        for member, model in self.bundle.models(collection):
+        for member, model in self.models():
             if member.folder not in self._listed:
                 graph = self._prepare(model.preparation)
                 self._listed[member.folder] = put_beside(model.ranker, graph)
             vote = self._listed[member.folder].vote(checked)
             votes.setdefault(member.experiment, []).append(vote)
-        weights = self.bundle.record.recipe.weights(collection)
-        shares = to_shares(np.array([weights.get(name, 1.0) for name in votes]))
+        shares = to_shares(np.array([self.weights[name] for name in votes]))
         merged = sum(
-            share * np.mean(own, axis=0) for share, own in zip(shares, votes.values(), strict=True)
+            share * np.mean(voted, axis=0)
+            for share, voted in zip(shares, votes.values(), strict=True)
         )
         return np.asarray(merged, np.float32)
 
@@ -90,8 +91,8 @@ class Session:
     def _check(self, configs: np.ndarray) -> np.ndarray:
         """Return the configurations as int8 layouts or float32 tiles; raise InputError if wrong."""
         is_layout = self.reference.collection.kind == "layout"
-        own = self.reference.configs.shape[1]
-        shape = (own, NUM_LAYOUT_FEATURES) if is_layout else (NUM_TILE_FEATURES,)
+        configurable = self.reference.configs.shape[1]
+        shape = (configurable, NUM_LAYOUT_FEATURES) if is_layout else (NUM_TILE_FEATURES,)
         if np.ndim(configs) != 1 + len(shape) or np.shape(configs)[1:] != shape or not len(configs):
             raise InputError(
                 f"{self.reference.name}: expected configurations of shape (k, "
@@ -114,21 +115,20 @@ class Session:
         return layouts
 
 
-def open_session(bundle: Bundle, graph: Graph, reference: int = REFERENCE) -> Session:
+def open_session(
+    graph: Graph, reference: int, models: Models, weights: Mapping[str, float]
+) -> Session:
     """Open a scorer; its list is some of the graph's configurations, or generated if it has one.
 
-    Raises InputError if the bundle does not rank the graph's collection, or the list would be
-    empty.
+    Raises InputError if the list would be empty.
     """
     if reference < 1:
         raise InputError(f"reference is {reference}, expected a number of configurations from 1.")
-    check_configured(graph)
     if graph.num_configs == 1:
         listed = make_candidates(graph, reference)
     else:
         listed = graph.select(choose_configs(graph.key, graph.num_configs, reference))
-    bundle.choose(graph.collection.name)
-    return Session(bundle, dataclasses.replace(listed, runtimes=None))
+    return Session(dataclasses.replace(listed, runtimes=None), models, weights)
 
 
 @runtime_checkable
@@ -159,36 +159,34 @@ class NetBeside:
 
 
 class TogetherWith:
-    """For models that know which configurations are the reference list: scores a batch in one
-    call."""
+    """For models that know which configurations are the list: score a batch in one call."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
-        self._own: np.ndarray | None = None  # scores of the reference list
+        self._reference: np.ndarray | None = None  # scores of the reference list
 
     def vote(self, configs: np.ndarray) -> np.ndarray:
         scores = self._ranker.predict(_join(self._graph, configs)).astype(np.float64)
-        if self._own is None:
+        if self._reference is None:
             # Keep the first batch's: rounding in matrix products depends on the size of the batch.
-            self._own = scores[: -len(configs)]
-        return _deviation(scores[-len(configs) :], self._own)
+            self._reference = scores[: -len(configs)]
+        return _deviation(scores[-len(configs) :], self._reference)
 
 
 class Alone:
-    """For models whose scores depend on the batch: joins each configuration alone to the list."""
+    """For models whose scores depend on the batch: score each new configuration in its own batch
+    with the reference list."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
 
     def vote(self, configs: np.ndarray) -> np.ndarray:
-        return np.array([_deviation(*part)[0] for part in self._score(configs)])
-
-    def _score(self, configs: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the score (1,) of each configuration, and the list's scores in the same call."""
+        found = []
         for config in configs:
             joined = dataclasses.replace(_join(self._graph, config[None]), listed=None)
             scores = self._ranker.predict(joined).astype(np.float64)
-            yield scores[-1:], scores[:-1]
+            found.append(_deviation(scores[-1:], scores[:-1])[0])
+        return np.array(found)
 
 
 def _join(listed: Graph, configs: np.ndarray) -> Graph:
@@ -203,4 +201,5 @@ def _join(listed: Graph, configs: np.ndarray) -> Graph:
 
 
 def _deviation(scores: np.ndarray, listed: np.ndarray) -> np.ndarray:
+    """Return (scores - mean(listed)) / std(listed)."""
     return np.asarray((scores - listed.mean()) / (listed.std() or 1.0))

@@ -75,14 +75,14 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
     empty = tmp_path / "empty.py"
     empty.write_text("program = 3\n")
     for words, expected in (
-        (("choose", file, "--replay", "--model-only"), "one of them"),
+        (("choose", file, "--replay", "--model-only"), "not both"),
         (("choose", unlabelled, "--replay"), "has no runtimes to look up"),
         (("choose", single, "--replay"), "has one configuration, and there is nothing else"),
         (("choose", tmp_path / "missing.py"), "there is no such file"),
         (("choose", tmp_path), "is a folder. Give the file of one program in it"),
         (("choose", empty), "expected a function `program`"),
         (("choose", file, "--replay", "--search", "genetics"), "Did you mean genetic? Give one of"),
-        (("choose", file, "--replay", "--search", "tpe", "--with", file), "(led by nothing), one"),
+        (("choose", file, "--replay", "--search", "tpe", "--with", file), "Leave --with out"),
         (("choose", file), "no program that could be compiled. Give --replay"),
     ):
         done = fastslow(*words)
@@ -112,7 +112,7 @@ def test_an_option_that_would_be_ignored_is_refused(
     assert done.returncode == 2, done
     assert f"Give {words[0]} " in message and f" or {words[1]} " in message
     alone = fastslow("choose", "my_program.py", "--collection", "tile:xla")
-    assert "Give --collection with --replay or --model-only" in " ".join(alone.stderr.split())
+    assert "--collection is for --replay and --model-only" in " ".join(alone.stderr.split())
 
 
 def test_a_program_is_chosen_for_and_the_same_command_goes_on(

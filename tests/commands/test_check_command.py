@@ -268,7 +268,7 @@ def test_inspect_refuses_what_it_would_ignore(fastslow: FastSlow, tmp_path: Path
     (tmp_path / "file").touch()
     for words, expected in (
         ((path, "--picture", "a.doc"), "ends with .png, .svg, .pdf"),
-        ((path, "--graph", graph.name), "--graph names one in a folder"),
+        ((path, "--graph", graph.name), "--graph is for a folder"),
         (("data", "--collection", "layout:xla:random"), "Give --graph NAME"),
         (("data", "--graph", graph.name, "--collection", "layout:nlp:random"), "has no graph"),
         (("data", "--picture", "file"), "file: a file is in its place"),

@@ -195,7 +195,7 @@ def test_what_is_read_stays_as_it_is(fastslow: FastSlow, tmp_path: Path) -> None
     path = modules.write(modules.make_layout_record(), tmp_path / "program.pb")
     before = path.read_bytes()
     for words, message in (
-        (("optimize", path, "--out", "program.pb"), "is what is read, or lies in it. Give --out"),
+        (("optimize", path, "--out", "program.pb"), "is an input, or lies in one. Give --out"),
         (("optimize", path, "--out", "program.pb/a.csv"), "a file is in its place"),
         (("optimize", path, "--out", "/dev/null"), "is a device, where a file is to be written"),
         (("optimize", path, "--machine", "v100+p100+cpu"), "names 3 devices"),
