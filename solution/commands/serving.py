@@ -71,7 +71,7 @@ def pack(
         typer.Option("--data", help="Store for --refit or --distill. Default: the one of the run."),
     ] = None,
 ) -> None:
-    """Get one bundle for `fastslow rank`: a run's models, their scores and a model card.
+    """Get one bundle to rank with: a run's models, their scores and a model card.
 
     By default it holds the models of all folds and seeds, whose scores are averaged.
     """
