@@ -106,12 +106,7 @@ def choose(
 
     If it is stopped or killed, the same command resumes.
     """
-    _refuse_unused(context)
-    if program.suffix == ".npz" and not (replay or model_only):
-        raise InputError(
-            f"{program}: an npz file has configurations and no program that could be compiled. "
-            "Give --replay (their runtimes are looked up) or --model-only."
-        )
+    _refuse_unused(context, program)
     if model_only:
         from solution.choosing.offline import follow_model
 
@@ -160,14 +155,19 @@ def _measure(
         )  # fmt: skip
 
 
-def _refuse_unused(context: typer.Context) -> None:
-    """Raise InputError if two options are given of which one would have no effect."""
+def _refuse_unused(context: typer.Context, program: Path) -> None:
+    """Raise InputError if an option would have no effect, or a file has nothing to compile."""
     given = {
         name for name in context.params
         if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
     }  # fmt: skip
     if {"replay", "model_only"} <= given:
         raise InputError("Give --replay (look up) or --model-only (measure nothing), not both.")
+    if program.suffix == ".npz" and not given & set(UNUSED):
+        raise InputError(
+            f"{program}: an npz file has configurations and no program that could be compiled. "
+            "Give --replay (their runtimes are looked up) or --model-only."
+        )
     for way in given & set(UNUSED):
         for name in sorted(given & set(UNUSED[way])):
             raise InputError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from solution.commands.options import (
+    CollectionOption,
     Data,
     DataOption,
     FunctionOption,
@@ -75,9 +76,7 @@ def inspect(
     file: Annotated[
         Path, typer.Argument(help="An npz file, a folder of them, or a prepared store.")
     ],
-    collection: Annotated[
-        str | None, typer.Option(help="The graph's collection, if the path does not tell it.")
-    ] = None,
+    collection: CollectionOption = None,
     name: Annotated[
         str | None, typer.Option("--graph", help="Name of one graph in the folder or store.")
     ] = None,

@@ -142,6 +142,10 @@ RecipeOption = Annotated[
     typer.Option(help="Name of a recipe, or path of a TOML file. Default: the run's last recipe."),
 ]
 
+CollectionOption = Annotated[
+    str | None,
+    typer.Option("--collection", help="The graph's collection, if the path does not tell it."),
+]
 ModuleOption = Annotated[
     str,
     typer.Option("--module", help="The program to take from a file with several: name or number."),

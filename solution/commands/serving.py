@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from solution.commands.options import (
+    CollectionOption,
     FunctionOption,
     ModuleOption,
     RecipeOption,
@@ -118,9 +119,7 @@ def rank(
     ] = None,
     run_folder: Annotated[Path | None, typer.Option("--run", help="Run to rank with.")] = None,
     recipe: RecipeOption = None,
-    collection: Annotated[
-        str | None, typer.Option(help="The graphs' collection, if the path does not tell it.")
-    ] = None,
+    collection: CollectionOption = None,
     configs: Annotated[
         int | None,
         typer.Option(min=1, help="Generate this many. Default: 1000 if a program has only one."),

@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 TUNING = Path("tuning")
+ExperimentName = Annotated[
+    str, typer.Argument(help="Name of an experiment, or path of a Python file.")
+]
 
 
 @app.command()
 def train(
-    experiment: Annotated[
-        str, typer.Argument(help="Name of an experiment, or path of a Python file.")
-    ],
+    experiment: ExperimentName,
     collection: Annotated[
         list[str], typer.Option(help="Only this one; may be repeated. Default: all it ranks.")
     ] = [],  # noqa: B006 - typer copies it
@@ -89,13 +90,9 @@ def train(
 
 @app.command()
 def tune(
-    experiment: Annotated[
-        str, typer.Argument(help="Name of an experiment, or path of a Python file.")
-    ],
+    experiment: ExperimentName,
     data: DataOption = None,
-    trials: Annotated[
-        int, typer.Option(min=1, help="Number of trials, with those of earlier runs.")
-    ] = 25,
+    trials: Annotated[int, typer.Option(min=1, help="Total, with trials of earlier runs.")] = 25,
     folds: Annotated[int, typer.Option(min=2, max=100)] = 4,
     sampler: Annotated[
         Literal["tpe", "random"], typer.Option(help="Search method; random: randomised search.")
