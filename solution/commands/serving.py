@@ -141,10 +141,7 @@ def rank(
 
     if collection is not None:
         find_collection(collection)
-    csv_file, json_file = _check_files(csv, json)
-    for file in files:  # before a bundle is opened
-        if not file.exists():
-            raise InputError(f"{file}: there is no such file or folder. Give what is to be ranked.")
+    csv_file, json_file = _check_files(files, csv, json)
     inputs = (file for file in files if not file.is_dir())
     check_outputs(*inputs, bundle, run_folder, csv=csv_file, json=json_file)
     wanted = make_wanted(module, function)
@@ -160,10 +157,13 @@ def rank(
                 rankings += [(question.file, ranking)] if csv or json else []
 
 
-def _check_files(csv: Path | None, json: Path | None) -> tuple[Path | None, Path | None]:
-    """Return both paths, with None for standard output.
+def _check_files(
+    files: list[Path], csv: Path | None, json: Path | None
+) -> tuple[Path | None, Path | None]:
+    """Return `csv` and `json`, with None for standard output.
 
-    Raises InputError for a wrong ending, and if both are standard output.
+    Raises InputError for a wrong ending, if both are standard output, or if one of the files to
+    rank does not exist.
     """
     if csv == json == PIPE:
         raise InputError("Give - to --csv or --json, not to both: there is one standard output.")
@@ -172,6 +172,9 @@ def _check_files(csv: Path | None, json: Path | None) -> tuple[Path | None, Path
     found = None if csv == PIPE else csv, None if json == PIPE else json
     for path, ending in zip(found, (".csv", ".json"), strict=True):
         check_ending(path, ending)
+    for file in files:
+        if not file.exists():
+            raise InputError(f"{file}: there is no such file or folder. Give what is to be ranked.")
     return found
 
 

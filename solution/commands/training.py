@@ -1,5 +1,6 @@
 """Commands that train one experiment: train, tune."""
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -116,8 +117,6 @@ def tune(
     The result depends on the number of parallel trials, but not on where they run: they are
     proposed together, and their scores are recorded in this order.
     """
-    from dataclasses import replace
-
     from solution.training.failures import load_experiment
     from solution.training.out_of_fold import check_collections
     from solution.tuning.search import Search, show_study
@@ -126,7 +125,7 @@ def tune(
 
     found = load_experiment(experiment)
     if collection is not None:
-        found = replace(found, collections=check_collections(found, [collection]))
+        found = dataclasses.replace(found, collections=check_collections(found, [collection]))
     find_searched(found.ranker)  # raises before slow work if there is nothing to search
     folder = out or TUNING / found.name
     check_writable(folder)
