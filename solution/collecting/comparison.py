@@ -68,13 +68,15 @@ def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> lis
         shaken: the results for arguments whose numbers were rounded once more (see `shake`). Their
             difference from the expected results shows how much rounding may matter.
     """
-    return [
-        min(
-            find_tolerance(other.dtype),
-            max(ROUNDINGS * _find_rounding(other.dtype), NOISE * _find_distance(own, other)),
-        )
-        for own, other in zip(shaken, expected, strict=True)
-    ]
+    return [_sharpen(own, other) for own, other in zip(shaken, expected, strict=True)]
+
+
+def _sharpen(shaken: np.ndarray, expected: np.ndarray) -> float:
+    tolerance = find_tolerance(expected.dtype)
+    if not tolerance:  # booleans cannot be subtracted
+        return 0.0
+    noise = NOISE * _find_distance(shaken, expected)
+    return min(tolerance, max(ROUNDINGS * _find_rounding(expected.dtype), noise))
 
 
 def shake(arguments: Sequence[np.ndarray], seed: int = 0) -> list[np.ndarray]:

@@ -31,7 +31,7 @@ from solution.system.scratch import ScratchFolder, find_base
 
 SUBREAPER = 36  # option of prctl: orphaned descendants become children of this process
 WATCH_SECONDS = 0.02  # interval between two checks of a child's memory
-START_SECONDS = 120.0
+START_SECONDS = 300.0  # a busy machine needs many times the two seconds of a free one
 # XLA's last output before it ends a process because of the variable XLA_FLAGS.
 UNKNOWN_FLAGS = re.compile(r"Unknown flags? in XLA_FLAGS: (.*\S)")
 WRONG_VALUE = re.compile(r"Couldn't interpret value (\S*) for flag (\S+)")
@@ -159,7 +159,8 @@ class Child:
 
         Raises:
             ChildDiedError: the child died, exceeded its memory, or took longer than `seconds`.
-            InputError: the user's file is the cause, or jax is not installed.
+            InputError: the user's file is the cause, jax is not installed, or the process does not
+                start within START_SECONDS.
         """
         if not self.is_alive:
             self._start()
@@ -206,7 +207,14 @@ class Child:
             self._work, other, self._errors, self.core, context=SPAWN, mark=self._mark
         )
         other.close()
-        reply = self._receive(START_SECONDS)
+        try:
+            reply = self._receive(START_SECONDS)
+        except TooMuchError as error:
+            raise InputError(
+                f"The process that reads, compiles and runs programs did not start: {error}. No "
+                "file is to blame: the machine is too busy, or its limit of memory is too small "
+                "for the compiler alone. Run the same command again when other programs have ended."
+            ) from error
         if isinstance(reply, Refusal):
             raise InputError(reply.reason)
         self.platform, self.pinned = reply

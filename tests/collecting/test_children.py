@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,26 @@ def test_a_tile_that_eats_all_memory_is_ended(
         assert (status, expected in note) == ("died", True), note
         child.limits = Limits(240)
         assert builder.build(Compile(program.plain, Flags()))[0] == "sound"
+
+
+def wait_forever(connection: Connection, errors: Path, core: int | None) -> None:
+    time.sleep(600)
+
+
+@pytest.mark.parametrize(
+    ("limits", "seconds", "fact"),
+    [(Limits(), 0.5, "more than 0 seconds"), (Limits(megabytes=5), 60, "more than 5 MB")],
+)
+def test_a_process_that_does_not_start_is_not_the_files_fault(
+    limits: Limits, seconds: float, fact: str, ragged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a busy machine."""
+    monkeypatch.setattr("solution.programs.child.START_SECONDS", seconds)
+    with Child(limits, work=wait_forever) as child:
+        with pytest.raises(InputError, match=f"did not start: .*{fact}.*busy") as raised:
+            list(read_programs(ragged, child))
+        assert "ragged" not in str(raised.value)
+        assert not child.is_alive
 
 
 def test_what_a_program_started_ends_with_it(workers: Workers, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ TYPES += "s4 u4 s2 u2 bf16 f16 f32 f64 c64 s8 u64 pred"
 BLIND = {
     "are 0": "zero = f32[] constant(0)\n  z = f32[8,64] broadcast(zero), dimensions={}\n"
     "  ROOT r = f32[8,64] multiply(p, z)",
+    "results are 0": "zero = f32[] constant(0)\n  z = f32[8,64] broadcast(zero), dimensions={}\n"
+    "  q = f32[8,64] multiply(p, p)\n  ROOT r = pred[8,64] compare(q, z), direction=LT",
     "NaN": "one = f32[] constant(-1)\n  o = f32[8,64] broadcast(one), dimensions={}\n"
     "  s = f32[8,64] sqrt(o)\n  ROOT r = f32[8,64] add(p, s)",
     "constant": "one = f32[] constant(1)\n  ROOT r = f32[8,64] broadcast(one), dimensions={}",
@@ -108,7 +110,7 @@ def test_roles_are_found_through_calls_loops_and_tuples(workers: Workers, tmp_pa
     assert [role.is_positive for role in find_roles(program.module)] == [False, True, False]
 
 
-@pytest.mark.parametrize("words", ["are 0", "NaN", "constant"])
+@pytest.mark.parametrize("words", ["are 0", "NaN", "constant", "results are 0"])
 def test_results_that_compare_nothing_are_refused_with_the_reason(
     words: str, workers: Workers, tmp_path: Path
 ) -> None:
