@@ -99,8 +99,7 @@ def choose_at_random(
 
 
 def mix_keys(keys: np.ndarray, number: int) -> np.ndarray:
-    """Return other keys (nodes,) uint64 per `number`; equal keys stay equal, and 0 changes
-    nothing."""
+    """Return other keys (nodes,) uint64 per `number`; equal keys stay equal; 0: no change."""
     return keys if number == 0 else mix(keys, number)
 
 
@@ -271,8 +270,7 @@ class NodeNet(nn.Module):
         return np.zeros(len(inputs.opcodes), bool)
 
     def take(self, inputs: Any, subset: int = 0) -> Any:
-        """Return the inputs of the chosen nodes: random ones in training, a subset's at
-        inference."""
+        """Return the inputs of the chosen nodes: random in training, a subset at inference."""
         count, num_nodes = self.limit, len(inputs.opcodes)
         if count is None or count >= num_nodes:
             return inputs
@@ -285,12 +283,10 @@ class NodeNet(nn.Module):
         return inputs.keep(torch.from_numpy(chosen).to(inputs.opcodes.device))
 
     def score_batch(self, batch: Sequence[Any], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs), one graph at a time."""
         scores = [self.score(self.take(item), configs[:, i]) for i, item in enumerate(batch)]
         return torch.stack(scores, dim=1)
 
     def count_values(self, inputs: Any) -> int:
-        """Return nodes times width."""
         return min(len(inputs.opcodes), self.limit or len(inputs.opcodes)) * self.width
 
     @torch.inference_mode()
@@ -303,7 +299,6 @@ class NodeNet(nn.Module):
         return scores[0] if count == 1 else np.stack(scores).mean(axis=0, dtype=np.float32)
 
     def _score_subset(self, taken: Any) -> np.ndarray:
-        """Return scores (configs,), a chunk of configurations at a time."""
         step = max(1, CHUNK_VALUES // self.count_values(taken))
         rows = np.arange(len(taken.codebook.codes))
         chunks = [self.score(taken, rows[n : n + step]) for n in range(0, len(rows), step)]

@@ -2,12 +2,10 @@
 
 Participants of the competition found that unused slots of a list of dimensions should not hold 0,
 which is a valid dimension; that the dimensions a dot contracts are useful features; and that the
-encoding of node features matters. Each is a switch here, for ablations.
+encoding of node features matters. Each is a switch of PreparedSettings, for ablations.
+ContractionRanker has trees on the layout table and on which contracted dimensions are contiguous.
 
 Source: Google Research's report on TpuGraphs and on the competition, 2023.
-
-Trees on the layout table, with columns about which contracted dimensions of dots are
-contiguous.
 """
 
 from dataclasses import dataclass, replace
@@ -46,8 +44,7 @@ class PreparedSettings(WrapperSettings):
         return replace(inner, padding=self.padding, contractions=self.contractions)
 
     def build(self, seed: int) -> Ranker:
-        """Return an unfitted ranker; raise InputError if an encoding is set and the ranker is no
-        net."""
+        """Return an unfitted ranker; raise InputError if it cannot use the encoding."""
         ranker = self.ranker.build(seed)
         if self.encoding != ENCODINGS[0]:
             if not hasattr(ranker, "encoding"):
@@ -64,7 +61,6 @@ class ContractionSettings(PointwiseSettings):
     """Settings of ContractionRanker."""
 
     def build(self, seed: int) -> "ContractionRanker":
-        """Return an unfitted ranker."""
         return ContractionRanker(self, seed)
 
 

@@ -136,11 +136,11 @@ def normalise_edges(edges: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     a GPU.
     """
     loops = torch.arange(num_nodes, device=edges.device).expand(2, -1)
-    source, target = places = torch.cat([edges, loops], dim=1)
-    counts = torch.ones(places.shape[1], device=edges.device)
+    source, target = indices = torch.cat([edges, loops], dim=1)
+    counts = torch.ones(indices.shape[1], device=edges.device)
     counts[: edges.shape[1]] = (edges[0] != edges[1]).float()  # a self-loop counts once
     degree = counts.new_zeros(num_nodes).index_add(0, target, counts)
-    return places, counts * degree[source].rsqrt() * degree[target].rsqrt()
+    return indices, counts * degree[source].rsqrt() * degree[target].rsqrt()
 
 
 def attend_to_itself(x: Tensor) -> Tensor:
@@ -184,7 +184,6 @@ class ResidualSettings(NodeRankerSettings):
     training: TrainingSettings = TRAINING
 
     def build(self, seed: int) -> "ResidualRanker":
-        """Return an unfitted ranker."""
         return ResidualRanker(self, seed)
 
 
@@ -221,7 +220,6 @@ class ResidualNet(NodeNet):
     def score_and_penalise(
         self, batch: Sequence[Any], configs: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """Return scores (configs, graphs), and the L2 term."""
         embedded = [self.embed(self.take(item), configs[:, i]) for i, item in enumerate(batch)]
         pooled = torch.stack(embedded, dim=1)
         return self.readout(pooled).squeeze(-1), self.l2 * penalise(self, pooled)
@@ -239,7 +237,6 @@ class ResidualTileSettings(RankerSettings):
     training: TrainingSettings = TRAINING
 
     def build(self, seed: int) -> "ResidualTileRanker":
-        """Return an unfitted ranker."""
         return ResidualTileRanker(self, seed)
 
 
@@ -281,21 +278,17 @@ class ResidualTile(nn.Module):
     def score_and_penalise(
         self, batch: Sequence[KernelInputs], configs: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """Return scores (configs, graphs), and the L2 term."""
         pooled = torch.stack([self.embed(k, configs[:, i]) for i, k in enumerate(batch)], dim=1)
         return self.readout(pooled).squeeze(-1), self.l2 * penalise(self, pooled)
 
     def score_batch(self, batch: Sequence[KernelInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs)."""
         return self.score_and_penalise(batch, configs)[0]
 
     def count_values(self, inputs: KernelInputs) -> int:
-        """Return nodes times width."""
         return len(inputs.opcodes) * self.width
 
     @torch.inference_mode()
     def score_graph(self, inputs: KernelInputs) -> np.ndarray:
-        """Return scores (configs,), a chunk of configurations at a time."""
         self.eval()
         step = max(1, CHUNK_VALUES // self.count_values(inputs))
         rows = np.arange(len(inputs.configs))

@@ -26,10 +26,6 @@ better scores from it. That is not implemented: a step computes one segment, and
 several models (solution.training.executors.local).
 Choices that the paper leaves open (how the table is bounded, what METIS reads): above, and in
 solution.papers.segments.
-
-A cache of computed embeddings with bounded memory; new entries displace old ones.
-
-It is direct-mapped: an entry has exactly one possible slot, given by a hash of its key.
 """
 
 import dataclasses
@@ -62,7 +58,10 @@ from solution.system.report import Report, silent
 
 
 class EmbeddingTable:
-    """Embeddings (width,) float32 of (graph, configuration, segment), in main memory.
+    """A cache of embeddings (width,) float32 by (graph, configuration, segment), in main memory.
+
+    It is direct-mapped: an entry has exactly one possible slot, given by a hash of its key, so new
+    entries displace old ones.
 
     Args:
         max_bytes: of keys and embeddings together.
@@ -178,8 +177,7 @@ class SegmentedInputs(RowInputs):
 def prepare_segments(
     graph: Graph, hops: int | None, partition: str, max_nodes: int | None
 ) -> SegmentedInputs:
-    """Prune the graph, divide it, cut the edges between segments, and sort all arrays by
-    segment."""
+    """Prune and divide the graph, cut edges between segments, sort arrays by segment."""
     pruned = graph if hops is None else keep_neighbourhood(graph, hops)
     segments = divide(pruned, partition, max_nodes)
     order = np.concatenate(segments)
@@ -243,7 +241,6 @@ class SegmentSettings(RankerSettings):
         return self.hops
 
     def build(self, seed: int) -> "SegmentRanker":
-        """Return an unfitted ranker."""
         return SegmentRanker(self, seed)
 
 
@@ -300,8 +297,7 @@ class SegmentNet(nn.Module):
         self.table = None if megabytes is None else EmbeddingTable(width, megabytes << 20)
 
     def score_batch(self, batch: Sequence[SegmentedInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs), a graph at a time; in training, from a few segments
-        of each."""
+        """Return scores (configs, graphs); in training, from a few segments of each graph."""
         embed = self._embed_chosen if self.training else self._embed
         embedded = [embed(inputs, configs[:, i]) for i, inputs in enumerate(batch)]
         return self.head(torch.stack(embedded, dim=1)).squeeze(-1)
@@ -312,14 +308,12 @@ class SegmentNet(nn.Module):
 
     @torch.inference_mode()
     def score_graph(self, inputs: SegmentedInputs) -> np.ndarray:
-        """Return scores (configs,)."""
         self.eval()
         return self.head(self.embed_all(inputs)).squeeze(-1).float().cpu().numpy()
 
     @torch.no_grad()
     def embed_all(self, inputs: SegmentedInputs) -> Tensor:
-        """Return the embeddings (configs, width) of a graph in all configurations, a chunk at a
-        time."""
+        """Return a graph's embeddings (configs, width) in all configurations, by chunks."""
         step = max(1, CHUNK_VALUES // (int(inputs.sizes.max()) * self.width))
         rows = np.arange(len(inputs.codebook.codes))
         chunks = [rows[first : first + step] for first in range(0, len(rows), step)]
@@ -370,8 +364,7 @@ class SegmentNet(nn.Module):
     def _recollect(
         self, inputs: SegmentedInputs, configs: np.ndarray, chosen: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return which embeddings are known (configs, segments), and all but the chosen; 0 if
-        unknown."""
+        """Return which embeddings are known, and those not chosen (0 if unknown)."""
         count = len(inputs.sizes)
         if self.table is not None:
             known, others = self.table.read(inputs.key, configs, count)
@@ -409,14 +402,11 @@ class HeadNet(nn.Module):
         self.head = head
 
     def score_batch(self, batch: Sequence[Tensor], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs)."""
         return self.head(torch.stack(take_rows(batch, configs), dim=1)).squeeze(-1)
 
     def count_values(self, inputs: Tensor) -> int:
-        """Return the width."""
         return inputs.shape[1]
 
     @torch.inference_mode()
     def score_graph(self, inputs: Tensor) -> np.ndarray:
-        """Return scores (configs,)."""
         return self.head(inputs).squeeze(-1).float().cpu().numpy()

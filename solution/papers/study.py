@@ -2,25 +2,7 @@
 
     rows of study_rows ─▶ LightGBM, least squares, lasso or ridge ─▶ runtime
 
-A row is one (graph, configuration), and rows are never compared. For a kernel, only the tile
-differs between its rows, so a linear model ranks tiles in the same order for all kernels; trees
-can combine features. For a layout program, the padding and the configuration's values differ.
-
-The target is the runtime divided by the default configuration's, scaled to 0 ... 1. The study does
-not say over which rows it scales. Here it is over the configurations of each graph: a scale over
-all rows would be a single affine map, which changes no order that trees or least squares predict,
-and would not serve the study's purpose: "the prediction task concerns only relative configuration
-rankings". Dividing by the default's runtime therefore has no effect.
-
-Penalties are found by grid search and trees by random search, both by the squared error on 4 folds.
-The folds are over graphs: with rows of one graph in two folds, runtimes would leak. The study does
-not say what its 25 trials draw: here they draw what `fastslow tune` searches, and the number of
-trees of a trial is the one with the least error on the folds.
-
-Source: Li and Mynampati, "Performance Models for Deep Neural Network Training" (CS243, Harvard,
-2023), sections II.C and III. Its reported numbers stand in solution/papers/published.toml.
-
-The features of the LightGBM study, for a tile and for a layout configuration.
+A row is one (graph, configuration), and rows are never compared. Its features are:
 
     tile      140 node features, mean over the nodes, and the 24 numbers of the tile
     layout    the padding of all tensors with a layout, how often each value stands in the
@@ -28,17 +10,27 @@ The features of the LightGBM study, for a tile and for a layout configuration.
     either    optionally, the share of the nodes that have each opcode: of the nodes that pruning
               keeps, or of these and, separately, of those that it drops
 
-The study counts 23 numbers of a tile and does not say which; the files have 24, including sums and
-products. Unused slots of node features hold -1, as everywhere in this project; the study has the
-files' 0 (solution.features.preparation).
+For a kernel, only the tile differs between its rows, so a linear model ranks tiles in the same
+order for all kernels; trees can combine features. Padding is to the register tile, 128 by 8: the
+minor-most dimension of an output is padded to a multiple of 128, the next one to a multiple of 8.
+If a configuration leaves a node to the compiler, the node has the program's layout. Nodes whose
+layout no configuration sets have the same padding in all of them and are left out. In the
+competition every convolution, dot and reshape is configurable, so configurable ones are counted.
 
-Padding is that of the register tile, 128 by 8: the minor-most dimension of an output is padded to
-a multiple of 128, the next one to a multiple of 8. If a configuration leaves a node to the
-compiler, the node has the program's layout. Nodes whose layout no configuration sets have the same
-padding in all of them and are left out. In the competition every convolution, dot and reshape is
-configurable, so configurable ones are counted.
+The target is the runtime, scaled to 0 ... 1 over the configurations of each graph. The study first
+divides it by the default configuration's runtime, which then has no effect, and does not say over
+which rows it scales. A scale over all rows would be a single affine map, which changes no order
+that trees or least squares predict.
 
-Source: "Performance Models for Deep Neural Network Training" (CS243, Harvard, 2023), section III.
+Penalties are found by grid search and trees by random search, both by the squared error on 4 folds.
+The folds are over graphs: with rows of one graph in two folds, runtimes would leak. The study does
+not say what its 25 trials draw: here they draw what `fastslow tune` searches, and the number of
+trees of a trial is the one with the least error on the folds. The study counts 23 numbers of a tile
+and does not say which; the files have 24, including sums and products. Unused slots of node
+features hold -1, as everywhere in this project; the study has the files' 0.
+
+Source: Li and Mynampati, "Performance Models for Deep Neural Network Training" (CS243, Harvard,
+2023), sections II.C and III. Its reported numbers stand in solution/papers/published.toml.
 """
 
 from collections.abc import Sequence
@@ -77,7 +69,7 @@ OPCODE_CHOICES = (None, "kept", "all")
 PARTS = {None: (), "kept": ("kept",), "all": ("kept", "dropped")}
 VALUES = range(LAYOUT_UNSET, MAX_RANK)  # the values of a layout feature
 BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries summed at once
-SIZES = (*(f"bound_{place}" for place in range(MAX_RANK)), "sum", "product")
+SIZES = (*(f"bound_{number}" for number in range(MAX_RANK)), "sum", "product")
 
 TILE = (
     *numbered("mean_feature", "mean over nodes", "node feature of the file", 140),
@@ -95,8 +87,7 @@ MAX_TRIALS, MAX_FOLDS = 10_000, 1000
 
 @cache
 def features_of(kind: str, opcodes: str | None) -> tuple[Feature, ...]:
-    """Return the columns' names for "layout" or "tile" graphs; `opcodes` is one of
-    OPCODE_CHOICES."""
+    """Return the names of the columns for "layout" or "tile" graphs."""
     names = (*OPCODE_NAMES.split(), "virtual")
     shares = tuple(
         Feature(f"{part}_{name}", "share", f"nodes that pruning {part}")
@@ -108,9 +99,9 @@ def features_of(kind: str, opcodes: str | None) -> tuple[Feature, ...]:
 
 def study_rows(graph: Graph, opcodes: str | None = None) -> np.ndarray:
     """Return the columns of features_of, a row for each distinct configuration: float32."""
-    own = _tile_rows(graph) if graph.collection.kind == "tile" else _layout_rows(graph)
+    rows = _tile_rows(graph) if graph.collection.kind == "tile" else _layout_rows(graph)
     shares = opcode_shares(graph, opcodes)
-    return np.concatenate([own, np.tile(shares, (len(own), 1))], axis=1).astype(np.float32)
+    return np.concatenate([rows, np.tile(shares, (len(rows), 1))], axis=1).astype(np.float32)
 
 
 def opcode_shares(graph: Graph, opcodes: str | None) -> np.ndarray:
@@ -123,7 +114,7 @@ def opcode_shares(graph: Graph, opcodes: str | None) -> np.ndarray:
     if len(graph.configurable):
         is_kept = neighbourhood(graph, 1)
     shown = [graph.node_opcodes[is_kept == (part == "kept")] for part in PARTS[opcodes]]
-    counts = [np.bincount(own, minlength=vocabulary.NUM_OPCODES) for own in shown]
+    counts = [np.bincount(codes, minlength=vocabulary.NUM_OPCODES) for codes in shown]
     return np.concatenate([np.empty(0), *counts]) / graph.num_nodes
 
 
@@ -159,8 +150,7 @@ def count_values(layouts: np.ndarray) -> np.ndarray:
 
 
 def padding_of_pairs(graph: Graph) -> np.ndarray:
-    """Return the padding elements (pairs,) float64 of the node's output for each (node, layout)
-    pair."""
+    """Return the output's padding elements (pairs,) float64 per (node, layout) pair."""
     pairs, tensors = graph.layouts, find_tensors(graph, "output")
     node, given = pairs.node, pairs.layouts[:, :MAX_RANK].astype(np.int64)
     order = np.where(given == LAYOUT_UNSET, tensors.layouts[node], given)
@@ -237,7 +227,6 @@ class StudyTreeSettings(StudySettings, PointwiseSettings):
         return replace(super().quick(), trials=-(-self.trials // 10))
 
     def build(self, seed: int) -> "StudyTreeRanker":
-        """Return an unfitted ranker."""
         return StudyTreeRanker(self, seed)
 
 
@@ -256,26 +245,27 @@ class StudyTreeRanker(StudyRows, PointwiseRanker):
         return self
 
     def search(self, table: TrainingTable, report: Report = silent) -> tuple[dict[str, Any], int]:
-        """Return LightGBM's parameters and number of trees with the least squared error on the
-        folds."""
+        """Return the LightGBM parameters and number of trees with the least squared error."""
         from sklearn.model_selection import GroupKFold
 
         settings = self.settings
-        own = settings.parameters(self.seed, table.features.size)
+        fixed = settings.parameters(self.seed, table.features.size)
         folds = min(settings.folds, len(table.sizes))
-        best = (np.inf, own, settings.rounds)
+        best = (np.inf, fixed, settings.rounds)
         if folds < 2:
             return best[1:]
         groups = np.repeat(np.arange(len(table.sizes)), table.sizes)
         parts = list(GroupKFold(folds).split(table.features, groups=groups))
         for trial, drawn in enumerate(draw_settings(settings.trials, self.seed)):
-            tried = own | drawn | {"metric": "l2", "feature_pre_filter": False}
+            tried = fixed | drawn | {"metric": "l2", "feature_pre_filter": False}
             dataset = self.make_dataset(table)
             stop = lightgbm.early_stopping(settings.patience, verbose=False)
             found = lightgbm.cv(tried, dataset, settings.rounds, folds=parts, callbacks=[stop])
             errors = found["valid l2-mean"]
             rounds = int(np.argmin(errors)) + 1
-            best = min(best, (errors[rounds - 1], own | drawn, rounds), key=lambda found: found[0])
+            best = min(
+                best, (errors[rounds - 1], fixed | drawn, rounds), key=lambda found: found[0]
+            )
             report(trial + 1, settings.trials + 1, f"squared error {best[0]:.4f}")
         return best[1:]
 
@@ -308,7 +298,6 @@ class StudyOrdinarySettings(StudySettings, OrdinarySettings):
     """Ordinary least squares."""
 
     def build(self, seed: int) -> StudyLinearRanker:
-        """Return an unfitted ranker."""
         return StudyLinearRanker(self, seed)
 
 
@@ -321,7 +310,6 @@ class StudyRidgeSettings(StudySettings, RidgeSettings):
         RidgeSettings.__post_init__(self)
 
     def build(self, seed: int) -> StudyLinearRanker:
-        """Return an unfitted ranker."""
         return StudyLinearRanker(self, seed)
 
 
@@ -334,5 +322,4 @@ class StudyLassoSettings(StudySettings, LassoSettings):
         LassoSettings.__post_init__(self)
 
     def build(self, seed: int) -> StudyLinearRanker:
-        """Return an unfitted ranker."""
         return StudyLinearRanker(self, seed)

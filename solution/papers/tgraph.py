@@ -47,7 +47,6 @@ class TGraphSettings(RankerSettings):
     )
 
     def build(self, seed: int) -> "TGraphRanker":
-        """Return an unfitted ranker."""
         return TGraphRanker(self, seed)
 
 
@@ -130,12 +129,10 @@ class TGraph(nn.Module):
         self.readout = nn.Linear(width, 1)
 
     def score_batch(self, batch: Sequence[RowInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs), one graph at a time."""
         scores = [self._score(inputs, configs[:, i]) for i, inputs in enumerate(batch)]
         return torch.stack(scores, dim=1)
 
     def count_values(self, inputs: RowInputs) -> int:
-        """Return nodes times width."""
         return len(inputs.opcodes) * self.width
 
     @torch.inference_mode()

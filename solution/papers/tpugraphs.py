@@ -1,47 +1,39 @@
-"""The layout baseline of TpuGraphs: GraphSAGE trained on one segment of the graph per step.
+"""The layout and tile baselines of TpuGraphs.
+
+Layouts: GraphSAGE, trained on one segment of the graph per step.
 
     node features, opcode, layouts ─▶ MLP ─▶ 3 SAGE blocks ─▶ mean, two sums ─▶ MLP ─▶ score
                            layouts ───────────▲ ▲ ▲
 
-The configuration's layouts are inputs of the configurable nodes, and inputs of each block again.
-The scores are those of the whole graph, but the gradient runs only through one random segment of
+The configuration's layouts are inputs of the configurable nodes, and inputs of each block again. A
+score is computed from the whole graph, but the gradient runs only through one random segment of
 consecutive nodes per step; all other nodes count as constants. So the memory for gradients grows
 with the segment, while the time, and the memory of one layer, grow with the graph. With
-`segment=None` the gradient runs through all nodes: full graph training.
+`segment=None` the gradient runs through all nodes: full graph training. The graph may also be
+pruned, or random nodes of it kept (NodeSettings). `block="gcn"` replaces GraphSAGE by graph
+convolutions. A block reads all nodes, which send messages, and returns the first `count` of them,
+which receive: for a segment, the segment's nodes. Shapes of a block: x (nodes, configs, width),
+layouts (nodes, configs, 18), edge_index (2, edges) from sender to receiver, scale (nodes,) from
+`inverse_root_degrees` -> (count, configs, width).
 
-The graph may also be pruned, or random nodes of it kept (NodeSettings), with or without segments.
-`block="gcn"` replaces GraphSAGE by graph convolutions.
-
-Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on Large Tensor
-Computational Graphs", NeurIPS 2023, and its published code, which has a symmetric graph convolution
-instead of GraphSAGE, and also cuts the edges that leave the segment. Where these give no detail:
-layouts are scaled to 0 ... 1, and the norm is a layer norm.
-
-Residual graph convolutions that get the configuration's layouts as input again.
-
-A block reads all nodes, which send messages, and returns the first `count` of them, which receive.
-For a segment, these are the segment's nodes; the nodes after them only send.
-
-Shapes: x (nodes, configs, width), layouts (nodes, configs, 18), edge_index (2, edges) from sender
-to receiver, scale (nodes,) from `inverse_root_degrees` -> (count, configs, width).
-
-The tile baselines of TpuGraphs, by where the 24 numbers of the configuration join the kernel.
+Tiles: nets that differ in where the configuration's 24 numbers, standardised, join the kernel.
 
     none     sum of the nodes ─────────────────────────────┐
     late     nodes ─▶ MLP ─▶ convolutions ─▶ sum ──────────┤
              24 numbers ───────────────────────────────────┴─▶ MLP ─▶ score
     early    nodes, 24 numbers ─▶ MLP ─▶ convolutions ─▶ sum ─▶ MLP ─▶ score
 
-The numbers are those of the file, standardised. solution.models.tile.tile_gnn has a net with the
-tile table instead. With `heads`, a block of attention among all nodes of a kernel stands
-before the convolutions, as in a student report (solution.papers.soft_attention).
+With `heads`, a block of attention among all nodes of a kernel stands before the convolutions, as in
+a student report (solution.papers.soft_attention).
 
 Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on Large Tensor
-Computational Graphs", NeurIPS 2023, and its published code. Differences: the blocks are shared with
-our other nets, with a layer norm where its GraphSAGE scales rows to length 1, and residuals for
-both kinds; besides the sum over nodes there is their mean, and a layer norm over both, because
-kernels have 2 to hundreds of nodes. Its second loss, a squared error of weight 0.02, is a setting
-of the training (`regression`).
+Computational Graphs", NeurIPS 2023, and its published code. Differences for layouts: the code has a
+symmetric graph convolution instead of GraphSAGE, and also cuts the edges that leave the segment;
+where it gives no detail, layouts are scaled to 0 ... 1, and the norm is a layer norm. Differences
+for tiles: blocks are shared with our other nets, with a layer norm where its GraphSAGE scales rows
+to length 1, and residuals for both kinds; besides the sum over nodes there is their mean, and a
+layer norm over both, because kernels have 2 to hundreds of nodes. Its second loss, a squared error
+of weight 0.02, is a setting of the training (`regression`).
 """
 
 from collections.abc import Sequence
@@ -103,7 +95,6 @@ class TpuGraphsSettings(NodeRankerSettings):
         check_choice("block", self.block, JOINED_BLOCKS)
 
     def build(self, seed: int) -> "TpuGraphsRanker":
-        """Return an unfitted ranker."""
         return TpuGraphsRanker(self, seed)
 
 
@@ -283,7 +274,7 @@ JOINED_BLOCKS: dict[str, type[nn.Module]] = {"sage": JoinedBlock, "gcn": JoinedG
 
 
 def inverse_root_degrees(edges: Tensor, num_nodes: int) -> Tensor:
-    """Return (nodes,) 1 / sqrt(number of messages that each node receives, including its own)."""
+    """Return (nodes,) 1 / sqrt(messages that each node receives, plus 1)."""
     return (degree(edges[1], num_nodes) + 1).rsqrt()
 
 
@@ -307,7 +298,6 @@ class TpuGraphsTileSettings(RankerSettings):
         check_choice("join", self.join, JOINS)
 
     def build(self, seed: int) -> "TpuGraphsTileRanker":
-        """Return an unfitted ranker."""
         return TpuGraphsTileRanker(self, seed)
 
 
@@ -399,7 +389,6 @@ class TpuGraphsTile(nn.Module):
 
     @torch.inference_mode()
     def score_graph(self, inputs: KernelInputs) -> np.ndarray:
-        """Return scores (configs,), a chunk of configurations at a time."""
         self.eval()
         step = max(1, CHUNK_VALUES // self.count_values(inputs))
         rows = np.arange(len(inputs.configs))[:, None]

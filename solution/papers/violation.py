@@ -16,20 +16,16 @@ Source: a student report on the competition (rank 107 of 616): 1,000 nodes and 1
 ordered pairs. Properties that it says had no effect are settings: where attention stands, its
 heads, the width, the convolution. It does not give the number of blocks of attention: here one.
 
-CHOSEN are 30 of the 140 node features: with fewer numbers per node, a graph may keep more nodes.
+With `compressed`, nodes have 30 of the 140 features (CHOSEN), so that a graph may keep more nodes.
 The report selects "interpretable operation node features [...] most closely aligned with layout
 tensor dimensions and operation runtime", and does not name them. They were chosen here, by the
 names that TpuGraphs gives them.
 
-Important nodes: both ends of an edge where the layout may change.
-
-If the producer and the reader of a tensor order it differently, the compiler has to copy it in
-between (solution.features.layout.conflicts). The ends are the tensor's producer and the nodes whose
-layouts order it.
-
-Source: the future work of a student report on the competition (rank 107 of 616), whose subsample is
-these and the configurable nodes. The report means the layouts of one configuration. A net sees
-several at a time, so here a node counts if it is an end in any possible configuration.
+Important nodes are both ends of an edge where the layout may change: the tensor's producer and the
+nodes whose layouts order it. If they order it differently, the compiler has to copy the tensor in
+between (solution.features.layout.conflicts). The report's future work means the layouts of one
+configuration; a net sees several at a time, so here a node counts if it is an end in any possible
+configuration.
 """
 
 import dataclasses
@@ -107,7 +103,7 @@ COLUMNS = np.sort(list(CHOSEN.values()))
 NUMERIC_COLUMNS = COLUMNS[vocabulary.NODE_LAYOUT.start > COLUMNS]
 
 
-PLACES = ("first", "last", None)
+POSITIONS = ("first", "last", None)
 
 
 @dataclass(frozen=True)
@@ -136,11 +132,10 @@ class ViolationSettings(NodeRankerSettings):
     def __post_init__(self) -> None:
         check_choice("unset", self.unset, UNSET)
         check_choice("block", self.block, JOINED_BLOCKS)
-        check_choice("attention", self.attention, PLACES)
+        check_choice("attention", self.attention, POSITIONS)
         check_size("heads", self.heads, MAX_DEPTH)
 
     def build(self, seed: int) -> "ViolationRanker":
-        """Return an unfitted ranker."""
         return ViolationRanker(self, seed)
 
 
@@ -201,8 +196,8 @@ class ViolationNet(JoinedNet):
         width = settings.width
         columns = len(COLUMNS) if settings.compressed else NUM_RAW
         super().__init__(settings.nodes, width, settings.rounds, settings.block, columns)
-        self.place, self.ratio = settings.attention, settings.ratio
-        if self.place is not None:
+        self.position, self.ratio = settings.attention, settings.ratio
+        if self.position is not None:
             sizes = (settings.heads, settings.head_width)
             self.width = max(width, 3 * settings.heads * settings.head_width)
             self.attention = SoftAttention(width, *sizes, settings.mask)
@@ -213,11 +208,11 @@ class ViolationNet(JoinedNet):
 
     def begin(self, inputs: NodeInputs, given: Tensor) -> Tensor:
         x = super().begin(inputs, given)
-        return self.attention(x, inputs.edge_index) if self.place == "first" else x
+        return self.attention(x, inputs.edge_index) if self.position == "first" else x
 
     def score(self, inputs: ViolationInputs, configs: np.ndarray) -> Tensor:
         x = self.encode(inputs, configs, both_ways(inputs.edge_index))
-        if self.place == "last":
+        if self.position == "last":
             x = self.attention(x, inputs.edge_index)
         embedding = [pool(x, inputs.configurable)]
         if self.ratio:

@@ -88,10 +88,8 @@ def test_a_net_that_draws_by_work_learns_from_what_works() -> None:
     drawn = {}
     for draw in ("evenly", "work"):
         nodes = NodeSettings(trained=2, draw=draw)
-        net, inputs = (
-            TpuGraphs(TpuGraphsSettings(width=8, nodes=nodes)),
-            prepare_nodes(graph, nodes),
-        )
+        net = TpuGraphs(TpuGraphsSettings(width=8, nodes=nodes))
+        inputs = prepare_nodes(graph, nodes)
         assert inputs.work[2] == inputs.work.max()
         torch.manual_seed(0)
         taken = [net.train().take(inputs).keys for _ in range(200)]

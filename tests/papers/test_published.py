@@ -228,9 +228,3 @@ def test_every_claim_is_of_experiments_and_of_numbers_that_there_are() -> None:
             assert set(claim.collections) <= set(find_experiment(name).collections)
         assert set(claim.reported) <= set(PUBLISHED.numbers)
         assert claim.measure in MEASURES
-
-
-def test_the_package_brings_the_file() -> None:
-    described = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-    assert '"papers/published.toml"' in described
-    assert (REPOSITORY / "solution/papers/published.toml").is_file()

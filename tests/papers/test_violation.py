@@ -14,13 +14,7 @@ from solution.features.layout.violations import violation_ratios
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.papers.nodes import NodeSettings
 from solution.papers.soft_attention import SoftAttention, apply_mask
-from solution.papers.tgraph import (
-    Block,
-    ChannelAttention,
-    ConfigAttention,
-    TGraph,
-    TGraphSettings,
-)
+from solution.papers.tgraph import Block, ChannelAttention, ConfigAttention, TGraph, TGraphSettings
 from solution.papers.tpugraphs import TpuGraphsTileSettings, prepare_kernel
 from solution.papers.violation import (
     ViolationNet,
