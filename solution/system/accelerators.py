@@ -46,16 +46,14 @@ def find_gpus() -> list[Gpu]:
 
 @cache
 def find_smallest_memory() -> int:
-    """Return the bytes of the GPU with the least memory; 0 if unknown. Cached, as it may take
-    seconds."""
+    """Return the bytes of the GPU with the least memory; 0 if unknown. Cached."""
     with suppress(InputError):
         return int(min((gpu.megabytes * 2**20 for gpu in find_gpus()), default=0))
     return 0
 
 
 def describe_accelerators(gpus: Sequence[Gpu]) -> str:
-    """Return a text about the GPUs and how a run uses them; trees and tables always run on the
-    CPU."""
+    """Return a text about the GPUs and how a run uses them."""
     if not gpus:
         words = "no GPU: nets are trained on the CPU, one on each core"
         if "TPU_ACCELERATOR_TYPE" in os.environ:  # set in Kaggle kernels with a TPU

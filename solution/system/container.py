@@ -53,8 +53,7 @@ def _list_left(groups: Path, membership: Path) -> Iterator[int]:
 def _list_hierarchies(
     groups: Path, membership: Path
 ) -> Iterator[tuple[_Version, Path, PurePosixPath]]:
-    """Yield, for each hierarchy that limits memory: version, mount point, path of the process's
-    group."""
+    """Yield version, mount point and the process's group for each memory hierarchy."""
     try:
         lines = membership.read_text(encoding="utf-8").splitlines()
     except OSError:  # no Linux

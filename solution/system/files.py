@@ -88,8 +88,7 @@ def make_folder(folder: Path) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Raise InputError if `path` is a folder, pipe, socket or device, which a file cannot
-    replace."""
+    """Raise InputError if `path` exists and is no regular file, so no file can replace it."""
     if path.exists() and not path.is_file():
         kind = KINDS.get(stat.S_IFMT(path.stat().st_mode), "device")
         raise InputError(f"{path}: is a {kind}, where a file is to be written. Give another name.")
@@ -132,8 +131,7 @@ def write_sealed(value: dict[str, Any], path: Path) -> None:
 
 
 def read_sealed(path: Path, expected: str) -> dict[str, Any]:
-    """Read what write_sealed wrote; raise as read_json does, and InputError if any byte has
-    changed."""
+    """Read a file of write_sealed; raise as read_json does, and if any byte has changed."""
     text = _read_text(path, expected)
     value = _parse(text, path, expected)
     value.pop(SEAL, None)
@@ -275,8 +273,8 @@ def remove_leftovers(folder: Path, inside: Iterable[str] = ()) -> None:
     Args:
         inside: patterns of subfolders that are searched as well.
     """
-    for place in ("", *inside):
-        for path in sorted(folder.glob(f"{place}/{TEMPORARY}*".lstrip("/"))):
+    for pattern in ("", *inside):
+        for path in sorted(folder.glob(f"{pattern}/{TEMPORARY}*".lstrip("/"))):
             remove(path)
 
 

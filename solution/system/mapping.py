@@ -32,10 +32,10 @@ def find_cut_files() -> list[str]:
     """Return the mapped files that are now shorter than their mapping."""
     found = []
     for line in MAPS.read_text(errors="surrogateescape").splitlines():
-        place, rights, offset, _, _, *path = line.split(maxsplit=5)
+        addresses, rights, offset, _, _, *path = line.split(maxsplit=5)
         # shared mappings of files; libraries are private
         if path and path[0].startswith("/") and rights.endswith("s"):
-            first, last = (int(address, 16) for address in place.split("-"))
+            first, last = (int(address, 16) for address in addresses.split("-"))
             pages = -(-_size(path[0]) // PAGE)
             if pages * PAGE < int(offset, 16) + last - first:
                 found.append(path[0])
@@ -43,8 +43,7 @@ def find_cut_files() -> list[str]:
 
 
 def _size(path: str) -> int:
-    """Return the size of a file; the largest integer if it was deleted, so that it never counts
-    as cut."""
+    """Return the size of a file; sys.maxsize if it was deleted, which is not a cut."""
     try:
         return Path(path).stat().st_size
     except OSError:

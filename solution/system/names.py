@@ -55,8 +55,7 @@ def place_below(folder: Path, name: str, source: Path | str) -> Path:
 
 
 def check_text(path: Path) -> None:
-    """Raise InputError if the path is not valid text, because the tables' library cannot open
-    it."""
+    """Raise InputError if the path is not valid text, because polars cannot open it."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -78,8 +77,7 @@ def check_name(name: str) -> str:
 
 
 def check_ending(path: Path | None, *endings: str) -> None:
-    """Raise InputError unless the path of an output file has one of the `endings`; None is
-    allowed."""
+    """Raise InputError if the path of an output file has none of the `endings`."""
     if path is not None and path.suffix not in endings:
         raise InputError(f"{path}: expected a name that ends with {', '.join(endings)}.")
 

@@ -40,9 +40,9 @@ def read_by_graphs(
         return
     rows = pl.col("rows").sum()
     graphs = pl.concat(counts.values()).group_by(GRAPH).agg(rows).sort(GRAPH)
-    for (collection,), own in graphs.group_by("collection", maintain_order=True):
+    for (collection,), part in graphs.group_by("collection", maintain_order=True):
         present = [n for n, c in counts.items() if c["collection"].is_in([collection]).any()]
-        batches = own.group_by(pl.col("rows").cum_sum() // max_rows, maintain_order=True)
+        batches = part.group_by(pl.col("rows").cum_sum() // max_rows, maintain_order=True)
         for _, batch in batches:
             wanted = batch.select(GRAPH)
             yield (
@@ -110,8 +110,7 @@ def reading(path: Path, expected: str) -> Iterator[None]:
 
 
 def _count_rows(path: Path) -> pl.DataFrame:
-    """Return a row per graph of a sorted file: collection, graph, rows, and offset of the first
-    row."""
+    """Return collection, graph, rows and offset of the first row for each graph of a file."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
     check_any_seal(path)
@@ -126,12 +125,12 @@ def _count_rows(path: Path) -> pl.DataFrame:
 
 
 def _read_graphs(path: Path, counts: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
-    own = counts.join(wanted, on=GRAPH, how="semi", maintain_order="left")
-    offset, length = (own["offset"][0], int(own["rows"].sum())) if len(own) else (0, 0)
+    part = counts.join(wanted, on=GRAPH, how="semi", maintain_order="left")
+    offset, length = (part["offset"][0], int(part["rows"].sum())) if len(part) else (0, 0)
     with reading(path, "a file of predictions"):
         frame = pl.scan_parquet(path, glob=False).slice(offset, length).collect()
     found = frame.select(GRAPH).with_columns(pl.struct(GRAPH).rle_id().alias("run")).unique("run")
-    if not found.sort("run").select(GRAPH).equals(own.select(GRAPH)):
+    if not found.sort("run").select(GRAPH).equals(part.select(GRAPH)):
         raise InputError(
             f"{path}: expected rows sorted by collection and graph, found another order. Write it "
             "with solution.domain.predictions.write."

@@ -274,8 +274,7 @@ def _begin(environment: dict[str, str], initializer: Callable[..., None], *argum
 
 
 def _end_with_parent() -> None:
-    """End this worker, and what it started, when its parent ends; it would wait for work
-    forever."""
+    """End this worker, and what it started, when its parent ends."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -38,8 +38,7 @@ class RateColumn(ProgressColumn):
 
 
 class ByteRateColumn(ProgressColumn):
-    """A column with bytes per second: recent ones, and the mean of the whole task once it is
-    done."""
+    """A column with bytes per second: recent ones, then the mean of the whole task."""
 
     def render(self, task: Task) -> Text:
         speed = task.completed / task.finished_time if task.finished_time else task.speed

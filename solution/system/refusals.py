@@ -1,5 +1,4 @@
-"""Turn errors of the system about temporary files into messages about the path that the user
-named."""
+"""Turn OSErrors about temporary files into messages about the path that the user named."""
 
 import errno
 import os
@@ -48,8 +47,7 @@ def name_file(path: Path, temporary: Path) -> Iterator[None]:
 
 
 def raise_full(error: Exception, path: Path) -> None:
-    """Raise OSError for a full disk if a library's error has the system's number only in its
-    text."""
+    """Raise OSError for a full disk if a library's error has its number only in the text."""
     said = re.search(r"\(os error (\d+)\)", str(error))
     if said and int(said[1]) in FULL:
         number = int(said[1])

@@ -24,8 +24,7 @@ UNPRINTABLE = re.compile(
 
 
 def escape(text: str) -> str:
-    r"""Return the text with characters that a terminal would obey or cannot show as \x1b and the
-    like."""
+    r"""Return the text with control and unprintable characters written as \x1b and so on."""
     return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
@@ -62,8 +61,7 @@ class PlainConsole(Console):
         return getattr(self, name)
 
     def print(self, *what: Any, **how: Any) -> None:
-        """Print as rich does; an error of the stream names it, which the system's error does
-        not."""
+        """Print as rich does; an error of the stream then names the stream."""
         try:
             super().print(*what, **how)
         except OSError as error:
@@ -126,7 +124,7 @@ class FittingTable(Table):
     def _without(self, header: str) -> "FittingTable":
         shown = copy.copy(self)
         kept = [column for column in self.columns if column.header != header]
-        shown.columns = [dataclasses.replace(c, _index=place) for place, c in enumerate(kept)]
+        shown.columns = [dataclasses.replace(c, _index=index) for index, c in enumerate(kept)]
         return shown
 
 

@@ -37,7 +37,6 @@ def how_to_install(extra: str) -> str:
 
 
 def join_names(names: Sequence[object], most: int = MAX_NAMES) -> str:
-    """Return the names separated by commas; at most `most` of them, then the number of the
-    others."""
+    """Return the first `most` names, joined by commas, and the number of the others."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more

@@ -60,8 +60,7 @@ def open_untrusted(path: Path, target: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def refuse_member(member: zipfile.ZipInfo, path: Path) -> None:
-    """Raise InputError if a member leads out of the folder, is no plain file or folder, or is
-    encrypted."""
+    """Raise InputError if a member leads out of the folder, is special or encrypted."""
     name = member.filename
     if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise InputError(f"{path}: refused, {name!r} is a link or another special file.")
@@ -106,8 +105,7 @@ def _is_of_contents(error: Exception) -> bool:
 
 
 def describe_member(name: str) -> zipfile.ZipInfo:
-    """Return the header of an uncompressed member without a time stamp: equal files, equal
-    archives."""
+    """Return the header of an uncompressed member without a time stamp."""
     info = zipfile.ZipInfo(name, EPOCH)
     info.create_system = 3  # Unix, on every system
     info.external_attr = (stat.S_IFREG | 0o644) << 16

@@ -90,11 +90,8 @@ def test_the_record_of_a_folder_comes_last(there: Path, monkeypatch: pytest.Monk
 
 
 def test_a_mirror_that_was_removed_empties_no_bucket(there: Path) -> None:
-    with (
-        pytest.raises(InputError, match="was removed"),
-        on_this_machine(f"file://{there}") as folder,
-    ):
-        shutil.rmtree(folder)
+    with pytest.raises(InputError, match="was removed"), on_this_machine(f"file://{there}") as here:
+        shutil.rmtree(here)
     assert (there / "a.txt").exists()
 
 
@@ -263,8 +260,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("../../b.txt", "out of it")
-    parcel = content.getvalue()
     for write in (unpack_folder, add_files):
         with pytest.raises(InputError, match="out of"):
-            write(parcel, tmp_path / "copy")
+            write(content.getvalue(), tmp_path / "copy")
     assert not (tmp_path.parent / "b.txt").exists()

@@ -140,19 +140,8 @@ def test_two_t4_train_a_net_each_at_least_in_float32(
     gpus = find_gpus()
     assert gpus == [Gpu("Tesla T4", 15360, 7.5)] * 2
     words = describe_accelerators(gpus)
-    assert words.startswith(
-        "Tesla T4, 15 GB; Tesla T4, 15 GB: nets are trained there, one for each"
-    )
-    assert "at least" in words
-    assert "float32" in words
-
-
-def test_an_h100_trains_in_bfloat16() -> None:
-    words = describe_accelerators([Gpu("NVIDIA H100 80GB HBM3", 81559, 9.0)])
-    assert words.endswith(
-        "80 GB: nets are trained there, one for each 2 cores of the CPU at once as far as memory "
-        "goes, products in bfloat16"
-    )
+    assert words.count("Tesla T4, 15 GB") == 2 and "at least" in words and "float32" in words
+    assert "bfloat16" in describe_accelerators([Gpu("NVIDIA H100 80GB HBM3", 81559, 9.0)])
 
 
 def test_the_smallest_gpu_says_how_much_memory_there_is(

@@ -109,7 +109,6 @@ def test_a_console_asks_the_environment_when_it_is_used(monkeypatch: pytest.Monk
 
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-ROOMS = ("solution", "submissions", "notebooks", "docs")
 
 
 def test_an_extra_is_installed_from_the_folder_and_is_there() -> None:
@@ -123,17 +122,6 @@ def test_an_extra_is_installed_from_the_folder_and_is_there() -> None:
     }
     assert {"collect", "collect-torch", "cluster"} <= named
     assert named <= set(PROJECT["optional-dependencies"])
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_nobody_is_told_to_install_from_an_index_that_has_it_not(room: str) -> None:
-    told = [
-        str(path)
-        for path in (REPOSITORY / room).rglob("*")
-        if path.suffix in (".py", ".md", ".ipynb")
-        and "pip install 'fast-or-slow" in path.read_text(encoding="utf-8")
-    ]
-    assert told == []
 
 
 def test_the_time_left_is_called_so() -> None:
