@@ -20,6 +20,7 @@ import torch
 import typer
 
 from benchmarks.go_document import FUSION_ROWS
+from benchmarks.go_methods import Protocols, Scratch
 from benchmarks.go_tables import (
     DETERMINISTIC,
     FUSION_METHODS,
@@ -37,7 +38,6 @@ from solution.placement.graphs.workloads import DOCUMENT, HELD_OUT, SMALL, Workl
 from solution.placement.machine import make_machine
 from solution.placement.policy.network import SHIPPED, load_policy
 from solution.placement.policy.settings import PolicySettings, PolicyTraining
-from solution.placement.protocols import Protocols, Scratch
 from solution.placement.simulation.decision import Decision, StepResult
 from solution.placement.simulation.environment import Environment
 from solution.system.files import write_json

@@ -27,16 +27,16 @@ import numpy as np
 import torch
 import typer
 
+from benchmarks.go_methods import SAMPLES, Scratch
 from benchmarks.go_tables import describe_gain
-from solution.placement.best_known import Best, make_evaluators
 from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.workloads import HELD_OUT, SMALL
+from solution.placement.imitation_targets import BestDecisions, make_evaluators
 from solution.placement.machine import Machine
-from solution.placement.policy.imitation import Imitation, Lesson, find_loss
+from solution.placement.policy.imitation import Imitation, TrainingInstance, find_loss
 from solution.placement.policy.network import Policy, load_policy
 from solution.placement.policy.ppo import Trainer, make_policy
-from solution.placement.policy.settings import GOING_ON, PolicySettings, PolicyTraining
-from solution.placement.protocols import SAMPLES, Scratch
+from solution.placement.policy.settings import FINE_TUNING_RATE, PolicySettings, PolicyTraining
 from solution.placement.search import find_seconds_at_once
 from solution.placement.simulation.environment import Environment
 from solution.system.files import write_json
@@ -90,11 +90,13 @@ class Kept:
         return json.loads(path.read_text())
 
 
-def teach(settings: PolicySettings, lessons: Sequence[Lesson], steps: int, seed: int) -> Policy:
+def teach(
+    settings: PolicySettings, instances: Sequence[TrainingInstance], steps: int, seed: int
+) -> Policy:
     """Return a network that has imitated these instances, in evaluation mode."""
     torch.manual_seed(seed)
-    policy = make_policy(settings, [lesson.evaluator for lesson in lessons])
-    Imitation(policy, steps, LEARNING_RATE, seed).learn(lessons)
+    policy = make_policy(settings, [instance.evaluator for instance in instances])
+    Imitation(policy, steps, LEARNING_RATE, seed).learn(instances)
     return policy.eval()
 
 
@@ -104,16 +106,16 @@ def decide_all(policy: Policy, evaluators: Sequence[Evaluator]) -> list[float]:
 
 
 def imitate(
-    settings: PolicySettings, steps: int, seed: int, learned: Best, others: Best,
-    lessons: tuple[list[Lesson], list[Lesson]],
+    settings: PolicySettings, steps: int, seed: int, learned: BestDecisions, others: BestDecisions,
+    instances: tuple[list[TrainingInstance], list[TrainingInstance]],
 ) -> dict:  # fmt: skip
     """Train one network, and return the seconds of its decisions."""
     began = time.perf_counter()
-    policy = teach(settings, lessons[0], steps, seed)
+    policy = teach(settings, instances[0], steps, seed)
     clock = time.perf_counter() - began
     policy.train()  # mean-field iterations differ between training and inference
     with torch.no_grad():
-        losses = [[float(find_loss(policy, lesson)) for lesson in part] for part in lessons]
+        losses = [[float(find_loss(policy, instance)) for instance in part] for part in instances]
     policy.eval()
     decided = {
         name: decide_all(policy, best.evaluators)
@@ -127,22 +129,24 @@ def imitate(
 
 def compare_networks(keep: Kept, steps: int, seeds: int) -> None:
     """Measure the first table."""
-    learned, others = (Best(make_evaluators(part)) for part in (SMALL, HELD_OUT))
+    learned, others = (BestDecisions(make_evaluators(part)) for part in (SMALL, HELD_OUT))
     for best in (learned, others):
         best.search(None, SEARCH, 0)
-    lessons = learned.make_lessons(), others.make_lessons()
+    instances = learned.make_instances(), others.make_instances()
     found = {
         name: [
             keep(f"network-{name}-{steps}-{seed}", lambda c=changes, s=seed: imitate(
-                replace(WHOLE, **c), steps, s, learned, others, lessons))
+                replace(WHOLE, **c), steps, s, learned, others, instances))
             for seed in range(seeds)
         ]
         for name, changes in NETWORKS.items()
     }  # fmt: skip
-    show_networks(found, learned, others, f"{len(lessons[0])} decisions in {steps:,} steps")
+    show_networks(found, learned, others, f"{len(instances[0])} decisions in {steps:,} steps")
 
 
-def show_networks(found: dict[str, list[dict]], learned: Best, others: Best, what: str) -> None:
+def show_networks(
+    found: dict[str, list[dict]], learned: BestDecisions, others: BestDecisions, what: str
+) -> None:
     """Print a row per network."""
     table = make_table(f"Networks that imitated {what}")
     for header in ("Network", "Parameters", "Seconds", "Loss, learned / others",
@@ -176,22 +180,22 @@ def compare_learnings(keep: Kept, budget: int, seeds: int) -> None:
     """Measure the second table, with enough memory and with too little."""
     roomy = make_evaluators(SMALL)[::EACH]
     tight = [one for evaluator in roomy if (one := tighten(evaluator)) is not None]
-    for title, variants, questions in (
+    for title, variants, instances in (
         ("Learning", LEARNINGS, roomy), ("Memory", PENALTIES, tight),
     ):  # fmt: skip
         found = {}
         for name, changes in variants.items():
             runs = [
-                keep(f"{title}-{name}-{budget}-{seed}", lambda c=changes, s=seed, q=questions: {
+                keep(f"{title}-{name}-{budget}-{seed}", lambda c=changes, s=seed, q=instances: {
                     "seconds": [learn_alone(one, replace(LEARNING, **c), WHOLE, budget, s)
                                 for one in q]})
                 for seed in range(seeds)
             ]  # fmt: skip
             found[name] = np.array([run["seconds"] for run in runs]).T
-        table = make_table(f"{title}: PPO alone, {budget} decisions, {len(questions)} questions")
+        table = make_table(f"{title}: PPO alone, {budget} decisions, {len(instances)} instances")
         for header in ("Variant", "Best / default", "beside the first"):
             table.add_column(header)
-        references = np.array([one.reference for one in questions])[:, None]
+        references = np.array([one.reference for one in instances])[:, None]
         first = next(iter(found.values()))
         for name, own in found.items():
             ratio = f"{np.exp(np.log(own / references).mean()):.3f}"
@@ -212,7 +216,7 @@ def tighten(evaluator: Evaluator) -> Evaluator | None:
 def compare_transfer(keep: Kept, seeds: int) -> None:
     """Measure the third table: likeliest decisions by number of updates, relative to a search's
     best."""
-    others = Best(make_evaluators(HELD_OUT)[::EACH])
+    others = BestDecisions(make_evaluators(HELD_OUT)[::EACH])
     others.search(None, SEARCH, 0)
     table = make_table("Programs that were not learned from: likeliest decision / best of a search")
     for header in ("Updates", "The shipped policy", "From scratch", "scratch / shipped - 1"):
@@ -240,7 +244,7 @@ def tune(evaluator: Evaluator, is_shipped: bool, updates: int, seed: int) -> flo
     policy = load_policy().train() if is_shipped else make_policy(WHOLE, [asked])
     training = replace(LEARNING, updates=updates, samples=SAMPLES, seed=seed)
     if is_shipped:
-        training = replace(training, learning_rate=GOING_ON)
+        training = replace(training, learning_rate=FINE_TUNING_RATE)
     Trainer(policy, [asked], training).train()
     return find_seconds_at_once(evaluator, policy.eval())
 

@@ -17,17 +17,17 @@ import torch
 import typer
 
 from benchmarks.go_ablations import LEARNING, SEARCH, WHOLE, Kept, decide_all, teach
+from benchmarks.go_methods import FINE_TUNING, SAMPLES, Protocols, Scratch
 from benchmarks.go_tables import describe_gain
-from solution.placement.best_known import Best, make_evaluators
 from solution.placement.evaluation import Evaluator
-from solution.placement.graphs.workloads import LESSONS, Workload
+from solution.placement.graphs.workloads import TRAINING_PROGRAMS, Workload
+from solution.placement.imitation_targets import BestDecisions, make_evaluators
 from solution.placement.policy.decisions import TRIES
-from solution.placement.policy.imitation import Lesson
+from solution.placement.policy.imitation import TrainingInstance
 from solution.placement.policy.network import Policy
-from solution.placement.protocols import FINE_TUNING, SAMPLES, Protocols, Scratch
 from solution.system.terminal import make_table, output
 
-FAMILIES = tuple(dict.fromkeys(workload.family for workload in LESSONS))
+FAMILIES = tuple(dict.fromkeys(workload.family for workload in TRAINING_PROGRAMS))
 NETWORK = replace(WHOLE, segment=512)
 COLUMNS = ("fused on one device", "held out", "learned from, too", "a search", "one, at once",
            "one, 50 updates")  # fmt: skip
@@ -48,20 +48,20 @@ def fuse_all(evaluator: Evaluator) -> float:
     return evaluator.environment.runtime(replace(evaluator.base, fusion=every)).seconds
 
 
-def hold_out(family: str, lessons: list[Lesson], steps: int, seed: int) -> dict:
+def hold_out(family: str, instances: list[TrainingInstance], steps: int, seed: int) -> dict:
     """Return the seconds of a family's programs by a network trained without it, before and
     after updates."""
-    own = [place for place in range(len(lessons)) if family_of(place) == family]
-    asked = [lessons[place].evaluator for place in own]
-    others = [lesson for place, lesson in enumerate(lessons) if place not in own]
+    own = [place for place in range(len(instances)) if family_of(place) == family]
+    asked = [instances[place].evaluator for place in own]
+    others = [instance for place, instance in enumerate(instances) if place not in own]
     policy = teach(NETWORK, others, steps, seed)
-    tuned = tune(policy, LESSONS[own[-1] // 2], asked[-1], seed)
+    tuned = tune(policy, TRAINING_PROGRAMS[own[-1] // 2], asked[-1], seed)
     return {"at once": decide_all(policy, asked), "tuned": tuned}
 
 
 def family_of(place: int) -> str:
     """Return an instance's family; each program has two machines, one after the other."""
-    return LESSONS[place // 2].family
+    return TRAINING_PROGRAMS[place // 2].family
 
 
 def show(found: dict[str, dict[str, np.ndarray]]) -> None:
@@ -86,17 +86,18 @@ def main(
 ) -> None:
     """Measure what is missing; print the table."""
     torch.set_num_threads(1)
-    keep, best = Kept(folder), Best(make_evaluators(LESSONS))
+    keep, best = Kept(folder), BestDecisions(make_evaluators(TRAINING_PROGRAMS))
     best.search(None, SEARCH, 0)
-    lessons = best.make_lessons()
+    instances = best.make_instances()
     one_device = np.array([one.reference for one in best.evaluators])
     fused = np.array([fuse_all(one) for one in best.evaluators])
     every = keep(f"all-{steps}-{seed}", lambda: {
-        "at once": decide_all(teach(NETWORK, lessons, steps, seed), best.evaluators)})  # fmt: skip
+        "at once": decide_all(teach(NETWORK, instances, steps, seed), best.evaluators),
+    })  # fmt: skip
     found = {}
     for family in FAMILIES:
         run = keep(f"{family}-{steps}-{seed}",
-                   lambda f=family: hold_out(f, lessons, steps, seed))  # fmt: skip
+                   lambda f=family: hold_out(f, instances, steps, seed))  # fmt: skip
         own = np.array([family_of(place) == family for place in range(len(one_device))])
         base = one_device[own]
         held_out = np.array(run["at once"]) / base

@@ -124,7 +124,7 @@ def show_middling() -> None:
         ("annealing", [[row.annealed] for row in rows]),
         ("annealing, ten times", [[row.annealed_long] for row in rows]),
     ):
-        say_gain(f"{name} / ours - 1, {len(rows)} questions", np.array(seconds), ours)
+        say_gain(f"{name} / ours - 1, {len(rows)} instances", np.array(seconds), ours)
 
 
 def show_tiny() -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from solution.placement.best_known import make_evaluators
 from solution.placement.evaluation import TASKS, TWO_TASKS
-from solution.placement.graphs.workloads import draw_judges
+from solution.placement.graphs.workloads import draw_validation_programs
+from solution.placement.imitation_targets import make_evaluators
 from solution.placement.policy.network import SHIPPED, load_policy
 from solution.placement.search import find_seconds_at_once
 from solution.system.terminal import make_table, output
@@ -30,7 +30,7 @@ def main() -> None:
     for header in ("Devices", "Policy", "Tasks", "Seconds / one device - 1", "Below one device",
                    "Worst"):  # fmt: skip
         table.add_column(header)
-    judges = draw_judges()
+    judges = draw_validation_programs()
     policies = [(path.name, load_policy(path)) for path in (SHIPPED, *map(Path, sys.argv[1:]))]
     for tasks, devices in product((TASKS, TWO_TASKS), DEVICES):
         evaluators = make_evaluators(judges, tasks, devices)

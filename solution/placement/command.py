@@ -1,4 +1,4 @@
-"""The command `optimize`: place, schedule and fuse the operations of a program."""
+"""The command `optimize`: assign devices, order and fusions to the operations of a program."""
 
 from functools import partial
 from pathlib import Path

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from solution.placement.baselines.divisions import divide_by_metis, place
+from solution.placement.baselines.divisions import decide_placement, divide_by_metis
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.machine import Machine
 from solution.placement.simulation.decision import Decision, StepResult, default_decision
@@ -12,10 +12,10 @@ from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 
 TASKS = ("fusion", "placement", "schedule")
-TWO_TASKS: tuple[str, ...] = TASKS[1:]  # as in the second table of the document
+TWO_TASKS: tuple[str, ...] = TASKS[1:]  # as in the second table of the GO paper
 INVALID = 100.0  # an invalid decision counts as this many times the reference
 SHORTEST = 1e-12  # seconds; the least reference, for programs that run no kernel
-PENALTY = -10.0  # reward of an invalid decision, large as in the document: -sqrt(INVALID)
+PENALTY = -10.0  # reward of an invalid decision, large as in the GO paper: -sqrt(INVALID)
 
 
 @dataclass
@@ -95,13 +95,11 @@ class Evaluator:
         return outcome.seconds if outcome.reason is None else INVALID * self.reference
 
     def is_valid(self, seconds: float) -> bool:
-        """Return whether the seconds that `evaluate` returned are a time, not the value of an
-        invalid one."""
+        """Return whether the seconds that `evaluate` returned are those of a valid decision."""
         return seconds != INVALID * self.reference
 
     def reward(self, seconds: float, penalty: float = PENALTY) -> float:
-        """Return -sqrt(seconds / reference), given what `evaluate` returned; `penalty` if
-        invalid."""
+        """Return -sqrt(seconds / reference) of an evaluated decision; `penalty` if invalid."""
         return -float(np.sqrt(seconds / self.reference)) if self.is_valid(seconds) else penalty
 
     def restore(self, best: Decision | None, curve: list[float]) -> None:
@@ -114,8 +112,7 @@ class Evaluator:
         return replace(self, best=None, best_outcome=None, curve=[])
 
     def ask(self, tasks: tuple[str, ...], base: Decision) -> "Evaluator":
-        """Return an evaluator without results that decides `tasks` and takes all else from
-        `base`."""
+        """Return an evaluator without results that decides only `tasks`, the rest as in `base`."""
         other = replace(self.start_again(), tasks=tasks)
         other.base = base
         return other
@@ -137,6 +134,6 @@ def find_reference(environment: Environment) -> tuple[Decision, float]:
     found = default_decision(graph)
     outcome = environment.runtime(found)
     if outcome.reason is not None and len(machine) > 1:
-        found = place(graph, divide_by_metis(graph, machine), fused=False)
+        found = decide_placement(graph, divide_by_metis(graph, machine), fused=False)
         outcome = environment.runtime(found)
     return found, max(outcome.seconds, SHORTEST)

@@ -1,4 +1,4 @@
-"""The hardware model: devices, and the links between them."""
+"""The simulated hardware: devices, and the links between them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,4 +74,4 @@ def make_machine(count: int, preset: str = "p100") -> Machine:
         raise InputError(
             f"{preset}: names {len(names)} devices, but there are {count}. Name fewer."
         )
-    return Machine(tuple(PRESETS[names[place % len(names)]] for place in range(count)))
+    return Machine(tuple(PRESETS[names[number % len(names)]] for number in range(count)))

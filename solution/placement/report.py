@@ -1,4 +1,4 @@
-"""What `fastslow optimize` prints: before and after, devices, kernels, the gap to the bound."""
+"""The report of `fastslow optimize`: before and after, devices, kernels, the gap to the bound."""
 
 import csv
 from collections import Counter
@@ -23,9 +23,7 @@ from solution.system.files import replace_file
 from solution.system.wording import count
 
 CELLS = 36  # characters of a bar, which fit a table of 80 columns
-# gap ratio above which "far above" is printed: the bound ignores launches and is loose for small
-# programs
-FAR = 10
+FAR = 10  # gap ratio above which "far above" is printed: the bound is loose for small programs
 SHORT = 1e-4  # seconds; shorter times are printed in microseconds
 SHADES = " ░▒▓█"
 MOST_SHOWN = 5
@@ -61,19 +59,18 @@ class PlacementReport:
         )
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Return a row per device: name, kernels, share of time busy, peak memory, bytes sent,
-        timeline."""
+        """Return a row per device: name, kernels, share busy, memory, bytes sent, timeline."""
         kernels = find_kernels(self.graph, self.line)
         total = max(self.line.outcome.seconds, 1e-30)
         for number, device in enumerate(self.evaluator.machine.devices):
-            own = kernels[self.line.placement[kernels] == number]
-            busy = float((self.line.end[own] - self.line.start[own]).sum()) / total
+            ran = kernels[self.line.placement[kernels] == number]
+            busy = float((self.line.end[ran] - self.line.start[ran]).sum()) / total
             sent = sum(self.graph.output_bytes[t.node] for t in self.line.transfers
                        if t.source == number)  # fmt: skip
             peak = float(self.line.outcome.peak_bytes[number])
             yield (
-                f"{number} {device.name}", f"{len(own):,}", f"{busy:.0%}", f"{peak / 1e9:.2f} GB",
-                f"{sent / 1e6:,.1f} MB", draw_bar(self.line.start[own], self.line.end[own], total),
+                f"{number} {device.name}", f"{len(ran):,}", f"{busy:.0%}", f"{peak / 1e9:.2f} GB",
+                f"{sent / 1e6:,.1f} MB", draw_bar(self.line.start[ran], self.line.end[ran], total),
             )  # fmt: skip
 
     def fusions(self) -> str:

@@ -1,13 +1,12 @@
 """Optimise a graph: evaluate heuristics and the policy, then search around the best decisions.
 
-If devices are decided, the search begins with local search from the best decision and from the
-best of the other maker (policy or heuristic); the rest of the budget goes to annealing. The result
-is the best decision that was ever evaluated. HEFT's is among the first three, fused and, if fusion
-is decided, also without fusion, so the result is never worse than HEFT's.
+If devices are decided, the search begins with local search (local_search.py) from the best decision
+and from the best decision of the other maker (policy or heuristic); the rest of the budget goes to
+annealing. The result is the best decision that was ever evaluated. HEFT's is among the first three,
+fused and, if fusion is decided, also without fusion, so the result is never worse than HEFT's.
 
-Propose changes of a decision at several scales: a node, its neighbourhood, a run, a part.
-
-A search that changes one node at a time cannot move a layer to another device, because every
+Annealing changes nodes at several scales: one node, its neighbourhood, a run of nodes, a layer. A
+search that changes one node at a time cannot move a layer to another device, because every
 intermediate step adds transfers.
 """
 
@@ -19,40 +18,40 @@ import numpy as np
 import torch
 
 from solution.placement.baselines.divisions import (
+    decide_placement,
     decide_tensorflow,
     divide_as_a_person,
     divide_by_metis,
-    place,
 )
-from solution.placement.baselines.lists import list_decisions, rank_places
+from solution.placement.baselines.lists import find_priorities, list_decisions
 from solution.placement.baselines.searches import anneal
 from solution.placement.evaluation import Evaluator
+from solution.placement.local_search import GainPredictor, search_locally
 from solution.placement.machine import Machine
 from solution.placement.policy.decisions import (
     TRIES,
-    evaluate_mended,
+    evaluate_repaired,
     find_fixed,
     make_decision,
 )
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Choice, Policy
-from solution.placement.relief import Relief, relieve
 from solution.placement.simulation.decision import FUSION_LEVELS, Decision, default_decision
 
 LONGEST_RUN = 4  # longest run = nodes / 4
 MOST_HOPS = 4
 MOST_NODES = 512  # largest neighbourhood
-SAID = 0.3  # share of changes of devices and fusions that are drawn from the policy
+FROM_POLICY = 0.3  # share of changes of devices and fusions that are drawn from the policy
 CRITICAL = 0.5  # share of changes around a node on the critical chain
 WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # relative frequency of each task's changes
 DRAWN = 16  # first decisions sampled from the policy; with repairs, a quarter of the evaluations
 COOL = 0.01, 1e-4  # temperatures relative to the first seconds; low, because the start is good
 POLICY = "policy"  # prefix of the names of the policy's candidates
-# Shares of the evaluations left after the first decisions: where the local search from the best of
-# them ends, and where that from the best of the other maker ends.
-RELIEF = 0.75, 0.9
-# Number of annealing runs. The first and the last start from the best decision so far, those
-# between from the next candidates. There are more runs if there are many evaluations per node.
+# Local search from the best first decision ends after the first share of the evaluations that are
+# left, local search from the best decision of the other maker after the second.
+LOCAL_SHARES = 0.75, 0.9
+# Number of annealing runs: MANY_LINES if there are more than MANY evaluations per node. The first
+# and the last run start from the best decision so far, the others from the next candidates.
 LINES, MANY_LINES, MANY = 3, 5, 20
 
 
@@ -60,8 +59,8 @@ class Moves:
     """Propose changes for one evaluator's graph and tasks.
 
     Args:
-        chances: the policy's probabilities (nodes, actions) per task, from which a share SAID of
-            the changes is drawn.
+        chances: the policy's probabilities (nodes, actions) per task; the share FROM_POLICY of the
+            changes is drawn from them.
     """
 
     def __init__(self, evaluator: Evaluator, chances: dict[str, np.ndarray] | None = None) -> None:
@@ -69,7 +68,7 @@ class Moves:
         self.tasks = evaluator.tasks
         weights = np.array([WEIGHTS[task] for task in self.tasks], float)
         self.often = np.cumsum(weights / weights.sum())
-        # Cached for the decision that was changed last.
+        # the decision that was changed last, and the nodes on its critical chain
         self._critical: tuple[Decision, np.ndarray] | None = None
         self.cumulated = {task: np.cumsum(c, axis=1) for task, c in (chances or {}).items()}
         order = np.argsort(self.graph.stages, kind="stable")
@@ -136,7 +135,7 @@ class Moves:
     def _place(self, decision: Decision, random: np.random.Generator) -> Decision:
         nodes = self.graph.leaders[self._choose(random)]
         placement = decision.placement.copy()
-        if "placement" in self.cumulated and random.random() < SAID:
+        if "placement" in self.cumulated and random.random() < FROM_POLICY:
             placement[nodes] = self._draw("placement", nodes, random)
             return Decision(placement, decision.priorities, decision.fusion)
         # keep only nodes of one device, so the move shifts a partition boundary
@@ -155,8 +154,7 @@ class Moves:
         return np.unique(placement[near]).tolist()
 
     def _schedule(self, decision: Decision, random: np.random.Generator) -> Decision:
-        """Move the nodes before or after another node, or shift all their priorities by one
-        amount."""
+        """Move nodes before or after another node, or shift their priorities by one amount."""
         nodes = self._choose(random)
         priorities = decision.priorities.copy()
         other = priorities[random.integers(self.graph.num_nodes)]
@@ -170,18 +168,17 @@ class Moves:
     def _fuse(self, decision: Decision, random: np.random.Generator) -> Decision:
         nodes = self._choose(random)
         fusion = decision.fusion.copy()
-        if "fusion" in self.cumulated and random.random() < SAID:
+        if "fusion" in self.cumulated and random.random() < FROM_POLICY:
             fusion[nodes] = self._draw("fusion", nodes, random)
         else:
             fusion[nodes] = random.integers(FUSION_LEVELS) * (random.random() < 0.8)
         return Decision(decision.placement, decision.priorities, fusion)
 
 
-def _cut(nodes: np.ndarray, place: int, longest: float, random: np.random.Generator) -> np.ndarray:
-    """Return a random run of the nodes that contains index `place` and has at most `longest`
-    nodes."""
+def _cut(nodes: np.ndarray, index: int, longest: float, random: np.random.Generator) -> np.ndarray:
+    """Return a random run of at most `longest` consecutive nodes that contains position `index`."""
     length = min(int(longest ** random.random()), len(nodes))
-    first = max(place - int(random.integers(length)), 0)
+    first = max(index - int(random.integers(length)), 0)
     return nodes[first : first + length]
 
 
@@ -195,9 +192,9 @@ class Contender:
 
 
 def find_first(evaluator: Evaluator) -> dict[str, Decision]:
-    """Return the heuristics' decisions by name, each in its maker's order and by upward rank.
+    """Return the heuristics' decisions by name, each with its priorities and with upward ranks.
 
-    Of decisions that are the same in the evaluator's tasks, only the first is returned.
+    If several decisions are equal in the evaluator's tasks, only the first is returned.
     """
     graph, machine = evaluator.graph, evaluator.machine
     fused = "fusion" in evaluator.tasks
@@ -214,11 +211,13 @@ def find_first(evaluator: Evaluator) -> dict[str, Decision]:
         }
         if len(machine) > 1:
             parts["metis"] = divide_by_metis(graph, machine)
-        found |= {name: place(graph, part, fused=fused) for name, part in parts.items()} | listed
+        found |= {
+            name: decide_placement(graph, part, fused=fused) for name, part in parts.items()
+        } | listed
         found |= {f"device {n}": default_decision(graph, n) for n in find_unlike(machine)}
     found["tensorflow"] = decide_tensorflow(graph)
     if "schedule" in evaluator.tasks:
-        ranks = rank_places(graph, machine)
+        ranks = find_priorities(graph, machine)
         ranked = {
             f"{name}, ranked": dataclasses.replace(decision, priorities=ranks)
             for name, decision in found.items()
@@ -236,9 +235,9 @@ def find_unlike(machine: Machine) -> list[int]:
 def _leave_out_copies(evaluator: Evaluator, found: dict[str, Decision]) -> dict[str, Decision]:
     kept: dict[tuple[bytes, ...], tuple[str, Decision]] = {}
     for name, decision in found.items():
-        own = evaluator.keep_fixed(decision)
-        parts = own.placement[evaluator.graph.leaders], own.priorities, own.fusion
-        kept.setdefault(tuple(part.tobytes() for part in parts), (name, own))
+        fixed = evaluator.keep_fixed(decision)
+        parts = fixed.placement[evaluator.graph.leaders], fixed.priorities, fixed.fusion
+        kept.setdefault(tuple(part.tobytes() for part in parts), (name, fixed))
     return dict(kept.values())
 
 
@@ -252,8 +251,8 @@ def optimize(
     policy's decision, each step of the local search, and the starts of the annealing runs.
 
     Args:
-        policy: proposes decisions, and changes of decisions if one of its own is the best of the
-            first; without a policy, the search starts from heuristics alone.
+        policy: proposes decisions; it also proposes changes of decisions if one of its decisions is
+            the best of the first. None: the search starts from heuristics alone.
 
     Returns:
         The first decisions, the best first.
@@ -272,7 +271,7 @@ def optimize(
         return []
     candidates.sort(key=lambda candidate: candidate.seconds)
     if "placement" in evaluator.tasks and len(evaluator.machine) > 1:
-        _relieve(evaluator, candidates, budget - len(evaluator.curve))
+        _search_locally(evaluator, candidates, budget - len(evaluator.curve))
     # The policy's changes are used only if its decisions beat the heuristics'.
     leads = candidates[0].name.startswith(POLICY)
     _search(evaluator, candidates, chances if leads else None, budget - len(evaluator.curve), seed)
@@ -289,8 +288,8 @@ def ask(policy: Policy, evaluator: Evaluator, draws: int, seed: int) -> dict[str
         if draws > 1:
             drawn = policy(*about, draws, generator=generator, fixed=fixed)
     return {
-        task: Choice(torch.cat([own.actions, drawn[task].actions[1:]]), own.log_chances)
-        for task, own in likeliest.items()
+        task: Choice(torch.cat([choice.actions, drawn[task].actions[1:]]), choice.log_chances)
+        for task, choice in likeliest.items()
     }
 
 
@@ -300,7 +299,7 @@ def decide_at_once(evaluator: Evaluator, policy: Policy, seed: int = 0, most: in
     It takes at most `most` evaluations.
     """
     choices = ask(policy, evaluator, 1, seed)
-    evaluate_mended(evaluator, make_decision(evaluator.base, choices, 0), most)
+    evaluate_repaired(evaluator, make_decision(evaluator.base, choices, 0), most)
 
 
 def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
@@ -318,22 +317,22 @@ def _evaluate_draws(
 ) -> Iterator[Contender]:
     """Evaluate the policy's samples, the likeliest first, until `limit` evaluations are counted."""
     count = len(next(iter(choices.values())).actions) if choices else 0
-    for place_ in range(count):
+    for number in range(count):
         left = limit - len(evaluator.curve)
         if left <= 0:
             return
-        name = POLICY if place_ == 0 else f"{POLICY}, draw {place_}"
-        decision = make_decision(evaluator.base, choices, place_)
-        yield Contender(name, *evaluate_mended(evaluator, decision, min(TRIES, left)))
+        name = POLICY if number == 0 else f"{POLICY}, draw {number}"
+        decision = make_decision(evaluator.base, choices, number)
+        yield Contender(name, *evaluate_repaired(evaluator, decision, min(TRIES, left)))
 
 
-def _relieve(evaluator: Evaluator, candidates: list[Contender], budget: int) -> None:
-    relief = Relief(evaluator)
+def _search_locally(evaluator: Evaluator, candidates: list[Contender], budget: int) -> None:
+    predictor = GainPredictor(evaluator)
     begun = len(evaluator.curve)
     valid = [candidate for candidate in candidates if evaluator.is_valid(candidate.seconds)]
-    for candidate, share in zip(find_unlike_starts(valid), RELIEF, strict=False):
+    for candidate, share in zip(find_unlike_starts(valid), LOCAL_SHARES, strict=False):
         left = int(budget * share) - (len(evaluator.curve) - begun)
-        relieve(evaluator, relief, candidate.decision, candidate.seconds, left)
+        search_locally(evaluator, predictor, candidate.decision, candidate.seconds, left)
 
 
 def find_unlike_starts(candidates: list[Contender]) -> list[Contender]:

@@ -41,16 +41,26 @@ from solution.models.nets.checkpoint import (
     without_prefix,
 )
 from solution.models.nets.devices import pick_device
-from solution.placement.best_known import Best, make_evaluators
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
-from solution.placement.graphs.workloads import LESSONS, draw_judges, draw_lessons, identify
 from solution.placement.graphs.workloads import STEPS as RECURRENT
+from solution.placement.graphs.workloads import (
+    TRAINING_PROGRAMS,
+    draw_programs,
+    draw_validation_programs,
+    identify,
+)
+from solution.placement.imitation_targets import BestDecisions, make_evaluators
 from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import pack_decision, unpack_decision
 from solution.placement.policy.imitation import Imitation
 from solution.placement.policy.network import Policy, load_policy, save_policy
 from solution.placement.policy.ppo import Trainer, Update, make_policy
-from solution.placement.policy.settings import GOING_ON, MAX_HEAD, PolicySettings, PolicyTraining
+from solution.placement.policy.settings import (
+    FINE_TUNING_RATE,
+    MAX_HEAD,
+    PolicySettings,
+    PolicyTraining,
+)
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from solution.system.files import check_place, check_writable, make_folder
@@ -72,7 +82,7 @@ class Draw:
     scale: int
     seed: int
     numbers: int
-    families: frozenset[str] = frozenset(workload.family for workload in LESSONS)
+    families: frozenset[str] = frozenset(workload.family for workload in TRAINING_PROGRAMS)
 
 
 # Large programs take longer to search, so they have fewer instances. A recurrent network's length
@@ -81,7 +91,7 @@ DRAWS = (Draw(1, 0, 4), Draw(3, 11, 2), Draw(8, 12, 1, frozenset(RECURRENT)))
 LARGEST = 11_000  # nodes; larger programs are left out
 
 
-def draw_questions(counts: Sequence[int], leave_out: str = "") -> list[Evaluator]:
+def draw_instances(counts: Sequence[int], leave_out: str = "") -> list[Evaluator]:
     """Draw training instances; none of their programs is used to choose a policy.
 
     Each program is used with several drawn numbers of devices, including its default. The instances
@@ -92,10 +102,12 @@ def draw_questions(counts: Sequence[int], leave_out: str = "") -> list[Evaluator
         leave_out: a family.
     """
     random, tasks = np.random.default_rng(5), cycle((TASKS, TWO_TASKS))
-    known = {identify(workload.name) for workload in (*draw_judges(), *LESSONS)}
+    known = {
+        identify(workload.name) for workload in (*draw_validation_programs(), *TRAINING_PROGRAMS)
+    }
     found = []
     for draw, count in zip(DRAWS, counts, strict=True):
-        drawn = draw_lessons(count, draw.seed, draw.scale)
+        drawn = draw_programs(count, draw.seed, draw.scale)
         drawn = [w for w in drawn if w.family in draw.families and identify(w.name) not in known]
         known |= {identify(workload.name) for workload in drawn}
         for workload in drawn:
@@ -144,7 +156,11 @@ class Course:
         self, policy: Policy, plan: CoursePlan, budgets: tuple[int, int], seed: int = 0,
         folder: Path | None = None, *, is_taught: bool = False, workers: int = 1,
     ) -> None:  # fmt: skip
-        self.policy, self.best, self.is_taught = policy, Best(plan.evaluators, workers), is_taught
+        self.policy, self.best, self.is_taught = (
+            policy,
+            BestDecisions(plan.evaluators, workers),
+            is_taught,
+        )
         self.plan, self.budgets, self.seed, self.folder = plan, budgets, seed, folder
         self.turn = 0
         self.ratio = math.inf  # seconds of the policy's likeliest decisions / best known
@@ -160,7 +176,7 @@ class Course:
                 self._imitation = self._begin()
                 self._save()
             self.policy.train()
-            self._imitation.learn(self.best.make_lessons(), self._save, EVERY)
+            self._imitation.learn(self.best.make_instances(), self._save, EVERY)
             self.policy.cpu()
             self.ratio = self.best.compare(self.policy.eval())
             self._tell(self._imitation.losses)
@@ -191,8 +207,8 @@ class Course:
             return
         make_folder(self.folder)
         tensors = with_prefix("policy.", self.policy.state_dict())
-        for place, decision in enumerate(self.best.decisions):
-            tensors |= pack_decision(f"best.{place}.", decision)
+        for index, decision in enumerate(self.best.decisions):
+            tensors |= pack_decision(f"best.{index}.", decision)
         record = {"fit": self._name, "turn": self.turn, "seconds": self.best.seconds,
                   "ratio": self.ratio, "losses": None}  # fmt: skip
         if self._imitation is not None:
@@ -208,8 +224,8 @@ class Course:
         self.policy.load_state_dict(without_prefix("policy.", tensors))
         self.best.seconds = record["seconds"]
         self.best.decisions = [
-            unpack_decision(f"best.{place}.", tensors) or decision
-            for place, decision in enumerate(self.best.decisions)
+            unpack_decision(f"best.{index}.", tensors) or decision
+            for index, decision in enumerate(self.best.decisions)
         ]
         self.turn, self.ratio = record["turn"], record["ratio"]
         if record["losses"] is not None:
@@ -248,15 +264,15 @@ def train(
         folder: for checkpoints; an interrupted training resumes from the last one.
         workers: see Best.
     """
-    for place, plan in enumerate(courses):
-        turns = None if folder is None else folder / f"course-{place}"
-        knows = is_taught or place > 0
+    for number, plan in enumerate(courses):
+        turns = None if folder is None else folder / f"course-{number}"
+        knows = is_taught or number > 0
         course = Course(policy, plan, budgets, training.seed, turns, is_taught=knows,
                         workers=workers)  # fmt: skip
         course.run()
-    own = None if folder is None else folder / "ppo"
+    checkpoints = None if folder is None else folder / "ppo"
     learned = copy.deepcopy(policy).train()
-    Trainer(learned, courses[-1].evaluators, training).train(_show, own)
+    Trainer(learned, courses[-1].evaluators, training).train(_show, checkpoints)
     after = course.best.compare(learned.eval())
     say(f"PPO: {course.ratio:.3f} becomes {after:.3f} times the best known.")
     return learned if after < course.ratio else policy
@@ -293,14 +309,14 @@ def main(
     began = time.perf_counter()
     check_place(out)
     check_writable(out.parent)
-    families = sorted({workload.family for workload in LESSONS})
+    families = sorted({workload.family for workload in TRAINING_PROGRAMS})
     if leave_out and leave_out not in families:
         raise InputError(f"There is no family {leave_out!r}. There are {', '.join(families)}.")
     policy = None if begin is None else load_policy(begin)
-    lessons = [workload for workload in LESSONS if workload.family != leave_out]
-    picked = [*make_evaluators(lessons), *make_evaluators(lessons, TWO_TASKS)]
-    alone = make_evaluators(lessons[::3], devices=(1,))
-    every = [*picked, *draw_questions((drawn, large, long), leave_out), *alone]
+    instances = [workload for workload in TRAINING_PROGRAMS if workload.family != leave_out]
+    picked = [*make_evaluators(instances), *make_evaluators(instances, TWO_TASKS)]
+    alone = make_evaluators(instances[::3], devices=(1,))
+    every = [*picked, *draw_instances((drawn, large, long), leave_out), *alone]
     courses = [CoursePlan(every, [more_steps])]
     if policy is None:
         torch.manual_seed(0)
@@ -309,7 +325,7 @@ def main(
     for plan in courses:
         say(f"{len(plan.evaluators)} training instances, {sum(plan.steps)} steps of imitation.")
     say(f"{updates} updates of PPO.")
-    training = PolicyTraining(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
+    training = PolicyTraining(updates=updates, samples=16, epochs=2, learning_rate=FINE_TUNING_RATE)
     folder = out.with_suffix(".training")
     policy = train(policy, training, courses, folder=folder, is_taught=begin is not None,
                    workers=workers or count_cores())  # fmt: skip

@@ -13,10 +13,7 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import Columns, CostGraph, build_cost_graph
 from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import find_levels
-from solution.placement.policy.imitation import (
-    Imitation,
-    make_lesson,
-)
+from solution.placement.policy.imitation import Imitation, make_instance
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Agreement, Policy, SegmentAttention
 from solution.placement.policy.ppo import Trainer, Update, find_gain
@@ -135,8 +132,13 @@ def test_a_training_that_was_stopped_ends_with_the_same_policy(tmp_path: Path) -
     stopped.update()
     stopped.save(tmp_path)
     resumed = start()
+    resumed.resume(tmp_path)
+    found, known = resumed.evaluators[0], stopped.evaluators[0]
+    assert found.best is not None and known.best is not None and found.best_outcome is not None
+    assert np.array_equal(found.best.placement, known.best.placement)
+    assert found.best_outcome.seconds == found.seconds == known.seconds
     resumed.train(folder=tmp_path)
-    assert resumed.evaluators[0].curve == whole.evaluators[0].curve
+    assert found.curve == whole.evaluators[0].curve
     for one, other in zip(whole.policy.parameters(), resumed.policy.parameters(), strict=True):
         assert torch.equal(one, other)
 
@@ -202,9 +204,9 @@ def test_what_is_farther_than_the_clip_is_not_pushed_on() -> None:
 
 def test_imitation_learns_a_decision() -> None:
     evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
-    lesson = make_lesson(evaluator, make_decision(evaluator.graph, 2, 1))
+    instance = make_instance(evaluator, make_decision(evaluator.graph, 2, 1))
     imitation = Imitation(make_policy(), 60, 3e-3)
-    imitation.learn([lesson])
+    imitation.learn([instance])
     assert imitation.losses[-1] < 0.7 * imitation.losses[0]
     levels = find_levels(evaluator.graph, np.arange(30.0))
     assert levels.max() == 19 and (np.diff(levels[evaluator.graph.decides_priority]) >= 0).all()
@@ -213,10 +215,8 @@ def test_imitation_learns_a_decision() -> None:
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_the_policy_computes_where_it_is(rounds: int) -> None:
     """The device "meta" computes shapes only; like a GPU it refuses most of what is on the CPU."""
-    policy, inputs = (
-        Policy(replace(SMALL, rounds=rounds)).to("meta"),
-        find_inputs(make_graph(99, 1)),
-    )
+    policy = Policy(replace(SMALL, rounds=rounds)).to("meta")
+    inputs = find_inputs(make_graph(99, 1))
     drawn = policy(inputs, 4, 2, generator=torch.Generator())
     own = {task: torch.zeros((2, 99), dtype=torch.int64) for task in SMALL.tasks[1:]}
     taken = policy(inputs, 4, 2, own, fixed={SMALL.tasks[0]: torch.zeros((1, 99)).long()})

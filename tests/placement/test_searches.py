@@ -3,25 +3,28 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from solution.placement.baselines.divisions import decide_at_random, divide_as_a_person, place
+from benchmarks.go_methods import Protocols, Scratch
+from solution.placement.baselines.divisions import (
+    decide_at_random,
+    decide_placement,
+    divide_as_a_person,
+)
 from solution.placement.baselines.lists import list_decisions
 from solution.placement.baselines.searches import anneal, breed
-from solution.placement.best_known import LOSS, tidy
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.architectures import make_rnnlm
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
 from solution.placement.graphs.workloads import SMALL, WORKLOADS
+from solution.placement.imitation_targets import LOSS, tidy
+from solution.placement.local_search import GainPredictor, search_locally
 from solution.placement.machine import make_machine
 from solution.placement.policy.ppo import Trainer
 from solution.placement.policy.settings import PolicyTraining
-from solution.placement.protocols import Protocols, Scratch
-from solution.placement.relief import Relief, relieve
 from solution.placement.search import optimize
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
@@ -97,7 +100,7 @@ def make_fan(branches: int) -> CostGraph:
 def test_branches_are_shared_out_in_a_few_evaluations() -> None:
     evaluator = Evaluator(Environment(make_fan(24), make_machine(4)), ("placement",))
     alone = evaluator.evaluate(evaluator.base)
-    relieve(evaluator, Relief(evaluator), evaluator.base, alone, 30)
+    search_locally(evaluator, GainPredictor(evaluator), evaluator.base, alone, 30)
     assert len(evaluator.curve) <= 31
     assert evaluator.seconds < 0.35 * alone  # a quarter of the work, and the node before it
 
@@ -106,10 +109,10 @@ def test_a_person_s_cut_of_an_unrolled_network_is_beaten() -> None:
     workload = WORKLOADS["rnnlm-2"]
     environment = Environment(workload.make(), make_machine(2))
     evaluator = Evaluator(environment, TWO_TASKS)
-    cut = place(environment.graph, divide_as_a_person(environment.graph, environment.machine,
-                                                      by_cost=False), fused=False)  # fmt: skip
+    layers = divide_as_a_person(environment.graph, environment.machine, by_cost=False)
+    cut = decide_placement(environment.graph, layers, fused=False)
     person = evaluator.evaluate(cut)
-    relieve(evaluator, Relief(evaluator), cut, person, 40)
+    search_locally(evaluator, GainPredictor(evaluator), cut, person, 40)
     assert evaluator.seconds < 0.95 * person
 
 
@@ -121,7 +124,7 @@ def test_it_is_never_worse_and_counts_what_it_evaluates(seed: int, fused: bool) 
     drawn = decide_at_random(graph, machine, np.random.default_rng(seed))
     start = drawn if fused else replace(drawn, fusion=np.zeros(graph.num_nodes, np.int64))
     begun = evaluator.evaluate(start)
-    relieve(evaluator, Relief(evaluator), start, begun, 50)
+    search_locally(evaluator, GainPredictor(evaluator), start, begun, 50)
     assert len(evaluator.curve) <= 51
     assert evaluator.best is not None
     assert evaluator.environment.runtime(evaluator.best).seconds == evaluator.seconds <= begun
@@ -168,26 +171,12 @@ def test_every_protocol_keeps_to_its_budget(method: str, budget: int, memory: fl
 
 def test_what_cp_sat_proves_is_kept() -> None:
     pytest.importorskip("ortools")
-    question = Evaluator(Environment(make_graph(8, 2), make_machine(2)), TWO_TASKS)
-    protocols = Protocols(SMALL[0], make_policy(), Scratch(NET, PolicyTraining()))
-    protocols.methods()["cp-sat"](question, 2, 0)
-    assert 0.9 * question.seconds < question.bound <= question.seconds * (1 + 1e-9)
+    evaluator = Evaluator(Environment(make_graph(8, 2), make_machine(2)), TWO_TASKS)
+    solve = Protocols(SMALL[0], make_policy(), Scratch(NET, PolicyTraining())).methods()["cp-sat"]
+    solve(evaluator, 2, 0)
+    assert 0.9 * evaluator.seconds < evaluator.bound <= evaluator.seconds * (1 + 1e-9)
     with pytest.raises(InputError, match="no fusion"):
-        protocols.methods()["cp-sat"](question.ask(("fusion",), question.base), 2, 0)
-
-
-def test_the_best_decision_outlives_a_stop(tmp_path: Path) -> None:
-    settings = PolicyTraining(updates=4, samples=4)
-    stopped = Trainer(make_policy(), [make_evaluator()], settings)
-    stopped.update()
-    stopped.save(tmp_path)
-    resumed = Trainer(make_policy(), [make_evaluator()], settings)
-    resumed.resume(tmp_path)
-    found, known = resumed.evaluators[0], stopped.evaluators[0]
-    assert found.best is not None and known.best is not None and found.best_outcome is not None
-    assert np.array_equal(found.best.placement, known.best.placement)
-    assert found.best_outcome.seconds == found.seconds == known.seconds
-    assert resumed.done == 1
+        solve(evaluator.ask(("fusion",), evaluator.base), 2, 0)
 
 
 @pytest.mark.parametrize("seed", range(4))

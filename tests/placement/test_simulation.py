@@ -24,12 +24,7 @@ from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from tests.made import modules
 from tests.made.graphs import make_layout_graph, write_graph
-from tests.placement.made import (
-    make_columns,
-    make_decision,
-    make_graph,
-    make_unequal_machine,
-)
+from tests.placement.made import make_columns, make_decision, make_graph, make_unequal_machine
 from tests.placement.slow_simulator import SlowSimulator
 
 

@@ -16,16 +16,16 @@ from solution.models.nets.checkpoint import SEAL, seal_tensors
 from solution.placement import train as placement_training
 from solution.placement.baselines.divisions import divide_by_metis
 from solution.placement.baselines.lists import list_decisions
-from solution.placement.best_known import Best, make_evaluators
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.cost_graph import DATA, CostGraph, build_cost_graph
 from solution.placement.graphs.workloads import (
     DOCUMENT,
     HELD_OUT,
-    LESSONS,
+    TRAINING_PROGRAMS,
     WORKLOADS,
-    draw_lessons,
+    draw_programs,
 )
+from solution.placement.imitation_targets import BestDecisions, make_evaluators
 from solution.placement.machine import Machine, make_machine
 from solution.placement.policy.imitation import StepRunner
 from solution.placement.policy.inputs import find_inputs
@@ -34,7 +34,7 @@ from solution.placement.policy.ppo import Trainer, make_policy
 from solution.placement.policy.settings import PolicySettings, PolicyTraining
 from solution.placement.report import PlacementReport, optimize_and_report
 from solution.placement.simulation.environment import Environment
-from solution.placement.train import NUMBERS, CoursePlan, draw_questions, main, train
+from solution.placement.train import NUMBERS, CoursePlan, draw_instances, main, train
 from solution.system.errors import InputError
 from tests.placement.made import make_columns, make_edges, make_graph, make_unequal_machine
 from tests.placement.test_policy import SMALL
@@ -45,7 +45,7 @@ TINY = PolicySettings(width=32, embedding_layers=1, attention_layers=1, heads=4,
 
 
 def test_what_is_known_of_a_graph_only_becomes_better() -> None:
-    best = Best(make_evaluators([WORKLOADS["rnnlm-1x4"]]))
+    best = BestDecisions(make_evaluators([WORKLOADS["rnnlm-1x4"]]))
     seconds = [best.seconds.copy()]
     for seed in range(3):
         best.search(None, 40, seed)
@@ -61,12 +61,12 @@ def test_what_is_known_of_a_graph_only_becomes_better() -> None:
 
 def test_a_trained_policy_decides_better_than_one_that_is_not(tmp_path: Path) -> None:
     evaluators = make_evaluators([WORKLOADS["rnnlm-1x4"]])
-    best = Best(evaluators)
+    best = BestDecisions(evaluators)
     best.search(None, 100, 0)
     torch.manual_seed(0)
     untrained = make_policy(TINY, evaluators)
     training = PolicyTraining(updates=2, samples=4, epochs=1)
-    plans = [CoursePlan(evaluators, (200, 40))]
+    plans = [CoursePlan(evaluators, (120, 30))]
     learned = train(copy.deepcopy(untrained), training, plans, (100, 20), tmp_path)
     assert best.compare(learned) < best.compare(untrained.eval())
 
@@ -83,7 +83,7 @@ def test_a_training_that_was_stopped_goes_on_and_ends_alike(
         courses = [CoursePlan(evaluators, (20, 10)), CoursePlan(evaluators[:1], (10,))]
         torch.manual_seed(0)
         policy = make_policy(TINY, evaluators)
-        learned = train(policy, training, courses, (60, 20), folder)
+        learned = train(policy, training, courses, (30, 10), folder)
         return dict(learned.state_dict())
 
     whole = start(tmp_path / "whole")
@@ -119,35 +119,35 @@ def stop_after(patch: pytest.MonkeyPatch, calls: int) -> None:
         return counted
 
     patch.setattr(StepRunner, "__call__", count(StepRunner.__call__))
-    patch.setattr(Best, "search", count(Best.search))
+    patch.setattr(BestDecisions, "search", count(BestDecisions.search))
     patch.setattr(Trainer, "update", count(Trainer.update))
 
 
 def test_the_policy_learns_from_none_of_the_documents_programs_and_none_that_is_held_out() -> None:
-    drawn = draw_lessons(60)
-    learned = {w.name for w in (*LESSONS, *drawn)}
-    assert len(learned) == len(LESSONS) + len(drawn)
+    drawn = draw_programs(60)
+    learned = {w.name for w in (*TRAINING_PROGRAMS, *drawn)}
+    assert len(learned) == len(TRAINING_PROGRAMS) + len(drawn)
     assert not learned & {w.name for w in (*DOCUMENT, *HELD_OUT)}
     families = {w.family for w in DOCUMENT}
-    assert families == {w.family for w in LESSONS} == {w.family for w in drawn}
-    graphs = {tuple(w.make().operations) for w in (*LESSONS, *drawn[:12])}
+    assert families == {w.family for w in TRAINING_PROGRAMS} == {w.family for w in drawn}
+    graphs = {tuple(w.make().operations) for w in (*TRAINING_PROGRAMS, *drawn[:12])}
     others = {tuple(w.make().operations) for w in (*HELD_OUT, *DOCUMENT[6:11])}
     assert not graphs & others
 
 
 def test_the_policy_learns_from_every_number_of_devices() -> None:
     """It can tell nothing between those that it has seen: each has weights of its own."""
-    questions = draw_questions((12, 4, 12))
-    assert {len(asked.machine) for asked in questions} == set(NUMBERS)
-    assert {asked.tasks for asked in questions} == {TASKS, TWO_TASKS}
+    instances = draw_instances((12, 4, 12))
+    assert {len(asked.machine) for asked in instances} == set(NUMBERS)
+    assert {asked.tasks for asked in instances} == {TASKS, TWO_TASKS}
 
 
 def test_workers_find_what_one_process_finds() -> None:
     evaluators = make_evaluators([WORKLOADS["rnnlm-1x4"]])
-    alone, together = Best(evaluators), Best(evaluators, workers=2)
+    alone, together = BestDecisions(evaluators), BestDecisions(evaluators, workers=2)
     policy = make_policy(TINY, evaluators).eval()
     for best in (alone, together):
-        best.search(policy, 60, 0)
+        best.search(policy, 30, 0)
     assert alone.seconds == together.seconds < [one.reference for one in evaluators]
 
 

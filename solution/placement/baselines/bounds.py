@@ -1,12 +1,12 @@
-"""Lower bounds on a step's time: the critical path, and the total work divided by the devices.
+"""Lower bounds on a step's time, and CP-SAT, which finds the optimum of small graphs.
 
-Solve placement and scheduling with CP-SAT: the optimum of small graphs, a bound for others.
+`find_bound` takes the larger of the critical path and of the total work divided by the devices.
 
-Needs the extra `placement`. The model is the simulator without fusion and memory: every kernel has
-a device and a start, a device runs one kernel at a time, a tensor crosses each link at most once,
-and a link carries one transfer at a time. Times are integers in units of 1/100,000 of the mean
-kernel time, rounded down, so the result is a valid lower bound. The simulator then runs the
-devices and the order of the solution, and may start a kernel earlier.
+`solve` needs the extra `placement`. Its model is the simulator without fusion and memory: every
+kernel has a device and a start, a device runs one kernel at a time, a tensor crosses each link at
+most once, and a link carries one transfer at a time. Times are integers in units of 1/100,000 of
+the mean kernel time, rounded down, so the result is a valid lower bound. The simulator then runs
+the solver's devices and order, and may start a kernel earlier.
 """
 
 from dataclasses import dataclass
@@ -144,8 +144,7 @@ class _Model:
             model.add_no_overlap(intervals)
 
     def _send(self, node: int, readers: list[int], source: int, target: int) -> Any:
-        """Return the interval of a tensor on a link; it is present if any reader is on the
-        target device."""
+        """Return the interval of a tensor on a link, present if a reader is on the target."""
         model, length = self.model, int(self.transfers[node])
         begin, present = model.new_int_var(0, self.horizon, ""), model.new_bool_var("")
         model.add(begin >= self.end[node]).only_enforce_if(present)
@@ -158,8 +157,8 @@ class _Model:
     def hint(self, line: Any) -> None:
         """Give the solver a simulated timeline as its first solution."""
         for node, device in enumerate(line.placement.tolist()):
-            for place, here in enumerate(self.on[node]):
-                self.model.add_hint(here, place == device)
+            for number, here in enumerate(self.on[node]):
+                self.model.add_hint(here, number == device)
             self.model.add_hint(self.start[node], int(line.start[node] / self.unit))
 
     def read(self, solver: Any) -> Decision:

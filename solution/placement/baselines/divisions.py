@@ -1,5 +1,4 @@
-"""Placements that partition the graph: one device, by hand, METIS, at random, TensorFlow's
-default."""
+"""Simple placements: one device, by hand, METIS, at random, TensorFlow's default."""
 
 import numpy as np
 
@@ -18,17 +17,15 @@ LARGEST_WEIGHT = 1 << 20  # METIS adds weights as 32-bit integers
 SEED = 0
 
 
-def place(graph: CostGraph, placement: np.ndarray, *, fused: bool) -> Decision:
-    """Return a decision with this placement, first-come-first-served order, and all fusions or
-    none."""
+def decide_placement(graph: CostGraph, placement: np.ndarray, *, fused: bool) -> Decision:
+    """Return a decision with this placement: first come, first served; all or no fusions."""
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(placement[graph.leaders], np.zeros(graph.num_nodes), levels)
 
 
 def decide_tensorflow(graph: CostGraph) -> Decision:
-    """Return a decision with all nodes on the first device and every legal fusion, consumers
-    first."""
-    return place(graph, default_decision(graph).placement, fused=True)
+    """Return a decision with all nodes on the first device and every legal fusion."""
+    return decide_placement(graph, default_decision(graph).placement, fused=True)
 
 
 def decide_at_random(graph: CostGraph, machine: Machine, random: np.random.Generator) -> Decision:

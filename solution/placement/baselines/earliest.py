@@ -1,13 +1,13 @@
-"""Earliest-task-first scheduling, compiled: of ready tasks and devices, the earliest start.
+"""List scheduling, compiled: HEFT and CPoP by insertion, and earliest task first.
 
-Sources: Hwang et al., "Scheduling precedence graphs in systems with interprocessor communication
-times" (1989); Jeon et al., "Baechi: fast device placement of machine learning graphs" (2020), for
-its m-ETF, which respects memory, and m-SCT. As in the papers, links have no queue.
+As in the papers, links have no queue: a transfer never waits for another one. With insertion, a
+task goes into the first gap of its device that is long enough.
 
-HEFT and CPoP as in their paper, where links have no queue.
-
-Source: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for
-heterogeneous computing" (2002), with insertion: a task goes into the first gap that is long enough.
+Sources: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for
+heterogeneous computing" (2002), for HEFT and CPoP; Hwang et al., "Scheduling precedence graphs in
+systems with interprocessor communication times" (1989), for earliest task first; Jeon et al.,
+"Baechi: fast device placement of machine learning graphs" (2020), for m-ETF, which respects memory,
+and m-SCT.
 """
 
 from typing import NamedTuple
@@ -19,36 +19,40 @@ from solution.domain.neighbours import Neighbours
 
 
 @njit(cache=True, nogil=True)
-def survey(task, in_start, in_of, placement, end, transfer, held, arrivals, needs):
-    """Set when the task's inputs arrive on each device, and the bytes that it would need there.
+def update_arrivals(task, in_start, in_of, placement, end, transfer, held, arrivals, needs):
+    """Set a task's rows of `arrivals` (tasks, devices) and `needs` (tasks,).
 
-    Data that is on no device yet is placed together with the task.
+    These are the seconds at which its inputs arrive on each device, and the bytes that it would
+    occupy there. Inputs without a device would go to the task's device, so their bytes count, too.
     """
     for device in range(arrivals.shape[1]):
         arrivals[task, device] = find_arrival(
             task, device, in_start, in_of, placement, end, transfer
         )
     needs[task] = held[task]
-    for place in range(in_start[task], in_start[task + 1]):
-        if placement[in_of[place]] < 0:
-            needs[task] += held[in_of[place]]
+    for edge in range(in_start[task], in_start[task + 1]):
+        if placement[in_of[edge]] < 0:
+            needs[task] += held[in_of[edge]]
 
 
 @njit(cache=True, nogil=True)
-def choose(
-    ready, seconds, transfer, leaders, favourite, placement, free, room, arrivals, needs, hurried
+def choose_earliest(
+    ready, seconds, transfer, leaders, favourite, placement, free, room, arrivals, needs, early
 ):
     """Return the index in `ready` and the device of the earliest start; device -1: none fits.
 
     Ties: the first of `ready`, then the first device.
 
+    A task starts when its inputs have arrived and the device is free. A task that its producer
+    favours (m-SCT) counts as starting earlier on the producer's device, by the saved transfer.
+
     Args:
-        hurried: number of tasks in `ready` that may start before a device is free.
+        early: number of tasks in `ready` that may start before a device is free.
     """
-    best_place, best_device, earliest = 0, -1, np.inf
+    best_index, best_device, earliest = 0, -1, np.inf
     least = free.min()
-    for place in range(ready.size):
-        task = ready[place]
+    for index in range(ready.size):
+        task = ready[index]
         known, liked = placement[leaders[task]], favourite[task]
         for device in range(free.size):
             if known >= 0 and known != device or known < 0 and room[device] < needs[task]:
@@ -59,25 +63,24 @@ def choose(
             if liked >= 0 and placement[liked] == device:
                 begin -= transfer[liked]
             if begin < earliest:
-                best_place, best_device, earliest = place, device, begin
-        if hurried == 0 and earliest <= least:
+                best_index, best_device, earliest = index, device, begin
+        if early == 0 and earliest <= least:
             break  # no later pair can start before that
-    return best_place, best_device
+    return best_index, best_device
 
 
 @njit(cache=True, nogil=True)
-def choose_anyhow(task, leaders, placement, room):
-    """Return a device for a task that fits nowhere: its leader's, or else the one with most
-    room."""
+def choose_fallback_device(task, leaders, placement, room):
+    """Return a device for a task that fits nowhere: its leader's, or the one with most room."""
     known = placement[leaders[task]]
     return known if known >= 0 else int(np.argmax(room))
 
 
 @njit(cache=True, nogil=True)
-def put_in(ready, count, places, task):
-    """Insert the task into `ready`, whose first `count` entries are sorted by `places`."""
+def insert_sorted(ready, count, ranks, task):
+    """Insert the task into `ready`, whose first `count` entries are sorted by their `ranks`."""
     at = count
-    while at > 0 and places[ready[at - 1]] > places[task]:
+    while at > 0 and ranks[ready[at - 1]] > ranks[task]:
         ready[at] = ready[at - 1]
         at -= 1
     ready[at] = task
@@ -85,15 +88,14 @@ def put_in(ready, count, places, task):
 
 @njit(cache=True, nogil=True)
 def find_waiting(seconds, in_start, in_of):
-    """Return how many producers (tasks,) each task waits for; -1 for data, placed with its first
-    reader."""
+    """Return how many producers (tasks,) each task waits for; -1 for data without inputs."""
     waiting = np.zeros(len(seconds), np.int64)
     for task in range(len(seconds)):
         if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
             waiting[task] = -1
             continue
-        for place in range(in_start[task], in_start[task + 1]):
-            waiting[task] += waiting[in_of[place]] >= 0
+        for edge in range(in_start[task], in_start[task + 1]):
+            waiting[task] += waiting[in_of[edge]] >= 0
     return waiting
 
 
@@ -101,63 +103,62 @@ def find_waiting(seconds, in_start, in_of):
 def schedule_earliest(
     order, seconds, transfer, in_start, in_of, out_start, out_of, leaders, held, memory, favourite
 ):
-    """Repeatedly schedule the task that can start first, on a device with enough room.
+    """Repeatedly schedule the task that can start first; return each task's device, start and end.
 
-    Args:
-        order: (tasks,) order in which tasks with equal start times are taken.
-        leaders: (tasks,) the task whose device each task shares.
-        held: (tasks,) bytes that a task holds; memory: (devices,) bytes.
-        favourite: (tasks,) the producer on whose device a task's start counts as earlier, by the
-            time of the transfer (m-SCT); -1 for none (m-ETF).
+    Arguments per task: its rank for ties (`order`), the task whose device it shares (`leaders`),
+    the bytes it occupies (`held`), and the producer on whose device its start counts as earlier by
+    the saved transfer (`favourite`; m-ETF has none, -1). `memory` is in bytes per device.
     """
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)
     free, room = np.zeros(devices), memory.copy()
     arrivals, needs = np.zeros((tasks, devices)), np.zeros(tasks)
     waiting = find_waiting(seconds, in_start, in_of)
-    ready, count, hurried = np.empty(tasks, np.int64), 0, 0
-    places, fresh = np.argsort(order), order[waiting[order] == 0]
+    ready, count, early = np.empty(tasks, np.int64), 0, 0
+    ranks, fresh = np.argsort(order), order[waiting[order] == 0]
     while True:
         for task in fresh:
-            survey(task, in_start, in_of, placement, end, transfer, held, arrivals, needs)
-            put_in(ready, count, places, task)
+            update_arrivals(task, in_start, in_of, placement, end, transfer, held, arrivals, needs)
+            insert_sorted(ready, count, ranks, task)
             count += 1
-            hurried += may_hurry(seconds, favourite, task)
+            early += may_start_early(seconds, favourite, task)
         if count == 0:
             return np.maximum(placement, 0), start, end
-        place, best = choose(
+        index, best = choose_earliest(
             ready[:count], seconds, transfer, leaders, favourite, placement, free, room, arrivals,
-            needs, hurried,
+            needs, early,
         )  # fmt: skip
-        task = ready[place]
+        task = ready[index]
         if best < 0:
-            best = choose_anyhow(task, leaders, placement, room)
-        ready[place : count - 1] = ready[place + 1 : count].copy()
+            best = choose_fallback_device(task, leaders, placement, room)
+        ready[index : count - 1] = ready[index + 1 : count].copy()
         count, waiting[task] = count - 1, -1
-        hurried -= may_hurry(seconds, favourite, task)
+        early -= may_start_early(seconds, favourite, task)
         room[best] -= needs[task]
         start[task] = arrivals[task, best]
         if seconds[task, best] > 0:
             start[task] = max(start[task], free[best])
             free[best] = start[task] + seconds[task, best]
         end[task] = start[task] + seconds[task, best]
-        data = find_homeless(task, in_start, in_of, leaders, placement)
-        settle(task, best, in_start, in_of, leaders, placement)
+        data = find_unplaced(task, in_start, in_of, leaders, placement)
+        assign_device(task, best, in_start, in_of, leaders, placement)
         for read in data:  # other devices must receive it from here
             for other in out_of[out_start[read] : out_start[read + 1]]:
                 if waiting[other] == 0:
-                    survey(other, in_start, in_of, placement, end, transfer, held, arrivals, needs)
-        fresh = hand_on(waiting, out_of[out_start[task] : out_start[task + 1]])
+                    update_arrivals(
+                        other, in_start, in_of, placement, end, transfer, held, arrivals, needs
+                    )
+        fresh = count_down(waiting, out_of[out_start[task] : out_start[task + 1]])
 
 
 @njit(cache=True, nogil=True)
-def may_hurry(seconds, favourite, task):
-    """Return whether a task may start, or count as starting, before a device is free."""
+def may_start_early(seconds, favourite, task):
+    """Return whether a task may start, or count as starting, before its device is free."""
     return favourite[task] >= 0 or seconds[task].min() == 0
 
 
 @njit(cache=True, nogil=True)
-def hand_on(waiting, readers):
+def count_down(waiting, readers):
     """Return the readers that have become ready."""
     for reader in readers:
         waiting[reader] -= 1
@@ -165,15 +166,15 @@ def hand_on(waiting, readers):
 
 
 @njit(cache=True, nogil=True)
-def find_homeless(task, in_start, in_of, leaders, placement):
-    """Return the nodes without a device that are placed with the task.
+def find_unplaced(task, in_start, in_of, leaders, placement):
+    """Return the nodes without a device that get the task's device.
 
-    These are data that the task reads, and the leaders of the task and of that data.
+    These are the data that the task reads, the leaders of that data, and the task's leader.
     """
     reads = in_of[in_start[task] : in_start[task + 1]]
     data = reads[placement[reads] < 0]
-    own = np.concatenate((data, leaders[data], leaders[task : task + 1]))
-    return own[placement[own] < 0]
+    nodes = np.concatenate((data, leaders[data], leaders[task : task + 1]))
+    return nodes[placement[nodes] < 0]
 
 
 class Tasks(NamedTuple):
@@ -195,25 +196,29 @@ class Plan(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def rank_upward(mean, transfer, out_start, out_of):
-    """Return the longest path (tasks,), in mean seconds, from each task's start to the end of
-    all."""
+    """Return upward ranks (tasks,): the longest path, in mean seconds, from each task to the end.
+
+    rank(t) = mean(t) + max over consumers c of (transfer(t) + rank(c))
+    """
     ranks = np.zeros(mean.size)
     for task in range(mean.size - 1, -1, -1):
         longest = 0.0
-        for place in range(out_start[task], out_start[task + 1]):
-            longest = max(longest, transfer[task] + ranks[out_of[place]])
+        for edge in range(out_start[task], out_start[task + 1]):
+            longest = max(longest, transfer[task] + ranks[out_of[edge]])
         ranks[task] = mean[task] + longest
     return ranks
 
 
 @njit(cache=True, nogil=True)
 def rank_downward(mean, transfer, in_start, in_of):
-    """Return the longest path (tasks,), in mean seconds, from the beginning to each task's
-    start."""
+    """Return downward ranks (tasks,): the longest path, in mean seconds, to a task's start.
+
+    rank(t) = max over producers p of (rank(p) + mean(p) + transfer(p))
+    """
     ranks = np.zeros(mean.size)
     for task in range(mean.size):
-        for place in range(in_start[task], in_start[task + 1]):
-            read = in_of[place]
+        for edge in range(in_start[task], in_start[task + 1]):
+            read = in_of[edge]
             ranks[task] = max(ranks[task], ranks[read] + mean[read] + transfer[read])
     return ranks
 
@@ -222,8 +227,8 @@ def rank_downward(mean, transfer, in_start, in_of):
 def find_arrival(task, device, in_start, in_of, placement, end, transfer):
     """Return the seconds at which all inputs of the task have arrived on the device."""
     arrival = 0.0
-    for place in range(in_start[task], in_start[task + 1]):
-        read = in_of[place]
+    for edge in range(in_start[task], in_start[task + 1]):
+        read = in_of[edge]
         there = end[read]
         if placement[read] >= 0 and placement[read] != device:
             there += transfer[read]
@@ -246,19 +251,19 @@ def find_gap(starts, ends, count, arrival, length):
         else:
             high = middle
     begin = arrival if low == 0 else max(arrival, ends[low - 1])
-    for place in range(low, count):
-        if begin + length <= starts[place]:
-            return place, begin
-        begin = max(begin, ends[place])
+    for interval in range(low, count):
+        if begin + length <= starts[interval]:
+            return interval, begin
+        begin = max(begin, ends[interval])
     return count, begin
 
 
 @njit(cache=True, nogil=True)
-def settle(task, device, in_start, in_of, leaders, placement):
+def assign_device(task, device, in_start, in_of, leaders, placement):
     """Assign the task, its leader, and the data that it reads first, to the device."""
     placement[task] = placement[leaders[task]] = device
-    for place in range(in_start[task], in_start[task + 1]):
-        read = in_of[place]
+    for edge in range(in_start[task], in_start[task + 1]):
+        read = in_of[edge]
         if placement[read] < 0:
             if placement[leaders[read]] < 0:
                 placement[leaders[read]] = device
@@ -283,7 +288,7 @@ def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fi
     for task in order:
         if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
             continue
-        best, best_place, best_start, best_end = -1, 0, 0.0, np.inf
+        best, best_gap, best_start, best_end = -1, 0, 0.0, np.inf
         known = placement[leaders[task]]
         if known < 0:
             known = fixed[task]
@@ -292,19 +297,17 @@ def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fi
                 continue
             length = seconds[task, device]
             arrival = find_arrival(task, device, in_start, in_of, placement, end, transfer)
-            place, begin = 0, arrival
+            gap, begin = 0, arrival
             if length > 0:
-                place, begin = find_gap(
-                    starts[device], ends[device], counts[device], arrival, length
-                )
+                gap, begin = find_gap(starts[device], ends[device], counts[device], arrival, length)
             if begin + length < best_end:
-                best, best_place, best_start, best_end = device, place, begin, begin + length
-        settle(task, best, in_start, in_of, leaders, placement)
+                best, best_gap, best_start, best_end = device, gap, begin, begin + length
+        assign_device(task, best, in_start, in_of, leaders, placement)
         start[task], end[task] = best_start, best_end
         if seconds[task, best] > 0:
             count = counts[best]
-            starts[best, best_place + 1 : count + 1] = starts[best, best_place:count].copy()
-            ends[best, best_place + 1 : count + 1] = ends[best, best_place:count].copy()
-            starts[best, best_place], ends[best, best_place] = best_start, best_end
+            starts[best, best_gap + 1 : count + 1] = starts[best, best_gap:count].copy()
+            ends[best, best_gap + 1 : count + 1] = ends[best, best_gap:count].copy()
+            starts[best, best_gap], ends[best, best_gap] = best_start, best_end
             counts[best] += 1
     return np.maximum(placement, 0), start, end

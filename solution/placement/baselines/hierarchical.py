@@ -55,20 +55,23 @@ class GroupsAndDevices(nn.Module):
     def draw(
         self, inputs: Inputs, samples: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Sample devices (samples, nodes) and return them with their log probabilities
-        (samples,)."""
+        """Sample devices (samples, nodes); return them and their log probabilities (samples,)."""
         features = torch.cat([self.opcodes(inputs.opcodes), inputs.columns], dim=1)
         chances = self.grouper(features).log_softmax(dim=1)
-        own = torch.multinomial(chances.exp(), samples, replacement=True, generator=generator).T
-        log_chances = chances[torch.arange(len(chances)), own].mean(dim=1)
-        wide = own[:, :, None].expand(-1, -1, features.shape[1])
-        sizes = torch.zeros(samples, self.groups).scatter_add(1, own, torch.ones(own.shape))
+        assigned = torch.multinomial(
+            chances.exp(), samples, replacement=True, generator=generator
+        ).T
+        log_chances = chances[torch.arange(len(chances)), assigned].mean(dim=1)
+        wide = assigned[:, :, None].expand(-1, -1, features.shape[1])
+        sizes = torch.zeros(samples, self.groups).scatter_add(
+            1, assigned, torch.ones(assigned.shape)
+        )
         sums = torch.zeros(samples, self.groups, features.shape[1])
         sums = sums.scatter_add(1, wide, features.expand(samples, -1, -1))
         means = sums / sizes.clamp(min=1)[:, :, None]
         groups = torch.cat([means, sizes[:, :, None].log1p()], dim=2)
         devices, placed = self._place(groups, generator)
-        return devices.gather(1, own), log_chances + placed
+        return devices.gather(1, assigned), log_chances + placed
 
     def _place(self, groups: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Sample a device for each group (samples, groups), one group after the other."""
@@ -76,9 +79,9 @@ class GroupsAndDevices(nn.Module):
         state, memory = hidden[0], cell[0]
         last = torch.full((len(groups),), self.devices)
         devices, total = [], torch.zeros(len(groups))
-        for place in range(groups.shape[1]):
+        for group in range(groups.shape[1]):
             state, memory = self.decoder(
-                torch.cat([encoded[:, place], self.begin(last)], dim=1), (state, memory)
+                torch.cat([encoded[:, group], self.begin(last)], dim=1), (state, memory)
             )
             weights = torch.einsum("sgw,sw->sg", encoded, state).softmax(dim=1)
             seen = torch.einsum("sg,sgw->sw", weights, encoded)

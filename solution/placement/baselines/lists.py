@@ -39,25 +39,23 @@ def cost_alone(graph: CostGraph, machine: Machine) -> np.ndarray:
 
 
 def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Plan:
-    """Schedule by HEFT (heterogeneous earliest finish time): highest upward rank first, with
-    insertion."""
+    """Schedule by HEFT: highest upward rank first, with insertion."""
     ranks = rank_tasks(tasks)
     return _insert(tasks, _by_rank(ranks), leaders)
 
 
 def rank_tasks(tasks: Tasks) -> np.ndarray:
-    """Return upward ranks (tasks,) in seconds.
+    """Return upward ranks (tasks,) in seconds, from mean times over the devices, as in the paper.
 
-    They are of mean times, as in the paper. A transfer counts in full, because the mean is over
-    pairs of different devices; with a single device there is no transfer.
+    A transfer counts in full, because the mean is over pairs of different devices; with a single
+    device there is no transfer.
     """
     mean, transfer = _average(tasks)
     return rank_upward(mean, transfer, *tasks.consumers)
 
 
-def rank_places(graph: CostGraph, machine: Machine) -> np.ndarray:
-    """Return priorities (nodes,) float64 in the order of upward ranks: the highest rank runs
-    first."""
+def find_priorities(graph: CostGraph, machine: Machine) -> np.ndarray:
+    """Return priorities (nodes,) float64 in the order of upward ranks: the highest runs first."""
     ranks = rank_tasks(find_tasks(graph, machine))
     return np.argsort(np.argsort(ranks, kind="stable")).astype(np.float64)
 
@@ -97,8 +95,7 @@ def _by_rank(ranks: np.ndarray) -> np.ndarray:
 
 
 def order_by_readiness(tasks: Tasks, priority: np.ndarray) -> np.ndarray:
-    """Return the tasks (tasks,) in topological order; of ready tasks, the highest priority comes
-    first."""
+    """Return the tasks (tasks,) in topological order, ready ones by falling priority."""
     waiting = tasks.producers.counts().tolist()
     starts, nodes = (part.tolist() for part in tasks.consumers)
     ready = [(-float(priority[t]), t) for t, count in enumerate(waiting) if count == 0]
@@ -165,15 +162,13 @@ def find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
 
 
 def decide(graph: CostGraph, plan: Plan, *, fused: bool) -> Decision:
-    """Return a decision with the plan's devices, its order as priorities, and all fusions or
-    none."""
+    """Return a decision with the plan's devices and order, and all fusions or none."""
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(plan.placement[graph.leaders], rank_by_start(plan.start), levels)
 
 
 def rank_by_start(starts: np.ndarray) -> np.ndarray:
-    """Return priorities (nodes,) float64 that keep the order of starts: the first has the
-    highest."""
+    """Return priorities (nodes,) float64 that keep the order of starts."""
     order = np.lexsort((np.arange(len(starts)), starts))
     priorities = np.empty(len(starts))
     priorities[order] = np.arange(len(starts), 0, -1)

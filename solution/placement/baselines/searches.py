@@ -9,7 +9,7 @@ from solution.placement.baselines.divisions import decide_at_random
 from solution.placement.evaluation import SHORTEST, Evaluator
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS, Decision
 
-# Temperatures relative to the first cost, times the number of nodes. The document asks for cooling
+# Temperatures relative to the first cost, times the number of nodes. The GO paper asks for cooling
 # but gives no numbers. A node's action changes the cost by about cost / nodes; a temperature far
 # above that gives a random walk.
 HOT, COLD = 0.3, 0.01
@@ -24,8 +24,7 @@ def search_at_random(evaluator: Evaluator, budget: int, seed: int) -> None:
 
 
 def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Generator) -> Decision:
-    """Return the decision with another action for one node in one task; unchanged if there is no
-    other."""
+    """Return the decision with another action, if there is one, for one node and task."""
     task = evaluator.tasks[random.integers(len(evaluator.tasks))]
     graph = evaluator.graph
     marks, values, actions = {
@@ -116,8 +115,8 @@ def _cross(one: Decision, other: Decision, random: np.random.Generator) -> Decis
     """
     count = len(one.placement)
     first, last = sorted(random.integers(0, count + 1, 2))
-    places = np.arange(count)
-    return _mix(one, other, (places >= first) & (places < last))
+    positions = np.arange(count)
+    return _mix(one, other, (positions >= first) & (positions < last))
 
 
 def _mutate(evaluator: Evaluator, decision: Decision, random: np.random.Generator) -> Decision:

@@ -1,16 +1,13 @@
-"""Programs of the families that GO is trained and tested on, each added by a builder.
+"""Programs of the families that GO is trained and tested on, made with ProgramBuilder.
 
-Transformer-XL: layers of attention over a segment and the cached states of the previous one.
-
-The three convolutional families: Inception-v3, AmoebaNet and WaveNet.
+Transformer-XL attends to a segment and the cached states of the previous one. Inception-v3,
+AmoebaNet and WaveNet are convolutional. RNNLM, a language model, and GNMT, a translator, are
+recurrent and unrolled in time.
 
 Sources: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015); Real et
 al., "Regularized Evolution for Image Classifier Architecture Search" (2018); van den Oord et al.,
-"WaveNet" (2016). Where they give no batch size or number of channels, it was chosen here.
-
-The two recurrent families: a language model (RNNLM) and a translator (GNMT), unrolled in time.
-
-Sizes were chosen here; the document gives only families, layers and devices.
+"WaveNet" (2016). Sizes that they do not give were chosen here; the GO paper gives only families,
+layers and devices.
 """
 
 import math
@@ -27,8 +24,7 @@ GNMT_WIDTH, GNMT_BATCH, GNMT_WORDS = 1024, 128, 32_000
 
 
 def make_transformer_xl(layers: int, batch: int = BATCH) -> CostGraph:
-    """Return the graph of a Transformer-XL; a stage is a layer, and the last one includes the
-    softmax."""
+    """Return the graph of a Transformer-XL; a stage is a layer, the last with the softmax."""
     program = ProgramBuilder()
     table = program.parameter(WORDS, WIDTH)
     tensor = program.add("gather", (batch, SEGMENT, WIDTH), (table, program.data(batch, SEGMENT)))
@@ -47,12 +43,14 @@ def _attend_to_memory(program: ProgramBuilder, tensor: int, positions: int, batc
     memory = program.data(batch, MEMORY, WIDTH)
     context = program.add("concatenate", (batch, both, WIDTH), (memory, tensor))
     query, key, value = (program.dense(read, WIDTH) for read in (tensor, context, context))
-    place = program.dot(positions, program.parameter(WIDTH, WIDTH))
+    position = program.dot(positions, program.parameter(WIDTH, WIDTH))
     scores, product = (batch, HEADS, SEGMENT, both), 2.0 * batch * SEGMENT * both * WIDTH
-    by_content, by_place = (program.apply("add", query, program.parameter(WIDTH)) for _ in range(2))
+    by_content, by_position = (
+        program.apply("add", query, program.parameter(WIDTH)) for _ in range(2)
+    )
     content = program.add("dot", scores, (by_content, key), product)
     shifted = program.add(
-        "slice", scores, (program.add("dot", scores, (by_place, place), product),)
+        "slice", scores, (program.add("dot", scores, (by_position, position), product),)
     )
     energy = program.apply("multiply", program.apply("add", content, shifted), program.data(1))
     weights = program.softmax(energy)
@@ -205,8 +203,7 @@ def _separable(program: ImageBuilder, tensor: int, width: int, size: int) -> int
 
 
 def make_wavenet(stacks: int, layers: int) -> CostGraph:
-    """Return the graph of WaveNet: dilated gated convolutions; the sum of all outputs is
-    classified."""
+    """Return the graph of WaveNet: dilated gated convolutions, whose sum is classified."""
     program = ImageBuilder()
     tensor = program.convolve(program.data(WAVE_BATCH, 1, WAVE_LENGTH, 1), WAVE_CHANNELS, (1, 2))
     skipped = None
@@ -225,7 +222,7 @@ def make_wavenet(stacks: int, layers: int) -> CostGraph:
 
 
 class Lstm:
-    """A layer; its weights are made once and used at every time step."""
+    """An LSTM layer; its weights are made once and used at every time step."""
 
     def __init__(self, program: ProgramBuilder, inputs: int, batch: int, width: int) -> None:
         self.program, self.batch, self.width = program, batch, width
@@ -241,7 +238,7 @@ class Lstm:
                              (tensor, self.output))  # fmt: skip
         gates = program.apply("add", program.dot(joined, self.weights), self.bias)
         cut = [program.add("slice", shape, (gates,)) for _ in range(4)]
-        enter, keep, leave = (program.apply("logistic", cut[place]) for place in (0, 1, 3))
+        enter, keep, leave = (program.apply("logistic", cut[number]) for number in (0, 1, 3))
         entering = program.apply("multiply", enter, program.apply("tanh", cut[2]))
         kept = program.apply("multiply", self.state, keep)
         self.state = program.apply("add", kept, entering)
@@ -275,8 +272,7 @@ def make_rnnlm(layers: int, steps: int = RNNLM_STEPS) -> CostGraph:
 
 
 def _encode(program: ProgramBuilder, layers: int, steps: int) -> list[int]:
-    """Add the encoder: a bidirectional first layer; from the third on, each layer adds its
-    input."""
+    """Add the encoder: first layer bidirectional, residual from the third layer on."""
     tensors = _embed(program, GNMT_WORDS, GNMT_BATCH, GNMT_WIDTH, steps)
     for layer in range(layers):
         program.stage = layer

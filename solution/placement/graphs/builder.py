@@ -16,13 +16,13 @@ from solution.domain.vocabulary import OPCODE_IDS
 from solution.placement.graphs.cost_graph import (
     ALONE,
     DATA,
+    FUSION_KINDS,
     PRODUCT,
     REDUCTION,
     Columns,
     CostGraph,
     build_cost_graph,
 )
-from solution.placement.graphs.kinds import FUSION_KINDS
 
 FLOAT_BYTES = 4
 FLOAT_TYPE = 11  # f32, as an index into vocabulary.ELEMENT_BYTES
@@ -128,11 +128,11 @@ class ProgramBuilder:
                 gradients[node] = self._sum(found, gradients[node])
             if gradients[node] == UNREACHED:
                 continue
-            for place, read in enumerate(self.inputs[node]):
+            for operand, read in enumerate(self.inputs[node]):
                 if needed[read] and self.opcodes[node] == SLICE:
                     slices[read].append(gradients[node])
                 elif needed[read]:
-                    found = self._differentiate(node, place, gradients[node])
+                    found = self._differentiate(node, operand, gradients[node])
                     gradients[read] = self._sum(found, gradients[read])
             if self.trained[node]:
                 self._update(node, gradients[node])
@@ -141,7 +141,7 @@ class ProgramBuilder:
         return found if known == UNREACHED else self.apply("add", found, known)
 
     def _update(self, node: int, gradient: int) -> None:
-        """Add an in-place update; of a table, only the gathered rows are updated."""
+        """Add the update of a parameter; of a table, only the gathered rows are updated."""
         opcode = "scatter" if self.shapes[gradient] != self.shapes[node] else "subtract"
         update = self.add(opcode, self.shapes[gradient], (node, gradient))
         self.ties[update] = self.ties[node]
@@ -153,10 +153,10 @@ class ProgramBuilder:
             needed[node] = needed[node] or any(needed[read] for read in self.inputs[node])
         return needed
 
-    def _differentiate(self, node: int, place: int, gradient: int) -> int:
-        read = self.inputs[node][place]
+    def _differentiate(self, node: int, operand: int, gradient: int) -> int:
+        read = self.inputs[node][operand]
         shape, kind = self.shapes[read], FUSION_KINDS[self.opcodes[node]]
-        others = [other for at, other in enumerate(self.inputs[node]) if at != place]
+        others = [other for at, other in enumerate(self.inputs[node]) if at != operand]
         if kind == PRODUCT:
             opcode = "dot" if self.opcodes[node] == OPCODE_IDS["dot"] else "convolution"
             return self.add(opcode, shape, (gradient, *others), self.operations[node])

@@ -15,6 +15,7 @@ import numpy as np
 
 from solution.domain.dividing import GOLDEN, mix
 from solution.domain.neighbours import Neighbours, find_depths
+from solution.domain.vocabulary import NUM_OPCODES, OPCODE_IDS
 from solution.system.errors import InputError
 
 MAX_ROUNDS = 48
@@ -24,7 +25,7 @@ def canonical_order(name: str, content: np.ndarray, edges: np.ndarray) -> np.nda
     """Return the nodes (nodes,) int64 in canonical topological order.
 
     Args:
-        name: of the graph, for messages.
+        name: the graph's name, for messages.
         content: (nodes, columns) float64, the properties of each node.
         edges: (edges, 2) int64, rows [consumer, producer].
 
@@ -35,7 +36,7 @@ def canonical_order(name: str, content: np.ndarray, edges: np.ndarray) -> np.nda
         stuck = np.flatnonzero(depths < 0)
         raise InputError(
             f"{name}: the graph has a cycle; {len(stuck)} nodes wait for each other, among them "
-            f"{', '.join(map(str, stuck[:5]))}. A program to be placed has none."
+            f"{', '.join(map(str, stuck[:5]))}. Give a program without cycles."
         )
     return np.lexsort((_colour(content, edges), depths))
 
@@ -58,9 +59,34 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return colours
 
 
-# Fusion kinds: how an operation may be fused.
-ALONE, ELEMENTWISE, REDUCTION, PRODUCT, DATA = range(5)
 MAX_BYTES = 2.0**53  # integers up to this are exact in float64
+# Fusion kinds: how an operation may be fused. DATA runs no kernel.
+ALONE, ELEMENTWISE, REDUCTION, PRODUCT, DATA = range(5)
+_OPCODES = {
+    ELEMENTWISE: """
+        abs add and atan2 bitcast-convert broadcast cbrt ceil clamp compare complex convert cosine
+        divide exponential exponential-minus-one floor imag is-finite log log-plus-one logistic map
+        maximum minimum multiply negate not or popcnt power real reduce-precision remainder reshape
+        reverse round-nearest-afz round-nearest-even rsqrt select shift-left shift-right-arithmetic
+        shift-right-logical sign sine slice sqrt stochastic-convert subtract tan tanh transpose xor
+        """,
+    REDUCTION: "reduce",
+    PRODUCT: "dot convolution",
+    DATA: """
+        add-dependency after-all bitcast constant get-tuple-element iota opt-barrier parameter
+        partition-id replica-id tuple
+        """,
+}
+
+
+def _make_table() -> np.ndarray:
+    table = np.full(NUM_OPCODES, ALONE, np.uint8)
+    for kind, names in _OPCODES.items():
+        table[[OPCODE_IDS[name] for name in names.split()]] = kind
+    return table
+
+
+FUSION_KINDS = _make_table()  # (opcodes,) uint8; an unknown opcode runs alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +147,7 @@ class CostGraph:
 
     @cached_property
     def decides_device(self) -> np.ndarray:
-        """Mask (nodes,) bool of the nodes whose device is decided; the others follow their
-        leader."""
+        """Mask (nodes,) bool of the nodes whose device is decided: leaders."""
         return self.leaders == np.arange(self.num_nodes)
 
     @cached_property
@@ -157,7 +182,7 @@ def build_cost_graph(
 
     Args:
         edges: (edges, 2) int64, rows [consumer, producer]; a repeated one counts once.
-        ties: (nodes,) nodes with the same number share a device; by default each has its own.
+        ties: (nodes,) nodes with the same number share a device; None: no nodes share one.
 
     Raises:
         InputError: the edges form a cycle, or a cost is not finite, negative or too large.
@@ -168,9 +193,9 @@ def build_cost_graph(
     edges = np.stack([pairs // count, pairs % count], axis=1) if len(pairs) else edges
     content = np.column_stack([*columns[:6], columns.element_types]).astype(np.float64)
     order = canonical_order(name, content, edges)
-    place = np.empty(count, np.int64)
-    place[order] = np.arange(count)
-    moved = place[edges]
+    position = np.empty(count, np.int64)
+    position[order] = np.arange(count)
+    moved = position[edges]
     ordered = Columns(*(np.ascontiguousarray(column[order]) for column in columns))
     return CostGraph(
         name, *ordered[:7], edges=moved[np.lexsort((moved[:, 1], moved[:, 0]))],

@@ -16,8 +16,14 @@ from solution.domain import vocabulary
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.features.work import num_bytes, num_operations
-from solution.placement.graphs.cost_graph import DATA, PRODUCT, Columns, CostGraph, build_cost_graph
-from solution.placement.graphs.kinds import FUSION_KINDS
+from solution.placement.graphs.cost_graph import (
+    DATA,
+    FUSION_KINDS,
+    PRODUCT,
+    Columns,
+    CostGraph,
+    build_cost_graph,
+)
 from solution.placement.graphs.workloads import WORKLOADS
 from solution.system.errors import InputError
 
@@ -64,7 +70,7 @@ def _read_npz(path: Path) -> Graph:
 
 
 def cost_graph_of(graph: Graph) -> CostGraph:
-    """Return a graph of the competition with the costs of its operations."""
+    """Return the cost graph of a program in the competition's format."""
     kinds = FUSION_KINDS[np.minimum(graph.node_opcodes, len(FUSION_KINDS) - 1)]
     size = num_bytes(graph)
     is_parameter = graph.node_opcodes == vocabulary.OPCODE_IDS["parameter"]
@@ -93,10 +99,10 @@ def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """
     neighbour = np.arange(len(kinds))
     for columns in ((1, 0), (0, 1)):  # readers first: producers, assigned later, take precedence
-        own, other = edges[:, columns[0]], edges[:, columns[1]]
-        ties = kinds[own] == DATA
-        first = np.lexsort((other[ties], own[ties]))[::-1]
-        neighbour[own[ties][first]] = other[ties][first]
+        end, other = edges[:, columns[0]], edges[:, columns[1]]
+        ties = kinds[end] == DATA
+        first = np.lexsort((other[ties], end[ties]))[::-1]
+        neighbour[end[ties][first]] = other[ties][first]
     # A constant read only by a tuple, and the tuple that reads it first, point at each other.
     nodes = np.arange(len(kinds))
     neighbour = np.where(neighbour[neighbour] == nodes, np.minimum(neighbour, nodes), neighbour)

@@ -1,5 +1,4 @@
-"""The document's fourteen programs with their devices, and smaller programs of the same
-families."""
+"""The GO paper's fourteen programs with their devices, and other sizes for training a policy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,11 +21,10 @@ from solution.placement.graphs.cost_graph import CostGraph
 
 @dataclass(frozen=True)
 class Workload:
-    """A program, and the machine that the document gives it.
+    """A program, and the machine that the GO paper gives it.
 
     Attributes:
-        by_cost: whether a division by hand has parts of equal cost (cells) or of equally many
-            layers.
+        by_cost: a manual placement has parts of equal cost; else of equally many layers.
     """
 
     name: str
@@ -87,10 +85,10 @@ def _wavenet(stacks: int, layers: int) -> Workload:
     return Workload(f"wavenet-{stacks}x{layers}", "wavenet", stacks, make, by_cost=True)
 
 
-# Training instances of the shipped policy: other sizes of the same families, none of the
-# document's. Its Transformer-XLs and Inceptions differ from them in the batch alone, its others are
+# The shipped policy was trained on other sizes of the same families, none of the GO paper's. The
+# paper's Transformer-XLs and Inceptions differ from these in the batch alone, the others are
 # larger.
-LESSONS = (
+TRAINING_PROGRAMS = (
     *SMALL,
     *(_rnnlm(*sizes) for sizes in ((1, 4), (2, 3), (2, 8), (3, 5), (4, 6), (6, 3))),
     *(_gnmt(*sizes) for sizes in ((1, 3), (2, 2), (2, 5), (3, 3), (3, 5))),
@@ -108,29 +106,22 @@ HELD_OUT = (
     _amoebanet("5x300", 5, 100, 300),
     *(_wavenet(*sizes) for sizes in ((1, 11), (2, 7))),
 )
-WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *LESSONS)}
+WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *TRAINING_PROGRAMS)}
 DRAWN = 96  # number of drawn programs, the first ones, that are not used to choose a policy
 CELLS, LAYERS = 40, 24  # maximum of a drawn program, which then has up to about 2,500 nodes
-STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # steps of the document's programs
-BATCHES = (
-    4,
-    8,
-    12,
-    16,
-    24,
-    48,
-    96,
-)  # for training the policy; the document tests other batch sizes
+STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # steps of the GO paper's programs
+# for training the policy; the GO paper tests other batch sizes
+BATCHES = (4, 8, 12, 16, 24, 48, 96)
 
 
-def draw_lessons(count: int, seed: int = 0, scale: int = 1) -> list[Workload]:
+def draw_programs(count: int, seed: int = 0, scale: int = 1) -> list[Workload]:
     """Draw `count` more training programs, on two to eight devices, all different.
 
     Families alternate as long as they have another program; sizes are drawn, up to `scale` times
-    CELLS and LAYERS. None is in LESSONS, HELD_OUT or DOCUMENT.
+    CELLS and LAYERS. None is in TRAINING_PROGRAMS, HELD_OUT or DOCUMENT.
     """
     random = np.random.default_rng(seed)
-    known = {workload.name for workload in LESSONS}
+    known = {workload.name for workload in TRAINING_PROGRAMS}
     held_out = {identify(workload.name) for workload in (*HELD_OUT, *DOCUMENT)}
     makers = (_draw_rnnlm, _draw_gnmt, _draw_transformer_xl, _draw_inception, _draw_amoebanet,
               _draw_wavenet)  # fmt: skip
@@ -145,18 +136,17 @@ def draw_lessons(count: int, seed: int = 0, scale: int = 1) -> list[Workload]:
     return list(drawn.values())
 
 
-def draw_judges() -> list[Workload]:
-    """Draw 36 programs in the same way, by which policies are chosen and on which none is
-    trained."""
-    learned = {workload.name for workload in draw_lessons(DRAWN)}
-    return [w for w in draw_lessons(120, seed=7) if w.name not in learned][:36]
+def draw_validation_programs() -> list[Workload]:
+    """Draw 36 programs for validation: policies are chosen by them and never trained on them."""
+    learned = {workload.name for workload in draw_programs(DRAWN)}
+    return [w for w in draw_programs(120, seed=7) if w.name not in learned][:36]
 
 
 def identify(name: str) -> str:
     """Return a value that is the same for two names of one graph.
 
     A WaveNet depends only on the total number of layers of all its stacks; the names of the
-    document's recurrent networks do not contain their number of steps.
+    GO paper's recurrent networks do not contain their number of steps.
     """
     family, _, sizes = name.rpartition("-")
     if family in STEPS and "x" not in sizes:

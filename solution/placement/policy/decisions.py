@@ -1,5 +1,4 @@
-"""Convert between the policy's actions and decisions, and repair decisions that overfill a
-device."""
+"""Convert the policy's actions to decisions and back; repair decisions that overfill a device."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,9 +17,9 @@ TRIES = 12
 PARTS = ("placement", "priorities", "fusion")  # fields of a Decision
 
 
-def make_decision(base: Decision, choices: dict[str, Choice], place: int) -> Decision:
-    """Return the decision of index `place`; a task that was not decided stays as in `base`."""
-    actions = {task: choice.actions[place].numpy() for task, choice in choices.items()}
+def make_decision(base: Decision, choices: dict[str, Choice], index: int) -> Decision:
+    """Return the decision number `index`; a task that was not decided stays as in `base`."""
+    actions = {task: choice.actions[index].numpy() for task, choice in choices.items()}
     return Decision(
         actions.get("placement", base.placement),
         actions.get("schedule", base.priorities).astype(np.float64),
@@ -35,28 +34,30 @@ def find_actions(graph: CostGraph, decision: Decision) -> dict[str, Tensor]:
         "schedule": find_levels(graph, decision.priorities),
         "fusion": decision.fusion,
     }
-    return {task: torch.from_numpy(own.astype(np.int64))[None] for task, own in actions.items()}
+    return {
+        task: torch.from_numpy(values.astype(np.int64))[None] for task, values in actions.items()
+    }
 
 
 def find_fixed(evaluator: Evaluator) -> dict[str, Tensor]:
     """Return the base's actions (1, nodes) of the tasks that are not decided."""
     actions = find_actions(evaluator.graph, evaluator.base)
-    return {task: own for task, own in actions.items() if task not in evaluator.tasks}
+    return {task: values for task, values in actions.items() if task not in evaluator.tasks}
 
 
 def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
     """Quantise priorities into levels (nodes,), with equally many nodes at each."""
-    own = graph.decides_priority
+    decided = graph.decides_priority
     levels = np.zeros(graph.num_nodes, np.int64)
-    _, ranks = np.unique(priorities[own], return_inverse=True)
-    places = np.argsort(np.argsort(ranks, kind="stable"))
+    _, ranks = np.unique(priorities[decided], return_inverse=True)
+    positions = np.argsort(np.argsort(ranks, kind="stable"))
     # Nodes of equal priority share a level, given by the mean of their ranks.
-    mean = np.bincount(ranks, places) / np.maximum(np.bincount(ranks), 1)
-    levels[own] = (mean[ranks] * PRIORITY_LEVELS / max(own.sum(), 1)).astype(np.int64)
+    mean = np.bincount(ranks, positions) / np.maximum(np.bincount(ranks), 1)
+    levels[decided] = (mean[ranks] * PRIORITY_LEVELS / max(decided.sum(), 1)).astype(np.int64)
     return levels
 
 
-def evaluate_mended(
+def evaluate_repaired(
     evaluator: Evaluator, decision: Decision, most: int = TRIES
 ) -> tuple[Decision, float]:
     """Evaluate a decision and repair it: move nodes off overfull devices until all fit.
@@ -85,11 +86,11 @@ def _move(evaluator: Evaluator, decision: Decision, peak: np.ndarray) -> Decisio
     graph, limits = evaluator.graph, evaluator.machine.table[:, MEMORY]
     worst, roomiest = int((peak - limits).argmax()), int((limits - peak).argmax())
     placement = decision.placement[graph.leaders]
-    own = np.flatnonzero((placement == worst) & graph.decides_device)
+    nodes = np.flatnonzero((placement == worst) & graph.decides_device)
     weight = np.bincount(graph.leaders, graph.resident_bytes + graph.output_bytes)
-    held = np.cumsum(weight[own][::-1])
+    held = np.cumsum(weight[nodes][::-1])
     excess = 1.05 * (peak[worst] - limits[worst]) / peak[worst] * held[-1]
-    placement[own[::-1][: np.searchsorted(held, excess) + 1]] = roomiest
+    placement[nodes[::-1][: np.searchsorted(held, excess) + 1]] = roomiest
     return dataclasses.replace(decision, placement=placement[graph.leaders])
 
 

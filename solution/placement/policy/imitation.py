@@ -50,16 +50,16 @@ def set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
 
 
 @contextmanager
-def beside_the_default(device: torch.device) -> Iterator[None]:
-    """Use a separate stream on a GPU, because CUDA cannot capture the default stream."""
+def separate_stream(device: torch.device) -> Iterator[None]:
+    """Use a separate CUDA stream in the block, because CUDA cannot capture the default one."""
     if device.type != "cuda":
         yield
         return
-    default, own = torch.cuda.current_stream(device), torch.cuda.Stream(device)
-    own.wait_stream(default)
-    with torch.cuda.stream(own):
+    default, stream = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+    stream.wait_stream(default)
+    with torch.cuda.stream(stream):
         yield
-    default.wait_stream(own)
+    default.wait_stream(stream)
 
 
 class StepRunner:
@@ -80,24 +80,26 @@ class StepRunner:
         self, optimizer: torch.optim.Optimizer, find_loss: Callable[[Any], Tensor]
     ) -> None:
         self.optimizer, self.find_loss = optimizer, find_loss
-        self._parameters = [own for group in optimizer.param_groups for own in group["params"]]
+        self._parameters = [
+            parameter for group in optimizer.param_groups for parameter in group["params"]
+        ]
         self._seen: dict[int, Any] = {}  # by id(), which is unique while the instances exist
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         self._memory: Any = None
 
-    def __call__(self, lesson: Any) -> Tensor:
+    def __call__(self, instance: Any) -> Tensor:
         """Take a step and return the loss before it, on the net's device."""
-        key = id(lesson)
+        key = id(instance)
         if not self._parameters[0].is_cuda or key not in self._seen:
-            self._seen[key] = lesson
-            return self._step(lesson)
+            self._seen[key] = instance
+            return self._step(instance)
         if key not in self._recorded:
-            self._recorded[key] = self._record(lesson)
+            self._recorded[key] = self._record(instance)
         graph, loss = self._recorded[key]
         graph.replay()
         return loss.clone()
 
-    def _record(self, lesson: Any) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    def _record(self, instance: Any) -> tuple[torch.cuda.CUDAGraph, Tensor]:
         """Capture the step as a CUDA graph; capturing computes nothing."""
         if self._memory is None:
             self._memory = torch.cuda.graph_pool_handle()
@@ -105,12 +107,12 @@ class StepRunner:
         # so that gradients, too, are allocated in the captured graphs' memory
         self.optimizer.zero_grad()
         graph.capture_begin(self._memory, capture_error_mode="thread_local")
-        loss = self._step(lesson)
+        loss = self._step(instance)
         graph.capture_end()
         return graph, loss
 
-    def _step(self, lesson: Any) -> Tensor:
-        loss = self.find_loss(lesson)
+    def _step(self, instance: Any) -> Tensor:
+        loss = self.find_loss(instance)
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self._parameters, CLIP)
@@ -122,7 +124,7 @@ EVEN, MOST = 0.3, 30.0  # node weights: the part shared equally; the maximum, in
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingInstance:
     """A training instance: a graph and a good decision for it."""
 
     evaluator: Evaluator
@@ -135,28 +137,30 @@ class Lesson:
     weights: dict[str, Tensor]
 
 
-def make_lesson(evaluator: Evaluator, decision: Decision) -> Lesson:
+def make_instance(evaluator: Evaluator, decision: Decision) -> TrainingInstance:
     """Return the training instance of a decision."""
     inputs = find_inputs(evaluator.graph)
     actions = find_actions(evaluator.graph, decision)
-    marks = {task: own.float() for task, own in inputs.decides.items()}
+    marks = {task: values.float() for task, values in inputs.decides.items()}
     if "placement" in evaluator.tasks and len(evaluator.machine) > 1:
         marks["placement"] = torch.from_numpy(weigh_devices(evaluator, decision))
-    taken = {task: own for task, own in actions.items() if task in evaluator.tasks}
+    taken = {task: values for task, values in actions.items() if task in evaluator.tasks}
     weights = {task: marks[task] / marks[task].sum() for task in taken if marks[task].any()}
-    names = find_names(evaluator.machine)
-    return Lesson(evaluator, inputs, names, taken, find_fixed(evaluator), weights)
+    names = list_renamings(evaluator.machine)
+    return TrainingInstance(evaluator, inputs, names, taken, find_fixed(evaluator), weights)
 
 
 @lru_cache
-def find_names(machine: Machine) -> Tensor:
+def list_renamings(machine: Machine) -> Tensor:
     """Return all renamings (ways, devices) int64 that map each device to one of its kind.
 
     Eight equal devices, the policy's maximum, have 40,320.
     """
-    own = machine.devices
-    ways = permutations(range(len(own)))
-    return torch.tensor([way for way in ways if all(own[a] == own[b] for a, b in enumerate(way))])
+    devices = machine.devices
+    ways = permutations(range(len(devices)))
+    return torch.tensor(
+        [way for way in ways if all(devices[a] == devices[b] for a, b in enumerate(way))]
+    )
 
 
 def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
@@ -180,27 +184,27 @@ def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
     return (weights / weights[nodes].mean()).astype(np.float32)
 
 
-def call_as_the_policy(lesson: Lesson, log_chances: Tensor) -> Tensor:
-    """Return the devices (1, nodes), equal devices renamed as the policy most likely names them.
+def rename_devices(instance: TrainingInstance, log_chances: Tensor) -> Tensor:
+    """Return the instance's devices (1, nodes), equal devices renamed to fit the policy best.
 
-    The names of equal devices mean nothing. A policy trained on the names of each instance would
-    learn that all permutations of a partition are equally good, and choose none of them. All
-    renamings are scored, because that needs no synchronisation with a GPU; a cheaper assignment
-    algorithm would.
+    The numbers of equal devices mean nothing. A policy trained on the numbers of each instance
+    would learn that all permutations of a partition are equally good, and choose none of them. All
+    renamings are scored, because that needs no synchronisation with a GPU, unlike a cheaper
+    assignment algorithm.
 
     Args:
         log_chances: (1, nodes, devices or more) log probabilities of the policy.
     """
-    devices, placement = lesson.names.shape[1], lesson.actions["placement"]
-    if "placement" not in lesson.weights:
+    devices, placement = instance.names.shape[1], instance.actions["placement"]
+    if "placement" not in instance.weights:
         return placement
     chances = log_chances.detach()[0, :, :devices].double()
-    decided = (lesson.weights["placement"] > 0).double()
+    decided = (instance.weights["placement"] > 0).double()
     parts = nn.functional.one_hot(placement[0], devices).double() * decided[:, None]
     called = parts.T @ chances  # [part, name]: log probabilities summed over the nodes of each part
-    cells = lesson.names + devices * torch.arange(devices, device=called.device)
+    cells = instance.names + devices * torch.arange(devices, device=called.device)
     best = called.flatten()[cells].sum(dim=1).argmax(keepdim=True)
-    return lesson.names.index_select(0, best)[0].index_select(0, placement[0])[None]
+    return instance.names.index_select(0, best)[0].index_select(0, placement[0])[None]
 
 
 class Imitation:
@@ -219,20 +223,23 @@ class Imitation:
         self.losses: list[float] = []
 
     def learn(
-        self, lessons: Sequence[Lesson], keep: Callable[[], None] | None = None, every: int = 500
+        self,
+        instances: Sequence[TrainingInstance],
+        keep: Callable[[], None] | None = None,
+        every: int = 500,
     ) -> None:
         """Train up to the last step.
 
         Args:
             keep: called after each `every` steps.
         """
-        order = draw_order(len(lessons), self.steps, self.seed)
+        order = draw_order(len(instances), self.steps, self.seed)
         run = StepRunner(self.optimizer, partial(find_loss, self.policy))
         device = self.policy.mean.device
-        moved = move_lessons(lessons, device)
+        moved = move_instances(instances, device)
         losses: list[Tensor] = []
         with (
-            beside_the_default(device),
+            separate_stream(device),
             track(range(self.done, self.steps), "Imitating") as turns,
         ):
             for step in turns:
@@ -249,33 +256,35 @@ class Imitation:
         return self.learning_rate * (1 + math.cos(math.pi * self.done / self.steps)) / 2
 
 
-def draw_order(lessons: int, steps: int, seed: int) -> np.ndarray:
+def draw_order(instances: int, steps: int, seed: int) -> np.ndarray:
     """Return the instance of each step (steps,); each comes once before any comes again."""
     random = np.random.default_rng(seed)
-    rounds = [random.permutation(lessons) for _ in range(-(-steps // lessons))]
+    rounds = [random.permutation(instances) for _ in range(-(-steps // instances))]
     return np.concatenate([np.zeros(0, np.int64), *rounds])[:steps]
 
 
-def move_lessons(lessons: Sequence[Lesson], device: torch.device) -> list[Lesson]:
+def move_instances(
+    instances: Sequence[TrainingInstance], device: torch.device
+) -> list[TrainingInstance]:
     """Return the instances on another device; tensors that instances share stay shared."""
-    inputs = {id(own): own.to(device) for own in (lesson.inputs for lesson in lessons)}
-    names = {id(own): own.to(device) for own in (lesson.names for lesson in lessons)}
+    inputs = {id(value): value.to(device) for value in (instance.inputs for instance in instances)}
+    names = {id(value): value.to(device) for value in (instance.names for instance in instances)}
     return [
-        Lesson(lesson.evaluator, inputs[id(lesson.inputs)], names[id(lesson.names)],
-               *({task: own.to(device) for task, own in part.items()}
-                 for part in (lesson.actions, lesson.fixed, lesson.weights)))
-        for lesson in lessons
+        TrainingInstance(instance.evaluator, inputs[id(instance.inputs)], names[id(instance.names)],
+               *({task: value.to(device) for task, value in part.items()}
+                 for part in (instance.actions, instance.fixed, instance.weights)))
+        for instance in instances
     ]  # fmt: skip
 
 
-def find_loss(policy: Policy, lesson: Lesson) -> Tensor:
+def find_loss(policy: Policy, instance: TrainingInstance) -> Tensor:
     """Return the cross-entropy per node, summed over the tasks.
 
     It never synchronises with the GPU, so that a step can be captured as one CUDA graph.
     """
-    given: dict[str, Given] = dict(lesson.actions)
+    given: dict[str, Given] = dict(instance.actions)
     if "placement" in given:
-        given["placement"] = partial(call_as_the_policy, lesson)
-    choices = policy(lesson.inputs, lesson.names.shape[1], 1, given, fixed=lesson.fixed)
-    parts = [-choices[task].of_actions()[0] @ own for task, own in lesson.weights.items()]
+        given["placement"] = partial(rename_devices, instance)
+    choices = policy(instance.inputs, instance.names.shape[1], 1, given, fixed=instance.fixed)
+    parts = [-choices[task].of_actions()[0] @ weights for task, weights in instance.weights.items()]
     return torch.stack(parts).sum()

@@ -1,11 +1,9 @@
 """The policy's inputs. They describe the graph but no device, so a policy works on any machine.
 
-Describe a node's position by its distances from a few landmarks of its graph.
-
 A node's neighbourhood says little about its position: all cells of an unrolled network look the
-same, whatever their layer. Distances from landmarks distinguish them. They also mean the same in a
-program of another size, because landmarks are chosen by content: the first is the node with the
-largest weight, each next one the node furthest from the landmarks so far.
+same, whatever their layer. Its distances from a few landmarks distinguish them, and mean the same
+in a program of another size, because landmarks are chosen by content: the first is the node with
+the largest weight, each next one the node furthest from the landmarks so far.
 
 Source: You, Ying and Leskovec, "Position-aware graph neural networks" (2019), whose anchors are
 drawn at random; furthest points and both directions are additions here.
@@ -61,11 +59,13 @@ def _walk(links: csr_array, start: int, *, directed: bool = True) -> np.ndarray:
 
 
 class Votes(NamedTuple):
-    """Weighted edges between nodes that should share a device; each node's incoming weights sum
-    to 1."""
+    """Weighted edges between nodes that should share a device.
 
-    to: Tensor  # (votes,) int64
-    of: Tensor  # (votes,) int64
+    A node's device is voted for by its neighbours; the weights of the votes that it gets sum to 1.
+    """
+
+    to: Tensor  # (votes,) int64, the node that gets the vote
+    of: Tensor  # (votes,) int64, the neighbour that votes
     weights: Tensor  # (votes,) float32
 
 
@@ -76,7 +76,7 @@ class Inputs:
     opcodes: Tensor  # (nodes,) int64
     columns: Tensor  # (nodes, NUM_COLUMNS) float32, not standardised
     edges: Tensor  # (2, 2 * edges) int64, rows [target, source], in both directions
-    votes: Votes  # of leaders; a follower's neighbours count as its leader's
+    votes: Votes  # between leaders; a follower's neighbours count as its leader's
     decides: dict[str, Tensor]  # (nodes,) bool per task: nodes whose action counts
 
     @property
@@ -95,8 +95,8 @@ class Inputs:
 @lru_cache(maxsize=1024)  # enough for the graphs of a training
 def find_inputs(graph: CostGraph) -> Inputs:
     """Return the graph's inputs, computed once per graph."""
-    own, other = graph.edges.T
-    both = np.stack([np.concatenate([own, other]), np.concatenate([other, own])])
+    consumer, producer = graph.edges.T
+    both = np.stack([np.concatenate([consumer, producer]), np.concatenate([producer, consumer])])
     decides = {"placement": graph.decides_device, "schedule": graph.decides_priority,
                "fusion": graph.decides_fusion}  # fmt: skip
     return Inputs(
@@ -125,8 +125,7 @@ def _find_votes(graph: CostGraph) -> Votes:
 
 
 def _find_columns(graph: CostGraph) -> np.ndarray:
-    """Return columns (nodes, NUM_COLUMNS) float32: log costs and sizes, kinds, then the
-    position."""
+    """Return columns (nodes, NUM_COLUMNS) float32: log sizes, types, kinds, positions."""
     count, consumers = graph.num_nodes, graph.consumers.counts()
     sizes = [
         graph.operations, graph.output_bytes,

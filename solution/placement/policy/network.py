@@ -1,16 +1,14 @@
 """The policy network: from a whole graph to the probabilities of every action of every node.
 
-Graph embedding, modulation and the lower attention layers are shared. Then the tasks follow one
-after the other through one recurrent attention layer, whose residual path carries the earlier
-decisions.
+Graph embedding, modulation and the lower attention layers are shared by all tasks. Then the tasks
+(placement, schedule, fusion) follow one after the other through one recurrent attention layer,
+whose residual path carries the earlier decisions.
 
-Layers of the policy network.
+A policy is saved as one file: safetensors with JSON settings and a checksum inside; no pickle.
 
 Sources: Hamilton et al., "Inductive Representation Learning on Large Graphs" (2017), with maximum
 pooling; Dai et al., "Transformer-XL" (2019), for the recurrence between segments; Zheng et al.,
 "Conditional random fields as recurrent neural networks" (2015), for the mean-field iterations.
-
-Save a policy as one file: safetensors with JSON settings and a checksum inside; no pickle.
 """
 
 import json
@@ -32,9 +30,8 @@ from solution.placement.policy.settings import MAX_HEAD, PolicySettings
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 
-# initial coupling (logits if all neighbours agree); larger ones hinder gradients
-FIRST_STRENGTH = 1.0
-SETTLING = 3  # factor of the number of iterations at inference
+FIRST_STRENGTH = 1.0  # initial coupling: logits added if all neighbours agree
+SETTLING = 3  # times as many mean-field iterations at inference as in training
 FIRM = 4.0  # factor of the coupling in the last iteration at inference
 CHUNK = 64  # segments whose attention is in memory at once at inference
 OPCODE_WIDTH = 32
@@ -47,8 +44,7 @@ MAX_BYTES = 64 << 20
 
 
 class GraphSage(nn.Module):
-    """h' = ReLU(F [h ; m] + g), m = max over neighbours of sigmoid(W h + b), or 0 without
-    neighbours."""
+    """h' = ReLU(F [h ; m] + g), with m = max over neighbours of sigmoid(W h + b), else 0."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -109,11 +105,10 @@ class SegmentAttention(nn.Module):
         return torch.cat(parts, dim=1).reshape(batch, -1, width)[:, :count]
 
     def _attend(self, pieces: Tensor, known: Tensor, first: int, last: int) -> Tensor:
-        """Return the attention output of segments first ... last - 1: (batch, last - first,
-        length, width)."""
-        own, valid = pieces[:, first:last], known[first:last]
-        batch, segments, length, width = own.shape
-        rows = self.before(own)
+        """Return the output of segments first ... last - 1: (batch, segments, length, width)."""
+        current, valid = pieces[:, first:last], known[first:last]
+        batch, segments, length, width = current.shape
+        rows = self.before(current)
         context = rows
         if self.memory and pieces.shape[1] > 1:
             earlier = torch.arange(first, last, device=pieces.device) - 1
@@ -126,12 +121,11 @@ class SegmentAttention(nn.Module):
         mask = valid[:, None, None].repeat(batch, 1, 1, 1)
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         joined = mixed.transpose(1, 2).reshape(batch, segments, length, width)
-        changed = own + self.output(joined)
+        changed = current + self.output(joined)
         return changed + self.inner(self.behind(changed))
 
     def _split(self, rows: Tensor) -> Tensor:
-        """Reshape (batch, segments, rows, width) to (batch * segments, heads, rows, width /
-        heads)."""
+        """(batch, segments, rows, width) -> (batch * segments, heads, rows, width / heads)."""
         batch, segments, count, width = rows.shape
         return rows.reshape(batch * segments, count, self.heads, -1).transpose(1, 2)
 
@@ -166,8 +160,7 @@ class Modulation(nn.Module):
         self.factor = nn.Linear(width, width)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """`nodes` is (nodes, width); returns factors (1, width) of the graph or (nodes, width)
-        per node."""
+        """`nodes` is (nodes, width); returns factors (1, width), or (nodes, width) per node."""
         if self.kind == "none":
             return torch.ones_like(nodes[:1])
         seen = nodes if self.kind == "node" else nodes.mean(dim=0, keepdim=True)
@@ -180,7 +173,7 @@ class Agreement(nn.Module):
     Independent decisions cut a graph at every mistake, and a few misplaced nodes cost more than a
     good partition saves. In training, all iterations have the same coupling. At inference there are
     SETTLING times as many and the coupling grows (annealing): confident nodes decide first, and
-    their neighbours follow. This is an addition; the document does not have it.
+    their neighbours follow. This is an addition; the GO paper does not have it.
     """
 
     def __init__(self, sweeps: int) -> None:
@@ -189,8 +182,7 @@ class Agreement(nn.Module):
         self.strength = nn.Parameter(torch.tensor(FIRST_STRENGTH).expm1().log())
 
     def forward(self, logits: Tensor, votes: Votes) -> Tensor:
-        """Return `logits` (decisions, nodes, actions) of independent nodes after adding the
-        votes."""
+        """Return `logits` (decisions, nodes, actions) of independent nodes plus the votes."""
         strength, agreed = nn.functional.softplus(self.strength), logits
         growth = torch.ones(self.sweeps)
         if not self.training:
@@ -226,13 +218,13 @@ class Policy(nn.Module):
         super().__init__()
         self.settings = settings
         width = settings.width
-        own = sum(settings.actions(task) for task in settings.tasks) if settings.rounds > 1 else 0
+        fed = sum(settings.actions(task) for task in settings.tasks) if settings.rounds > 1 else 0
         self.opcodes = nn.Embedding(NUM_OPCODES, OPCODE_WIDTH)
         self.mean: Tensor
         self.scale: Tensor
         self.register_buffer("mean", torch.zeros(NUM_COLUMNS))
         self.register_buffer("scale", torch.ones(NUM_COLUMNS))
-        self.enter = nn.Linear(OPCODE_WIDTH + NUM_COLUMNS + own, width)
+        self.enter = nn.Linear(OPCODE_WIDTH + NUM_COLUMNS + fed, width)
         self.devices = nn.Embedding(MAX_HEAD + 1, width)
         layer = GraphSage if settings.topology == "sage" else NodeAlone
         self.embedding = nn.ModuleList([layer(width) for _ in range(settings.embedding_layers)])
@@ -248,10 +240,14 @@ class Policy(nn.Module):
         )
 
     def _attend(self) -> nn.Module:
-        own = self.settings
-        if own.attention != "segments":
-            return WithoutAttention(own.width, own.inner, recurrent=own.attention == "lstm")
-        return SegmentAttention(own.width, own.heads, own.inner, own.segment, memory=own.memory)
+        settings = self.settings
+        if settings.attention != "segments":
+            return WithoutAttention(
+                settings.width, settings.inner, recurrent=settings.attention == "lstm"
+            )
+        return SegmentAttention(
+            settings.width, settings.heads, settings.inner, settings.segment, memory=settings.memory
+        )
 
     def set_scale(self, mean: Tensor, scale: Tensor) -> None:
         """Standardise columns by the mean and scale of the training graphs."""
@@ -283,7 +279,7 @@ class Policy(nn.Module):
         """
         device = self.mean.device
         inputs = inputs.to(device)
-        fixed = {task: own.to(device) for task, own in (fixed or {}).items()}
+        fixed = {task: actions.to(device) for task, actions in (fixed or {}).items()}
         fed = self._first_round(inputs)
         for _ in range(self.settings.rounds - 1):
             with torch.no_grad():
@@ -295,8 +291,7 @@ class Policy(nn.Module):
         return self._decide(inputs, shared, devices, decisions, given, generator, fixed)
 
     def _chances(self, task: str, soft: dict[str, Choice], fixed: dict[str, Tensor]) -> Tensor:
-        """Return a round's probabilities (nodes, actions); a fixed task is one-hot at its
-        actions."""
+        """Return the probabilities (nodes, actions) of a round; one-hot for a fixed task."""
         return (
             self._mark(task, fixed[task])[0] if task in fixed else soft[task].log_chances[0].exp()
         )
@@ -306,12 +301,11 @@ class Policy(nn.Module):
         return marks.to(self.mean.dtype)
 
     def _first_round(self, inputs: Inputs) -> Tensor:
-        own = self.enter.in_features - OPCODE_WIDTH - NUM_COLUMNS
-        return inputs.columns.new_zeros(inputs.num_nodes, own)
+        columns = self.enter.in_features - OPCODE_WIDTH - NUM_COLUMNS
+        return inputs.columns.new_zeros(inputs.num_nodes, columns)
 
     def _share(self, inputs: Inputs, devices: int, fed: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the state that all tasks share (1, nodes, width), and the factors of the
-        modulation."""
+        """Return the state (1, nodes, width) that tasks share, and the modulation factors."""
         columns = (inputs.columns - self.mean) * self.scale
         # Not nn.Embedding: the gradient of its lookup synchronises with a GPU.
         embedded = self.opcodes.weight.index_select(0, inputs.opcodes)
@@ -339,18 +333,17 @@ class Policy(nn.Module):
         *,
         soft: bool = False,
     ) -> dict[str, Choice]:
-        """Decide the tasks in turn; with `soft`, later tasks see probabilities instead of
-        actions."""
+        """Decide the tasks in turn; with `soft`, later tasks see probabilities, not actions."""
         state, factor = found
         choices: dict[str, Choice] = {}
         told: Tensor | None = None
-        for place, task in enumerate(self.settings.tasks):
-            seen = state if told is None else state + self.tell[place - 1](told)
+        for number, task in enumerate(self.settings.tasks):
+            seen = state if told is None else state + self.tell[number - 1](told)
             state = state + self.recurrent(self.settle(seen))
             if task in fixed:
                 told = self._mark(task, fixed[task])
                 continue
-            logits = self.heads[place](factor * state)
+            logits = self.heads[number](factor * state)
             if task == "placement":
                 there = torch.arange(logits.shape[2], device=logits.device) < devices
                 logits = logits.masked_fill(~there, -torch.inf)

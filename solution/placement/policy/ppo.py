@@ -31,7 +31,7 @@ from solution.models.nets.checkpoint import (
 from solution.placement.evaluation import Evaluator
 from solution.placement.policy.decisions import (
     TRIES,
-    evaluate_mended,
+    evaluate_repaired,
     find_fixed,
     make_decision,
     pack_decision,
@@ -76,11 +76,7 @@ class Update:
     seconds: float  # wall clock
 
 
-Watch = Callable[[Update], None]
-
-
-def ignore(update: Update) -> None:
-    """Ignore the statistics of an update."""
+Watch = Callable[[Update], object]
 
 
 class Trainer:
@@ -105,7 +101,9 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(settings.seed)
         self.done = 0
 
-    def train(self, watch: Watch = ignore, folder: Path | None = None, every: int = 10) -> None:
+    def train(
+        self, watch: Watch = lambda _: None, folder: Path | None = None, every: int = 10
+    ) -> None:
         """Train up to the last update.
 
         Args:
@@ -125,11 +123,11 @@ class Trainer:
         spent = self.budget is not None and self.budget - used < self.settings.samples
         return spent or self.done >= self.settings.updates
 
-    def update(self, watch: Watch = ignore) -> None:
+    def update(self, watch: Watch = lambda _: None) -> None:
         """Sample, evaluate and learn once on each of the next graphs."""
         for turn in range(self.settings.graphs):
-            place = (self.done * self.settings.graphs + turn) % len(self.evaluators)
-            watch(self._learn(self.evaluators[place]))
+            index = (self.done * self.settings.graphs + turn) % len(self.evaluators)
+            watch(self._learn(self.evaluators[index]))
         self.done += 1
 
     def _learn(self, evaluator: Evaluator) -> Update:
@@ -156,12 +154,12 @@ class Trainer:
         return Update(self.done, evaluator.graph.name, float(rewards.mean()), evaluator.seconds,
                       entropy, clock)  # fmt: skip
 
-    def _reward(self, evaluator: Evaluator, drawn: dict[str, Choice], place: int) -> float:
-        later = self.settings.samples - place - 1  # later decisions, which need an evaluation each
+    def _reward(self, evaluator: Evaluator, drawn: dict[str, Choice], number: int) -> float:
+        later = self.settings.samples - number - 1  # later decisions, which need an evaluation each
         left = TRIES if self.budget is None else self.budget - len(evaluator.curve) - later
         most = min(TRIES, left) if self.settings.repair else 1
-        decision = make_decision(evaluator.base, drawn, place)
-        seconds = evaluate_mended(evaluator, decision, most)[1]
+        decision = make_decision(evaluator.base, drawn, number)
+        seconds = evaluate_repaired(evaluator, decision, most)[1]
         return evaluator.reward(seconds, self.settings.penalty)
 
     def _find_loss(
@@ -196,9 +194,9 @@ class Trainer:
             **with_prefix("optimizer.", flatten_optimizer(self.optimizer)),
             "generator": self.generator.get_state(),
         }
-        for place, evaluator in enumerate(self.evaluators):
+        for index, evaluator in enumerate(self.evaluators):
             if evaluator.best is not None:
-                tensors |= pack_decision(f"best.{place}.", evaluator.best)
+                tensors |= pack_decision(f"best.{index}.", evaluator.best)
         curves = [evaluator.curve for evaluator in self.evaluators]
         save_checkpoint(folder, tensors, {"fit": self._name, "done": self.done, "curves": curves})
 
@@ -213,8 +211,8 @@ class Trainer:
         self.generator.set_state(tensors["generator"])
         self.done = record["done"]
         curves = zip(self.evaluators, record["curves"], strict=True)
-        for place, (evaluator, curve) in enumerate(curves):
-            evaluator.restore(unpack_decision(f"best.{place}.", tensors), curve)
+        for index, (evaluator, curve) in enumerate(curves):
+            evaluator.restore(unpack_decision(f"best.{index}.", tensors), curve)
 
     def _describe(self) -> str:
         """Return a fingerprint of the settings and the initial policy."""

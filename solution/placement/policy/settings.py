@@ -8,7 +8,7 @@ from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVEL
 from solution.system.errors import InputError
 
 MAX_HEAD = 8  # outputs of the placement head; with fewer devices, the rest is masked
-GOING_ON = 5e-5  # learning rate of PPO after imitation; from scratch: 1e-4
+FINE_TUNING_RATE = 5e-5  # learning rate of PPO after imitation; from scratch: 1e-4
 CHOICES = {
     "topology": ("sage", "none"),
     "attention": ("segments", "lstm", "none"),
@@ -31,7 +31,7 @@ SIZES = {
 class PolicySettings:
     """Settings of the network. The shipped policy is narrower, and has one round.
 
-    The defaults are the specification's, except that there is no dropout and no value net, and that
+    The architecture is the GO paper's, except that there is no dropout and no value net, and that
     neighbours vote on devices, which is an addition.
 
     Attributes:

@@ -1,20 +1,17 @@
-"""The event loop of the simulator: kernels start and end, tensors arrive.
+"""The event loop of the simulator, compiled: kernels start and end, tensors arrive.
 
-The order of everything is fixed. Simultaneous events are ordered by their codes: the end of kernel
-g has the code g, the arrival of tensor u on device k the code nodes + u * devices + k. When no
-event of that time is left, each idle device, in order of number, starts its ready kernel of the
-highest priority; ties go to the kernel that was ready first, then to the first in topological
-order.
+Simultaneous events are ordered by their codes: the end of kernel g has the code g, the arrival of
+tensor u on device k has the code nodes + u * devices + k. When no event of that time is left, each
+idle device, in order of number, starts its ready kernel of the highest priority; ties go to the
+kernel that was ready first, then to the first in topological order.
 
-A kernel's outputs are in memory on its device from its start to the end of their last use; a sent
-copy, from its arrival. Resident bytes (CostGraph.resident_bytes) are in memory all the time. The
-sender keeps a tensor until it has arrived.
+A kernel's outputs are in memory on its device from its start to the end of their last use, and a
+copy on another device from its arrival. Resident bytes (CostGraph.resident_bytes) are in memory all
+the time. The sender keeps a tensor until it has arrived.
 
 Functions take a few matrices with named rows, not a record of arrays: numba counts references to
-every array of a record at every call, which made the loop 20 times slower. The remaining counting
-disappears if functions are inlined, which saves 20 to 30% of the loop's time.
-
-Prepare kernels for the event loop: their nodes, costs and dependencies; compiled.
+every array of a record at every call, which made the loop 20 times slower. Inlining (forceinline)
+removes the remaining counting, which saves 20 to 30% of the loop's time.
 """
 
 import numpy as np
@@ -22,34 +19,24 @@ from numba import njit
 
 from solution.placement.graphs.cost_graph import DATA
 from solution.placement.machine import BYTES, LAUNCH, OPERATIONS
-from solution.placement.simulation.rows import (
-    BASE,
-    DEVICE,
-    END,
-    EVENTS,
-    FIRST,
-    KERNEL,
-    KIND,
-    LEVEL,
-    NEXT,
-    OUTPUT,
-    PEAK,
-    READY,
-    RESIDENT,
-    RUNNING,
-    SECONDS,
-    SENT,
-    SIZE,
-    START,
-    USED,
-    WAITING,
-)
+
+# Rows of `nodes` (6, nodes) int64: the node's kind, its kernel (identified by its last node), its
+# device; the first node of a kernel, the next node of the same kernel (-1 at the end), and the
+# number of edges for which a kernel still waits.
+KIND, KERNEL, DEVICE, FIRST, NEXT, WAITING = range(6)
+# Rows of `costs` (7, nodes) float64; the last five are for kernels: duration, priority, and the
+# times at which they are ready, start and end.
+OUTPUT, RESIDENT, SECONDS, LEVEL, READY, START, END = range(7)
+USED, PEAK = range(2)  # rows of `devices` (2, devices) float64: bytes
+# Rows of `queues` (3, devices) int64: where a device's heap of ready kernels begins, how many it
+# holds, and the kernel that runs, or -1.
+BASE, SIZE, RUNNING = range(3)
+EVENTS, SENT = range(2)  # `counts` (2,) int64: pending events, recorded transfers
 
 
 @njit(cache=True, nogil=True)
 def link_members(groups):
-    """Return linked lists of each kernel's nodes, in order: the first node, and each node's next
-    or -1."""
+    """Return linked lists of kernels' nodes: each kernel's first node, each node's next or -1."""
     count = groups.size
     first, following = np.full(count, -1), np.full(count, -1)
     for node in range(count - 1, -1, -1):
@@ -79,14 +66,14 @@ def cost_kernels(
         node = first[group]
         while node >= 0:
             work += operations[node]
-            for place in range(in_start[node], in_start[node + 1]):
-                read = in_of[place]
+            for edge in range(in_start[node], in_start[node + 1]):
+                read = in_of[edge]
                 if groups[read] != group and seen[read] != group:
                     seen[read] = group
                     traffic += bytes_out[read]
             leaves = out_start[node] == out_start[node + 1]
-            for place in range(out_start[node], out_start[node + 1]):
-                leaves |= groups[out_of[place]] != group
+            for edge in range(out_start[node], out_start[node + 1]):
+                leaves |= groups[out_of[edge]] != group
             if leaves:
                 traffic += bytes_out[node]
             node = following[node]
@@ -101,7 +88,7 @@ def prepare_loop(groups, placement, priorities, in_start, in_of, num_devices):
 
     Returns:
         waiting (nodes,): edges into each kernel; uses (nodes * devices,): edges from each tensor to
-        kernels on each device, on its own device also its transfers; levels (nodes,).
+        kernels on each device, and on the producer's device also the transfers; levels (nodes,).
     """
     count = groups.size
     waiting, uses = np.zeros(count, np.int32), np.zeros(count * num_devices, np.int32)
@@ -109,30 +96,30 @@ def prepare_loop(groups, placement, priorities, in_start, in_of, num_devices):
     for node in range(count):
         group = groups[node]
         levels[group] = max(levels[group], priorities[node])
-        for place in range(in_start[node], in_start[node + 1]):
-            read = in_of[place]
+        for edge in range(in_start[node], in_start[node + 1]):
+            read = in_of[edge]
             if groups[read] != group:
                 waiting[group] += 1
                 uses[read * num_devices + placement[group]] += 1
     for node in range(count):
-        own, sent = placement[node], 0
+        home, sent = placement[node], 0
         for device in range(num_devices):
-            sent += device != own and uses[node * num_devices + device] > 0
-        uses[node * num_devices + own] += sent
+            sent += device != home and uses[node * num_devices + device] > 0
+        uses[node * num_devices + home] += sent
     return waiting, uses, levels
 
 
 @njit(cache=True, nogil=True, forceinline=True)
 def push_event(times, codes, size, time, code):
     """Push an event onto the heap of `size`, which is ordered by time, then code."""
-    place = size
-    while place > 0:
-        above = (place - 1) >> 1
+    position = size
+    while position > 0:
+        above = (position - 1) >> 1
         if times[above] < time or times[above] == time and codes[above] < code:
             break
-        times[place], codes[place] = times[above], codes[above]
-        place = above
-    times[place], codes[place] = time, code
+        times[position], codes[position] = times[above], codes[above]
+        position = above
+    times[position], codes[position] = time, code
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -140,9 +127,9 @@ def pop_event(times, codes, size):
     """Pop the first event of a heap of `size` and return its code."""
     code = codes[0]
     last_time, last_code = times[size - 1], codes[size - 1]
-    place, end = 0, size - 1
+    position, end = 0, size - 1
     while True:
-        below = 2 * place + 1
+        below = 2 * position + 1
         if below >= end:
             break
         right = below + 1
@@ -154,9 +141,9 @@ def pop_event(times, codes, size):
             below = right
         if last_time < times[below] or last_time == times[below] and last_code < codes[below]:
             break
-        times[place], codes[place] = times[below], codes[below]
-        place = below
-    times[place], codes[place] = last_time, last_code
+        times[position], codes[position] = times[below], codes[below]
+        position = below
+    times[position], codes[position] = last_time, last_code
     return code
 
 
@@ -173,32 +160,32 @@ def is_before(costs, one, other):
 @njit(cache=True, nogil=True, forceinline=True)
 def push_kernel(heap, base, size, kernel, costs):
     """Push a ready kernel onto the heap of `size` that begins at `base`."""
-    place = size
-    while place > 0:
-        above = (place - 1) >> 1
+    position = size
+    while position > 0:
+        above = (position - 1) >> 1
         if is_before(costs, heap[base + above], kernel):
             break
-        heap[base + place] = heap[base + above]
-        place = above
-    heap[base + place] = kernel
+        heap[base + position] = heap[base + above]
+        position = above
+    heap[base + position] = kernel
 
 
 @njit(cache=True, nogil=True, forceinline=True)
 def pop_kernel(heap, base, size, costs):
     """Pop the first kernel of the heap of `size` that begins at `base`."""
     found, last = heap[base], heap[base + size - 1]
-    place, end = 0, size - 1
+    position, end = 0, size - 1
     while True:
-        below = 2 * place + 1
+        below = 2 * position + 1
         if below >= end:
             break
         if below + 1 < end and is_before(costs, heap[base + below + 1], heap[base + below]):
             below += 1
         if is_before(costs, last, heap[base + below]):
             break
-        heap[base + place] = heap[base + below]
-        place = below
-    heap[base + place] = last
+        heap[base + position] = heap[base + below]
+        position = below
+    heap[base + position] = last
     return found
 
 
@@ -252,9 +239,9 @@ def make_ready(
 @njit(cache=True, nogil=True, forceinline=True)
 def use_up(nodes, costs, uses, devices, node, device):
     """Count down the uses of a copy; free its memory after the last."""
-    place = node * devices.shape[1] + device
-    uses[place] -= 1
-    if uses[place] == 0:
+    copy = node * devices.shape[1] + device
+    uses[copy] -= 1
+    if uses[copy] == 0:
         devices[USED, device] -= held(nodes, costs, node, device)
 
 
@@ -264,8 +251,8 @@ def deliver(
     device, time,
 ):  # fmt: skip
     """Handle the arrival of a tensor on a device: its readers there wait for one edge less."""
-    for place in range(out_start[node], out_start[node + 1]):
-        reader = out_of[place]
+    for edge in range(out_start[node], out_start[node + 1]):
+        reader = out_of[edge]
         kernel = nodes[KERNEL, reader]
         if nodes[DEVICE, reader] == device and kernel != nodes[KERNEL, node]:
             nodes[WAITING, kernel] -= 1
@@ -279,14 +266,14 @@ def deliver(
 @njit(cache=True, nogil=True, forceinline=True)
 def send(nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node, time):
     """Queue a tensor on the link to each device that reads it, in order of devices."""
-    own, num_devices = nodes[DEVICE, node], devices.shape[1]
+    home, num_devices = nodes[DEVICE, node], devices.shape[1]
     for device in range(num_devices):
         code = node * num_devices + device
-        if device == own or uses[code] == 0:
+        if device == home or uses[code] == 0:
             continue
-        begin = max(time, links[own, device])
+        begin = max(time, links[home, device])
         finish = begin + (rates[0] + costs[OUTPUT, node] / rates[1])
-        links[own, device] = finish
+        links[home, device] = finish
         push_event(times, codes, counts[EVENTS], finish, nodes.shape[1] + code)
         counts[EVENTS] += 1
         if counts[SENT] < what.size:
@@ -317,9 +304,9 @@ def end_kernel(
                 nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts,
                 node, device, time,
             )  # fmt: skip
-        for place in range(in_start[node], in_start[node + 1]):
-            if nodes[KERNEL, in_of[place]] != kernel:
-                use_up(nodes, costs, uses, devices, in_of[place], device)
+        for edge in range(in_start[node], in_start[node + 1]):
+            if nodes[KERNEL, in_of[edge]] != kernel:
+                use_up(nodes, costs, uses, devices, in_of[edge], device)
         node = nodes[NEXT, node]
 
 

@@ -39,8 +39,8 @@ def write_trace(graph: CostGraph, machine: Machine, line: Timeline, path: Path) 
 
 def _trace(graph: CostGraph, machine: Machine, line: Timeline) -> Iterator[dict[str, Any]]:
     count = len(machine)
-    for place, device in enumerate(machine.devices):
-        yield _name_row(place, f"device {place}: {device.name}")
+    for number, device in enumerate(machine.devices):
+        yield _name_row(number, f"device {number}: {device.name}")
     for link in sorted({(t.source, t.target) for t in line.transfers}):
         yield _name_row(count + link[0] * count + link[1], f"link {link[0]} to {link[1]}")
     sizes = np.bincount(line.groups, minlength=graph.num_nodes)
@@ -78,9 +78,9 @@ def draw_timeline(graph: CostGraph, machine: Machine, line: Timeline, path: Path
     figure = Figure(figsize=(11, 1.2 + 0.7 * len(machine)), layout="constrained")
     axes = figure.subplots()
     for device in range(len(machine)):
-        own = kernels[line.placement[kernels] == device]
-        bars = np.stack([line.start[own], line.end[own] - line.start[own]], axis=1) * 1e3
-        stages = np.maximum(graph.stages[own], 0) % 10
+        shown = kernels[line.placement[kernels] == device]
+        bars = np.stack([line.start[shown], line.end[shown] - line.start[shown]], axis=1) * 1e3
+        stages = np.maximum(graph.stages[shown], 0) % 10
         axes.broken_barh(bars.tolist(), (device - 0.3, 0.6),
                          facecolors=[f"C{stage}" for stage in stages])  # fmt: skip
         sent = [(1e3 * t.start, 1e3 * (t.end - t.start)) for t in line.transfers

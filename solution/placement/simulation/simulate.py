@@ -1,23 +1,18 @@
-"""Run the simulator once, compiled: prepare the loop's arrays and run it.
+"""Simulate a decision once, compiled: fuse nodes, run the event loop, find the critical chain.
 
-Find the critical chain of a decision, compiled.
-
-It is the chain of kernels and transfers that wait for each other, from the last kernel that ends
-back to one that waits for nothing.
-
-Fuse nodes into kernels by priority, compiled.
-
-A node is merged into its readers if they all are in one kernel on its device, and the kernel stays
-within its limits. So every kernel has a single node that other kernels read, its last, and kernels
+Fusion: a node is merged into its readers if they all are in one kernel on its device and the kernel
+stays within its limits. So only the last node of a kernel is read by other kernels, and kernels
 cannot wait for each other: no search for cycles is needed.
+
+The critical chain consists of the kernels and transfers that wait for each other, from the last
+kernel that ends back to one that waits for nothing.
 """
 
 import numpy as np
 from numba import njit
 
 from solution.placement.graphs.cost_graph import ELEMENTWISE, PRODUCT, REDUCTION
-from solution.placement.simulation.loop import cost_kernels, link_members, prepare_loop, run
-from solution.placement.simulation.rows import (
+from solution.placement.simulation.loop import (
     BASE,
     DEVICE,
     END,
@@ -27,6 +22,10 @@ from solution.placement.simulation.rows import (
     RUNNING,
     SIZE,
     START,
+    cost_kernels,
+    link_members,
+    prepare_loop,
+    run,
 )
 
 MAX_SIZE = 64  # maximum nodes of a kernel
@@ -34,8 +33,7 @@ MAX_SIZE = 64  # maximum nodes of a kernel
 
 @njit(cache=True, nogil=True)
 def simulate(arrays, placement, groups, priorities, recording):
-    """Return seconds, peaks (devices,), start and end (nodes,) of kernels, and the transfers'
-    times."""
+    """Return seconds, peaks (devices,), kernels' start and end (nodes,), transfers' times."""
     (kinds, operations, bytes_out, resident, in_start, in_of, out_start, out_of, table, latency,
      bandwidth) = arrays  # fmt: skip
     count, devices = kinds.size, len(table)
@@ -67,11 +65,11 @@ def lay_out(nodes, costs, uses, queues, used):
     """Allocate resident tensors and the kernel heaps; return the number of transfers."""
     sends, devices = 0, used.shape[1]
     for node in range(nodes.shape[1]):
-        own = nodes[DEVICE, node]
-        used[0, own] += costs[RESIDENT, node]
-        queues[SIZE, own] += nodes[KERNEL, node] == node
+        home = nodes[DEVICE, node]
+        used[0, home] += costs[RESIDENT, node]
+        queues[SIZE, home] += nodes[KERNEL, node] == node
         for device in range(devices):
-            sends += device != own and uses[node * devices + device] > 0
+            sends += device != home and uses[node * devices + device] > 0
     for device in range(devices):
         if device > 0:
             queues[BASE, device] = queues[BASE, device - 1] + queues[SIZE, device - 1]
@@ -109,8 +107,8 @@ def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, wh
             continue
         kernel, node, last = -1, first[kernel], kernel
         while node >= 0 and kernel < 0:
-            for place in range(in_start[node], in_start[node + 1]):
-                read = in_of[place]
+            for edge in range(in_start[node], in_start[node + 1]):
+                read = in_of[edge]
                 if groups[read] == last:
                     continue
                 if placement[read] == placement[last]:
@@ -164,8 +162,7 @@ def find_waits(groups, placement, devices, start, end, what):
 
 @njit(cache=True, nogil=True)
 def visiting_order(levels, num_levels):
-    """Return the nodes (k,) with a level above 0 by falling level, consumers first (counting
-    sort)."""
+    """Return the nodes (k,) of level > 0 by falling level, consumers first (counting sort)."""
     counts = np.zeros(num_levels + 1, np.int64)
     for node in range(levels.size):
         counts[num_levels - 1 - levels[node] + 1] += 1
@@ -174,9 +171,9 @@ def visiting_order(levels, num_levels):
     order = np.empty(counts[num_levels - 1], np.int64)
     for node in range(levels.size - 1, -1, -1):
         if levels[node] > 0:
-            place = num_levels - 1 - levels[node]
-            order[counts[place]] = node
-            counts[place] += 1
+            bucket = num_levels - 1 - levels[node]
+            order[counts[bucket]] = node
+            counts[bucket] += 1
     return order
 
 
@@ -210,11 +207,11 @@ def fuse(kinds, start, of, placement, levels, num_levels):
         legal = placement[target] == placement[node]
         legal &= sizes[node] + sizes[target] <= MAX_SIZE
         legal &= products[node] + products[target] <= 1
-        for place in range(start[node], start[node + 1]):
+        for edge in range(start[node], start[node + 1]):
             if not legal:
                 break
-            kind = kinds[of[place]]
-            legal = kind in (ELEMENTWISE, REDUCTION) and find_root(parents, of[place]) == target
+            kind = kinds[of[edge]]
+            legal = kind in (ELEMENTWISE, REDUCTION) and find_root(parents, of[edge]) == target
         if legal:
             parents[node] = target
             sizes[target] += sizes[node]

@@ -33,7 +33,7 @@ FIRST, MOST = 4, 64  # parts that are moved together: at first, and at most
 FAILURES = 6  # single parts that fail in a row, after which a way of choosing is given up
 WORTH = 1e-3  # relative gain after which ways that were given up are tried again
 MOST_PARTS = 128  # parts for which gains are predicted: the heaviest
-# Weight of a second of transfer where loads are compared: links work beside devices.
+# weight of a second of transfer when loads are compared: links work in parallel with devices
 SENT_FOR_LOAD = 0.3
 
 
@@ -45,8 +45,8 @@ class Move:
     device: int
 
 
-class Relief:
-    """Predicts the gains of moves in one evaluator's graph.
+class GainPredictor:
+    """Predict how many seconds each move in one evaluator's graph would save.
 
     The seconds of a kernel are divided among its nodes in proportion to their costs without fusion.
     """
@@ -63,19 +63,17 @@ class Relief:
 
     def propose(self, decision: Decision, size: str) -> dict[str, list[Move]]:
         """Return moves with a positive predicted gain, the largest first, for each of REASONS."""
-        timeline, waited = self._look(decision)
+        timeline, waited = self._simulate(decision)
         labels = self._labels[size] * len(self._evaluator.machine) + timeline.placement
         _, part = np.unique(labels, return_inverse=True)
-        promises = self._reckon(timeline, waited, part)
+        gains = self._predict(timeline, waited, part)
         members = Neighbours.of(part, self._graph.leaders, int(part.max()) + 1)
         return {
-            reason: [
-                Move(np.unique(members.at(one)), device) for one, device in _sort_promises(promised)
-            ]
-            for reason, promised in promises.items()
+            reason: [Move(np.unique(members.at(one)), device) for one, device in _sort_gains(saved)]
+            for reason, saved in gains.items()
         }
 
-    def _look(self, decision: Decision) -> tuple[Timeline, np.ndarray]:
+    def _simulate(self, decision: Decision) -> tuple[Timeline, np.ndarray]:
         """Return the timeline, and the nodes (nodes,) bool that delay others."""
         if self._seen is None or self._seen[0] is not decision:
             environment = self._evaluator.environment
@@ -84,51 +82,55 @@ class Relief:
             self._seen = decision, environment.timeline(decision), waited
         return self._seen[1:]
 
-    def _reckon(
+    def _predict(
         self, timeline: Timeline, waited: np.ndarray, part: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return the predicted gain in seconds (parts, devices) of each part on each device, by
-        reason."""
+        """Return each part's predicted gain in seconds (parts, devices), by reason."""
         devices, count = len(self._evaluator.machine), int(part.max()) + 1
-        seconds = self._share_out(timeline)
-        own = seconds[np.arange(len(part)), timeline.placement]
-        runs = own > 0
+        seconds = self._spread_seconds(timeline)
+        current = seconds[np.arange(len(part)), timeline.placement]
+        runs = current > 0
         here = np.zeros(count, np.int64)
         here[part] = timeline.placement
+        # Per part: seconds of its nodes on each device, the seconds of them that delay others, its
+        # first start, and how many more seconds of transfers each device would cause.
         work = np.stack([np.bincount(part, column, count) for column in seconds.T], axis=1)
-        waits = np.bincount(part, own * waited, count)
+        waits = np.bincount(part, current * waited, count)
         first = np.full(count, np.inf)
         np.minimum.at(first, part[runs], timeline.start[runs])
         at_home = np.arange(count), here
-        sent = self._send(timeline.placement, part, count)
+        sent = self._find_transfers(timeline.placement, part, count)
         more = sent - sent[at_home][:, None]
 
-        load = np.bincount(timeline.placement, own, devices)
+        # by load: how much the larger load of the two devices falls, minus the added transfers:
+        # max(load_here, load_there) - max(load_here - work_here, load_there + work_there)
+        load = np.bincount(timeline.placement, current, devices)
         left = load[here] - work[at_home]
         levelled = np.maximum(load[here][:, None], load) - np.maximum(left[:, None], load + work)
         by_load = levelled - SENT_FOR_LOAD * more
 
+        # by wait: the delay that idle time there absorbs, minus the slower run and late transfers:
+        # min(waits, idle_there) - (work_there - work_here) - late_there
         idle = find_idle(timeline, first, devices)
         slower = work - work[at_home][:, None]
         late = self._find_lateness(timeline, part, runs, sent)
         by_wait = np.minimum(waits[:, None], idle) - slower - late
         is_small = np.argsort(-(waits + work[at_home] / 2), kind="stable")[MOST_PARTS:]
-        for promised in (by_load, by_wait):
-            promised[at_home] = 0
-            promised[is_small] = 0
-            promised[~np.isfinite(first)] = 0
+        for saved in (by_load, by_wait):
+            saved[at_home] = 0
+            saved[is_small] = 0
+            saved[~np.isfinite(first)] = 0
         return {"load": by_load, "wait": by_wait}
 
-    def _share_out(self, timeline: Timeline) -> np.ndarray:
-        """Return seconds (nodes, devices): each node's share of its kernel's time, on every
-        device."""
+    def _spread_seconds(self, timeline: Timeline) -> np.ndarray:
+        """Return each node's share of its kernel's seconds (nodes, devices) on every device."""
         rows = np.arange(len(timeline.groups))
-        own = self._seconds[rows, timeline.placement]
-        alone = np.bincount(timeline.groups, own, len(rows))[timeline.groups]
+        current = self._seconds[rows, timeline.placement]
+        alone = np.bincount(timeline.groups, current, len(rows))[timeline.groups]
         taken = timeline.end - timeline.start
         return self._seconds * np.where(alone > 0, taken / np.maximum(alone, 1e-30), 0)[:, None]
 
-    def _send(self, placement: np.ndarray, part: np.ndarray, count: int) -> np.ndarray:
+    def _find_transfers(self, placement: np.ndarray, part: np.ndarray, count: int) -> np.ndarray:
         """Return seconds (parts, devices) of transfers if a part were on a device.
 
         Each tensor is sent once per device; a transfer takes bytes / bandwidth, without latency.
@@ -167,10 +169,10 @@ def find_alike(graph: CostGraph) -> np.ndarray:
     Nodes of one class apply the same operation to tensors of the same shapes in the same layer,
     like the time steps of an unrolled network.
     """
-    own = np.column_stack([
+    content = np.column_stack([
         graph.opcodes, graph.operations, graph.output_bytes, graph.stages, graph.shapes
     ])  # fmt: skip
-    _, kinds = np.unique(own, axis=0, return_inverse=True)
+    _, kinds = np.unique(content, axis=0, return_inverse=True)
     # The sum of a random number per kind identifies the multiset of a node's inputs.
     numbers = np.random.default_rng(0).integers(1 << 40, size=kinds.max() + 1)
     read = np.zeros(graph.num_nodes, np.int64)
@@ -180,7 +182,10 @@ def find_alike(graph: CostGraph) -> np.ndarray:
 
 
 def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray:
-    """Return seconds (times, devices) in which each device is idle after `since` (times,)."""
+    """Return how many seconds (times, devices) each device is idle after `since` (times,).
+
+    idle = total - since - (work of the kernels that start later, and the rest of the running one)
+    """
     total = timeline.outcome.seconds
     runs = (timeline.groups == np.arange(len(timeline.groups))) & (timeline.end > timeline.start)
     idle = np.empty((len(since), devices))
@@ -198,15 +203,15 @@ def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray
     return idle
 
 
-def _sort_promises(promised: np.ndarray) -> Iterator[tuple[int, int]]:
+def _sort_gains(saved: np.ndarray) -> Iterator[tuple[int, int]]:
     """Return parts and devices, the largest predicted gain first; only positive gains.
 
     If devices promise equal gains, consecutive parts prefer different ones, so that parts that are
     moved together do not all go to one device.
     """
-    parts, devices = np.nonzero(promised > 0)
-    turn = (devices - parts) % promised.shape[1]
-    order = np.lexsort((parts, turn, -promised[parts, devices]))
+    parts, devices = np.nonzero(saved > 0)
+    turn = (devices - parts) % saved.shape[1]
+    order = np.lexsort((parts, turn, -saved[parts, devices]))
     yield from zip(parts[order].tolist(), devices[order].tolist(), strict=True)
 
 
@@ -221,8 +226,8 @@ class _Way:
     gain: float = np.inf  # relative gain per evaluation, a moving average
 
 
-def relieve(
-    evaluator: Evaluator, relief: Relief, start: Decision, seconds: float, budget: int
+def search_locally(
+    evaluator: Evaluator, predictor: GainPredictor, start: Decision, seconds: float, budget: int
 ) -> None:
     """Move parts as long as that helps, in at most `budget` evaluations; see `evaluator.best`.
 
@@ -239,7 +244,7 @@ def relieve(
             return
         way = max(open_ways, key=lambda one: one.gain)
         if way.size not in known:
-            known[way.size] = relief.propose(best, way.size)
+            known[way.size] = predictor.propose(best, way.size)
         moves = _take(known[way.size][way.reason], way.count, failed, len(best.placement))
         if not moves:
             way.failures = FAILURES

@@ -1,9 +1,8 @@
-"""Keep the best known decisions of training instances, which the policy imitates.
+"""Find the decisions that the policy imitates: the best known ones, simplified.
 
-Simplify a decision: remove arbitrary choices, so that a policy can imitate it.
-
-A search leaves behind whatever it tried that cost nothing: single nodes on other devices, twenty
-levels where two would do. A policy that imitates these learns noise.
+`BestDecisions` searches training instances and keeps the best decision of each. A search leaves
+behind whatever it tried that cost nothing: single nodes on other devices, twenty levels where two
+would do. A policy that imitates these learns noise, so `tidy` removes arbitrary choices.
 """
 
 import math
@@ -14,11 +13,11 @@ from itertools import repeat
 import numpy as np
 import torch
 
-from solution.placement.baselines.lists import rank_places
+from solution.placement.baselines.lists import find_priorities
 from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.workloads import Workload
 from solution.placement.machine import make_machine
-from solution.placement.policy.imitation import Lesson, make_lesson
+from solution.placement.policy.imitation import TrainingInstance, make_instance
 from solution.placement.policy.network import Policy
 from solution.placement.search import find_seconds_at_once, optimize
 from solution.placement.simulation.decision import Decision
@@ -27,8 +26,7 @@ from solution.system.processes import open_pool
 from solution.system.progress import track
 
 DEVICES = (2, 4)
-# evaluations per search, at least; nodes simulated per search, at most
-LEAST, NODES = 100, 1_000_000
+LEAST, NODES = 100, 1_000_000  # least evaluations per search; most nodes simulated per search
 LOSS = 0.003  # maximum relative loss of runtime
 SWEEPS = 3
 
@@ -38,8 +36,11 @@ def make_evaluators(
     tasks: tuple[str, ...] = TASKS,
     devices: Sequence[int] = DEVICES,
 ) -> list[Evaluator]:
-    """Return an evaluator per workload and number of devices; by default the workload's own
-    number."""
+    """Return an evaluator per workload and number of devices.
+
+    Args:
+        devices: numbers of devices; empty: the workload's number.
+    """
     return [
         Evaluator(Environment(graph, make_machine(number)), tasks)
         for workload in workloads
@@ -49,14 +50,14 @@ def make_evaluators(
 
 
 @dataclass
-class Best:
+class BestDecisions:
     """Keep the best known decision of each instance, simplified by `tidy`.
 
     An instance without a known decision that fits into memory is left out of training and
     comparison.
 
     Attributes:
-        seconds: of the decisions; infinite if no known decision fits.
+        seconds: runtimes of the best decisions; infinite if no known decision fits.
         workers: processes that search; their number does not change the results.
     """
 
@@ -68,16 +69,15 @@ class Best:
     def __post_init__(self) -> None:
         self.decisions = [evaluator.base for evaluator in self.evaluators]
         self.seconds = [math.inf] * len(self.evaluators)
-        for place, base in enumerate(self.decisions):
-            self._keep(place, base)
+        for index, base in enumerate(self.decisions):
+            self._keep(index, base)
 
     def search(self, policy: Policy | None, budget: int, seed: int) -> None:
-        """Search each instance with `budget` evaluations, fewer on a large graph; keep what is
-        better."""
-        with track(range(len(self.evaluators)), "Searching") as places:
-            for decision, place in zip(self._find_all(policy, budget, seed), places, strict=True):
+        """Search each instance with at most `budget` evaluations; keep better decisions."""
+        with track(range(len(self.evaluators)), "Searching") as indices:
+            for decision, index in zip(self._find_all(policy, budget, seed), indices, strict=True):
                 if decision is not None:
-                    self._keep(place, decision)
+                    self._keep(index, decision)
 
     def _find_all(self, policy: Policy | None, budget: int, seed: int) -> Iterator[Decision | None]:
         budgets = [fit_budget(evaluator.graph.num_nodes, budget) for evaluator in self.evaluators]
@@ -88,18 +88,17 @@ class Best:
         with open_pool(self.workers, begin_searching) as pool:
             yield from pool.map(find_best, *asked)
 
-    def _keep(self, place: int, decision: Decision) -> None:
-        outcome = self.evaluators[place].environment.runtime(decision)
-        if outcome.reason is None and outcome.seconds < self.seconds[place]:
-            self.decisions[place], self.seconds[place] = decision, outcome.seconds
+    def _keep(self, index: int, decision: Decision) -> None:
+        outcome = self.evaluators[index].environment.runtime(decision)
+        if outcome.reason is None and outcome.seconds < self.seconds[index]:
+            self.decisions[index], self.seconds[index] = decision, outcome.seconds
 
-    def make_lessons(self) -> list[Lesson]:
-        """Return each instance with a known decision, for training."""
-        return [make_lesson(evaluator, decision) for evaluator, decision, _ in self._find_known()]
+    def make_instances(self) -> list[TrainingInstance]:
+        """Return the training instances: each instance with a known decision."""
+        return [make_instance(evaluator, decision) for evaluator, decision, _ in self._find_known()]
 
     def compare(self, policy: Policy) -> float:
-        """Return the geometric mean of (seconds of the policy's likeliest decision / best known
-        seconds)."""
+        """Return the geometric mean of seconds of the likeliest decision / best known seconds."""
         logs = [
             np.log(find_seconds_at_once(evaluator, policy) / best)
             for evaluator, _, best in self._find_known()
@@ -112,8 +111,7 @@ class Best:
 
 
 def fit_budget(nodes: int, budget: int) -> int:
-    """Return `budget`, limited to NODES simulated nodes in all, but at least LEAST (or
-    `budget`)."""
+    """Return at most `budget` evaluations: NODES simulated nodes, but at least LEAST."""
     return min(budget, max(LEAST, NODES // nodes))
 
 
@@ -125,8 +123,7 @@ def begin_searching() -> None:
 def find_best(
     evaluator: Evaluator, policy: Policy | None, budget: int, seed: int
 ) -> Decision | None:
-    """Search with `budget` evaluations and return the best decision, simplified; None if none
-    fits."""
+    """Search with `budget` evaluations; return the best decision, simplified, if any fits."""
     asked = evaluator.start_again()
     optimize(asked, policy, budget, seed)
     return None if asked.best is None else tidy(evaluator, asked.best)
@@ -165,7 +162,7 @@ def _fuse_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
 
 
 def _rank_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
-    ranks = rank_places(evaluator.graph, evaluator.machine)
+    ranks = find_priorities(evaluator.graph, evaluator.machine)
     for priorities in (ranks, np.zeros_like(ranks)):
         yield replace(decision, priorities=priorities)
 

@@ -3,31 +3,32 @@
 Every method, GO's or another's, gets the same number of simulated decisions.
 
 Scratch trains untrained networks by PPO on one graph: GO-one, and the tasks jointly or separately.
-The document has one network for all tasks and never shows that this is better than one per task.
+The GO paper has one network for all tasks and never shows that this is better than one per task.
 """
 
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
 from solution.placement.baselines.bounds import solve
 from solution.placement.baselines.divisions import (
+    decide_placement,
     decide_tensorflow,
     divide_as_a_person,
     divide_by_metis,
-    place,
 )
 from solution.placement.baselines.hierarchical import place_hierarchically
 from solution.placement.baselines.lists import list_decisions
 from solution.placement.baselines.searches import anneal, breed, search_at_random
 from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.workloads import Workload
-from solution.placement.policy.decisions import TRIES, evaluate_mended
+from solution.placement.policy.decisions import TRIES, evaluate_repaired
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, make_policy
-from solution.placement.policy.settings import GOING_ON, PolicySettings, PolicyTraining
+from solution.placement.policy.settings import FINE_TUNING_RATE, PolicySettings, PolicyTraining
 from solution.placement.search import decide_at_once, optimize
 from solution.placement.simulation.decision import Decision, default_decision
 from solution.system.errors import InputError
@@ -72,32 +73,30 @@ class Scratch:
         decide_at_last(evaluator, self.learn(evaluator, budget - 1, seed), budget, seed)
 
     def decide_singly(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """Train a network per task, the others at their defaults; then evaluate all results
-        together."""
+        """Train a network per task, the others at defaults; evaluate all results together."""
         found, share = evaluator.base, (budget - 1) // len(evaluator.tasks)
         for task in order_tasks(evaluator.tasks) if share else ():
-            own = self._decide_alone(evaluator, task, evaluator.base, share, seed)
-            found = own.keep_beside(found)
+            alone = self._decide_alone(evaluator, task, evaluator.base, share, seed)
+            found = alone.keep_beside(found)
         left = budget - len(evaluator.curve)
-        evaluate_mended(evaluator, found, min(TRIES, left))
+        evaluate_repaired(evaluator, found, min(TRIES, left))
 
     def decide_in_turn(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """Train a network per task, one after the other, each given the decisions of the ones
-        before."""
+        """Train a network per task, in turn, each given the decisions of the ones before."""
         found, tasks = evaluator.base, order_tasks(evaluator.tasks)
         for number, task in enumerate(tasks):
             share = (budget - len(evaluator.curve)) // (len(tasks) - number)
             if share:
-                own = self._decide_alone(evaluator, task, found, share, seed)
-                found = own.keep_beside(found)
+                alone = self._decide_alone(evaluator, task, found, share, seed)
+                found = alone.keep_beside(found)
 
     def _decide_alone(
         self, evaluator: Evaluator, task: str, base: Decision, budget: int, seed: int
     ) -> Evaluator:
-        own = evaluator.ask((task,), base)
-        self.decide_jointly(own, budget, seed)
-        evaluator.count(own)
-        return own
+        alone = evaluator.ask((task,), base)
+        self.decide_jointly(alone, budget, seed)
+        evaluator.count(alone)
+        return alone
 
 
 def decide_at_last(evaluator: Evaluator, policy: Policy, budget: int, seed: int) -> None:
@@ -119,7 +118,7 @@ def order_tasks(tasks: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(task for task in TASKS if task in tasks)
 
 
-Method = Callable[[Evaluator, int, int], None]
+Method = Callable[[Evaluator, int, int], object]  # evaluator, budget, seed; the result is unused
 SOLVING = 60.0  # seconds
 
 
@@ -140,7 +139,7 @@ class Protocols:
         """Return the methods by name, in the order of the tables."""
         return {
             "go-one": self.scratch.learn_and_search,
-            "go": lambda evaluator, budget, seed: _optimize(evaluator, self.policy, budget, seed),
+            "go": lambda evaluator, budget, seed: optimize(evaluator, self.policy, budget, seed),
             "zero-shot": lambda evaluator, budget, seed: decide_at_once(
                 evaluator, self.policy, seed, min(TRIES, budget)),
             "fine-tuned": self.fine_tune,
@@ -148,23 +147,23 @@ class Protocols:
             "joint": self.scratch.decide_jointly,
             "single": self.scratch.decide_singly,
             "sequential": self.scratch.decide_in_turn,
-            "heuristics and search": lambda evaluator, budget, seed: _optimize(
+            "heuristics and search": lambda evaluator, budget, seed: optimize(
                 evaluator, None, budget, seed),
             "human": self.divide,
-            "metis": lambda evaluator, *_: _evaluate(evaluator, place(
+            "metis": lambda evaluator, *_: evaluator.evaluate(decide_placement(
                 evaluator.graph, divide_by_metis(evaluator.graph, evaluator.machine),
-                fused=_fuses(evaluator))),
+                fused="fusion" in evaluator.tasks)),
             "hdp": place_hierarchically,
             "annealing": anneal,
             "annealing 10 times": lambda evaluator, budget, seed: anneal(evaluator, 10 * budget,
                                                                           seed),
             "genetic": breed,
             "random": search_at_random,
-            "one device": lambda evaluator, *_: _evaluate(
-                evaluator, default_decision(evaluator.graph)),
-            "tensorflow": lambda evaluator, *_: _evaluate(
-                evaluator, decide_tensorflow(evaluator.graph)),
-            **{name: _list_by(name) for name in ("heft", "cpop", "m-etf", "m-sct")},
+            "one device": lambda evaluator, *_: evaluator.evaluate(
+                default_decision(evaluator.graph)),
+            "tensorflow": lambda evaluator, *_: evaluator.evaluate(
+                decide_tensorflow(evaluator.graph)),
+            **{name: partial(_list_by, name) for name in ("heft", "cpop", "m-etf", "m-sct")},
             "cp-sat": _solve,
         }  # fmt: skip
 
@@ -176,7 +175,7 @@ class Protocols:
         decide_at_once(evaluator, self.policy, seed, min(TRIES, budget))
         policy = copy.deepcopy(self.policy).train()
         # The learning rate for training from scratch would make the policy forget.
-        training = replace(self.scratch.training, learning_rate=GOING_ON)
+        training = replace(self.scratch.training, learning_rate=FINE_TUNING_RATE)
         most = len(evaluator.curve) + FINE_TUNING * SAMPLES
         learn_more(policy, evaluator, training, min(budget - 1, most), seed)
         decide_at_last(evaluator, policy.eval(), budget, seed)
@@ -184,35 +183,21 @@ class Protocols:
     def divide(self, evaluator: Evaluator, budget: int, seed: int) -> None:
         """Partition as a person would: by layers, or into parts with equal costs of cells."""
         part = divide_as_a_person(evaluator.graph, evaluator.machine, by_cost=self.workload.by_cost)
-        _evaluate(evaluator, place(evaluator.graph, part, fused=_fuses(evaluator)))
+        fused = "fusion" in evaluator.tasks
+        evaluator.evaluate(decide_placement(evaluator.graph, part, fused=fused))
 
 
-def _fuses(evaluator: Evaluator) -> bool:
-    return "fusion" in evaluator.tasks
-
-
-def _evaluate(evaluator: Evaluator, decision: Decision) -> None:
-    evaluator.evaluate(decision)
-
-
-def _optimize(evaluator: Evaluator, policy: Policy | None, budget: int, seed: int) -> None:
-    optimize(evaluator, policy, budget, seed)
-
-
-def _list_by(name: str) -> Method:
-    def run(evaluator: Evaluator, budget: int, seed: int) -> None:
-        made = list_decisions(evaluator.graph, evaluator.machine, fused=_fuses(evaluator))
-        evaluator.evaluate(made[name])
-
-    return run
+def _list_by(name: str, evaluator: Evaluator, *_: int) -> None:
+    fused = "fusion" in evaluator.tasks
+    evaluator.evaluate(list_decisions(evaluator.graph, evaluator.machine, fused=fused)[name])
 
 
 def _solve(evaluator: Evaluator, *_: int) -> None:
-    """Return HEFT's decision and CP-SAT's, which starts from it; keep the bound that CP-SAT proves.
+    """Evaluate HEFT's decision, then CP-SAT's, which starts from it; keep the bound it proves.
 
     Raises InputError if ortools is not installed or if fusion is decided.
     """
-    if _fuses(evaluator):
+    if "fusion" in evaluator.tasks:
         raise InputError("CP-SAT's model has no fusion. Choose the tasks placement and schedule.")
     environment = evaluator.environment
     heft = list_decisions(evaluator.graph, evaluator.machine, fused=False)["heft"]
