@@ -5,7 +5,7 @@ from solution import load_bundle, load_run, read_graph
 ranking = load_bundle("BUNDLE").rank(read_graph("FILE.npz"))
 ranking.order, ranking.to_measure
 
-A ranker of one's own begins with `from solution import Experiment, TableSettings`.
+A file with your ranker begins with `from solution import Experiment, TableSettings`.
 """
 
 import os
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from solution.system.compiled import choose_cache
 
-# Read by torch with its first tensor: large ones lie in pages of 2 MB, where Linux has them. A step
-# on a graph of thousands of nodes then spends no fifth of its time on making pages of 4 kB.
+# Torch reads this with its first tensor: Linux then allocates large tensors in pages of 2 MB. With
+# pages of 4 kB, a fifth of a training step on a large graph is spent on allocating them.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 choose_cache()
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Experiment", "InputError", "TableSettings", "load_bundle", "load_run", "read_graph"]
 
-_PLACES = {
+_MODULES = {
     "Experiment": "experiments.base",
     "InputError": "system.errors",
     "TableSettings": "models.table_ranker",
@@ -38,12 +38,12 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What is asked for is imported then (PEP 562): `import solution` itself takes no time."""
-    if name not in _PLACES:
+    """Import a name when it is first used (PEP 562), so that `import solution` is fast."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"solution.{_PLACES[name]}"), name)
+    return getattr(import_module(f"solution.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
-"""The entry: runs the program, and turns bad input into one message.
+"""Run the command line, and turn bad input into one message.
 
-What takes long to import waits until Ctrl-C can be answered.
+Slow imports wait inside functions, so that Ctrl-C is answered from the beginning.
 """
 
 import signal
@@ -9,19 +9,18 @@ import sys
 from solution.system.errors import InputError
 
 EXIT_STOPPED, EXIT_ENDED = 130, 143  # by Ctrl-C, by SIGTERM
-# Commands that write down what is finished, and begin there; a stop costs the others all they did.
+# Commands that keep finished work and resume; after a stop, the other commands begin anew.
 KEEPING = frozenset({"choose", "collect", "data", "demo", "prepare", "run", "train", "tune"})
-# Commands that unpack a bundle, have children that print to a file, or work on a copy of what they
-# keep: an end leaves none of it.
+# Commands with temporary files or child processes, which are removed if a signal ends the command.
 CLEARING = frozenset({"choose", "collect", "onnx", "rank", "tune"})
-KEPT, STOPPED = "What is finished is kept: the same command goes on.", "Stopped."
+KEPT, STOPPED = "Finished work is kept: the same command resumes.", "Stopped."
 
 
 def main() -> None:
     """Run the command line; bad input is one message and exit code 2."""
     try:
         _run()
-    except KeyboardInterrupt:  # while libraries are imported; the commands have their own answer
+    except KeyboardInterrupt:  # while libraries are imported; later, the commands handle it
         _stop()
     except Exception as error:
         if not _came_of_stopping(error):
@@ -55,19 +54,19 @@ def _run() -> None:
 
 
 def _describe(error: OSError) -> str:
-    """What the system says, and what to do where there is no room for what was written."""
+    """Return the system's message; for a full disk, also the file's name and advice."""
     from solution.system.refusals import FULL
 
     if error.errno not in FULL or error.filename is None:
         return str(error)
     return (
         f"{error.filename}: cannot be written ({error.strerror}). Make room, or choose another "
-        "place."
+        "folder."
     )
 
 
 def _came_of_stopping(error: BaseException | None) -> bool:
-    """Whether a library that was interrupted made another error of it."""
+    """Return True if an interrupt caused the error: libraries may raise another one for it."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

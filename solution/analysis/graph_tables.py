@@ -1,5 +1,8 @@
 """Make printed tables of a data set's size and of the contents of one graph."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 from rich.table import Table
@@ -16,6 +19,8 @@ from solution.domain.vocabulary import (
     SHAPE_DIMENSIONS,
     TILE_BLOCKS,
 )
+from solution.programs.hlo.messages import instructions
+from solution.programs.hlo.records import Record
 from solution.system.terminal import make_table
 
 EVERY = "all"
@@ -99,6 +104,53 @@ def show_graph(graph: Graph) -> list[Table]:
     if graph.runtimes is not None:
         tables += [_show_runtimes(graph), _show_gain(graph)]
     return tables
+
+
+def show_records(name: str, records: Sequence[Record]) -> list[Table]:
+    """Return a table with a row per record of a protobuf file, and one of all their opcodes."""
+    return [_show_record_rows(name, records), _show_record_opcodes(records)]
+
+
+def _show_record_rows(name: str, records: Sequence[Record]) -> Table:
+    kinds = Counter(record.graph.collection.kind for record in records)
+    title = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+    left_out = sum(record.left_out for record in records)
+    estimates = warn_of_estimates(record.graph.label_source for record in records)
+    table = make_table(
+        Text(f"{name}: {title}"),
+        "Settable: configurable nodes. Fastest: ns. Spread: slowest over fastest runtime. "
+        f"{left_out:,} runs that failed or were not timed are left out. {estimates}".rstrip(),
+    )
+    table.add_column("Graph", overflow="fold")
+    for header in ("Nodes", "Settable", "Configs", "Fastest", "Spread"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for record in records:
+        graph, times = record.graph, record.nanoseconds
+        labelled = graph.runtimes is not None
+        table.add_row(
+            Text(graph.name),
+            f"{graph.num_nodes:,}",
+            f"{len(graph.configurable):,}",
+            f"{graph.num_configs:,}",
+            f"{times.min():,}" if labelled else "",
+            f"{times.max() / times.min():.2f}" if labelled else "",
+        )
+    return table
+
+
+def _show_record_opcodes(records: Sequence[Record]) -> Table:
+    counts = Counter(
+        instruction.opcode for record in records for instruction in instructions(record.module)
+    )
+    table = make_table(Text("Opcodes"))
+    table.add_column("Opcode")
+    table.add_column("Nodes", justify="right")
+    for opcode, count in counts.most_common(MAX_ROWS):
+        table.add_row(Text(opcode), f"{count:,}")
+    others = counts.total() - sum(count for _, count in counts.most_common(MAX_ROWS))
+    if others:
+        table.add_row(f"{len(counts) - MAX_ROWS} others", f"{others:,}")
+    return table
 
 
 def _show_sizes(graph: Graph) -> Table:

@@ -298,7 +298,7 @@ def module(
 
 def _show_modules(file: Path, collection: str | None, wanted: "Wanted | None") -> "list[Record]":
     """Print the programs of a file or a folder, with notes on them, and return their records."""
-    from solution.programs.hlo.listing import show_records
+    from solution.analysis.graph_tables import show_records
     from solution.serving.reading import read_modules
 
     programs = read_modules(file, collection, wanted)

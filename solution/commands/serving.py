@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     from solution.programs.program import Wanted
     from solution.serving.bundle import Bundle
-    from solution.serving.export import Ranked
-    from solution.serving.ranking import Ranking
+    from solution.serving.ranking import Ranked, Ranking
     from solution.serving.reading import Question
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
@@ -208,7 +207,7 @@ def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
 
     If one file is standard output, everything else that is printed goes to standard error.
     """
-    from solution.serving.export import format_csv, format_json, write_text
+    from solution.serving.ranking import format_csv, format_json, write_text
 
     rankings: list[Ranked] = []
     stdout = sys.stdout

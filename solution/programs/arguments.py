@@ -92,8 +92,8 @@ def find_roles(module: Any) -> list[Role]:
     flow = _Flow(module)
     positive = flow.find_parameters(_list_positive(module), _list_kept)
     terms = _find_terms(module, flow)
-    count = 1 + max((place for place in flow.parameters.values()), default=-1)
-    return [Role(place in positive, terms.get(place, 1)) for place in range(count)]
+    count = 1 + max(flow.parameters.values(), default=-1)
+    return [Role(number in positive, terms.get(number, 1)) for number in range(count)]
 
 
 class _Flow:
@@ -134,8 +134,8 @@ class _Flow:
 
     def _number(self, parameter: Any) -> None:
         if self._is_tupled:
-            for place in range(len(parameter.shape.tuple_shapes)):
-                self.parameters[parameter.id, place] = place
+            for number in range(len(parameter.shape.tuple_shapes)):
+                self.parameters[parameter.id, number] = number
         else:
             self.parameters[parameter.id, None] = int(parameter.parameter_number)
 
@@ -177,19 +177,16 @@ class _Flow:
                     yield self._roots[body], element
             elif caller.opcode == "conditional":
                 branches = list(caller.called_computation_ids)
-                given = operands[1:]
-                yield from (
-                    (given[place], element)
-                    for place, branch in enumerate(branches)
-                    if branch == home and place < len(given)
-                )
+                for branch, operand in zip(branches, operands[1:], strict=False):
+                    if branch == home:
+                        yield operand, element
 
 
 def _list_positive(module: Any) -> Iterator[Value]:
     for instruction in instructions(module):
-        for place in POSITIVE.get(instruction.opcode, ()):
-            if place < len(instruction.operand_ids):
-                yield instruction.operand_ids[place], None
+        for operand in POSITIVE.get(instruction.opcode, ()):
+            if operand < len(instruction.operand_ids):
+                yield instruction.operand_ids[operand], None
 
 
 def _list_kept(node: Any) -> Iterable[int]:
@@ -218,7 +215,7 @@ def _find_terms(module: Any, flow: _Flow) -> dict[int, int]:
             found = flow.find_parameters([(operand, None)], _list_moved)
             if found:
                 summed = _count_terms(node, shapes)
-                terms |= {place: max(summed, terms.get(place, 1)) for place in found}
+                terms |= {parameter: max(summed, terms.get(parameter, 1)) for parameter in found}
                 break
     return terms
 

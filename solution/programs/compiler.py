@@ -187,10 +187,11 @@ class Compiler:
         # appending a submessage to serialized protobuf bytes merges it with the first one
         if flags.backend:
             pairs = [
-                _field(1, key.encode()) + _field(2, text.encode()) for key, text in flags.backend
+                encode_field(1, key.encode()) + encode_field(2, text.encode())
+                for key, text in flags.backend
             ]
-            debug = b"".join(_field(BACKEND_OPTIONS, pair) for pair in pairs)
-            added = _field(BUILD_OPTIONS, _field(DEBUG_OPTIONS, debug))
+            debug = b"".join(encode_field(BACKEND_OPTIONS, pair) for pair in pairs)
+            added = encode_field(BUILD_OPTIONS, encode_field(DEBUG_OPTIONS, debug))
             options = type(options).ParseFromString(options.SerializeAsString() + added)
         options.env_option_overrides = list(flags.options)
         return options
@@ -275,7 +276,7 @@ def shorten(error: BaseException) -> str:
     return said[:300]
 
 
-def _field(number: int, data: bytes) -> bytes:
+def encode_field(number: int, data: bytes) -> bytes:
     """Encode a protobuf field that holds bytes."""
     return _varint(number << 3 | 2) + _varint(len(data)) + data
 

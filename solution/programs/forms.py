@@ -2,7 +2,7 @@
 
 HLO text begins with HloModule; text of StableHLO or VHLO begins with a module or a function. Lines
 of a log before it are skipped. If a text was printed without its large constants, a custom call
-named LEFT_OUT takes the place of each, which the reader of the module replaces with numbers.
+named LEFT_OUT stands for each; the reader of the module replaces it with numbers.
 """
 
 import json
@@ -163,7 +163,7 @@ def _divide_hlo(text: str) -> list[str]:
 def _cut_end(text: str) -> str:
     """Cut off what a log says after an HLO module's last bracket."""
     lines = text.splitlines()
-    last = max((place for place, line in enumerate(lines) if line.strip() == "}"), default=None)
+    last = max((number for number, line in enumerate(lines) if line.strip() == "}"), default=None)
     rest = [] if last is None else lines[last + 1 :]
     if last is None or any("=" in line or "{" in line for line in rest):
         return text

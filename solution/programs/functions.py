@@ -52,7 +52,9 @@ def make_main(content: str | bytes, function: str) -> bytes:
         passes = import_module("jaxlib.mlir.passmanager").PassManager
         # delete functions that nothing calls
         passes.parse("builtin.module(symbol-dce)").run(module.operation)
-        called = [_name(own) for own in _list_functions(module) if not _has_body(own)]
+        called = [
+            _name(function) for function in _list_functions(module) if not _has_body(function)
+        ]
         if called:
             listed = join_names(called, MOST_NAMED)
             raise InputError(f"it calls functions of which it has no body: {listed}.")
@@ -60,7 +62,7 @@ def make_main(content: str | bytes, function: str) -> bytes:
 
 
 def drop_uncalled(module: Any) -> None:
-    """Delete, in place, the computations of a message Module that its entry does not call.
+    """Delete the computations of a message Module that its entry does not call.
 
     XLA keeps a function of StableHLO that nothing calls.
     """
@@ -73,9 +75,9 @@ def drop_uncalled(module: Any) -> None:
             for instruction in by_id[number].instructions:
                 waiting += instruction.called_computation_ids
     if module.entry_computation_id in called:
-        for place in reversed(range(len(module.computations))):
-            if module.computations[place].id not in called:
-                del module.computations[place]
+        for position in reversed(range(len(module.computations))):
+            if module.computations[position].id not in called:
+                del module.computations[position]
 
 
 def _read(ir: Any, content: str | bytes) -> Any:

@@ -42,7 +42,7 @@ def give_arguments(program: Program, path: Path | None, megabytes: int) -> Progr
     names = _list_names(program.module)
     with open_arrays(path) as archive:
         found = array_names(archive)
-        keys = [_find_key(own, found, path) for own in names]
+        keys = [_find_key(accepted, found, path) for accepted in names]
         left_over = sorted(found - set(keys))
         if left_over:
             raise InputError(
@@ -63,8 +63,8 @@ def _list_names(module: Any) -> list[tuple[str, ...]]:
             if instruction.opcode == "parameter":
                 names[instruction.parameter_number] = instruction.name
     return [
-        tuple(name for name in (str(number), f"arr_{number}", own) if name)
-        for number, own in enumerate(names)
+        tuple(key for key in (str(number), f"arr_{number}", name) if key)
+        for number, name in enumerate(names)
     ]
 
 
@@ -99,7 +99,7 @@ def _read(archive: zipfile.ZipFile, key: str, shape: Any) -> np.ndarray:
 
 
 def _describe(names: list[tuple[str, ...]]) -> str:
-    return ", ".join(" or ".join(own) for own in names) if names else "no parameter"
+    return ", ".join(map(" or ".join, names)) or "no parameter"
 
 
 def _list(found: set[str]) -> str:

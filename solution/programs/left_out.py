@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from solution.programs.compiler import encode_field
 from solution.programs.forms import HLO, LEFT_OUT
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.system.errors import InputError
@@ -30,7 +31,7 @@ FIELDS = {
     26: (26, "int2"), 27: (27, "uint2"), 28: (28, "float8_e4m3"), 29: (29, "float8_e3m4"),
     32: (32, FOUR_BITS), 33: (33, POWERS_ONLY),
 }  # fmt: skip
-# Integers narrower than a byte: their bounds, and the bits that they take in a byte of their own.
+# Integers narrower than a byte: their bounds, and the mask of their bits in a byte.
 NARROW = {"int4": (0, 8, 15), "uint4": (0, 8, 15), "int2": (-2, 2, 3), "uint2": (0, 4, 3)}
 
 
@@ -59,12 +60,12 @@ def restore_constants(module: Any, name: str, *, fill: bool) -> int:
             f"{name}: constants of {numbers:,} numbers are left out of the text, more than can be "
             f"drawn ({MAX_BYTES // BYTES:,}). Dump the module with its large constants."
         )
-    for place, instruction in enumerate(found):
+    for number, instruction in enumerate(found):
         kept = MESSAGES["Instruction"](
             id=instruction.id, name=instruction.name, opcode="constant", shape=instruction.shape
         )
         if fill:
-            literal = _draw_literal(instruction.shape, np.random.default_rng([0, place]), name)
+            literal = _draw_literal(instruction.shape, np.random.default_rng([0, number]), name)
             kept.literal.ParseFromString(literal)
         count += _count(instruction.shape)
         instruction.CopyFrom(kept)
@@ -95,10 +96,10 @@ def _count(shape: Any) -> int:
 
 def _draw_literal(shape: Any, generator: np.random.Generator, name: str) -> bytes:
     """Draw a serialized LiteralProto of the shape."""
-    found = _field(SHAPE, shape.SerializeToString())
+    found = encode_field(SHAPE, shape.SerializeToString())
     if shape.element_type == TUPLE:
         parts = [_draw_literal(part, generator, name) for part in shape.tuple_shapes]
-        return found + b"".join(_field(TUPLES, part) for part in parts)
+        return found + b"".join(encode_field(TUPLES, part) for part in parts)
     count = _count(shape)
     if shape.element_type not in FIELDS:
         raise InputError(
@@ -106,7 +107,7 @@ def _draw_literal(shape: Any, generator: np.random.Generator, name: str) -> byte
             "out of the text, and cannot be drawn. Dump the module with its large constants."
         )
     field, kind = FIELDS[shape.element_type]
-    return found + _field(field, _draw(kind, count, generator))
+    return found + encode_field(field, _draw(kind, count, generator))
 
 
 def _draw(kind: str, count: int, generator: np.random.Generator) -> bytes:
@@ -129,16 +130,3 @@ def _draw(kind: str, count: int, generator: np.random.Generator) -> bytes:
     if dtype.kind in "iu":
         return generator.integers(0, HIGHEST_INTEGER, count).astype(dtype).tobytes()
     return (SCALE * generator.standard_normal(count)).astype(dtype).tobytes()
-
-
-def _field(number: int, data: bytes) -> bytes:
-    """Encode a protobuf field that holds bytes."""
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 127:
-        found.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*found, number])

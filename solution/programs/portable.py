@@ -79,7 +79,8 @@ def _take_apart(module: Any, fresh: FreshIds) -> None:
     entry = find_entry(module)
     (whole,) = (i for i in entry.instructions if i.opcode == "parameter")
     parts = [
-        _make_parameter(place, shape, fresh) for place, shape in enumerate(whole.shape.tuple_shapes)
+        _make_parameter(number, shape, fresh)
+        for number, shape in enumerate(whole.shape.tuple_shapes)
     ]
     taken = {
         i.id: parts[i.tuple_index].id
@@ -99,14 +100,14 @@ def _take_apart(module: Any, fresh: FreshIds) -> None:
     shape.parameter_names.extend(part.name for part in parts)
 
 
-def _make_parameter(place: int, shape: Any, fresh: FreshIds) -> Any:
-    number = fresh.take()
+def _make_parameter(number: int, shape: Any, fresh: FreshIds) -> Any:
+    taken = fresh.take()
     return MESSAGES["Instruction"](
-        id=number,
-        name=f"parameter.{number}",
+        id=taken,
+        name=f"parameter.{taken}",
         opcode="parameter",
         shape=shape,
-        parameter_number=place,
+        parameter_number=number,
     )
 
 
@@ -192,10 +193,10 @@ def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> lis
 def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
     """Draw random bits from a state in two halves: join them, and drop the new state."""
     written = []
-    for place, half in enumerate(state.tuple_shapes):
+    for number, half in enumerate(state.tuple_shapes):
         sizes = list(half.dimensions)
         part = _make("get-tuple-element", sizes, instruction.operand_ids, fresh, half.element_type)
-        part.tuple_index = place
+        part.tuple_index = number
         written += [part, _make("reshape", [*sizes, 1], [part.id], fresh, half.element_type)]
     sizes = list(state.tuple_shapes[0].dimensions)
     pairs = _make("concatenate", [*sizes, PAIR], [i.id for i in written[1::2]], fresh)
@@ -213,11 +214,11 @@ def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
 
 def _split(instruction: Any, fresh: FreshIds) -> list[Any]:
     """Take the lower or upper half: split bits into pairs of 32, select one, drop the dimension."""
-    place = int(instruction.custom_call_target == "X64SplitHigh")
+    upper = int(instruction.custom_call_target == "X64SplitHigh")
     sizes = list(instruction.shape.dimensions)
     pairs = _make("bitcast-convert", [*sizes, PAIR], list(instruction.operand_ids), fresh)
     half = _make("slice", [*sizes, 1], [pairs.id], fresh)
-    for start, limit in [*((0, size) for size in sizes), (place, place + 1)]:
+    for start, limit in [*((0, size) for size in sizes), (upper, upper + 1)]:
         half.slices.add(start=start, limit=limit, stride=1)
     return [pairs, half, _as(instruction, "reshape", [half.id])]
 

@@ -1,4 +1,4 @@
-"""Read a program to be collected: its module, its arguments, and its graph."""
+"""Read programs from files in any form: modules, arguments and graphs."""
 
 import hashlib
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ class Program:
         if given is None:
             return drawn
         pairs = zip(given, drawn, strict=True)
-        return [own if array is None else array for array, own in pairs]
+        return [random if array is None else array for array, random in pairs]
 
     @property
     def is_drawn(self) -> bool:
@@ -100,8 +100,7 @@ class Program:
 
     @cached_property
     def digest(self) -> str:
-        """Return a hash of the module and its arguments, without the module's process-specific
-        id."""
+        """Return a hash of the module, without its process-specific id, and its arguments."""
         found = self._hash_module()
         if self.is_drawn:  # drawn arguments follow from the module
             found.update(f"drawn {VERSION}".encode())
@@ -112,8 +111,7 @@ class Program:
 
     @cached_property
     def module_digest(self) -> str:
-        """Return a hash of the module alone: an estimate does not depend on the arguments'
-        values."""
+        """Return a hash of the module alone: estimates do not depend on the arguments."""
         return self._hash_module().hexdigest()[:16]
 
     def _hash_module(self) -> "hashlib._Hash":
@@ -197,8 +195,8 @@ def read_programs(
             raise _refuse_form(path, form)
     if wanted.function and not (path.suffix != PYTHON and form == STABLEHLO):
         raise InputError(f"{path}: --function names one of StableHLO. Leave it out.")
-    for place in pick_modules(path, [p.module.name for p in found], wanted.module):
-        program = found[place]
+    for number in pick_modules(path, [p.module.name for p in found], wanted.module):
+        program = found[number]
         if runs and platform == "cpu" and program.obstacle:
             raise InputError(f"{path}: {program.obstacle}")
         check_sizes(program.module, str(path))
@@ -212,7 +210,7 @@ def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
     """
     if not wanted:
         return list(range(len(names)))
-    found = [place for place, name in enumerate(names) if name == wanted]
+    found = [number for number, name in enumerate(names) if name == wanted]
     if not found and wanted.isdecimal() and 1 <= int(wanted) <= len(names):
         found = [int(wanted) - 1]
     if len(found) != 1:
@@ -226,12 +224,12 @@ def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
 
 def make_graph(program: Program, name: str) -> Graph:
     """Return the program as a graph of the collection, with the default as its configuration."""
-    nodes, own = program.nodes, collection(name)
-    is_tile = own.kind == "tile"
+    nodes, found = program.nodes, collection(name)
+    is_tile = found.kind == "tile"
     unset = np.full((1, len(program.configurable), NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8)
     return Graph(
         name=program.name,
-        collection=own,
+        collection=found,
         node_features=nodes.features,
         node_opcodes=nodes.opcodes,
         edges=nodes.edges,
@@ -242,19 +240,19 @@ def make_graph(program: Program, name: str) -> Graph:
     )
 
 
-def name_program(path: Path, place: int | None = None) -> str:
+def name_program(path: Path, number: int | None = None) -> str:
     """Return the name under which a file's program and all its outputs are stored.
 
     The name is made safe like that of an npz file, so that programs of one npz file have one name.
 
     Args:
-        place: position of the program, if the file has several.
+        number: position of the program, if the file has several.
     """
     name = path.stem
     if path.suffix == PROTOBUF_SUFFIX:
         name = name.removesuffix(".hlo")
-    if place is not None:
-        name = f"{name}_{place}"
+    if number is not None:
+        name = f"{name}_{number}"
     return make_safe(name)
 
 
@@ -262,13 +260,13 @@ def _read_protobuf(path: Path) -> list[Program]:
     modules = [record.module for record in read_records(path)]
     return [
         Program(
-            name_program(path, place if len(modules) > 1 else None),
+            name_program(path, number if len(modules) > 1 else None),
             module,
             None,
             tuple(describe_module(module)),
             find_obstacle(module),
         )
-        for place, module in enumerate(modules)
+        for number, module in enumerate(modules)
     ]
 
 
@@ -277,8 +275,8 @@ def _read_sources(
 ) -> list[Program]:
     """Read the modules of a text or of bytecode."""
     found = []
-    for place, source in enumerate(sources):
-        name = name_program(path, place if len(sources) > 1 else None)
+    for number, source in enumerate(sources):
+        name = name_program(path, number if len(sources) > 1 else None)
         expected = f"{source.form} {'text' if isinstance(source.content, str) else 'bytecode'}"
         data = _ask(path, child, Parse(source.form, source.content, wanted.function), expected)
         module = MESSAGES["Module"].FromString(data)

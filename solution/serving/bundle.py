@@ -154,8 +154,7 @@ class Bundle:
         )
 
     def predict(self, graph: Graph) -> "dict[str, pl.DataFrame]":
-        """Return by experiment its models' predictions, as frames of
-        solution.domain.predictions."""
+        """Return by experiment a frame of its models' predictions (solution.domain.predictions)."""
         import polars as pl
 
         from solution.domain.predictions import make_frame

@@ -1,10 +1,10 @@
-"""Say how many configurations to measure: k, calibrated on programs unseen by the models.
+"""Compute how many configurations to measure: k, calibrated on programs unseen by the models.
 
-For every program predicted out of fold, the needed k is the smallest with which the best of the
-first k configurations of the ranking is within `regret` of the best. The returned k covers a share
-`confidence` of programs: it is their quantile, with one more program added that is as bad as can
-be. Graphs of one group (a program at several sizes) share the weight of one program, because only
-programs are exchangeable.
+A program predicted out of fold needs the smallest k with which the best of the first k ranked
+configurations is within `regret` of the best of all. The returned k is the quantile `confidence` of
+the needed k over the programs and one more program that needs infinitely many (split conformal
+prediction). Graphs of one group, a program at several sizes, share the weight of one program,
+because only programs are exchangeable.
 
 Sources: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, chapter 2; Lee,
 Barber and Willett, "Distribution-free inference with hierarchical data", 2023 (groups).
@@ -32,8 +32,7 @@ MOST_TIMES = 16  # no k for lists more than this many times longer than the cali
 
 @dataclass(frozen=True)
 class Facts:
-    """Sizes of a whole program, by which it is compared with others; a store's graphs are
-    pruned."""
+    """Sizes of a whole program, by which programs are compared; a store's graphs are pruned."""
 
     architecture: str
     nodes: int
@@ -75,8 +74,8 @@ def find_steps(order: np.ndarray, runtimes: np.ndarray) -> tuple[tuple[int, floa
         runtimes: (configs,).
     """
     best = np.minimum.accumulate(runtimes[order])
-    places = np.flatnonzero(np.diff(best, prepend=np.inf))
-    return tuple((int(k) + 1, float(best[k] / best[-1] - 1)) for k in places)
+    improved = np.flatnonzero(np.diff(best, prepend=np.inf))
+    return tuple((int(k) + 1, float(best[k] / best[-1] - 1)) for k in improved)
 
 
 def needed(steps: Sequence[tuple[int, float]], regret: float) -> int:
@@ -189,7 +188,7 @@ def measure(
     if distance > learned.gap:
         return Measure(
             None, f"the program is unlike those learned from: by size it lies {distance:.2f} from "
-            f"the nearest of them, and none of those over {learned.gap:.2f} from its own nearest"
+            f"the nearest of them, and each of them at most {learned.gap:.2f} from the next"
         )  # fmt: skip
     if configs > learned.most * MOST_TIMES:
         return Measure(

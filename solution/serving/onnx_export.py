@@ -128,12 +128,10 @@ def _write_layout_net(
     net = GraphLayers(centre(weights, rounds), scalers)
     opcodes = net.take("opcodes", "int", "nodes")
     nodes, first = embed(net, opcodes, net.take("numeric", "float", "nodes", "numbers"))
-    own, tokens = (
-        net.take("pair_nodes", "int", "pairs"),
-        net.take("pair_tokens", "int", "pairs", 18),
-    )
+    pair_nodes = net.take("pair_nodes", "int", "pairs")
+    tokens = net.take("pair_tokens", "int", "pairs", 18)
     features = net.take("pair_features", "float", "pairs", "facts")
-    pairs = configure(net, nodes, first, own, tokens, features)
+    pairs = configure(net, nodes, first, pair_nodes, tokens, features)
     configured = net.take("configured", "int", "configured")
     given = net.gather(pairs, net.take("configured_pairs", "int", "configured"))
     x = net.gather(nodes, net.take("colour_nodes", "int", "colours_0"))
@@ -216,8 +214,7 @@ class GraphLayers:
         self._inputs: list[Any] = []
 
     def take(self, name: str, kind: str, *shape: int | str) -> str:
-        """Add an input of the graph: float, int or bool; a word in its shape is a dimension of
-        any size."""
+        """Add an input (float, int or bool); a word in its shape is a dimension of any size."""
         self._inputs.append(helper.make_tensor_value_info(name, TYPES[kind], shape))
         return name
 
@@ -285,8 +282,8 @@ class GraphLayers:
         return self.apply("ScatterND", x, self.apply("Unsqueeze", rows, self.integers(1)), values)
 
     def add_rows(self, x: str, rows: str, values: str) -> str:
-        place = self.apply("Unsqueeze", rows, self.integers(1))
-        return self.apply("ScatterND", x, place, values, reduction="add")
+        indices = self.apply("Unsqueeze", rows, self.integers(1))
+        return self.apply("ScatterND", x, indices, values, reduction="add")
 
     def mean_of(self, x: str, sources: str, targets: str) -> str:
         count = self.apply("Shape", x, end=1)
@@ -308,8 +305,8 @@ class GraphLayers:
     def standardise(self, x: str, listed: str) -> str:
         """Subtract the mean over the `listed` rows (rows,) bool, and divide by their deviation."""
         axis = self.integers(0)
-        own = self.apply("Compress", x, listed, axis=0)
-        centred = self.apply("Sub", x, self.apply("ReduceMean", own, axis))
+        chosen = self.apply("Compress", x, listed, axis=0)
+        centred = self.apply("Sub", x, self.apply("ReduceMean", chosen, axis))
         square = self.apply("Compress", self.apply("Mul", centred, centred), listed, axis=0)
         variance = self.apply("ReduceMean", square, axis)
         small = self.constant(np.array(DEVIATION_EPSILON))
@@ -317,8 +314,7 @@ class GraphLayers:
         return self.apply("Div", centred, deviation)
 
     def sum_rows(self, x: str, rows: str, columns: str, count: str, values: str = "") -> str:
-        """Add x[columns] times `values` (entries,) into rows `rows` (entries,): (count, width)
-        sums."""
+        """Write (count, width) sums: row rows[i] gets values[i] * x[columns[i]], for each i."""
         named = self.gather(x, columns)
         if values:
             named = self.apply("Mul", named, self.apply("Unsqueeze", values, self.integers(1)))
@@ -327,9 +323,9 @@ class GraphLayers:
         zeros = self.apply(
             "ConstantOfShape", shape, value=numpy_helper.from_array(np.zeros(1, np.float32))
         )
-        place = self.apply("Unsqueeze", rows, self.integers(1))
-        place = self.apply("Expand", place, self.apply("Shape", named))
-        return self.apply("ScatterElements", zeros, place, named, axis=0, reduction="add")
+        indices = self.apply("Unsqueeze", rows, self.integers(1))
+        indices = self.apply("Expand", indices, self.apply("Shape", named))
+        return self.apply("ScatterElements", zeros, indices, named, axis=0, reduction="add")
 
     def finish(self, scores: str, notes: Mapping[str, str]) -> ModelProto:
         """Return the model whose output is `scores` (configs,); `notes` become its description."""

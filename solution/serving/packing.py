@@ -68,10 +68,10 @@ def pack(
         with name_full_disk(out), replace_folder(out) as folder:
             _write(about, jobs, out.name, folder)
         return out
-    with tempfile.TemporaryDirectory(prefix="fastslow-") as place:
-        with name_full_disk(Path(place)):
-            _write(about, jobs, out.stem, Path(place))
-        return write_archive(Path(place), out)
+    with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
+        with name_full_disk(Path(scratch)):
+            _write(about, jobs, out.stem, Path(scratch))
+        return write_archive(Path(scratch), out)
 
 
 def check_bundle_place(out: Path) -> None:
@@ -100,7 +100,7 @@ class _About:
 
 
 def _write(about: _About, jobs: Sequence[tuple[Path, JobRecord]], name: str, folder: Path) -> None:
-    members = [_copy_model(job, place, folder) for place, job in jobs]
+    members = [_copy_model(job, source, folder) for source, job in jobs]
     record = _describe(about, name, members, [job for _, job in jobs])
     write_card(record, folder)
     files = list_checksums(folder)
@@ -116,16 +116,16 @@ def _find_jobs(run: Run, recipe: Recipe, *, refitted: bool) -> list[tuple[Path, 
     """
     found = []
     for name in dict.fromkeys(find_members(run, recipe, "test")):
-        jobs = [(place, check_job(place)) for place in run.jobs(name)]
+        jobs = [(source, check_job(source)) for source in run.jobs(name)]
         divided = {c for _, job in jobs if job.fold != NO_FOLD for c in job.collections}
-        own = [
-            (place, job)
-            for place, job in jobs
+        chosen = [
+            (source, job)
+            for source, job in jobs
             if (job.fold == NO_FOLD) == (refitted or not divided & set(job.collections))
         ]
         if not refitted:
-            _check_complete(run, name, [job for _, job in own])
-        found += own
+            _check_complete(run, name, [job for _, job in chosen])
+        found += chosen
     if not found:
         raise InputError(f"{run.folder}: has no model of recipe {recipe.name}. Finish the run.")
     return found
@@ -141,11 +141,14 @@ def _check_complete(run: Run, name: str, jobs: Sequence[JobRecord]) -> None:
     graphs = predictions.read(run.graphs, ["collection", "fold", "labelled"])
     seeds = run.record()["settings"][EXPERIMENTS][name].get("seeds", [0])
     for collection in sorted({name for job in jobs for name in job.collections}):
-        own = graphs.filter("labelled", pl.col("collection") == collection)["fold"].unique()
-        folds = own.to_list() if len(own) > 1 else [job.fold for job in jobs[:1]]
-        there = {(job.fold, job.seed) for job in jobs if collection in job.collections}
-        missing = {(fold, seed) for fold in folds for seed in seeds} - there
-        if len(own) > 1 and missing:
+        folds = (
+            graphs.filter("labelled", pl.col("collection") == collection)["fold"].unique().to_list()
+        )
+        is_divided = len(folds) > 1
+        folds = folds if is_divided else [job.fold for job in jobs[:1]]
+        trained = {(job.fold, job.seed) for job in jobs if collection in job.collections}
+        missing = {(fold, seed) for fold in folds for seed in seeds} - trained
+        if is_divided and missing:
             fold, seed = min(missing)
             raise InputError(
                 f"{run.folder}: {name} lacks {len(missing)} models of {collection}, such as fold "
@@ -153,12 +156,12 @@ def _check_complete(run: Run, name: str, jobs: Sequence[JobRecord]) -> None:
             )
 
 
-def _copy_model(job: JobRecord, place: Path, folder: Path) -> Member:
+def _copy_model(job: JobRecord, source: Path, folder: Path) -> Member:
     """Copy a model into the bundle, after checking that this program can load it from there."""
-    name = f"{MODELS}/{job.experiment}/{place.parent.name}/{place.name}"
+    name = f"{MODELS}/{job.experiment}/{source.parent.name}/{source.name}"
     target = folder / name
     target.mkdir(parents=True)
-    described = read_record(place / MODEL / catalogue.RECORD, "a model")
+    described = read_record(source / MODEL / catalogue.RECORD, "a model")
     if str(described.get("kind")).startswith(catalogue.OWN):
         raise InputError(
             f"{job.experiment} is a model of your own, whose code is not of this program, so it is "
@@ -167,11 +170,11 @@ def _copy_model(job: JobRecord, place: Path, folder: Path) -> Member:
     try:  # an unreadable model is rejected here, not by those who receive the bundle
         read_settings(described)
     except InputError as error:
-        raise InputError(f"{place}: cannot be packed: {error}") from error
-    check_files(place / MODEL, described.get("files"), place / MODEL / catalogue.RECORD)
+        raise InputError(f"{source}: cannot be packed: {error}") from error
+    check_files(source / MODEL, described.get("files"), source / MODEL / catalogue.RECORD)
     for file in [*described["files"], catalogue.RECORD]:
         (target / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(place / MODEL / file, target / file)
+        shutil.copyfile(source / MODEL / file, target / file)
     return Member(name, job.experiment, job.collections, job.fold, job.seed)
 
 
@@ -212,7 +215,7 @@ def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[
     for row in predictions.read(run.graphs).iter_rows(named=True):
         key = row["collection"], row["graph"]
         if ":".join(key) in learned or key in steps:
-            own, ranked = steps.get(key, ((), 0))
+            improvements, ranked = steps.get(key, ((), 0))
             program = Program(
                 name=hash_name(*key),
                 architecture=row["architecture"],
@@ -222,7 +225,7 @@ def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[
                 edges=row["edges"],
                 configurable=row["configurable"],
                 configs=row["configs"],
-                steps=own,
+                steps=improvements,
                 ranked=ranked,
             )
             found.setdefault(key[0], []).append(program)
@@ -236,9 +239,9 @@ def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
     found: Ranked = {}
     for frame in merge_files({n: p for n, p in paths.items() if p.is_file()}, recipe):
         joined = frame.join(labels, on=predictions.REQUEST_KEYS, maintain_order="left")
-        for (name, graph), own in joined.group_by("collection", "graph", maintain_order=True):
-            order = np.argsort(own["score"].to_numpy(), kind="stable")
-            found[str(name), str(graph)] = order, own["runtime"].to_numpy()
+        for (name, graph), rows in joined.group_by("collection", "graph", maintain_order=True):
+            order = np.argsort(rows["score"].to_numpy(), kind="stable")
+            found[str(name), str(graph)] = order, rows["runtime"].to_numpy()
     return found
 
 
@@ -284,7 +287,7 @@ def _score_families(table: pl.DataFrame) -> dict[str, dict[str, Score]]:
         family=pl.col("graph").map_elements(find_family, return_dtype=pl.String)
     )
     found: dict[str, dict[str, Score]] = {}
-    for (family,), own in named.sort("family").group_by("family", maintain_order=True):
-        for name, score in _score(own.drop("family")).items():
+    for (family,), rows in named.sort("family").group_by("family", maintain_order=True):
+        for name, score in _score(rows.drop("family")).items():
             found.setdefault(name, {})[str(family)] = score
     return found

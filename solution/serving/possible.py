@@ -1,8 +1,8 @@
 """Find layouts that no tensor can have: data and tools may ask for such layouts.
 
 A tensor's six slots list its axes, the minor one first, and -1 fills the rest. A list may be
-shorter than the tensor's rank. No axis may stand twice, none after a -1, and none may be at or
-above the rank.
+shorter than the tensor's rank. An axis may not repeat, not follow a -1, and not be at or above the
+rank.
 """
 
 import numpy as np
@@ -16,8 +16,7 @@ from solution.system.errors import InputError
 
 
 def check_layouts(graph: Graph, configs: np.ndarray) -> None:
-    """Raise InputError for the first of `configs` (k, configurable, 18) with an impossible
-    layout."""
+    """Raise InputError if one of `configs` (k, configurable, 18) has an impossible layout."""
     nodes = np.tile(np.arange(configs.shape[1]), len(configs))
     wrong = _mark(graph, nodes, configs.reshape(-1, NUM_LAYOUT_FEATURES))
     if wrong.any():
@@ -75,7 +74,9 @@ def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     """
     slots = layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
     wrong = np.zeros(slots.shape[:2], bool)
-    # most tensors have no layout set
+    # Check only tensors with a layout, because most have none. Sorted slots that are equal and set
+    # are a repeated axis; a set slot after an unset one is a gap; the last sorted slot is the
+    # highest axis.
     rows, tensors = np.nonzero((slots != LAYOUT_UNSET).any(axis=2))
     given = slots[rows, tensors]
     is_set, ordered = given != LAYOUT_UNSET, np.sort(given, axis=1)

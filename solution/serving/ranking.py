@@ -1,24 +1,29 @@
-"""The result of ranking a graph: order, uncertainty, and how many configurations to measure."""
+"""The ranked configurations of a graph, and how many of them to measure; as CSV and JSON files."""
 
 import html
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ensembles.votes import rank
 from solution.domain.graph import Graph
 from solution.domain.labels import TIMED, list_estimates, show_source
-from solution.serving.words import describe_configs
+from solution.serving.words import describe_configs, list_layouts
 from solution.system.errors import InputError
+from solution.system.files import replace_file
 from solution.system.wording import join_names
 
 if TYPE_CHECKING:
     import polars as pl
 
 SHOWN = 10  # rows shown in a notebook
+# largest number of configurable nodes x configurations whose layouts are all written
+MOST_NAMED = 1_000_000
 KNOWN = "The models learned from a program of this structure, perhaps of other sizes."
 
 
@@ -45,8 +50,7 @@ class Ranking:
 
     @cached_property
     def to_measure(self) -> np.ndarray:
-        """Return the numbers (k,) of the configurations to measure, in this order; none if
-        abstained."""
+        """Return the configurations (k,) to measure, in this order; none if abstained."""
         return self.order[: self.measure or 0]
 
     @property
@@ -80,14 +84,14 @@ class Ranking:
 
         if top is not None and top < 0:
             raise InputError(f"top is {top}, expected a number of rows from 0, or None for all.")
-        places = self.order[:top]
+        configs = self.order[:top]
         return pl.DataFrame(
             {
-                "rank": np.arange(1, len(places) + 1),
-                "config": places,
-                "score": self.scores[places],
-                "spread": pl.Series(self.spread[places]).fill_nan(None),
-                "configuration": describe_configs(self.graph, places, whole=whole),
+                "rank": np.arange(1, len(configs) + 1),
+                "config": configs,
+                "score": self.scores[configs],
+                "spread": pl.Series(self.spread[configs]).fill_nan(None),
+                "configuration": describe_configs(self.graph, configs, whole=whole),
             }
         )
 
@@ -121,3 +125,68 @@ def _format(value: object) -> str:
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+Ranked = tuple[Path, Ranking]  # the file of the graph, and its ranking
+
+
+def format_csv(rankings: Sequence[Ranked]) -> str:
+    """Return CSV rows of file, collection, graph, measure and the columns of to_frame.
+
+    `measure` says whether the configuration should be measured.
+    """
+    import polars as pl
+
+    frames = [
+        ranking.to_frame(whole=is_shown_whole(ranking)).select(
+            pl.lit(str(file)).alias("file"),
+            pl.lit(ranking.graph.collection.name).alias("collection"),
+            pl.lit(ranking.graph.name).alias("graph"),
+            pl.col("config").is_in(ranking.to_measure.tolist()).alias("measure"),
+            pl.all(),
+        )
+        for file, ranking in rankings
+    ]
+    return pl.concat(frames).write_csv()
+
+
+def is_shown_whole(ranking: Ranking) -> bool:
+    """Return True if all layouts of all configurations are written, False if they are too many."""
+    return ranking.graph.num_configs * len(ranking.graph.configurable) <= MOST_NAMED
+
+
+def format_json(rankings: Sequence[Ranked]) -> str:
+    """Return a JSON list with an object per graph; its `configurations` have to_frame's columns.
+
+    The best configuration comes first. Layouts are lists of node, tensor, and the order from minor
+    to major; they are left out if they are too many (see is_shown_whole).
+    """
+    return json.dumps([_describe(*ranked) for ranked in rankings]) + "\n"
+
+
+def write_text(content: str, path: Path) -> None:
+    """Write a text file atomically."""
+    with replace_file(path) as temporary:
+        temporary.write_text(content, encoding="utf-8")
+
+
+def _describe(file: Path, ranking: Ranking) -> dict[str, Any]:
+    graph, whole = ranking.graph, is_shown_whole(ranking)
+    configurations = ranking.to_frame(whole=whole).to_dicts()
+    if whole and graph.collection.kind == "layout" and graph.options is None:
+        for row, asked in zip(configurations, list_layouts(graph, ranking.order), strict=True):
+            row["layouts"] = asked
+    return {
+        "file": str(file),
+        "collection": ranking.graph.collection.name,
+        "graph": ranking.graph.name,
+        "measure": ranking.measure,
+        "to_measure": ranking.to_measure.tolist(),
+        "abstained": ranking.abstained,
+        "reason": ranking.reason,
+        "known": ranking.known,
+        "learned_from": [show_source(source) for source in ranking.label_sources],
+        "regret": ranking.regret,
+        "confidence": ranking.confidence,
+        "configurations": configurations,
+    }

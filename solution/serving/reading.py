@@ -1,4 +1,4 @@
-"""Read the graphs that users have: npz files, XLA modules and their text, stores, folders."""
+"""Read graphs from users' files: npz, XLA modules and their text, stores, folders."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -143,7 +143,7 @@ class Module:
 
 
 def read_modules(
-    path: Path, collection: str | None = None, wanted: "Wanted | None" = None
+    path: Path, collection: str | None = None, wanted: Wanted | None = None
 ) -> list[Module]:
     """Return the programs of a file in any form but npz, or those of a folder's files.
 
@@ -157,7 +157,7 @@ def read_modules(
         raise InputError(f"{path}: there is no such file or folder. Give a program's file.")
     files = [path]
     if path.is_dir():
-        files = [own for own in list_programs(path) if own.suffix != NPZ]
+        files = [file for file in list_programs(path) if file.suffix != NPZ]
     if not files:
         raise InputError(f"{path}: holds no program: expected files {', '.join(NAMES_IN_FOLDERS)}.")
     with _Reader(collection, wanted) as reader:
@@ -170,10 +170,7 @@ def list_programs(folder: Path) -> list[Path]:
 
 
 class _Reader:
-    """Reads files. XLA parses texts in a child process, started when the first text is read.
-
-    XLA may abort on a wrong text, which then ends the child alone.
-    """
+    """Reads files. XLA parses texts in a child process, because it may abort on a wrong text."""
 
     def __init__(self, collection: str | None, wanted: Wanted | None) -> None:
         self._collection, self._wanted = collection, wanted
@@ -210,8 +207,7 @@ class _Reader:
     def read_modules(self, path: Path, collection: str | None) -> Iterator[Module]:
         """Yield the programs of a file that is not npz, in its order."""
         messages, notes = (self._read_records if _is_protobuf(path) else self._read_texts)(path)
-        for record, own in zip(make_records(path, messages, collection), notes, strict=True):
-            yield Module(record, own)
+        yield from map(Module, make_records(path, messages, collection), notes)
 
     def _read_folder(self, folder: Path) -> Iterator[Question]:
         """Yield a store's graphs; or those of a folder's npz files, modules and dumps.
@@ -224,10 +220,10 @@ class _Reader:
             for file, seal in Store.open(folder).seals().items():
                 yield _read_prepared(file, seal)
             return
-        own = list_programs(folder)
-        for path in own:
+        programs = list_programs(folder)
+        for path in programs:
             yield from self.read(path)
-        if not own:
+        if not programs:
             for found in find_files(folder):
                 yield _ask(read_npz(found.path, found.collection), found.path)
 
@@ -237,12 +233,12 @@ class _Reader:
         if self._wanted:
             if self._wanted.function:
                 raise InputError(f"{path}: --function names one of StableHLO. Leave it out.")
-            places = pick_modules(path, [m.module.name for m in messages], self._wanted.module)
-            messages = [messages[place] for place in places]
+            numbers = pick_modules(path, [m.module.name for m in messages], self._wanted.module)
+            messages = [messages[number] for number in numbers]
         return messages, [() if m.runs else tuple(describe_module(m.module)) for m in messages]
 
     def _read_texts(self, path: Path) -> tuple[list[Any], list[tuple[str, ...]]]:
-        """Return the same for a file that XLA or jax reads; the messages have no runs."""
+        """Return TuningRecord messages without runs for a file that XLA or jax reads, and notes."""
         if self._child is None:
             self._child = self._stack.enter_context(Child(Limits()))
         programs = list(read_programs(path, self._child, self._wanted, runs=False))

@@ -158,8 +158,8 @@ def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
 def _forget_steps(record: BundleRecord) -> BundleRecord:
     """Drop the steps of old records: an earlier version computed them from another order."""
     programs = {
-        name: tuple(dataclasses.replace(program, steps=()) for program in own)
-        for name, own in record.programs.items()
+        name: tuple(dataclasses.replace(program, steps=()) for program in graphs)
+        for name, graphs in record.programs.items()
     }
     return dataclasses.replace(record, programs=programs)
 
@@ -169,23 +169,23 @@ def hash_name(*words: str) -> str:
     return hashlib.sha256(":".join(words).encode()).hexdigest()[:16]
 
 
-def check_model_record(found: dict[str, Any], place: str, named: Path) -> None:
+def check_model_record(found: dict[str, Any], folder: str, named: Path) -> None:
     """Raise InputError for a model of an unknown kind, before a library is imported for it."""
     kind = found.get("kind")
     if kind not in catalogue.KINDS:
         raise InputError(
-            f"{named}: {place} is of the kind {kind!r}, expected one of "
+            f"{named}: {folder} is of the kind {kind!r}, expected one of "
             f"{', '.join(catalogue.KINDS)}."
         )
     if kind in STUDENTS:
-        _check_sizes(found.get("settings"), place, named)
+        _check_sizes(found.get("settings"), folder, named)
     preparation = found.get("preparation")
     version = preparation.get("version") if isinstance(preparation, dict) else None
     if version != VERSION:
         raise InputError(_other_features(named, version))
 
 
-def _check_sizes(settings: object, place: str, named: Path) -> None:
+def _check_sizes(settings: object, folder: str, named: Path) -> None:
     """Raise InputError for a student with more or wider layers than any net has."""
     for name, most in SIZES.items():
         given = settings.get(name, 0) if isinstance(settings, dict) else settings
@@ -194,7 +194,7 @@ def _check_sizes(settings: object, place: str, named: Path) -> None:
         is_number = [type(number) is int and 0 <= number <= most_of_each for number in numbers]
         if len(numbers) > MAX_DEPTH or not all(is_number):
             raise InputError(
-                f"{named}: {place} has the setting {name} = {str(given)[:100]}, expected a number "
+                f"{named}: {folder} has the setting {name} = {str(given)[:100]}, expected a number "
                 f"from 0 to {most_of_each:,}, or at most {MAX_DEPTH} of them."
             )
 

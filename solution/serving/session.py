@@ -174,8 +174,7 @@ class TogetherWith:
 
 
 class Alone:
-    """For models whose scores depend on the batch: score each new configuration in its own batch
-    with the reference list."""
+    """For models whose scores depend on the batch: join each configuration alone to the list."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed

@@ -53,7 +53,7 @@ def list_layouts(graph: Graph, configs: np.ndarray) -> list[list[AskedFor]]:
 def list_given(node: int, layout: np.ndarray) -> list[AskedFor]:
     """Return the layouts that a configuration sets at one node; `layout` is (18,) or (3, 6)."""
     slots = layout.reshape(len(LAYOUT_TENSORS), MAX_RANK)
-    orders = [[int(slot) for slot in own if slot != LAYOUT_UNSET] for own in slots]
+    orders = [[int(axis) for axis in order if axis != LAYOUT_UNSET] for order in slots]
     return [(node, tensor, order) for tensor, order in zip(LAYOUT_TENSORS, orders, strict=True)
             if order]  # fmt: skip
 
@@ -63,7 +63,7 @@ def _describe_all(graph: Graph, asked: Sequence[AskedFor]) -> str:
     words: dict[int, list[str]] = {}
     for node, tensor, order in asked:
         words.setdefault(node, [name_node(graph, node)]).append(spell(tensor, order))
-    return "; ".join(" ".join(own) for own in words.values()) or SAME
+    return "; ".join(map(" ".join, words.values())) or SAME
 
 
 def name_node(graph: Graph, node: int) -> str:
@@ -141,8 +141,8 @@ def _describe_pair(graph: Graph, layouts: Codebook, pair: int, changed: np.ndarr
     node = graph.configurable[layouts.node[pair]]
     slots = layouts.layouts[pair].reshape(len(LAYOUT_TENSORS), MAX_RANK)
     words = [
-        spell(tensor, [slot for slot in own if slot != LAYOUT_UNSET])
-        for tensor, own, is_changed in zip(LAYOUT_TENSORS, slots, changed, strict=True)
+        spell(tensor, [axis for axis in order if axis != LAYOUT_UNSET])
+        for tensor, order, is_changed in zip(LAYOUT_TENSORS, slots, changed, strict=True)
         if is_changed
     ]
     return f"{name_node(graph, node)} {' '.join(words)}"

@@ -133,7 +133,7 @@ def test_the_sizes_of_a_dot_are_those_of_einsum(seed: int) -> None:
         modules.node(2, "parameter", right),
         modules.node(3, "dot", modules.shape(), (1, 2), dot=numbers),
     )
-    arrays = [np.ones(tuple(own.dimensions)) for own in (left, right)]
+    arrays = [np.ones(tuple(shape.dimensions)) for shape in (left, right)]
     product = np.einsum(f"{letters[0]},{letters[1]}->{letters[2]}", *arrays)
     row = table.row(2, named=True)
     assert row["dot_terms"] == product.flat[0]  # a sum of ones
@@ -158,7 +158,7 @@ def test_dimensions_and_operands_are_as_the_module_has_them() -> None:
         [2, -1], [1, -1], [0, -1], [0, -1],
     ]  # fmt: skip
     assert [dot[f"dot_{name}"] for name in ("terms", "batch", "rows", "columns")] == [16, 2, 8, 4]
-    assert (dot["lhs_sums_minor"], dot["rhs_sums_minor"]) == (0, 0)  # by layout, not by place
+    assert (dot["lhs_sums_minor"], dot["rhs_sums_minor"]) == (0, 0)  # by layout, not by position
     assert [dot[f"operand_0_size_{slot}"] for slot in range(6)] == [2, 8, 16, 0, 0, 0]
     assert [dot[f"operand_1_size_{slot}"] for slot in range(6)] == [2, 16, 4, 0, 0, 0]
     assert table["operands"].to_list() == [0, 0, 2, 2]  # x + x has one edge
@@ -194,8 +194,8 @@ def test_every_column_has_a_unit_and_a_reason_of_a_line() -> None:
 def test_the_operands_that_shapes_give_away_are_those_of_real_modules(tpu: Path, file: str) -> None:
     """Of dots and convolutions: the edges of npz files do not say which is which."""
     for record in read_module_file(tpu / "pb" / file):
-        guess, places = find_operands(record.graph), find_places(record.module)
-        for place, instruction in enumerate(instructions(record.module)):
+        guess, numbers = find_operands(record.graph), find_places(record.module)
+        for number, instruction in enumerate(instructions(record.module)):
             if instruction.opcode in ("dot", "convolution"):
-                told = [places[operand] for operand in instruction.operand_ids]
-                assert [guess.input[place], guess.kernel[place]] == told
+                told = [numbers[operand] for operand in instruction.operand_ids]
+                assert [guess.input[number], guess.kernel[number]] == told

@@ -50,16 +50,16 @@ def slow_swaps(graph: Graph) -> list[int]:
     best, found = int(np.argmin(graph.runtimes)), []
     tensor = graph.layouts.expand().tolist()
 
-    def order(config: int, place: int, rank: int, program: list[int]) -> list[int]:
-        given = [axis for axis in tensor[config][place][:6] if axis >= 0]
+    def order(config: int, position: int, rank: int, program: list[int]) -> list[int]:
+        given = [axis for axis in tensor[config][position][:6] if axis >= 0]
         return given + [axis for axis in program[:rank] if axis not in given]
 
     for config in range(graph.num_configs):
         swaps = 0
-        for place, node in enumerate(graph.configurable):
+        for position, node in enumerate(graph.configurable):
             rank = int((graph.node_features[node, 21:27] > 0).sum())
             program = [int(axis) for axis in graph.node_features[node, 134:140]]
-            one, other = (order(c, place, rank, program) for c in (config, best))
+            one, other = (order(c, position, rank, program) for c in (config, best))
             for a, b in combinations(range(rank), 2):
                 swaps += (one.index(a) < one.index(b)) != (other.index(a) < other.index(b))
         found.append(swaps)

@@ -69,10 +69,10 @@ def graphs() -> list[Graph]:
 
     chosen: dict[str, list[Graph]] = {}
     for file in find_files(SAMPLE):
-        own = chosen.setdefault(file.collection.name, [])
-        if file.split != "test" and len(own) < 2:
-            own.append(repair_padding(read_graph(file.path, file.collection)))
-    return [graph for own in chosen.values() for graph in own]
+        graphs = chosen.setdefault(file.collection.name, [])
+        if file.split != "test" and len(graphs) < 2:
+            graphs.append(repair_padding(read_graph(file.path, file.collection)))
+    return [graph for graphs in chosen.values() for graph in graphs]
 
 
 def assert_readable(figure: Figure) -> None:

@@ -41,9 +41,9 @@ def change(name: str, function: Callable[[np.ndarray], np.ndarray]) -> Callable[
     return damage
 
 
-def put(array: np.ndarray, place: int | tuple[int, int], value: float) -> np.ndarray:
+def put(array: np.ndarray, index: int | tuple[int, int], value: float) -> np.ndarray:
     changed = array.copy()
-    changed[place] = value
+    changed[index] = value
     return changed
 
 
@@ -102,25 +102,13 @@ def test_check_finds_the_real_files_sound(fastslow: FastSlow, tpu: Path) -> None
     assert all(name in result.stdout for name in NAMES)
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_run_refuses_a_broken_file_beside_a_sound_one(
-    defect: str, fastslow: FastSlow, tmp_path: Path
-) -> None:
-    [path] = write_broken(tmp_path / "data", defect).values()
-    result = fastslow("run", "data", *QUICK)
-    assert_refused(result)
-    assert_names(result, defect, path.relative_to(tmp_path))
-    assert "sound.npz" not in result.stderr
-    assert not (tmp_path / "runs").exists()
-    assert not path.with_name("unpickled").exists()
-
-
 def test_every_defect_of_a_folder_is_listed_at_once(fastslow: FastSlow, tmp_path: Path) -> None:
     paths = write_broken(tmp_path / "data", *DEFECTS)
     for result in (fastslow("check", tmp_path / "data"), fastslow("run", tmp_path / "data")):
         assert_refused(result)
         for defect, path in paths.items():
             assert_names(result, defect, path)
+        assert "sound.npz" not in result.stderr
     assert not (tmp_path / "runs").exists()
     assert not any(tmp_path.rglob("unpickled"))
 
@@ -223,12 +211,11 @@ def test_inspect_asks_for_the_collection_of_a_layout_file(
     assert_is_picture(tmp_path / "program.png")
 
 
-@pytest.mark.parametrize("defect", ["truncated", "pickled", "opcode"])
-def test_inspect_refuses_a_broken_file(defect: str, fastslow: FastSlow, tmp_path: Path) -> None:
-    [path] = write_broken(tmp_path / "data", defect).values()
+def test_inspect_refuses_a_broken_file(fastslow: FastSlow, tmp_path: Path) -> None:
+    [path] = write_broken(tmp_path / "data", "pickled").values()
     result = fastslow("inspect", path)
     assert_refused(result)
-    assert_names(result, defect, path)
+    assert_names(result, "pickled", path)
 
 
 def test_inspect_draws_a_program_of_one_operation(fastslow: FastSlow, tmp_path: Path) -> None:

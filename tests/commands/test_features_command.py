@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from solution.analysis.module_table import FEATURES as FEATURES_MODULE_COMMAND
+from solution.analysis.module_table import FEATURES
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.features.table import KINDS, feature_table, list_columns
@@ -44,11 +44,11 @@ def test_a_table_is_written_with_its_names_and_runtimes(fastslow: FastSlow, tmp_
     assert result.returncode == 0, result.stderr
     table = pl.read_parquet(tmp_path / "table.parquet")
     assert len(table) == sum(graph.num_configs for graph in graphs)
-    own = table.filter(pl.col("graph") == "kernel_1")
-    assert own["config"].to_list() == list(range(graphs[1].num_configs))
+    rows = table.filter(pl.col("graph") == "kernel_1")
+    assert rows["config"].to_list() == list(range(graphs[1].num_configs))
     expected = feature_table(graphs[1])
-    np.testing.assert_allclose(own.select(expected.columns), expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(own["runtime"], graphs[1].runtimes, rtol=1e-5)
+    np.testing.assert_allclose(rows.select(expected.columns), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(rows["runtime"], graphs[1].runtimes, rtol=1e-5)
 
 
 def test_a_word_to_find_is_of_the_list(fastslow: FastSlow, tmp_path: Path) -> None:
@@ -82,11 +82,7 @@ def test_a_file_is_shown_written_and_sound(fastslow: FastSlow, tmp_path: Path) -
     assert read_graph(file.path, file.collection).runtimes.tolist() == [3000, 2000, 5000]
     assert fastslow("check", "data").returncode == 0
     table = pl.read_parquet(tmp_path / "nodes.parquet")
-    assert table.columns == [
-        "graph",
-        "node",
-        *(feature.name for feature in FEATURES_MODULE_COMMAND),
-    ]
+    assert table.columns == ["graph", "node", *(feature.name for feature in FEATURES)]
     assert table["node"].to_list() == list(range(7))
     assert table["dot_terms"].to_list() == [0, 0, 0, 0, 16, 0, 0]
 
@@ -110,8 +106,8 @@ def test_a_program_that_was_never_run_is_ranked_beside_others(
         for _ in range(4)
     ]
     records = [
-        modules.record(*own, own=modules.make_module(f"kernel.{place}"), fingerprint=place)
-        for place, own in enumerate(runs)
+        modules.record(*timed, own=modules.make_module(f"kernel.{number}"), fingerprint=number)
+        for number, timed in enumerate(runs)
     ]
     modules.write(MESSAGES["TuningRecords"](modules=records), tmp_path / "timed.pb")
     mine = modules.record(*(modules.tile_run(4 << n, 8) for n in range(6)))

@@ -74,8 +74,8 @@ def test_what_was_trained_is_merged_and_remembered(fastslow: FastSlow, tmp_path:
     # The run knows its store, which is not called as it is.
     explained = fastslow("explain", "linear_ridge_001", "k3", "--run", "out")
     assert explained.stdout.startswith("Configuration "), explained.stderr
-    place = tmp_path / "explanations" / "linear_ridge_001" / "tile" / "xla" / "k3"
-    assert (place / "contributions.png").is_file()
+    pictures = tmp_path / "explanations" / "linear_ridge_001" / "tile" / "xla" / "k3"
+    assert (pictures / "contributions.png").is_file()
 
     listed = fastslow("runs", ".").stdout
     assert re.search(r"out +\d{4}-\d\d-\d\d +\d+ +mine", listed)

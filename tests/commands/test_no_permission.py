@@ -44,32 +44,32 @@ COMMANDS = {
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """Root's folder with data and a run, which all may read; those of pytest are its user's own."""
+def folder() -> Iterator[Path]:
+    """Root's folder with data and a run, which all may read; pytest's are its user's alone."""
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("only root can be another user")
     with tempfile.TemporaryDirectory(prefix="no-permission-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+        made = Path(name)
+        made.chmod(0o755)
         for number in range(3):
-            write_graph(make_tile_graph(number, name=f"k{number}"), folder / "data")
-        make_run(folder / "done", collections=("tile:xla",))
-        yield folder
+            write_graph(make_tile_graph(number, name=f"k{number}"), made / "data")
+        make_run(made / "done", collections=("tile:xla",))
+        yield made
 
 
-def test_every_command_names_the_folder_that_was_given(place: Path) -> None:
+def test_every_command_names_the_folder_that_was_given(folder: Path) -> None:
     command = [*AS_NOBODY, sys.executable, "-c", SCRIPT, *COMMANDS]
     environment = {**os.environ, "HOME": "/nonexistent", "COLUMNS": "200"}
     done = subprocess.run(
-        command, cwd=place, env=environment, capture_output=True, text=True, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert "Traceback" not in done.stderr
     parts = dict(part.split("\n", 1) for part in done.stderr.split("> ")[1:])
     assert parts.keys() == COMMANDS.keys(), done.stderr
-    for words, folder in COMMANDS.items():
-        assert f"Error: {folder}: may not be written (Permission denied)" in parts[words], words
+    for words, given in COMMANDS.items():
+        assert f"Error: {given}: may not be written (Permission denied)" in parts[words], words
         assert "code 2" in parts[words]
         assert ".partial" not in parts[words]
         assert ("--out FILE.html" in parts[words]) == words.startswith("report")
     assert not done.stdout.strip()  # said before the work
-    assert not (place / "mine").exists()
+    assert not (folder / "mine").exists()

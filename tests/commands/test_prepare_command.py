@@ -113,23 +113,6 @@ def test_a_folder_with_something_else_is_refused_and_stays(
     assert snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nowhere"], "such folder"),
-        (["data", "--hops", "0"], "--hops"),
-    ],
-)
-def test_mistakes_are_one_message(
-    arguments: list[str], message: str, fastslow: FastSlow, tmp_path: Path
-) -> None:
-    write_graph(make_tile_graph(), tmp_path / "data")
-    result = fastslow("prepare", *arguments)
-    assert_refused(result)
-    assert message in result.stderr
-    assert not (tmp_path / "stores").exists()
-
-
 def test_check_finds_every_damaged_file_of_a_store(fastslow: FastSlow, tmp_path: Path) -> None:
     write_data(tmp_path)
     store = prepare(tmp_path)
@@ -163,7 +146,7 @@ def results_of(run: Path) -> dict[str, bytes]:
 def test_run_on_a_store_gives_the_same_bytes_as_on_the_data(
     fastslow: FastSlow, cold_fastslow: FastSlow, tmp_path: Path
 ) -> None:
-    """The second one in a new interpreter, which has a hash seed of its own."""
+    """The second one in a new interpreter, which has another hash seed."""
     for seed in range(6):
         write_graph(make_layout_graph(seed, 30, name=f"program_{seed}"), tmp_path / "data")
         write_graph(make_tile_graph(seed, 30, name=f"kernel_{seed}"), tmp_path / "data", "valid")

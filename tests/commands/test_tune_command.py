@@ -83,7 +83,7 @@ def test_a_search_goes_on_and_writes_its_best(fastslow: FastSlow, data: Path) ->
 
 
 def assert_lint_is_content(path: Path) -> None:
-    """As of a file of this project, by its own rules."""
+    """As for a file of this project."""
     rules = f"--config={REPOSITORY / 'pyproject.toml'}"
     for words in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
         command = [sys.executable, "-m", "ruff", *words, rules, str(path)]
@@ -242,8 +242,8 @@ def test_the_experiment_itself_is_tried_again_after_a_stop(data: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         search.run(2)
     study = search.run(2)
-    (own,) = [t for t in study.trials if t.value is not None and t.params == {"num_leaves": 15}]
-    assert own.number == 1
+    (trial,) = [t for t in study.trials if t.value is not None and t.params == {"num_leaves": 15}]
+    assert trial.number == 1
     assert "Trial 1" in str(show_study(study).caption)
     assert len(search.run(3).trials) == 4  # it is not tried a third time
 

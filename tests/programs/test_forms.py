@@ -145,8 +145,8 @@ def test_a_declaration_is_no_program(workers: Workers, tmp_path: Path) -> None:
 def test_lines_of_a_log_around_a_module_are_left_out(workers: Workers, tmp_path: Path) -> None:
     text = DOT.format(name="mine")
     prefixed = "".join(f"{GLOG}{line}\n" for line in text.splitlines())
-    for place, logged in enumerate((STARTED + text + "\nCompiled in 3 s\n", prefixed)):
-        path = tmp_path / f"logged{place}.txt"
+    for number, logged in enumerate((STARTED + text + "\nCompiled in 3 s\n", prefixed)):
+        path = tmp_path / f"logged{number}.txt"
         path.write_text(logged)
         (program,) = read(path, workers)
         assert list_opcodes(program) == ["parameter", "parameter", "dot"]
@@ -281,10 +281,10 @@ def test_what_is_ranked_is_shown_and_optimised_as_well(
     """A folder of programs in all forms, then one of its files, and one program of two."""
     folder = tmp_path / "all"
     folder.mkdir()
-    for place, name in enumerate(FORMS):
+    for number, name in enumerate(FORMS):
         kept = Path(name).suffix if name.endswith((".hlo", ".mlir")) else ".hlo"
         if not name.endswith(".py"):  # of a folder, no Python is run
-            shutil.copy(cases / name, folder / f"p{place}{kept}")
+            shutil.copy(cases / name, folder / f"p{number}{kept}")
     ranked = [question.graph for question in read_questions(folder)]
     done = fastslow("module", folder, "--to", tmp_path / "data")
     assert done.returncode == 0, done.stderr

@@ -322,7 +322,7 @@ def write_measured(program: Program, kind: str, collection: str, out: Path) -> t
     space = make_collected_space(program, kind)
     drawn = draw_new(space, np.random.default_rng(0), 3, {name_config(space.default)})
     configs = [space.default, *drawn]
-    measured = [Measured(config, 1000 + place) for place, config in enumerate(configs)]
+    measured = [Measured(config, 1000 + number) for number, config in enumerate(configs)]
     return write_graph(program, space, measured, Place(out, collection, "train"))
 
 

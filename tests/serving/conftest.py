@@ -43,16 +43,10 @@ LAYOUT, TILE = "layout:xla:random", "tile:xla"
 
 NET = TrainingSettings(epochs=1, configs_per_graph=8, graphs_per_step=4, validation_configs=8)
 TREES = LightGBMSettings(rounds=3, min_data_in_leaf=2)
-BOTH: dict[str, RankerSettings] = {
-    "nothing": NothingSettings(),
-    "lambdarank": TREES,
-    "pointwise": PointwiseSettings(rounds=3, min_data_in_leaf=2),
-    "least_squares": OrdinarySettings(max_configs=8),
-    "ridge": RidgeSettings(max_configs=8, grid=(1.0,)),
-    "lasso": LassoSettings(max_configs=8, grid=(0.01,)),
-    "sublist_average": SublistAverageSettings(TREES, times=2, size=5),
-}
+BOTH: dict[str, RankerSettings] = {"nothing": NothingSettings(), "lambdarank": TREES}
 OF_LAYOUTS: dict[str, RankerSettings] = {
+    "pointwise": PointwiseSettings(rounds=3, min_data_in_leaf=2),
+    "ridge": RidgeSettings(max_configs=8, grid=(1.0,)),
     "layout_net": LayoutGnnSettings(width=8, rounds=(8,), training=NET),
     "tpugraphs": TpuGraphsSettings(width=8, rounds=1, training=NET),
     "tgraph": TGraphSettings(width=16, training=NET),
@@ -69,6 +63,9 @@ OF_LAYOUTS: dict[str, RankerSettings] = {
     "cost_kernel": CostKernelSettings(cosines=8),
 }
 OF_TILES: dict[str, RankerSettings] = {
+    "least_squares": OrdinarySettings(max_configs=8),
+    "lasso": LassoSettings(max_configs=8, grid=(0.01,)),
+    "sublist_average": SublistAverageSettings(TREES, times=2, size=5),
     "tile_net": TileGnnSettings(width=8, blocks=1, training=NET),
     "tpugraphs_tile": TpuGraphsTileSettings(width=8, rounds=1, training=NET),
     "residual_tile": ResidualTileSettings(width=8, rounds=1, training=NET),

@@ -1,4 +1,4 @@
-"""A packed run gives the run's own scores, from a folder, a zip, anywhere, in another process."""
+"""A packed run gives the run's scores, from a folder, a zip, anywhere, in another process."""
 
 import os
 import re
@@ -43,9 +43,9 @@ def test_every_kind_gives_the_bytes_of_the_runs_own_test_predictions(
     for collection in KINDS[name].collections:
         graph = read_graph(data / FILES[collection])
         found = bundle.predict(graph)[name].sort(predictions.KEYS)
-        own = expected.filter(pl.col("collection") == collection, pl.col("graph") == graph.name)
-        assert len(own) == len(found) > 0
-        assert found.equals(own)
+        rows = expected.filter(pl.col("collection") == collection, pl.col("graph") == graph.name)
+        assert len(rows) == len(found) > 0
+        assert found.equals(rows)
 
 
 @pytest.mark.parametrize("name", ["full", "full.zip"])
@@ -69,10 +69,10 @@ class OwnSettings(RidgeSettings):
 
 
 def test_a_model_of_ones_own_is_named_and_not_packed(store: Store, tmp_path: Path) -> None:
-    own = Experiment("mine", (TILE,), OwnSettings(max_configs=8))
+    experiment = Experiment("mine", (TILE,), OwnSettings(max_configs=8))
     where = (store, tmp_path / "run")
-    with open_experiments([own], *where, scheme="graph", folds=2) as (plan, run):
-        run_experiments([own], plan, run, LocalExecutor(1))
+    with open_experiments([experiment], *where, scheme="graph", folds=2) as (plan, run):
+        run_experiments([experiment], plan, run, LocalExecutor(1))
     with pytest.raises(InputError, match=r"\-\-recipe"):
         pack(run, alone("mine"), tmp_path / "bundle")
 
@@ -85,11 +85,11 @@ def test_the_ensemble_gives_the_bytes_of_the_runs_own_ranking(
     for bundle in (load_bundle(bundle_folder), load_bundle(str(bundle_zip))):
         for file in FILES.values():
             graph = read_graph(str(data / file))
-            own = expected.filter(
+            rows = expected.filter(
                 pl.col("collection") == graph.collection.name, pl.col("graph") == graph.name
             )
             ranking = bundle.rank(graph)
-            assert ranking.scores.tobytes() == own["score"].to_numpy().tobytes()
+            assert ranking.scores.tobytes() == rows["score"].to_numpy().tobytes()
             assert (np.diff(ranking.scores[ranking.order]) >= 0).all()
 
 
@@ -103,12 +103,12 @@ def test_another_process_with_other_threads_gives_the_same_bytes(
     )
     graphs = [str(data / file) for file in FILES.values()]
     bundle = load_bundle(bundle_folder)
-    own = [bundle.rank(graph).scores.tobytes().hex() for graph in graphs]
+    scores = [bundle.rank(graph).scores.tobytes().hex() for graph in graphs]
     called = [sys.executable, "-c", code, str(bundle_zip), *graphs]
     threads = "1" if torch.get_num_threads() > 1 else "2"
     others = {**os.environ, "OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "passive"}
     done = subprocess.run(called, capture_output=True, text=True, check=True, env=others)
-    assert done.stdout.split() == own
+    assert done.stdout.split() == scores
 
 
 def test_a_run_ranks_as_its_bundle(
@@ -135,7 +135,7 @@ def test_only_what_the_recipe_merges_is_packed(run: Run, bundle_folder: Path) ->
 
 
 def test_equal_runs_are_packed_into_equal_bytes(run: Run, tmp_path: Path) -> None:
-    made = [pack(run, RECIPE, tmp_path / place / "b.zip") for place in ("one", "two")]
+    made = [pack(run, RECIPE, tmp_path / folder / "b.zip") for folder in ("one", "two")]
     assert made[0].read_bytes() == made[1].read_bytes()
 
 

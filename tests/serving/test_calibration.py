@@ -62,7 +62,7 @@ def test_what_is_needed_is_what_a_search_finds(regret: float) -> None:
     for _ in range(50):
         runtimes = generator.integers(10, 30, 20).astype(float)
         scores = generator.integers(0, 5, 20).astype(np.float32)
-        ordered = runtimes[sorted(range(20), key=lambda place: (scores[place], place))]
+        ordered = runtimes[sorted(range(20), key=lambda config: (scores[config], config))]
         expected = next(
             k for k in range(1, 21) if ordered[:k].min() <= (1 + regret) * runtimes.min() + 1e-9
         )

@@ -26,13 +26,13 @@ def rank_program(folder: Path) -> Ranking:
     return load_bundle().rank(read_graph(folder / "program.pb", "layout:xla:random", configs=50))
 
 
-def constrain(page: str, value: Any, ranking: Ranking, place: int) -> Any:
-    """What the example makes of `value`, the configuration at this place of the order chosen."""
+def constrain(page: str, value: Any, ranking: Ranking, position: int) -> Any:
+    """What the example makes of `value`, the configuration at this position of the order."""
     text = (REPOSITORY / page).read_text(encoding="utf-8")
     blocks = re.findall(r"```py(?:thon)?\n(.*?)```", text, re.DOTALL)
     (example,) = (block for block in blocks if "with_layout_constraint" in block)
     names = {"value": value, "ranking": ranking}
-    exec(example.replace("order[0]", f"order[{place}]"), names)
+    exec(example.replace("order[0]", f"order[{position}]"), names)
     return names["value"]
 
 
@@ -43,10 +43,10 @@ def test_the_chosen_layouts_reach_the_compiler(page: str, tmp_path: Path) -> Non
     right = np.linspace(1, -1, INNER * COLUMNS, dtype=np.float32).reshape(INNER, COLUMNS)
     layouts = ranking.graph.layouts.expand()[ranking.order][:, 0, :2].tolist()
     for layout in [[-1, -1], [0, 1], [1, 0]]:  # minor to major; the first leaves it to the compiler
-        place = layouts.index(layout)
+        position = layouts.index(layout)
 
-        def multiply(left: Any, right: Any, place: int = place) -> Any:
-            return jax.numpy.tanh(constrain(page, left @ right, ranking, place))
+        def multiply(left: Any, right: Any, position: int = position) -> Any:
+            return jax.numpy.tanh(constrain(page, left @ right, ranking, position))
 
         lowered = jax.jit(multiply).lower(left, right)
         asked = re.findall(r"LayoutConstraint.*result_layouts = .dense<(.*?)>", lowered.as_text())

@@ -49,10 +49,8 @@ def test_it_orders_what_it_learned_from(file: Path) -> None:
     ranking = load_bundle().rank(graph)
     assert graph.runtimes is not None
     assert ranking.known
-    first, last = (
-        ranking.order[: len(ranking.order) // 4],
-        ranking.order[-len(ranking.order) // 4 :],
-    )
+    quarter = len(ranking.order) // 4
+    first, last = ranking.order[:quarter], ranking.order[-quarter:]
     assert graph.runtimes[first].mean() < graph.runtimes[last].mean()
 
 
@@ -82,10 +80,10 @@ def test_a_dump_is_ranked_with_nothing_trained(cold_fastslow: FastSlow, tmp_path
 def change_model(folder: Path, **changes: object) -> None:
     """Make the records of a bundle fit a changed first model, as an attacker would."""
     found = read_sealed(folder / RECORD, "a bundle")
-    place = folder / found["members"][0]["folder"] / catalogue.RECORD
-    write_sealed(read_sealed(place, "a model") | changes, place)
-    name = place.relative_to(folder).as_posix()
-    found["files"][name], found["sizes"][name] = describe_file(place), place.stat().st_size
+    path = folder / found["members"][0]["folder"] / catalogue.RECORD
+    write_sealed(read_sealed(path, "a model") | changes, path)
+    name = path.relative_to(folder).as_posix()
+    found["files"][name], found["sizes"][name] = describe_file(path), path.stat().st_size
     write_sealed(found, folder / RECORD)
 
 

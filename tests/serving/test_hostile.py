@@ -31,8 +31,8 @@ from solution.system.files import read_sealed, write_sealed
 from solution.system.sealing import list_checksums
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
-PLACE = "models/ridge/tile-xla/fold-0-seed-0"
-MEMBER = Member(PLACE, "ridge", ("tile:xla",), 0, 0)
+MODEL = "models/ridge/tile-xla/fold-0-seed-0"
+MEMBER = Member(MODEL, "ridge", ("tile:xla",), 0, 0)
 GRAPH = make_tile_graph(9, configs=8)
 GRAPHS = [make_tile_graph(seed, configs=12, name=f"kernel_{seed}") for seed in range(4)]
 ENDLESS = {"name": "", "architecture": "", "group": "", "family": "", "nodes": 1, "edges": 1,
@@ -55,9 +55,9 @@ def seal(folder: Path, **changes: Any) -> None:
 
 
 def seal_model(folder: Path, **changes: Any) -> None:
-    path = folder / PLACE / catalogue.RECORD
+    path = folder / MODEL / catalogue.RECORD
     found = read_sealed(path, "a model") | changes
-    found["files"] = list_checksums(folder / PLACE, leave_out=[catalogue.RECORD])
+    found["files"] = list_checksums(folder / MODEL, leave_out=[catalogue.RECORD])
     write_sealed(found, path)
     seal(folder)
 
@@ -66,9 +66,9 @@ def seal_model(folder: Path, **changes: Any) -> None:
 def made(tmp_path: Path) -> Path:
     """A bundle of one small model."""
     folder = tmp_path / "made"
-    (folder / PLACE).mkdir(parents=True)
+    (folder / MODEL).mkdir(parents=True)
     settings = RidgeSettings(max_configs=5, grid=(1.0,))
-    save_model(settings.build(0).fit(GRAPHS, []), settings, 0, folder / PLACE)
+    save_model(settings.build(0).fit(GRAPHS, []), settings, 0, folder / MODEL)
     seal(folder)
     return folder
 
@@ -104,7 +104,7 @@ def test_a_pickle_is_not_loaded(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (made / PLACE / "model.safetensors").write_bytes(pickle.dumps(Bomb()))
+    (made / MODEL / "model.safetensors").write_bytes(pickle.dumps(Bomb()))
     seal_model(made)
     refused(made, "cannot be loaded")
     assert not (tmp_path / "exploded").exists()
@@ -114,18 +114,18 @@ def test_an_array_that_says_it_is_huge(made: Path) -> None:
     entry = {"dtype": "F64", "shape": [1 << 50], "data_offsets": [0, 1 << 53]}
     header = json.dumps(dict.fromkeys(("mean", "scale", "weights", "penalty"), entry)).encode()
     content = len(header).to_bytes(8, "little") + header
-    (made / PLACE / "model.safetensors").write_bytes(content)
+    (made / MODEL / "model.safetensors").write_bytes(content)
     seal_model(made)
     refused(made, "cannot be loaded")
 
 
 def put_model(made: Path, settings: RankerSettings) -> Path:
-    """Another model in the place of the first."""
-    shutil.rmtree(made / PLACE)
-    (made / PLACE).mkdir()
-    save_model(settings.build(0).fit(GRAPHS, []), settings, 0, made / PLACE)
+    """Replace the model by another one."""
+    shutil.rmtree(made / MODEL)
+    (made / MODEL).mkdir()
+    save_model(settings.build(0).fit(GRAPHS, []), settings, 0, made / MODEL)
     seal(made)
-    return made / PLACE
+    return made / MODEL
 
 
 NET = TileGnnSettings(width=8, blocks=1, training=TrainingSettings(epochs=1, configs_per_graph=4))
@@ -285,7 +285,7 @@ def test_a_student_that_is_larger_than_its_weights_is_not_exported(
 
 
 def test_a_file_that_nobody_listed_among_the_models(made: Path) -> None:
-    (made / PLACE / "extra.bin").write_bytes(b"")
+    (made / MODEL / "extra.bin").write_bytes(b"")
     refused(made, "not in the bundle's record")
 
 
@@ -296,8 +296,8 @@ def test_there_is_none(tmp_path: Path) -> None:
 def test_a_zip_that_says_it_unpacks_to_more_than_there_is(made: Path, tmp_path: Path) -> None:
     path = write_archive(made, tmp_path / "made.zip")
     content = path.read_bytes()
-    name = f"{PLACE}/model.safetensors".encode()
-    size = (made / PLACE / "model.safetensors").stat().st_size.to_bytes(4, "little")
+    name = f"{MODEL}/model.safetensors".encode()
+    size = (made / MODEL / "model.safetensors").stat().st_size.to_bytes(4, "little")
     central = content.rindex(name)
     head = content[:central].rindex(size + size)
     huge = (0xFFFFFFF0).to_bytes(4, "little")

@@ -78,7 +78,7 @@ def test_text_has_the_graph_of_its_module(bundle: Bundle, tmp_path: Path) -> Non
     pytest.importorskip("jax")
     (tmp_path / "product.hlo").write_text(TEXT)
     graph = read_graph(tmp_path / "product.hlo")
-    assert (graph.num_nodes, graph.configurable.tolist()) == (4, [2, 3])
+    assert (graph.name, graph.num_nodes, graph.configurable.tolist()) == ("product", 4, [2, 3])
     assert bundle.rank(graph).graph.num_configs > 3
     (tmp_path / "wrong.hlo").write_text("HloModule wrong\nENTRY main { nonsense }")
     with pytest.raises(InputError, match="expected HLO"):
@@ -172,10 +172,10 @@ def test_rank_prints_and_writes_the_order(
     expected = load_bundle(bundle_folder).rank(read_graph(file), confidence=0.8)
     assert f"Measure the first {expected.measure}: within 2.0% of the best" in done.stdout
     table = pl.read_csv(tmp_path / "all.csv")
-    own = table.filter(pl.col("graph") == "kernel_6")
-    assert set(own["file"]) == {str(file)}
-    assert own["config"].to_list() == expected.order.tolist()
-    assert own.filter("measure")["config"].sort().to_list() == sorted(expected.to_measure)
+    rows = table.filter(pl.col("graph") == "kernel_6")
+    assert set(rows["file"]) == {str(file)}
+    assert rows["config"].to_list() == expected.order.tolist()
+    assert rows.filter("measure")["config"].sort().to_list() == sorted(expected.to_measure)
     first, second = json.loads((tmp_path / "all.json").read_text())
     assert [row["config"] for row in first["configurations"]] == expected.order.tolist()
     assert first["to_measure"] == expected.to_measure.tolist()
@@ -186,10 +186,10 @@ def test_rank_prints_and_writes_the_order(
     given = graph.layouts.expand().reshape(3, -1, 3, 6)
     for row in second["configurations"]:  # nothing that a configuration asks for is left out
         asked = [
-            [int(node), tensor, [int(axis) for axis in own if axis >= 0]]
+            [int(node), tensor, [int(axis) for axis in axes if axis >= 0]]
             for node, tensors in zip(graph.configurable, given[row["config"]], strict=True)
-            for tensor, own in zip(("output", "input", "kernel"), tensors, strict=True)
-            if own[0] >= 0
+            for tensor, axes in zip(("output", "input", "kernel"), tensors, strict=True)
+            if axes[0] >= 0
         ]
         assert row["layouts"] == asked
     words = table.filter(pl.col("graph") == "mine")["configuration"].to_list()
@@ -246,11 +246,11 @@ def test_files_and_stores_give_the_runs_own_ranking(
     workers: int, run: Run, bundle_zip: Path, data: Path, store: Store, tmp_path: Path
 ) -> None:
     """To the last bit, in one process and in several; and a submission can be written of it."""
-    own = read(pl.concat(merge_files(find_members(run, RECIPE, "test"), RECIPE)))
+    expected = read(pl.concat(merge_files(find_members(run, RECIPE, "test"), RECIPE)))
     for source in (data, store.folder):
         found = predict_test_split(bundle_zip, source, workers)
         assert read(found.ranking).schema == RANKING_SCHEMA
-        assert read(found.ranking).equals(own)
+        assert read(found.ranking).equals(expected)
         path = tmp_path / "submission.csv"
         written = write_submission(found.ranking, found.graphs, found.sample_submission, path)
         assert written.rows == 4
@@ -276,9 +276,9 @@ def test_what_cannot_be_predicted_is_said(bundle_zip: Path, tmp_path: Path) -> N
     prepared = prepare_store(find_files(folder), tmp_path / "store", Preparation())
     with pytest.raises(InputError, match="test split"):
         predict_test_split(bundle_zip, prepared.folder)
-    place = folder / "npz" / "layout" / "nlp" / "default" / "test" / "unreadable.npz"
-    place.parent.mkdir(parents=True)
-    place.write_bytes(b"")
+    file = folder / "npz" / "layout" / "nlp" / "default" / "test" / "unreadable.npz"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"")
     with pytest.raises(InputError, match="for layout"):
         predict_test_split(bundle_zip, folder)
 
@@ -343,10 +343,3 @@ def test_the_end_of_a_process_warns_of_nothing(tmp_path: Path) -> None:
         )  # fmt: skip
         assert "ResourceWarning" not in done.stderr
         assert not list(temporary.glob("fastslow-*"))
-
-
-def test_text_is_read_under_its_own_name(tmp_path: Path) -> None:
-    pytest.importorskip("jax")
-    (tmp_path / "product.hlo").write_text(TEXT)
-    graph = read_graph(tmp_path / "product.hlo")
-    assert graph.name == "product" and graph.num_configs > 1

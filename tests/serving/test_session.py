@@ -20,7 +20,6 @@ from solution.features.preparation import Preparation
 from solution.models.linear import RidgeSettings
 from solution.runs.folder import Run
 from solution.serving.bundle import Bundle
-from solution.serving.bundle import load_bundle as load_bundle_estimates
 from solution.serving.packing import pack
 from solution.serving.possible import check_layouts, describe_impossible
 from solution.store.graph_file import read_prepared
@@ -184,9 +183,8 @@ def test_check_and_rank_warn_of_them(fastslow: FastSlow, tmp_path: Path) -> None
         assert "odd." in line.partition(":")[0]
 
 
-LAYOUT_estimates = "layout:xla:random"
 SOURCE = name_estimate("tpu:v3", "libtpu 0.0.42.1")
-RIDGE = Experiment("ridge", (LAYOUT_estimates,), RidgeSettings(max_configs=6, grid=(1.0,)))
+RIDGE = Experiment("ridge", (LAYOUT,), RidgeSettings(max_configs=6, grid=(1.0,)))
 
 
 def write_data(folder: Path, sources: list[str]) -> Path:
@@ -213,7 +211,7 @@ def test_a_source_goes_from_the_file_through_the_store_to_the_ranking(tmp_path: 
     assert run.label_sources() == [SOURCE]
     recipe = Recipe(name="ridge", members={"ridge": 1.0})
     assert any("tpu:v3" in words for words in describe_caveats(run, recipe))
-    bundle = load_bundle_estimates(pack(run, recipe, tmp_path / "bundle"))
+    bundle = load_bundle(pack(run, recipe, tmp_path / "bundle"))
     assert bundle.record.label_sources == (SOURCE,)
     assert "tpu:v3, libtpu 0.0.42.1" in (tmp_path / "bundle/README.md").read_text()
     ranking = bundle.rank(make_layout_graph(9, name="asked"))

@@ -137,7 +137,6 @@ def _has_unknown_size(shape: Any) -> bool:
 
 
 def instructions(module: Any) -> Iterator[Any]:
-    """Return the instructions of all computations; an instruction's position is its node's
-    number."""
+    """Yield the instructions of all computations, in the order of the graph's nodes."""
     for computation in module.computations:
         yield from computation.instructions

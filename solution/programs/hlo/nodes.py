@@ -59,8 +59,7 @@ def read_nodes(module: Any) -> Nodes:
 
 
 def find_configurable(opcodes: np.ndarray) -> np.ndarray:
-    """Return the nodes (configurable,) int64 whose layouts may be set, by the competition's
-    rule."""
+    """Return the nodes (configurable,) whose layouts may be set, by the competition's rule."""
     wanted = [OPCODE_IDS[name] for name in CONFIGURABLE_OPCODES]
     return np.flatnonzero(np.isin(opcodes, wanted))
 
@@ -143,8 +142,8 @@ def _describe_dot(instruction: Any) -> list[list[int]]:
     numbers = instruction.dot
     lists = [numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions]
     is_dot = instruction.opcode == "dot"
-    kept = [[axis for axis in own if is_dot and 0 <= axis < MAX_RANK] for own in lists]
-    return [first(own, SUMMED, NONE) for own in kept]
+    kept = [[axis for axis in axes if is_dot and 0 <= axis < MAX_RANK] for axes in lists]
+    return [first(axes, SUMMED, NONE) for axes in kept]
 
 
 def find_places(module: Any) -> dict[int, int]:
@@ -152,26 +151,26 @@ def find_places(module: Any) -> dict[int, int]:
 
     Raises InvalidGraphError if two instructions have one id.
     """
-    places: dict[int, int] = {}
-    for place, instruction in enumerate(instructions(module)):
-        if places.setdefault(instruction.id, place) != place:
+    nodes: dict[int, int] = {}
+    for node, instruction in enumerate(instructions(module)):
+        if nodes.setdefault(instruction.id, node) != node:
             raise InvalidGraphError([f"two instructions have the id {instruction.id}"])
-    return places
+    return nodes
 
 
 def _find_edges(module: Any) -> np.ndarray:
     """Return edges to each operand and to the root of each called computation, in order."""
-    places = find_places(module)
+    nodes = find_places(module)
     roots = {computation.id: computation.root_id for computation in module.computations}
     edges = []
-    for place, instruction in enumerate(instructions(module)):
+    for node, instruction in enumerate(instructions(module)):
         try:
             called = [roots[computation] for computation in instruction.called_computation_ids]
             producers = {*instruction.operand_ids, *called}
-            edges += [(place, places[producer]) for producer in producers]
+            edges += [(node, nodes[producer]) for producer in producers]
         except KeyError as error:
             raise InvalidGraphError(
-                [f"node {place} ({instruction.opcode}) names the id {error}, which is not there"]
+                [f"node {node} ({instruction.opcode}) names the id {error}, which is not there"]
             ) from error
     return np.array(sorted(edges), np.int64).reshape(-1, 2)
 

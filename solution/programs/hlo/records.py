@@ -71,18 +71,17 @@ def read_module_file(path: Path, collection_name: str | None = None) -> list[Rec
 def make_records(
     path: Path, messages: Sequence[Any], collection_name: str | None = None
 ) -> list[Record]:
-    """Convert messages TuningRecord that were read from the file `path`, as read_module_file
-    does."""
+    """Convert the TuningRecord messages of the file `path`, as read_module_file does."""
     names = _names(path, messages)
     records = []
     named = list(zip(names, messages, strict=True))
     with _show_progress(path, named) as tracked:
-        for place, (name, message) in enumerate(tracked):
+        for number, (name, message) in enumerate(tracked):
             try:
                 records.append(_read_record(name, message, collection_name))
             except InvalidGraphError as error:
                 raise InputError(
-                    f"{path}: record {place} ({name}): " + "; ".join(error.defects) + ". Expected "
+                    f"{path}: record {number} ({name}): " + "; ".join(error.defects) + ". Expected "
                     "a sound module with its configurations. Write the file again, or leave the "
                     "record out."
                 ) from error
@@ -145,8 +144,7 @@ def _configurable(message: Any, nodes: Nodes) -> np.ndarray:
 
 
 def read_tiles(runs: Sequence[Any]) -> np.ndarray:
-    """Return tiles (configs, 24) float32: sizes, their sum and product, for kernel, output,
-    input."""
+    """Return tiles (configs, 24) float32: sizes, sum and product for kernel, output, input."""
     rows = []
     for run in runs:
         sizes = run.tile.sizes
@@ -178,8 +176,7 @@ def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
 
 
 def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
-    """Return the codebook of the runs; without runs, one configuration with all left to the
-    compiler."""
+    """Return the codebook of the runs; without runs, of one configuration without layouts."""
     encoder = LayoutEncoder(max(1, len(runs)), nodes)
     if not runs:
         encoder.add(np.full((1, nodes, NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8))
@@ -215,9 +212,7 @@ def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Itera
     """Return an iterator over the records, with a progress bar if there are several."""
     if len(named) == 1:
         return nullcontext(iter(named))
-    from solution.system.progress import (
-        track,
-    )  # imports rich, which ranking one file can do without
+    from solution.system.progress import track  # imports rich, which one file does not need
 
     return track(named, f"Reading {path.name}")
 
@@ -234,16 +229,15 @@ def _names(path: Path, messages: Sequence[Any]) -> list[str]:
     counts = Counter(names)
     taken = {name for name in names if counts[name] == 1}
     return [
-        name if counts[name] == 1 else _number(name, place, taken)
-        for place, name in enumerate(names)
+        name if counts[name] == 1 else _number(name, position, taken)
+        for position, name in enumerate(names)
     ]
 
 
-def _number(name: str, place: int, taken: set[str]) -> str:
-    """Return the name with a number that makes it differ from those in `taken`, and add it
-    there."""
+def _number(name: str, position: int, taken: set[str]) -> str:
+    """Return the name with a number so that it is not in `taken`, and add it to `taken`."""
     numbered = next(
-        numbered for number in count(place) if (numbered := f"{name}_{number}") not in taken
+        numbered for number in count(position) if (numbered := f"{name}_{number}") not in taken
     )
     taken.add(numbered)
     return numbered

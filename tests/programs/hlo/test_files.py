@@ -119,8 +119,8 @@ def test_no_damage_goes_further_than_a_message(
 ) -> None:
     """A file that is cut or changed is refused, or still is a sound graph."""
     data = bytearray(modules.make_layout_record().SerializeToString())
-    for place, value in changes:
-        data[place % len(data)] = value
+    for position, value in changes:
+        data[position % len(data)] = value
     path = tmp_path / "damaged.pb"
     path.write_bytes(bytes(data[: kept or None]))
     try:

@@ -45,13 +45,13 @@ def test_real_records_are_the_competitions_files_bit_for_bit(
     assert len(records) == count
     for record in records:
         kind = record.graph.collection.kind
-        place = f"tile/xla/train/{record.graph.name}.npz" if kind == "tile" else LAYOUT_FILE
+        file_name = f"tile/xla/train/{record.graph.name}.npz" if kind == "tile" else LAYOUT_FILE
         written = write_record(record, tmp_path)
-        with np.load(tpu / "npz" / place) as expected, np.load(written) as found:
+        with np.load(tpu / "npz" / file_name) as expected, np.load(written) as found:
             assert set(found) == set(expected)
             for name in expected:
                 assert found[name].dtype == expected[name].dtype, name
-                assert found[name].tobytes() == expected[name].tobytes(), (place, name)
+                assert found[name].tobytes() == expected[name].tobytes(), (file_name, name)
 
 
 def test_layouts_of_a_record_and_the_way_to_an_npz_file(tmp_path: Path) -> None:
@@ -140,11 +140,11 @@ def test_names_come_from_modules_and_stay_in_the_folder(tmp_path: Path) -> None:
     ]
     path = modules.write(MESSAGES["TuningRecords"](modules=records), tmp_path / "many.pb")
     found = read_module_file(path)
-    assert [own.graph.name for own in found][:4] == [
+    assert [record.graph.name for record in found][:4] == [
         "fusion.1_-a_0", "_.._etc_x_ab", "fusion.1_-a_2", "hidden_0",
     ]  # fmt: skip
-    written = [write_record(own, tmp_path / "data") for own in found]
-    assert {own.parent for own in written} == {tmp_path / "data/npz/tile/xla/test"}
+    written = [write_record(record, tmp_path / "data") for record in found]
+    assert {path.parent for path in written} == {tmp_path / "data/npz/tile/xla/test"}
     assert len(set(written)) == 5
 
 

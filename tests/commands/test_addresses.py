@@ -54,7 +54,7 @@ def test_it_is_named_as_it_was_given_and_nothing_is_written(
 
 
 @pytest.mark.parametrize(
-    ("words", "place"),
+    ("words", "named"),
     [
         (("tune", "tile_lightgbm_001", "--out", ""), "--out"),
         (("run", ""), "DATA"),
@@ -67,14 +67,14 @@ def test_it_is_named_as_it_was_given_and_nothing_is_written(
     ],
 )
 def test_an_empty_one_is_refused_by_its_option(
-    fastslow: FastSlow, tmp_path: Path, words: tuple[str, ...], place: str
+    fastslow: FastSlow, tmp_path: Path, words: tuple[str, ...], named: str
 ) -> None:
     """What a shell makes of a variable that is not set would be the folder one is in."""
     done = fastslow(*words)
     assert done.returncode == 2
     said = " ".join(done.stderr.replace("│", " ").split())
     assert "empty" in said
-    assert re.search(rf"Invalid value for \W*{place}", said, re.IGNORECASE)
+    assert re.search(rf"Invalid value for \W*{named}", said, re.IGNORECASE)
     assert not list(tmp_path.iterdir())
 
 
