@@ -27,13 +27,9 @@ from solution.system.wording import count
 
 
 def normalise(predictions: pl.DataFrame, method: Method = "mean_rank") -> pl.DataFrame:
-    """Return one experiment on the method's scale, its folds and seeds averaged.
+    """Return an experiment's predictions on the method's scale, averaged over folds and seeds.
 
-    Args:
-        predictions: collection, graph, config, fold, seed, score; in any order.
-
-    Returns:
-        A frame of RANKING_SCHEMA, sorted by its keys.
+    The result is a frame of RANKING_SCHEMA, sorted by its keys.
     """
     ordered = predictions.sort(KEYS)
     numbered = ordered.select(
@@ -42,8 +38,8 @@ def normalise(predictions: pl.DataFrame, method: Method = "mean_rank") -> pl.Dat
         pl.col("score").cast(pl.Float64),
     )
     config, model, score = (numbered[name].to_numpy() for name in numbered.columns)
-    # Rank or scale each model's rows inside its graph; then average each configuration's rows,
-    # added up in the order of fold and seed.
+    # Scale each model's scores inside its graph, then average over the models of a graph:
+    # mean_c = sum_m scaled[c, m] / models, added up in the order of fold and seed.
     scaled = np.empty(len(score))
     by_model = np.argsort(model, kind="stable")
     for rows in np.split(by_model, np.flatnonzero(np.diff(model[by_model])) + 1):
@@ -59,17 +55,13 @@ def merge(
     weights: Mapping[str, float],
     method: Method = "mean_rank",
 ) -> pl.DataFrame:
-    """Return the ranking of the members by the method.
+    """Merge members into one frame of RANKING_SCHEMA, sorted by its keys.
 
     Args:
         members: by name, the result of `normalise`; all of the same configurations.
         weights: by name, positive; only their ratios matter.
 
-    Returns:
-        A frame of RANKING_SCHEMA, sorted by its keys.
-
-    Raises:
-        InputError: a member lacks predictions that others have; the message says which.
+    Raises InputError if a member lacks predictions that others have.
     """
     check_aligned(members)
     names = sorted(members)
@@ -79,45 +71,37 @@ def merge(
 
 
 def check_aligned(members: Mapping[str, pl.DataFrame]) -> None:
-    """Raise InputError if members have different configurations.
+    """Raise InputError that names a member without predictions that others have.
 
-    Args:
-        members: by name, frames of RANKING_SCHEMA, sorted by their keys.
-
-    Raises:
-        InputError: a member lacks predictions that others have; the message says which.
+    Members are frames of RANKING_SCHEMA by name, sorted by their keys.
     """
     keys = {name: frame.select(REQUEST_KEYS) for name, frame in members.items()}
     first = next(iter(keys.values()))
     if all(other.equals(first) for other in keys.values()):
         return
     wanted = pl.concat(keys.values()).unique()
-    for name, own in sorted(keys.items()):
-        missing = wanted.join(own, on=REQUEST_KEYS, how="anti").sort(REQUEST_KEYS)
+    for name, present in sorted(keys.items()):
+        missing = wanted.join(present, on=REQUEST_KEYS, how="anti").sort(REQUEST_KEYS)
         if len(missing):
             lacks = missing.row(0, named=True)
             raise InputError(
                 f"{name} has no prediction for {lacks['collection']}:{lacks['graph']}, "
                 f"configuration {lacks['config']}, and {len(missing) - 1} more that other members "
-                "have. Make its predictions again, take it out of the recipe, or let the recipe "
-                'allow_missing = ["graphs"].'
+                "have. Make its predictions again, take it out of the recipe, or add "
+                'allow_missing = ["graphs"] to the recipe.'
             )
 
 
-def split_by_presence(
-    members: Mapping[str, pl.DataFrame],
-) -> list[dict[str, pl.DataFrame]]:
+def split_by_presence(members: Mapping[str, pl.DataFrame]) -> list[dict[str, pl.DataFrame]]:
     """Divide the graphs by the set of members that rank all of their configurations.
 
     Ranks in a part of a graph are not comparable with ranks in the whole, so a member counts in a
-    graph only if it has every configuration that any member has.
-
-    Args:
-        members: by name, frames of RANKING_SCHEMA, sorted by their keys.
+    graph only if it has every configuration that any member has. Members are frames of
+    RANKING_SCHEMA by name, sorted by their keys.
 
     Returns:
-        For each set of members, their predictions of the graphs that exactly they rank completely.
-        Graphs that no member ranks completely are left out.
+        For each such set of members, their predictions of its graphs. Graphs that no member ranks
+        completely are left out.
     """
     wanted = pl.concat([frame.select(REQUEST_KEYS) for frame in members.values()]).unique()
     sizes = wanted.group_by(GRAPH).agg(pl.len().alias("configs"))
@@ -163,8 +147,7 @@ def check_finished(run: Run, recipe: Recipe) -> None:
 
 
 def find_missing(run: Run, recipe: Recipe) -> list[str]:
-    """Return the recipe's experiments that the run was started with and has no predictions of
-    yet."""
+    """Return the recipe's experiments that belong to the run but have no predictions yet."""
     begun = [name for name in _list_wanted(recipe) if name in run.experiments()]
     there = _list_predicted(run, begun)
     absent = [name for name in begun if name not in there]
@@ -172,7 +155,7 @@ def find_missing(run: Run, recipe: Recipe) -> list[str]:
 
 
 def describe_caveats(run: Run, recipe: Recipe) -> list[str]:
-    """Return sentences about the limits of the recipe's scores in the run."""
+    """Return sentences about the validity of the recipe's scores in the run."""
     sentences = []
     if estimates := warn_of_estimates(run.label_sources()):
         sentences.append(f"{estimates} The scores say how well the estimates are predicted.")
@@ -229,11 +212,9 @@ def merge_files(paths: Mapping[str, Path], recipe: Recipe) -> Iterator[pl.DataFr
 def merge_collection(
     collection: str, frames: Mapping[str, pl.DataFrame], recipe: Recipe
 ) -> pl.DataFrame:
-    """Merge the predictions of graphs of one collection.
+    """Merge predictions of one collection's graphs, given by experiment.
 
-    Args:
-        frames: by experiment that predicts the collection; its members are merged, or the fallback
-            ranks alone if there is no member.
+    If no member of the recipe is among the experiments, the fallback ranks alone.
     """
     wanted = recipe.and_fallback(recipe.weights(collection))
     scaled = {n: normalise(frames[n], recipe.method) for n in wanted if n in frames}
@@ -243,11 +224,10 @@ def merge_collection(
 def merge_scaled(
     collection: str, scaled: Mapping[str, pl.DataFrame], recipe: Recipe
 ) -> pl.DataFrame:
-    """Merge normalised predictions (see `normalise`) of graphs of one collection.
+    """Merge the normalised predictions of one collection's graphs, given by experiment.
 
-    Raises:
-        InputError: a member lacks the collection for which the recipe gives it a weight, or some of
-            its graphs, and the recipe does not allow it.
+    Raises InputError if a member lacks the collection for which the recipe gives it a weight, or
+    some of its graphs, and the recipe does not allow it.
     """
     weights = recipe.weights(collection)
     members = {name: scaled[name] for name in weights if name in scaled}
@@ -272,7 +252,7 @@ TABLE_SCHEMA = pl.Schema(
     {
         "collection": pl.String(),
         "graph": pl.String(),
-        "group": pl.String(),  # as the run's folds were drawn; statistics resample these groups
+        "group": pl.String(),  # graphs that the run's folds keep together; the unit of statistics
         "member": pl.String(),
         "score": pl.Float64(),
     }
@@ -280,10 +260,7 @@ TABLE_SCHEMA = pl.Schema(
 
 
 def alone(experiment: str, method: Method = "mean_rank") -> Recipe:
-    """Return a recipe with one experiment, whose folds and seeds are averaged by the method.
-
-    Raises InputError if the experiment's name is not valid in a recipe.
-    """
+    """Return a recipe with one experiment, whose folds and seeds are averaged by the method."""
     members = {"members": {experiment: 1.0}, "allow_missing": {"members"}}
     return make_recipe(
         f"experiment {experiment!r}", {"name": experiment, "method": method, **members}
@@ -295,7 +272,7 @@ class RunScores:
     """The out-of-fold scores of a run."""
 
     table: pl.DataFrame  # of TABLE_SCHEMA: every experiment, then the recipe under its label
-    seeds: pl.DataFrame  # the same: scores of single seeds, averaged, for experiments with several
+    seeds: pl.DataFrame  # of TABLE_SCHEMA: mean score of single seeds, if an experiment has several
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,14 +317,11 @@ def merge_run(run: Run, recipe: Recipe) -> Merged:
 def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
     """Score every graph out of fold for every experiment of the run, and for the recipe.
 
-    The seeds of an experiment are merged first, as the recipe merges them, because that is what it
-    adds to the ensemble; a single seed scores less.
+    An experiment is scored by the average over its seeds, on the recipe's scale (by rank without a
+    recipe), because this is what it adds to the ensemble; a single seed scores less.
 
-    Args:
-        recipe: None for no ensemble: seeds are averaged by rank.
-
-    Raises:
-        InputError: the recipe does not fit the run, or something is missing that it requires.
+    Raises InputError if the recipe does not fit the run, or predictions that it requires are
+    missing.
     """
     if recipe is not None:
         check_recipe(recipe, run.experiments())
@@ -367,7 +341,7 @@ def _find_scored(run: Run) -> dict[str, Path]:
 def _score_batches(
     run: Run, recipe: Recipe | None, paths: Mapping[str, Path], parts: _Parts
 ) -> Iterator[pl.DataFrame]:
-    """Yield the recipe's ranking batch by batch; collect everybody's scores in `parts`."""
+    """Yield the recipe's ranking batch by batch; collect all members' scores in `parts`."""
     labels, groups = predictions.read(run.labels), read_draws(run)
     several = {
         name for name, one in run.record()["settings"][EXPERIMENTS].items()
@@ -378,7 +352,7 @@ def _score_batches(
         own_labels = labels_of(labels, frames.values())
         scaled = {name: normalise(frame, method) for name, frame in frames.items()}
         rankings = dict(scaled)
-        if recipe is not None and _says_something(collection, frames, recipe):
+        if recipe is not None and _can_merge(collection, frames, recipe):
             rankings[recipe.label] = merge_scaled(collection, scaled, recipe)
         for name in [*paths, *(rankings.keys() - paths.keys())]:
             if name in rankings:
@@ -401,13 +375,9 @@ def _order_batches(
 
 
 def order_graphs(ranking: pl.DataFrame) -> dict[str, np.ndarray]:
-    """Return, by ID, the configurations from fastest to slowest; ties by their number.
-
-    Args:
-        ranking: collection, graph, config, score.
-    """
+    """Return, by ID, each graph's configurations from fastest to slowest; ties by their number."""
     by_graph = ranking.sort("score", "config").group_by("collection", "graph").agg("config")
-    return {f"{c}:{g}": own.to_numpy() for c, g, own in zip(*by_graph, strict=True)}
+    return {f"{c}:{g}": configs.to_numpy() for c, g, configs in zip(*by_graph, strict=True)}
 
 
 def _join(tables: list[pl.DataFrame]) -> pl.DataFrame:
@@ -416,17 +386,14 @@ def _join(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
-    """Score every graph out of fold for every recipe.
+    """Score every graph out of fold for every recipe, given by its name in the table.
 
-    Args:
-        recipes: by their name in the table. A recipe without a member in a collection is scored by
-            its fallback there, or has no rows.
+    A recipe without a member in a collection is scored by its fallback, or has no rows.
 
     Returns:
         A frame of TABLE_SCHEMA, sorted by collection and graph, then in the order of `recipes`.
 
-    Raises:
-        InputError: a member lacks graphs, and the recipe does not allow it.
+    Raises InputError if a member lacks graphs, and the recipe does not allow it.
     """
     labels, groups = predictions.read(run.labels), read_draws(run)
     used = {name for one in recipes.values() for name in one.and_fallback(one.names())}
@@ -438,9 +405,10 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
         scaled: dict[Method, dict[str, pl.DataFrame]] = {}
         for label, recipe in recipes.items():
             if recipe.method not in scaled:
-                own = {name: normalise(frame, recipe.method) for name, frame in frames.items()}
-                scaled[recipe.method] = own
-            if not _says_something(collection, frames, recipe):
+                scaled[recipe.method] = {
+                    name: normalise(frame, recipe.method) for name, frame in frames.items()
+                }
+            if not _can_merge(collection, frames, recipe):
                 continue
             merged = merge_scaled(collection, scaled[recipe.method], recipe)
             parts.append(name_scores(score_predictions(merged, own_labels), label, groups))
@@ -451,15 +419,14 @@ def describe_fit(run: Run, recipe: Recipe) -> str:
     """Return why the recipe's scores in this run are too high; empty if it was not fitted on it."""
     if recipe.fitted_on is None or recipe.fitted_on != checksum(run.labels):
         return ""
-    said = "" if recipe.nested is None else f"; on others the search reaches {recipe.nested:.4f}"
-    return f"Recipe {recipe.name} was fitted on these very graphs, which flatters it{said}."
+    honest = "" if recipe.nested is None else f"; on others the search reaches {recipe.nested:.4f}"
+    return f"Recipe {recipe.name} was fitted on these very graphs, which flatters it{honest}."
 
 
 def read_groups(run: Run) -> pl.DataFrame:
-    """Return collection, graph, group of every labelled graph.
+    """Return a table of collection, graph, group of every labelled graph.
 
-    A group is a structure, or the graph itself if folds are by graph. A fit and its test never
-    share a group, and statistics resample whole groups.
+    A group is a structure, or the graph itself if folds are by graph. Statistics resample groups.
     """
     graphs = predictions.read(run.graphs, ["collection", "graph", "group", "labelled"])
     return graphs.filter("labelled").select("collection", "graph", "group")
@@ -482,7 +449,7 @@ def name_scores(scores: pl.DataFrame, member: str, groups: pl.DataFrame) -> pl.D
     return named.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA)
 
 
-def _says_something(collection: str, frames: Mapping[str, pl.DataFrame], recipe: Recipe) -> bool:
+def _can_merge(collection: str, frames: Mapping[str, pl.DataFrame], recipe: Recipe) -> bool:
     return any(n in frames for n in recipe.and_fallback(recipe.weights(collection)))
 
 

@@ -1,8 +1,8 @@
-"""A recipe says which experiments are merged, and how. One TOML file each, read as data.
+"""Read and check recipes: TOML files that say which experiments are merged, and how.
 
 method = "mean_rank"           # see ensembles/votes.py
 fallback = "nothing_001"
-allow_missing = ["members"]    # of a run; "graphs": of a member. By default nothing may be missing.
+allow_missing = ["members"]    # a run may lack members; "graphs": a member may lack graphs
 
 [members]                      # weights; only their ratios matter
 layout_gnn_001 = 1.0
@@ -15,13 +15,10 @@ layout_lightgbm_001 = 1.0
 A search also writes the checksum of the labels on which it fitted the weights (fitted_on), and its
 score on graphs that it was not fitted on (nested). A recipe written by hand has neither.
 
-Record in a run the recipe of its last merge: recipe.json in its folder.
-
-If the run has distilled students, teacher.json records the recipe that they learned from.
-
-The recipe's content is kept, not its name or path: a user's file may be deleted or changed, and a
-record must not point outside its folder. The checksums of the merge's files stand beside it. They
-show whether a merge was killed between two files.
+A run's recipe.json records the recipe of its last merge, with checksums of the merged files, which
+show whether the merge was killed between two of them. teacher.json records the recipe that
+distilled students learned from. Both store the recipe's content instead of its path, because a
+user's file may change, and a record must not point outside its folder.
 """
 
 import os
@@ -80,11 +77,10 @@ class Recipe(BaseModel):
     nested: float | None = Field(default=None, allow_inf_nan=False)  # mean over the collections
 
     @model_serializer(mode="wrap")
-    def _leave_out_unsaid(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a search's fields if they are not set, so that earlier versions can read the
-        file."""
-        unsaid = [name for name in ("fitted_on", "nested") if getattr(self, name) is None]
-        return {name: value for name, value in write(self).items() if name not in unsaid}
+    def _leave_out_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out unset fields of a search, so that earlier versions can read the file."""
+        unset = [name for name in ("fitted_on", "nested") if getattr(self, name) is None]
+        return {name: value for name, value in write(self).items() if name not in unset}
 
     def weights(self, collection: str) -> dict[str, float]:
         """Return each member's weight in the collection."""
@@ -92,9 +88,8 @@ class Recipe(BaseModel):
 
     def names(self) -> list[str]:
         """Return every member of any collection."""
-        return list(
-            dict.fromkeys([*self.members, *(n for w in self.collections.values() for n in w)])
-        )
+        tables = [self.members, *self.collections.values()]
+        return list(dict.fromkeys(name for table in tables for name in table))
 
     def and_fallback(self, names: Iterable[str]) -> list[str]:
         """Return these names and the fallback, if there is one."""
@@ -107,12 +102,12 @@ class Recipe(BaseModel):
 
     def without(self, member: str) -> "Recipe":
         """Return the recipe without the member; a collection may be left with no member."""
-        own = {
+        overrides = {
             collection: {name: weight for name, weight in weights.items() if name != member}
             for collection, weights in self.collections.items()
         }
         rest = {name: weight for name, weight in self.members.items() if name != member}
-        return self.model_copy(update={"members": rest, "collections": own})
+        return self.model_copy(update={"members": rest, "collections": overrides})
 
 
 def is_merge(label: str) -> bool:
@@ -132,8 +127,7 @@ def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
     if missing and not ("members" in recipe.allow_missing and some):
         raise InputError(
             f"recipe {recipe.name} merges {join_names(missing)}, but the experiments are "
-            f"{names}. Choose another recipe, or let it "
-            'allow_missing = ["members"].'
+            f'{names}. Choose another recipe, or add allow_missing = ["members"] to it.'
         )
     if recipe.fallback is not None and recipe.fallback not in experiments:
         raise InputError(
@@ -153,14 +147,13 @@ def check_place(recipe: Recipe, experiments: Collection[str]) -> None:
 
 
 def check_members(recipe: Recipe, collection: str, members: Collection[str]) -> None:
-    """Raise InputError if a member is missing in a collection for which the recipe gives it a
-    weight."""
+    """Raise InputError if a member is missing in a collection in which the recipe weights it."""
     missing = [name for name in recipe.collections.get(collection, {}) if name not in members]
     if missing and "members" not in recipe.allow_missing:
         raise InputError(
             f"recipe {recipe.name} weighs {join_names(missing)} in {collection}, which it does not "
-            "predict. Take it out of the recipe's table of that collection, or let the recipe "
-            'allow_missing = ["members"].'
+            "predict. Take it out of the recipe's table of that collection, or add "
+            'allow_missing = ["members"] to the recipe.'
         )
 
 
@@ -203,7 +196,7 @@ def make_file_recipe(path: Path, fields: Mapping[str, Any]) -> Recipe:
 
 
 def make_recipe(source: str, fields: Mapping[str, Any]) -> Recipe:
-    """Return a recipe of these fields; raise InputError that names the source if one is not
+    """Return a recipe of these fields; raise InputError with the source's name if one is not
     valid."""
     try:
         return Recipe(**fields)
@@ -214,18 +207,18 @@ def make_recipe(source: str, fields: Mapping[str, Any]) -> Recipe:
 
 def _describe_defect(defect: ErrorDetails) -> str:
     """Return a validation error in words for the file's author."""
-    place = [str(part) for part in defect["loc"] if part != "[key]"]
+    path = [str(part) for part in defect["loc"] if part != "[key]"]
     if defect["type"] == "extra_forbidden":
         known = list(Recipe.model_fields)[1:]  # without its name, which is the file's
-        near = suggest(place[0], known)
-        return f"{place[0]}: no recipe has it.{near} There are {', '.join(known)}"
-    if place[0] == "collections" and defect["type"] == "string_pattern_mismatch":
+        near = suggest(path[0], known)
+        return f"{path[0]}: no recipe has it.{near} There are {', '.join(known)}"
+    if path[0] == "collections" and defect["type"] == "string_pattern_mismatch":
         return (
-            f"{place[1]!r} is no collection.{suggest(place[1], NAMES)} There are {', '.join(NAMES)}"
+            f"{path[1]!r} is no collection.{suggest(path[1], NAMES)} There are {', '.join(NAMES)}"
         )
     if defect["type"] == "frozen_set_type":
-        return f'{place[0]}: expected a list, such as ["members"], found {defect["input"]!r}'
-    return f"{'.'.join(place)}: {defect['msg'].removeprefix('Value error, ')}"
+        return f'{path[0]}: expected a list, such as ["members"], found {defect["input"]!r}'
+    return f"{'.'.join(path)}: {defect['msg'].removeprefix('Value error, ')}"
 
 
 def remember(
@@ -233,8 +226,7 @@ def remember(
 ) -> None:
     """Record the recipe of the run's current submission, or of its students.
 
-    Args:
-        files: by name, describe_file's result for each file that was written so far.
+    `files` has, by name, describe_file's result for each file that was written so far.
     """
     made = {} if files is None else {"files": dict(files)}
     write_sealed({"recipe": recipe.model_dump(mode="json"), **made}, run.folder / name)
@@ -269,14 +261,14 @@ def is_whole(folder: Path) -> bool:
 
 
 def describe_part(folder: Path) -> str:
-    """Return a warning if the files are not those of the last merge; else an empty text."""
+    """Return a warning if submission.csv or scores.csv differ from the last merge; else an empty
+    text."""
     recipe = recall(folder)
     if recipe is None or is_whole(folder):
         return ""
     return (
-        f"{folder}: submission.csv and scores.csv are not both as the last merge, by {recipe.name},"
-        " writes them: it was stopped, or they were changed. `fastslow ensemble --run "
-        f"{folder}` makes them again."
+        f"{folder}: submission.csv or scores.csv differs from the last merge, by {recipe.name}: it "
+        f"was stopped, or they were changed. `fastslow ensemble --run {folder}` writes them again."
     )
 
 
@@ -290,8 +282,8 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def choose_recipe(run: Run, name: str | None) -> Recipe:
-    """Return the recipe called `name`; by default that of the last merge, or `fastslow run`'s
-    default."""
+    """Return the recipe called `name`; by default the recipe of the last merge or `fastslow
+    run`'s."""
     if name is None:
         return recall(run.folder) or choose_before_training(run.folder, None, run.rankers())
     return weigh_equally(run.rankers()) if name == EQUAL_WEIGHTS else find_recipe(name)
@@ -341,13 +333,13 @@ def _fits(recipe: Recipe, experiments: Sequence[str]) -> bool:
 
 def describe_choice(recipe: Recipe, experiments: Sequence[str]) -> str:
     """Return what users should know about the chosen recipe before training; may be empty."""
-    beside = [name for name in experiments if name not in (*recipe.names(), recipe.fallback)]
+    unmerged = [name for name in experiments if name not in (*recipe.names(), recipe.fallback)]
     lines = []
     if recipe.name == EQUAL_WEIGHTS:
         lines.append(f"Merged with equal weights: {', '.join(recipe.names())}.")
-    if beside:
+    if unmerged:
         lines.append(
-            f"Recipe {recipe.name} does not merge {', '.join(beside)}: shown with the scores, and "
-            "left out of the submission. Choose another with --recipe."
+            f"Recipe {recipe.name} does not merge {', '.join(unmerged)}: shown with the scores, "
+            "and left out of the submission. Choose another with --recipe."
         )
     return "\n".join(lines)

@@ -1,17 +1,13 @@
 """Search a recipe by a run's out-of-fold predictions, with an unbiased score beside it.
 
-Candidates combine a method, a way to fit weights, and a shrinkage towards equal weights. The
-candidate with the best nested mean over the collections is proposed, with weights fitted on all
-graphs. Choosing among candidates is optimistic too, so the score of the whole search is nested once
-more: the choice itself is made on some graphs and scored on others.
+Candidates combine a method, a way to fit weights, and a shrinkage towards equal weights. Each is
+scored by nested cross-validation: the graphs are divided into parts (graphs of one group of the
+run's folds stay together), and weights are fitted on the other parts and scored on each part. The
+naive score, of weights on the graphs that they were fitted on, is higher by the optimism.
 
-Nested cross-validation: the scores of fitted weights on graphs that they were not fitted on.
-
-The graphs are divided into parts. Graphs of one group (one structure, or copies of one graph, as
-the run's folds were drawn) stay together. For every part, weights are fitted on the other parts and
-scored on it. The naive number, of weights scored on the graphs that they were fitted on, is higher
-by the optimism. The choice among candidates is optimistic as well, so a whole search can also be
-run on some graphs and scored on others.
+The candidate with the best nested mean over the collections is proposed, with weights fitted on all
+graphs. This choice is optimistic as well, so the score of the whole search is nested once more: the
+choice itself is made on some graphs and scored on others.
 
 Source: Varma and Simon, "Bias in error estimation when using cross-validation for model selection",
 BMC Bioinformatics, 2006.
@@ -42,7 +38,7 @@ SEED = 0
 # without optuna, which needs many more scores
 QUICK_FITS = ("equal", "best", "greedy", "least_squares")
 SHRINKAGES = (0.0, 0.5)
-BEST = "best member"  # in each collection; chosen on other graphs, like everything else here
+BEST = "best member"  # of each collection, chosen on other graphs
 HINDSIGHT = "best member in hindsight"  # chosen on the graphs that it is scored on
 WHOLE = "search"
 MARK = "# Proposed by a search"  # first line of a file that may be overwritten
@@ -71,18 +67,18 @@ Choose = Callable[[Sequence[Ballot]], Rule]  # fits a rule on labelled graphs
 class NestedEstimate:
     """Scores (graphs,) in the order of the ballots."""
 
-    nested: np.ndarray  # by rules fitted without the graph and its group
-    naive: np.ndarray  # by the rule fitted on all graphs
+    nested: np.ndarray  # scores by rules fitted without the graph and its group
+    naive: np.ndarray  # scores by the rule fitted on all graphs
 
 
 def learn(fit: Fit, method: Method) -> Choose:
     """Return a learner that fits the weights of one method for each collection."""
 
     def choose(ballots: Sequence[Ballot]) -> Rule:
-        own: dict[str, list[Ballot]] = defaultdict(list)
+        by_collection: dict[str, list[Ballot]] = defaultdict(list)
         for ballot in ballots:
-            own[ballot.collection].append(ballot)
-        return Rule(method, {name: fit(graphs, method) for name, graphs in own.items()})
+            by_collection[ballot.collection].append(ballot)
+        return Rule(method, {name: fit(graphs, method) for name, graphs in by_collection.items()})
 
     return choose
 
@@ -90,7 +86,7 @@ def learn(fit: Fit, method: Method) -> Choose:
 def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> np.ndarray:
     """Return the part (graphs,) of every graph; graphs of one group stay together.
 
-    Groups are divided by solution.domain.dividing, into fewer parts if there are fewer groups.
+    There are fewer parts if there are fewer groups.
     """
     members: dict[str, list[str]] = defaultdict(list)
     for ballot in ballots:
@@ -102,19 +98,19 @@ def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> n
 def estimate_nested(
     ballots: Sequence[Ballot], choose: Choose, parts: int = PARTS, seed: int = SEED
 ) -> np.ndarray:
-    """Return the score (graphs,) of every graph by a rule that was fitted on the other parts.
+    """Score every graph by a rule that was fitted on the other parts; return scores (graphs,).
 
-    NaN for the graphs of a collection that lies in one part only.
+    A score is NaN if all graphs of its collection are in one part.
     """
     scores = np.full(len(ballots), np.nan)
     part_of = divide(ballots, parts, seed)
     for part in range(part_of.max() + 1):
-        rest = [ballot for ballot, own in zip(ballots, part_of, strict=True) if own != part]
+        rest = [ballot for ballot, other in zip(ballots, part_of, strict=True) if other != part]
         if rest:
             rule = choose(rest)
-            for position, ballot in enumerate(ballots):
-                if part_of[position] == part:
-                    scores[position] = rule.score(ballot)
+            for row, ballot in enumerate(ballots):
+                if part_of[row] == part:
+                    scores[row] = rule.score(ballot)
     return scores
 
 
@@ -129,11 +125,12 @@ def estimate(
 
 def mean_of_collections(ballots: Sequence[Ballot], scores: np.ndarray) -> float:
     """Return the mean over collections of the mean over graphs of scores (graphs,), without NaN."""
-    own: dict[str, list[float]] = defaultdict(list)
+    by_collection: dict[str, list[float]] = defaultdict(list)
     for ballot, score in zip(ballots, scores, strict=True):
         if not np.isnan(score):
-            own[ballot.collection].append(score)
-    return float(np.mean([np.mean(values) for values in own.values()])) if own else float("nan")
+            by_collection[ballot.collection].append(score)
+    means = [np.mean(values) for values in by_collection.values()]
+    return float(np.mean(means)) if means else float("nan")
 
 
 @dataclass(frozen=True)
@@ -216,16 +213,15 @@ def choose_best(
 def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) -> Proposal:
     """Propose the best candidate for the members of a run.
 
-    Raises:
-        InputError: a member lacks graphs, or no member ranks anything.
+    Raises InputError if a member lacks graphs, or all scores of every member are constant.
     """
     names, ballots = read_ballots(run, members, sorted({c.method for c in candidates}))
     names, ballots = drop_constants(names, ballots)
     if not ballots:
         raise InputError(f"none of {', '.join(members)} ranks anything. Choose other experiments.")
     found = {candidate.name: estimate(ballots, candidate.learn()) for candidate in candidates}
-    naive = {name: mean_of_collections(ballots, own.naive) for name, own in found.items()}
-    scores = {name: own.nested for name, own in found.items()}
+    naive = {name: mean_of_collections(ballots, scores.naive) for name, scores in found.items()}
+    scores = {name: estimated.nested for name, estimated in found.items()}
     proposed = choose_best(candidates, ballots, [scores[c.name] for c in candidates])
     # The whole search: fitted on all graphs it gives the proposed recipe; for the nested score it
     # is repeated on the graphs outside each part.
@@ -246,12 +242,14 @@ def drop_constants(
     kept: dict[str, list[str]] = {}
     remaining: list[Ballot] = []
     for collection, members in names.items():
-        own = [ballot for ballot in ballots if ballot.collection == collection]
-        votes = [next(iter(ballot.votes.values())) for ballot in own]
-        speaks = np.any([np.ptp(vote, axis=1) > 0 for vote in votes], axis=0)
-        if speaks.any():
-            kept[collection] = [name for name, says in zip(members, speaks, strict=True) if says]
-            remaining += [ballot.select(speaks) for ballot in own]
+        graphs = [ballot for ballot in ballots if ballot.collection == collection]
+        votes = [next(iter(ballot.votes.values())) for ballot in graphs]
+        varies = np.any([np.ptp(vote, axis=1) > 0 for vote in votes], axis=0)
+        if varies.any():
+            kept[collection] = [
+                name for name, varied in zip(members, varies, strict=True) if varied
+            ]
+            remaining += [ballot.select(varies) for ballot in graphs]
     return kept, remaining
 
 
@@ -259,8 +257,8 @@ def check_replaceable(path: Path) -> None:
     """Raise InputError if the path is a file that no search has written."""
     if path.exists() and not read_bytes(path, "a recipe", MAX_BYTES).startswith(MARK.encode()):
         raise InputError(
-            f"{path}: is there already, and no search has written it ({MARK!r} is not its "
-            "beginning). Give another --out."
+            f"{path}: exists already, and was not written by a search (it does not begin with "
+            f"{MARK!r}). Give another --out."
         )
 
 

@@ -95,20 +95,16 @@ class Estimate:
 
 
 def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
-    """Split a score table by collection, in the competition's order.
+    """Split a score table (collection, graph, group, member, score) by collection.
 
-    Args:
-        table: collection, graph, group, member, score.
-
-    Raises:
-        InputError: a member lacks graphs of a collection that others have; or a collection is
-        unknown.
+    Raises InputError if a member lacks graphs of a collection that others have, or a collection is
+    unknown.
     """
     found = []
     present = table["collection"].unique().to_list()
     for name in sorted(present, key=lambda name: COLLECTIONS.index(find_collection(name))):
-        own = table.filter(pl.col("collection") == name)
-        wide = own.pivot("member", index=["graph", "group"], values="score").sort("graph")
+        rows = table.filter(pl.col("collection") == name)
+        wide = rows.pivot("member", index=["graph", "group"], values="score").sort("graph")
         members = [column for column in wide.columns if column not in ("graph", "group")]
         for member in members:
             missing = wide.filter(pl.col(member).is_null())["graph"]
@@ -126,8 +122,7 @@ def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
 def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
     """Return the mean over collections of the means over graphs, by the rule of this file.
 
-    Args:
-        parts: scores of the same members in each collection.
+    The parts contain scores of the same members in each collection.
     """
     value = np.mean([part.scores.mean(axis=0) for part in parts], axis=0)
     sources: dict[str, list[CollectionScores]] = defaultdict(list)
@@ -135,7 +130,7 @@ def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
         sources[find_collection(part.collection).source].append(part)
     # For each source: the variance (members,), and the fewest degrees of freedom of its
     # collections.
-    spreads = [_find_variance(own, len(parts)) for own in sources.values()]
+    spreads = [_find_variance(group, len(parts)) for group in sources.values()]
     variance = np.sum([spread for spread, _ in spreads], axis=0)
     weighed = np.sum([spread**2 / freedom for spread, freedom in spreads], axis=0)
     fewest = min(freedom for _, freedom in spreads)
@@ -146,7 +141,7 @@ def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
 
 
 def _find_variance(parts: Sequence[CollectionScores], collections: int) -> tuple[np.ndarray, float]:
-    """Return what a source's collections add to the variance (members,) of a mean, and its
+    """Return the variance (members,) that a source's collections add to a mean, and its degrees of
     freedom."""
     number = {name: row for row, name in enumerate(sorted({n for p in parts for n in p.groups}))}
     deviations = np.zeros((len(number), parts[0].scores.shape[1]))
@@ -168,10 +163,11 @@ def _find_variance(parts: Sequence[CollectionScores], collections: int) -> tuple
 def _find_freedom(weights: np.ndarray, squares: float, scale: np.ndarray) -> float:
     """Return Satterthwaite's degrees of freedom of a variance of groups with shares (groups,).
 
-    The residuals m_g - m of independent groups have the covariances c_gh = [g = h] - w_g - w_h + q,
-    q the sum of squared shares. The variance is a quadratic form in them with the weights `scale`,
-    d_g: its mean is q and its spread sum_gh d_g d_h c_gh ** 2, of which the part without the
-    diagonal's 1 is (sum d)**2 q**2 + ..., written out below so that no matrix of groups is made.
+    Let w_g be the share of group g and q = sum_g w_g ** 2. The residuals m_g - m of independent
+    groups have the covariances c_gh = [g = h] - w_g - w_h + q. The variance is the quadratic form
+    with the weights d_g = `scale`: its mean is q, and its spread is sum_gh d_g d_h c_gh ** 2.
+    Expanding the square, without a matrix of groups, gives `everywhere` (from -w_g - w_h + q) and
+    `diagonal` (from [g = h]).
     """
     total, first, second = (float((scale * weights**power).sum()) for power in range(3))
     everywhere = (
@@ -185,11 +181,8 @@ def _find_freedom(weights: np.ndarray, squares: float, scale: np.ndarray) -> flo
 def mean_over_collections(scores: pl.DataFrame) -> Mean:
     """Return the mean over collections of the means over graphs, as Kaggle does, with an interval.
 
-    Args:
-        scores: collection, graph, group, score; of one ranker, or differences of two.
-
-    Returns:
-        Its interval is NaN if a collection has fewer than FEWEST_GROUPS groups.
+    The table has the columns collection, graph, group, score, of one ranker or of the differences
+    of two. The interval is NaN if a collection has fewer than FEWEST_GROUPS groups.
     """
     parts = read_scores(scores.with_columns(member=pl.lit("")))
     found, graphs = estimate_mean(parts), sum(len(part.graphs) for part in parts)
@@ -198,8 +191,8 @@ def mean_over_collections(scores: pl.DataFrame) -> Mean:
 
 
 def mean_of_all(scores: pl.DataFrame) -> Mean | None:
-    """Return `mean_over_collections` if there are all five, else None; the upper end is at most
-    1."""
+    """Return `mean_over_collections`, with its upper end at most 1; None unless the table has all
+    five collections."""
     if set(scores["collection"]) != set(NAMES):
         return None
     mean = mean_over_collections(scores)
@@ -209,12 +202,12 @@ def mean_of_all(scores: pl.DataFrame) -> Mean | None:
 def leave_one_out(run: Run, recipe: Recipe) -> pl.DataFrame:
     """Return each member's gain: the recipe's score minus its score without the member.
 
-    The weights of the others are unchanged. The last member of a collection is compared with
-    the recipe's fallback, and has no row if there is none.
+    The weights of the others are unchanged. The only member of a collection is compared with the
+    recipe's fallback, and has no row without one.
 
     Returns:
-        collection, member, gain, low, high, standard_error, probability (that it is above zero),
-        graphs; with rows "mean" over the collections of each member.
+        A table of collection, member, gain, low, high, standard_error, probability (of a gain above
+        zero), graphs; with rows "mean" over the collections of each member.
     """
     check_recipe(recipe, run.experiments())
     names = [name for name in recipe.names() if name in run.experiments()]
@@ -222,9 +215,9 @@ def leave_one_out(run: Run, recipe: Recipe) -> pl.DataFrame:
     rows: list[tuple[Any, ...]] = []
     for name in names:
         both = pl.col("member").is_in([recipe.name, f"-{name}"])
-        own = table.filter(both, pl.col("collection").is_in(_weighed_in(run, recipe, name)))
-        if own["member"].n_unique() == 2:
-            found = compare(own, recipe.name, f"-{name}")
+        chosen = table.filter(both, pl.col("collection").is_in(_weighed_in(run, recipe, name)))
+        if chosen["member"].n_unique() == 2:
+            found = compare(chosen, recipe.name, f"-{name}")
             rows += [(collection, name, *rest) for collection, *rest in found.iter_rows()]
     return _to_frame(rows, ["collection", "member", "gain", *DIFFERENCE], texts=2)
 
@@ -233,15 +226,15 @@ def rank_correlations(run: Run, experiments: Sequence[str]) -> pl.DataFrame:
     """Return Spearman's rho between the rankings of experiments, averaged over graphs.
 
     Returns:
-        collection, left, right, correlation; every pair both ways, and each with itself. Null
-        if one of them is constant in every graph. Merging gains most from uncorrelated members.
+        A table of collection, left, right, correlation: every pair both ways, and each experiment
+        with itself. The correlation is null if one of them is constant in every graph.
     """
     paths = {name: run.predictions(name, "out_of_fold") for name in experiments}
     rows: list[tuple[str, str, str, float | None]] = []
     for collection, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
         ranked = {name: normalise(frame) for name, frame in frames.items()}
-        for name, own in ranked.items():
-            with_itself = own.select(*GRAPH, left="score", right="score")
+        for name, scores in ranked.items():
+            with_itself = scores.select(*GRAPH, left="score", right="score")
             rows += [(collection, name, name, rho) for rho in _correlate(with_itself)]
         for left, right in combinations(ranked, 2):
             other = ranked[right].select(*predictions.REQUEST_KEYS, right="score")
@@ -265,21 +258,21 @@ def _correlate(both: pl.DataFrame) -> list[float | None]:
 
 
 def reseed_spread(run: Run) -> pl.DataFrame:
-    """Return how much the training seed changes scores: every experiment's mean score per seed.
+    """Return how much the training seed changes every experiment's mean score.
 
     Returns:
-        collection, member, value (mean of the seeds), low, high (of the seeds), spread (standard
-        deviation over the seeds; null if there is one), seeds.
+        A table of collection, member, value, low, high, spread (mean, minimum, maximum and standard
+        deviation over the seeds; the spread of a single seed is null), seeds (their number).
     """
     labels = predictions.read(run.labels)
     rows: list[tuple[Any, ...]] = []
     for name in run.experiments():
         per_seed = _score_seeds(run, name, labels).group_by("collection", "seed")
         means = per_seed.agg(pl.col("score").mean()).sort("collection", "seed")
-        for (collection,), own in means.group_by("collection", maintain_order=True):
-            value = own["score"]
+        for (collection,), per_collection in means.group_by("collection", maintain_order=True):
+            value = per_collection["score"]
             spread = (value.mean(), value.min(), value.max(), value.std())
-            rows.append((collection, name, *spread, len(own)))
+            rows.append((collection, name, *spread, len(per_collection)))
     return _to_frame(rows, ["collection", "member", "value", "low", "high", "spread", "seeds"], 2)
 
 
@@ -289,21 +282,18 @@ def _score_seeds(run: Run, experiment: str, labels: pl.DataFrame) -> pl.DataFram
     parts = [pl.DataFrame(schema=schema)]
     path = run.predictions(experiment, "out_of_fold")
     for _, frames in read_by_graphs({experiment: path} if path.is_file() else {}):
-        for (seed,), own in frames[experiment].group_by("seed", maintain_order=True):
-            scores = score_predictions(own, labels_of(labels, [own]))
+        for (seed,), of_seed in frames[experiment].group_by("seed", maintain_order=True):
+            scores = score_predictions(of_seed, labels_of(labels, [of_seed]))
             parts.append(scores.with_columns(seed=pl.lit(seed, pl.Int32)))
     return pl.concat(parts)
 
 
 def mean_scores(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the mean score of every member in every collection, with a 95% interval.
-
-    Args:
-        table: collection, graph, group, member, score.
+    """Return the mean score of every member in every collection of a score table.
 
     Returns:
-        collection, member, value, low, high, standard_error, graphs; the interval is null if
-        there are fewer than FEWEST_GROUPS groups. No score is above 1, so no interval is.
+        collection, member, value, low, high (the 95% interval, cut at 1), standard_error, graphs.
+        The interval is null if there are fewer than FEWEST_GROUPS groups.
     """
     rows: list[tuple[Any, ...]] = []
     for part in read_scores(table):
@@ -334,20 +324,15 @@ def show_interval(mean: Mean) -> str:
 
 
 def compare(table: pl.DataFrame, a: str, b: str) -> pl.DataFrame:
-    """Return how much better `a` is than `b`, on the same graphs.
-
-    Args:
-        table: collection, graph, group, member, score; only collections with scores of both members
-            count.
+    """Compare two members of a score table, in the collections that both predict.
 
     Returns:
-        collection, difference (a - b, of means), low, high, standard_error, probability (that a
-        beats b on other programs), graphs. The last row, "mean", is over the collections, as
-        Kaggle's score is. Interval and probability are null if there are fewer than
-        FEWEST_GROUPS groups; the mean's, if any collection has fewer.
+        A table of collection, difference (mean of a - mean of b), low, high, standard_error,
+        probability (that a beats b on other programs), graphs. The last row, "mean", is over the
+        collections, as Kaggle's score is. Interval and probability are null if there are fewer than
+        FEWEST_GROUPS groups; in the last row, if any collection has fewer.
 
-    Raises:
-        InputError: there is no such member, or no collection with both.
+    Raises InputError if there is no such member, or no collection with both.
     """
     known = table["member"].unique().sort().to_list()
     for name in (a, b):
@@ -370,8 +355,7 @@ def compare(table: pl.DataFrame, a: str, b: str) -> pl.DataFrame:
 
 
 def is_better(difference: Mapping[str, Any]) -> bool | None:
-    """Return whether a row of `compare` says that `a` is better, or that it is worse; None:
-    neither."""
+    """Return True if a row of `compare` shows that `a` is better, False if worse, else None."""
     if difference["low"] is None or difference["low"] <= 0 <= difference["high"]:
         return None
     return bool(difference["low"] > 0)
@@ -386,8 +370,8 @@ def detectable_difference(
     probability of about `power`. The variation with the seed comes on top (`reseed_spread`).
 
     Returns:
-        collection, member, deviation (of the paired differences of graphs), detectable, graphs;
-        null if there are fewer than two graphs; `detectable` also if there are too few groups.
+        A table of collection, member, deviation (standard deviation of the graphs' differences;
+        null for a single graph), detectable (null if there are too few groups), graphs.
     """
     rows = []
     for part in read_scores(table):

@@ -26,18 +26,15 @@ from solution.system.terminal import make_table
 
 
 def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
-    """Compare `a` and `b` out of fold; each is an experiment of the run or a recipe.
-
-    Returns:
-        The verdict in a sentence, and the table.
+    """Compare `a` and `b`, experiments of the run or recipes; return a sentence and the table.
 
     Raises InputError if one is neither, or they have no collection in common.
     """
     if a == b:
         raise InputError(f"{a} is compared with itself. Give two different names.")
     recipes = _find(run, a, b)
-    fitted = " ".join(filter(None, (describe_fit(run, own) for own in recipes.values())))
-    caveats = dict.fromkeys(c for own in recipes.values() for c in describe_caveats(run, own))
+    fitted = " ".join(filter(None, (describe_fit(run, recipe) for recipe in recipes.values())))
+    caveats = dict.fromkeys(c for recipe in recipes.values() for c in describe_caveats(run, recipe))
     lines = compare(score_recipes(run, recipes), a, b)
     shown = make_table(
         "Difference of scores, out of fold; above 0: the first is better",
@@ -70,7 +67,7 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
 
 
 def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
-    """Return the verdict by the mean over the collections, in a sentence."""
+    """Return a sentence about which one is better by the mean over the collections."""
     if mean["low"] is None:
         return f"{a} against {b}: the graphs are too few to tell which is better."
     difference = mean["difference"]
@@ -87,13 +84,9 @@ def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
 
 
 def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
-    """Search a recipe among the run's experiments and write it to `out`.
+    """Search a recipe of the run's experiments and write it to `out`; return advice and the table.
 
-    The best of the table's candidates is written; the table's last line has the score of the
-    search.
-
-    Returns:
-        The result in a sentence, and the table.
+    The best candidate of the table is written; the table's last line has the score of the search.
     """
     fallback = "nothing_001" if "nothing_001" in run.experiments() else None
     members = [name for name in run.rankers() if name != fallback]
@@ -108,8 +101,8 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
     shown = make_table(
         "Mean over the collections, out of fold, of recipes that are fitted on other graphs",
         "Naive: fitted on the graphs it is scored on. Beats: probability to beat the best member "
-        "of every collection, that being chosen on other graphs or in hindsight. search: the "
-        "choice of the best line, made on other graphs too.",
+        "of every collection, chosen on other graphs; Hindsight: chosen on the same graphs. "
+        "search: the choice of the best line, made on other graphs too.",
         expendable=("Hindsight", "Naive", "Optimism"),
     )
     for name in ("Candidate", "Nested", "Naive", "Optimism", "Beats", "Hindsight"):
@@ -149,14 +142,13 @@ def _show_probability(value: float | None) -> str:
 
 
 def _find(run: Run, *names: str) -> dict[str, Recipe]:
-    """Return the recipes that are compared; an experiment becomes a recipe with one member.
+    """Return a recipe for each name; an experiment becomes a recipe with one member.
 
-    Its seeds are averaged by the method of the other compared recipe, or else of the run's recipe,
-    as in the run's table.
+    Its seeds are averaged by the method of the other recipe, or else of the run's recipe.
     """
-    own = {name: _find_recipe(run, name) for name in names if name not in run.experiments()}
-    beside = next(iter(own.values())) if own else choose_recipe(run, None)
-    return {name: own.get(name) or alone(name, beside.method) for name in names}
+    given = {name: _find_recipe(run, name) for name in names if name not in run.experiments()}
+    other = next(iter(given.values())) if given else choose_recipe(run, None)
+    return {name: given.get(name) or alone(name, other.method) for name in names}
 
 
 def _find_recipe(run: Run, name: str) -> Recipe:

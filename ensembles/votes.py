@@ -6,12 +6,12 @@ common scale inside the graph (and averaged over the folds and seeds of an exper
 members are merged configuration by configuration.
 
     method           scale inside a graph                       merged by
-    mean_rank        rank, ties averaged, over the number       weighted mean
-    median_rank      the same                                   weighted median
+    mean_rank        rank / configurations, ties averaged       weighted mean
+    median_rank      rank / configurations, ties averaged       weighted median
     reciprocal_rank  -1 / (60 + rank), ties averaged            weighted mean
-    borda            rank, ties share the worst, over the same  weighted mean
+    borda            rank / configurations, ties share highest  weighted mean
     min_max          0 for the lowest score, 1 for the highest  weighted mean
-    z_score          deviations from the graph's mean           weighted mean
+    z_score          (score - mean) / standard deviation        weighted mean
 
 A Borda count gives a point for every configuration that is beaten, none for a tie; without ties it
 is the mean rank. If all scores of a graph are equal, the last two scales are 0.
@@ -54,8 +54,8 @@ def average(scores: Sequence[np.ndarray], method: Method) -> np.ndarray:
     """Return a member's scores (configs,) float32 on the method's scale, averaged over its
     models."""
     total = np.zeros(len(scores[0]))
-    for own in scores:
-        total += scale(own, method)
+    for score in scores:
+        total += scale(score, method)
     return (total / len(scores)).astype(np.float32)
 
 
@@ -79,9 +79,10 @@ def scale(scores: np.ndarray, method: Method) -> np.ndarray:
 def rank(scores: np.ndarray, *, highest: bool = False) -> np.ndarray:
     """Return ranks (configs,) float64 from 1; equal scores share their mean or their highest
     rank."""
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    # c equal scores have the ranks last - c + 1 to last, with the mean last - (c - 1) / 2.
+    _, index, counts = np.unique(scores, return_inverse=True, return_counts=True)
     last = np.cumsum(counts).astype(np.float64)
-    return (last if highest else last - (counts - 1) / 2)[place]
+    return (last if highest else last - (counts - 1) / 2)[index]
 
 
 def combine(votes: np.ndarray, weights: np.ndarray, method: Method) -> np.ndarray:
@@ -112,6 +113,7 @@ def to_shares(weights: np.ndarray) -> np.ndarray:
 def _weighted_median(votes: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Return the weighted median (configs,); the mean of two votes if half the weight is on each
     side."""
+    # Sort each configuration's votes; the median is the vote at which the summed shares pass 1/2.
     order = np.argsort(votes, axis=0, kind="stable")
     ordered = np.take_along_axis(votes, order, axis=0)
     reached = np.cumsum(shares[order], axis=0)

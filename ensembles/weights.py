@@ -1,13 +1,12 @@
 """Fit weights of members on labelled graphs of one collection.
 
-A fit takes ballots and a method and returns weights (members,), not negative, that sum to 1. Its
-score on its training ballots is optimistic; ensembles/search.py estimates the score on others.
+A ballot holds a graph's out-of-fold predictions by all members. A fit takes ballots and a method
+and returns weights (members,), not negative, that sum to 1. Its score on these ballots is
+optimistic; ensembles/search.py estimates the score on other graphs.
 
 Sources: Caruana, Niculescu-Mizil, Crew and Ksikes, "Ensemble selection from libraries of models",
 ICML 2004; Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23; Akiba and others,
 "Optuna: a next-generation hyperparameter optimization framework", KDD 2019.
-
-Stacked out-of-fold predictions of labelled graphs, as arrays for fitting weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +31,7 @@ class Ballot:
 
     collection: str
     graph: str
-    group: str  # as the run's folds were drawn; a fit and its test never share a group
+    group: str  # graphs that the run's folds keep together; a fit and its test never share a group
     votes: dict[Method, np.ndarray]  # (members, configs) on the method's scale, float32
     targets: dict[Method, np.ndarray]  # (configs,) the runtimes on the same scale, float32
     runtimes: np.ndarray  # (configs,)
@@ -68,10 +67,9 @@ def mean_score(ballots: Sequence[Ballot], weights: np.ndarray, method: Method) -
 def read_ballots(
     run: Run, members: Sequence[str], methods: Sequence[Method] = METHODS
 ) -> tuple[dict[str, list[str]], list[Ballot]]:
-    """Return, by collection, the sorted names of its members; and a ballot for every graph.
+    """Return the sorted names of the members by collection, and a ballot for every graph.
 
-    Raises:
-        InputError: a member lacks graphs that others have.
+    Raises InputError if a member lacks graphs that others have.
     """
     labels = predictions.read(run.labels)
     groups = {
@@ -85,8 +83,8 @@ def read_ballots(
     ballots: list[Ballot] = []
     for collection, frames in read_by_graphs(present):
         names[collection] = sorted(frames)
-        own = {name: frames[name] for name in names[collection]}
-        ballots += make_ballots(own, labels, groups, methods)
+        ordered = {name: frames[name] for name in names[collection]}
+        ballots += make_ballots(ordered, labels, groups, methods)
     return names, ballots
 
 
@@ -100,8 +98,8 @@ def make_ballots(
 
     Args:
         frames: by member, predictions of the same configurations.
-        labels: collection, graph, config, runtime.
-        groups: by collection and graph: the structure, or the graph's name if folds are by graph.
+        labels: a table of collection, graph, config, runtime.
+        groups: the group of each (collection, graph).
     """
     table: pl.DataFrame | None = None
     for method in methods:
@@ -119,8 +117,8 @@ def make_ballots(
     if table is None:
         return []
     return [
-        _make_ballot((str(key[0]), str(key[1])), own, list(frames), groups, methods)
-        for key, own in table.group_by("collection", "graph", maintain_order=True)
+        _make_ballot((str(key[0]), str(key[1])), rows, list(frames), groups, methods)
+        for key, rows in table.group_by("collection", "graph", maintain_order=True)
     ]
 
 
@@ -185,9 +183,11 @@ def fit_greedy(ballots: Sequence[Ballot], method: Method, steps: int = GREEDY_ST
 def fit_least_squares(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
     """Fit by non-negative least squares: the weighted votes approximate the runtimes' ranks.
 
-    Votes and ranks (on the method's scale) are centred in each graph, and every graph counts the
-    same, however many configurations it has. Equal weights if no member helps.
+    Every graph counts the same, however many configurations it has. Equal weights if no member
+    helps.
     """
+    # With the centred votes V_g (configs, members) and centred ranks t_g (configs,) of graph g,
+    # minimise sum_g ||V_g w - t_g||^2 / configs_g over w >= 0.
     blocks, targets = [], []
     for ballot in ballots:
         votes = ballot.votes[method].astype(np.float64)

@@ -40,29 +40,27 @@ class Built:
             return words
         name = self.before.name
         if name == self.recipe.name:
-            again = " as it was then"
+            again = " with its earlier contents"
         elif name == EQUAL_WEIGHTS or _comes_with_package(self.before):
-            again = f", and `fastslow ensemble {name} --run {self.run.folder}` makes it again"
+            again = f"; `fastslow ensemble {name} --run {self.run.folder}` writes it again"
         else:
-            again = ", and its file, given to `fastslow ensemble`, makes it again"
+            again = "; `fastslow ensemble` with its file writes it again"
         return (
-            f"{words}\nMerged by {self.recipe.name}; what lay there before was merged by "
+            f"{words}\nMerged by {self.recipe.name}. This replaces a submission that was merged by "
             f"{name}{again}."
         )
 
 
 def _comes_with_package(recipe: Recipe) -> bool:
-    """Return whether the recipe's name finds the packaged one; a user's file may have the same
-    name."""
+    """Return whether the recipe equals the package's recipe of this name."""
     return recipe.name in list_recipes() and find_recipe(recipe.name) == recipe
 
 
 def build_submission(run: Run, recipe: Recipe) -> Built:
     """Write the run's ranking, submission.csv and scores.csv.
 
-    The caller holds the run's lock. recipe.json names the recipe before the files are written, and
-    the checksum of the last file after it; so after a kill between two files it does not match
-    them.
+    The caller holds the run's lock. recipe.json gets the checksums of the files step by step, so
+    after a kill between two files it does not match them.
 
     Raises InputError if the recipe does not fit the run, or the file would not pass the checker.
     """
@@ -80,8 +78,7 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
 
 
 def _recall_last(run: Run) -> Recipe | None:
-    """Return the recipe of the run's previous merge; None if its record is damaged or out of
-    date."""
+    """Return the recipe of the run's last merge; None if its record is damaged or out of date."""
     try:
         return recall(run.folder) if is_whole(run.folder) else None
     except InputError:
@@ -89,20 +86,17 @@ def _recall_last(run: Run) -> Recipe | None:
 
 
 def check_complete(built: Built) -> None:
-    """Raise InputError if rows of the competition are missing, because it would waste a submission.
-
-    The message says what each collection has and needs.
-    """
+    """Raise InputError if rows of the competition are missing, because a submission would be
+    wasted."""
     path = built.written.path
     names = [name for name, _ in read_rows(path, path)]
-    there = {c: sum(name.startswith(f"{c.name}:") for name in names) for c in COLLECTIONS}
-    wrong = [f"{c.name} {n} of {c.test_rows}" for c, n in there.items() if n != c.test_rows]
-    others = len(names) - sum(there.values())
+    rows = {c: sum(name.startswith(f"{c.name}:") for name in names) for c in COLLECTIONS}
+    wrong = [f"{c.name} {n} of {c.test_rows}" for c, n in rows.items() if n != c.test_rows]
+    others = len(names) - sum(rows.values())
     if others:
         wrong.append(f"{count(others, 'row')} of no collection")
     if wrong:
         raise InputError(
-            f"{path}: not the rows that the competition asks for: "
-            f"{', '.join(wrong)}. Make a run on the competition's own data: `make data`, then "
-            "`make run DATA=data`."
+            f"{path}: not the rows that the competition asks for: {', '.join(wrong)}. Make a run "
+            "on the competition's data: `make data`, then `make run DATA=data`."
         )

@@ -1,7 +1,7 @@
-"""Call the kaggle CLI under a time limit, and validate its answers.
+"""Call the kaggle CLI under limits of time and memory, and validate its answers.
 
-The CLI runs as a child process, which ends with this one, and finds its credentials by itself
-(environment or files). Its answers may be wrong or unreadable: see submissions/failures.py.
+The CLI runs as a child process and finds its credentials by itself, in the environment or in files.
+Its answers may be wrong or unreadable: see submissions/failures.py.
 """
 
 import json
@@ -26,12 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from solution.system.errors import InputError
 from solution.system.progress import console
-from submissions.credentials import (
-    VARIABLES,
-    describe_credentials,
-    find_credentials,
-    redact,
-)
+from submissions.credentials import VARIABLES, describe_credentials, find_credentials, redact
 from submissions.failures import (
     BAD_CREDENTIALS,
     BAD_REPLY,
@@ -46,14 +41,14 @@ from submissions.failures import (
 
 PREFIX = "FASTSLOW_"
 Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600)]
-ENDING = (signal.SIGTERM, signal.SIGHUP)
+ENDING = (signal.SIGTERM, signal.SIGHUP)  # signals that ask a process to end
 Answer = TypeVar("Answer")
 
 REPORT_SECONDS = 1.0  # between two looks at a download's progress
 # Memory limit of a call. A compressed answer of a few megabytes may inflate to any size, and the
 # CLI keeps it whole. The memory of the CLI's libraries is included.
 MOST_OF_AN_ANSWER = 2 << 30  # bytes
-MOST_PRINTED = 16 << 20  # bytes; a page of 200 submissions has about a hundred thousand
+MOST_PRINTED = 16 << 20  # bytes; a page of 200 submissions has about 100 kB
 BLOCK = 1 << 16  # bytes per read
 # VERBOSE prints every request with its key; the others change the meaning of commands.
 NOT_PASSED_ON = (
@@ -72,25 +67,24 @@ class WaitSettings(BaseModel):
 
     competition: str = "predict-ai-model-runtime"
     submissions: Path = Path(__file__).parent  # folder of ledger.csv and sent/
-    call_seconds: Seconds = 120.0  # of one query; the kaggle CLI itself has no limit
+    call_seconds: Seconds = 120.0  # limit of one query; the kaggle CLI itself has none
     upload_seconds: Seconds = 600.0  # the CLI itself retries an interrupted upload for 367 seconds
     download_seconds: Seconds = 6 * 3600.0
-    tries: int = Field(3, ge=1, le=20)  # of a call with a temporary failure
-    wait_seconds: Seconds = 5.0  # before the second try; doubles with each one
+    tries: int = Field(3, ge=1, le=20)  # number of tries if a call fails temporarily
+    wait_seconds: Seconds = 5.0  # wait before the second try; doubles with each one
     quiet_seconds: Seconds = 60.0  # how late a submission may still appear after its call failed
-    # How long a submission that Kaggle said it accepted may be missing from the list before it may
-    # be sent again; the same limit holds for any submission if Kaggle does not tell their number.
+    # How long an accepted submission may be missing from Kaggle's list before it may be sent again.
+    # It holds for every submission if Kaggle does not tell the number of submissions.
     accepted_seconds: Seconds = 3600.0
     score_seconds: Seconds = 900.0  # how long to wait for a score
-    poll_seconds: Seconds = 5.0  # between two looks; grows by half, up to a minute
+    poll_seconds: Seconds = 5.0  # time between two queries; grows by half, up to a minute
     ready_seconds: Seconds = 1800.0  # maximum processing time of an uploaded dataset
     wheels: Path = Path("build/kernel-wheels")  # the dataset folder that is uploaded
-    kernel_python: str = Field("3.12", pattern=r"^3\.\d+$")  # of Kaggle's image
+    kernel_python: str = Field("3.12", pattern=r"^3\.\d+$")  # Python version of Kaggle's image
     lock_seconds: Seconds = 120.0  # how long to wait for another submit
 
     @property
     def ledger(self) -> Path:
-        """Path of the ledger; the file may not exist yet."""
         return self.submissions / "ledger.csv"
 
 
@@ -104,20 +98,16 @@ def read_wait_settings() -> WaitSettings:
     try:
         return WaitSettings.model_validate(given)
     except ValidationError as error:
-        found = "; ".join(
-            f"{PREFIX}{str(defect['loc'][0]).upper()}={given[str(defect['loc'][0])]}: "
-            f"{defect['msg']}"
-            for defect in error.errors()
-        )
-        raise InputError(f"{found}. Correct or unset the variable.") from error
+        defects = {str(defect["loc"][0]): defect["msg"] for defect in error.errors()}
+        words = "; ".join(f"{PREFIX}{n.upper()}={given[n]}: {msg}" for n, msg in defects.items())
+        raise InputError(f"{words}. Correct or unset the variable.") from error
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block by SystemExit, with a shell's exit code.
+    """Let SIGTERM and SIGHUP raise SystemExit in the block, so that child processes are ended.
 
-    By default they end the process at once, and its children keep running. A signal that is ignored
-    (as after nohup) or already has another handler is left unchanged.
+    A signal that is ignored (as after nohup) or has another handler already is left unchanged.
     """
     is_main = threading.current_thread() is threading.main_thread()
     ours = [n for n in ENDING if is_main and signal.getsignal(n) is signal.SIG_DFL]
@@ -183,10 +173,7 @@ class Calls:
         seconds = self.settings.call_seconds if limit is None else limit
         whole = [find_program(), "-W", *command]
         _check_credentials(doing)
-        with (
-            stopped_by_signals(),
-            _start(whole, self.keep_open) as process,
-        ):
+        with stopped_by_signals(), _start(whole, self.keep_open) as process:
             try:
                 _bound(process, memory, file)
                 output = _await(process, seconds, report)
@@ -205,7 +192,6 @@ class Calls:
     def explain(
         self, kind: FailureKind, doing: str, printed: str, seconds: float = 0
     ) -> KaggleError:
-        """Return the error of a call with words for users."""
         if kind.name == "401":  # the CLI prints a whole help page for it
             printed, kind = "", kind if find_credentials() else NO_CREDENTIALS
         facts = {"competition": self.settings.competition, "source": describe_credentials()}
@@ -213,7 +199,7 @@ class Calls:
 
 
 def _check_credentials(doing: str) -> None:
-    """Raise KaggleError if no HTTP header can hold the credentials: the CLI's error would print
+    """Raise KaggleError if the credentials do not fit into an HTTP header: the CLI would print
     them."""
     used = next(iter(find_credentials()), None)
     if used is not None and used.defect:
@@ -255,7 +241,7 @@ def _bound(process: subprocess.Popen[bytes], memory: int, file: int) -> None:
 def _await(
     process: subprocess.Popen[bytes], seconds: float, report: Callable[[], None] | None
 ) -> bytes | None:
-    """Return what the process prints until it ends, followed by its errors.
+    """Return the process's output followed by its errors, once it has ended.
 
     It is killed after `seconds` (then the result is None), and if it prints too much.
     """
@@ -290,10 +276,8 @@ def _await(
 
 
 def find_program() -> str:
-    """Find the kaggle command: FASTSLOW_KAGGLE, the one beside this Python, or the one on the PATH.
-
-    Raises InputError if it cannot be run.
-    """
+    """Return the kaggle command: FASTSLOW_KAGGLE, the one beside this Python, or the one on the
+    PATH."""
     given = os.environ.get("FASTSLOW_KAGGLE")
     if given:
         if shutil.which(given) is None:
@@ -310,8 +294,8 @@ def find_program() -> str:
 
 
 def make_environment() -> dict[str, str]:
-    """Return this environment without variables that make the CLI leak secrets or change its
-    target."""
+    """Return the CLI's environment, without variables that make it leak secrets or change
+    commands."""
     kept = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
     for name in VARIABLES:
         if not kept.setdefault(name, "").strip():
@@ -328,7 +312,8 @@ def pause(seconds: float, why: str) -> None:
 
 
 def find_json(printed: str, opening: str) -> str | None:
-    """Return the JSON value in the output: it starts a line; warnings may stand around it."""
+    """Return the first JSON value that begins a line with `opening`; other lines may surround
+    it."""
     for found in re.finditer(rf"^{re.escape(opening)}", printed, re.MULTILINE):
         try:
             _, end = json.JSONDecoder().raw_decode(printed, found.start())

@@ -1,7 +1,4 @@
-"""The commands that talk to Kaggle.
-
-They import neither torch nor lightgbm, so they start at once and work on a laptop.
-"""
+"""The commands that talk to Kaggle; they import neither torch nor lightgbm."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +17,7 @@ SAMPLE_RUN = find_runs() / "sample"
 Force = Annotated[bool, typer.Option("--force", help="Send a file again, or without a slot left.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Do everything but the upload.")]
 NotThere = Annotated[
-    bool, typer.Option("--not-there", help="Unlisted submissions in doubt did not arrive.")
+    bool, typer.Option("--not-there", help="Earlier submissions that are not listed were lost.")
 ]
 Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Record uncommitted changes.")]
 
@@ -40,7 +37,7 @@ def submit(
 
     After a failure, give the same command again: it first looks whether the submission arrived.
 
-    Exit codes: 0 the submission is at Kaggle (the message says whether with a score); 2 nothing was
+    Exit codes: 0 Kaggle has the submission (the message says if it has a score); 2 nothing was
     sent, the message says why; 3 it is not known yet whether it arrived, give the command again; 4
     Kaggle has it and could not score it.
     """
@@ -54,7 +51,7 @@ def submit(
     settings = read_wait_settings()
     tree = read_tree()
     if dry_run and tree.changed:
-        say(f"Not committed, so the upload itself would be refused: {', '.join(tree.changed)}.")
+        say(f"Not committed, so a real upload would be rejected: {', '.join(tree.changed)}.")
     elif not allow_dirty:
         tree.check_clean()
     run = Run.existing(run_folder)

@@ -1,8 +1,7 @@
 """Find the credentials that the kaggle CLI will use, in the CLI's order, and redact secrets.
 
-Values are read for three purposes only: to know that they exist, to find defects before they are
-used, and to redact them in everything that is printed or written. They are never passed on: the
-CLI finds them by itself.
+Secrets are read only to find defects in them, and to redact them in everything that is printed or
+written. They are never passed on: the CLI finds them by itself.
 """
 
 import base64
@@ -18,14 +17,13 @@ from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
 SHORTEST_SECRET = 6  # redacting shorter ones would blank ordinary words
-PATHS = ("/", "~", "./", "../")  # how paths begin, which people give in place of a token
-PART = 10  # letters in common with a secret that are redacted
-MAX_BYTES = 1 << 16  # of a file with credentials
+PATHS = ("/", "~", "./", "../")  # beginnings of paths, which people give instead of a token
+PART = 10  # parts of a secret are redacted from this length on
+MAX_BYTES = 1 << 16  # maximum size of a file with credentials
 # White space around their values is stripped before the CLI is called: see make_environment.
 VARIABLES = ("KAGGLE_API_TOKEN", "KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_API_V1_TOKEN")
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=:-]+")  # valid in a header, by RFC 6750
-# Defects of a token, the most specific first.
-OTHERS = (
+DEFECTS = (  # of a token, the most specific first
     (r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]", "it has more than one line"),
     (r"\s", "there is white space in it"),
     (r"[\x00-\x1f\x7f]", "there is a control character in it"),
@@ -41,14 +39,14 @@ PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")  # in a URL, such as a proxy'
 class Credentials:
     """Credentials from one source of the CLI."""
 
-    source: str  # its name for users
+    source: str  # name of the variable or file
     method: str  # access token, legacy key or OAuth
-    path: Path | None = None  # if it is a file
-    defect: str = ""  # why it cannot be used; never quotes the secret
+    path: Path | None = None  # None if the source is a variable
+    defect: str = ""  # why they cannot be used; never quotes the secret
 
     @property
     def exposed(self) -> bool:
-        """Return whether other users of this machine can read the file."""
+        """Whether other users of this machine can read the file."""
         if self.path is None or not self.path.exists():
             return False
         return bool(self.path.stat().st_mode & (stat.S_IRWXG | 0o007))
@@ -87,8 +85,8 @@ def describe_credentials() -> str:
 def redact(text: str) -> str:
     """Redact every known secret in a text: whole, by line, and as programs escape or encode it.
 
-    Parts of at least PART letters are redacted, as of a line that was cut or wrapped, and so are
-    passwords in URLs.
+    Parts of at least PART letters, which cut or wrapped lines may contain, and passwords in URLs
+    are redacted as well.
     """
     forms = {form for _, secrets in _search() for secret in secrets for form in _list_forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
@@ -98,7 +96,8 @@ def redact(text: str) -> str:
 
 
 def _hide_parts(text: str, forms: Iterable[str]) -> str:
-    """Redact what a text has in common with one of the forms, from PART letters on."""
+    """Redact every part of a text that has at least PART letters in common with one of the
+    forms."""
     parts = {form[begin : begin + PART] for form in forms for begin in range(len(form) - PART + 1)}
     kept, end = [], 0
     for begin in range(len(text) - PART + 1) if parts else ():
@@ -128,7 +127,7 @@ def _list_forms(secret: str) -> Iterator[str]:
 
 
 def _list_base64(raw: bytes) -> Iterator[str]:
-    """Return the base64 letters that the bytes determine, at each of the three alignments."""
+    """Return the base64 letters of the bytes, as they appear at each of the three alignments."""
     yield base64.b64encode(raw).decode()
     yield base64.urlsafe_b64encode(raw).decode()
     for before in range(3):
@@ -187,7 +186,7 @@ def _legacy_keys() -> list[tuple[Credentials, set[str]]]:
             pair = base64.b64encode(f"{user}:{given}".encode(errors="replace")).decode()
             defect = _find_defect(given)
             if not defect and _find_defect(user):
-                defect = f"of the user's name beside it: {_find_defect(user)}"
+                defect = f"the user's name is not valid: {_find_defect(user)}"
             found.append((Credentials(source, "legacy key", file, defect), {given, pair}))
     return found
 
@@ -201,7 +200,7 @@ def _find_defect(token: str) -> str:
     """Return why a token is not valid in a header; empty if it is valid."""
     if TOKEN.fullmatch(token):
         return ""
-    return next(words for pattern, words in OTHERS if re.search(pattern, token))
+    return next(words for pattern, words in DEFECTS if re.search(pattern, token))
 
 
 def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
@@ -213,10 +212,10 @@ def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
 
 
 def _read_text(path: Path) -> tuple[str, str]:
-    """Return the text of a file, empty if it is missing; and why the CLI cannot read it."""
+    """Return the text of a file, empty if it is missing, and why the CLI cannot read it, if so."""
     try:
         if path.exists() and not path.is_file():
-            return "", "expected a file with it, found something else there"
+            return "", "expected a file, found a folder or something else"
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:

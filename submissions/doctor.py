@@ -1,4 +1,4 @@
-"""Check everything that a submission needs, with advice. Prints no secret."""
+"""Check everything that a submission needs, and give advice, without printing a secret."""
 
 import os
 import platform
@@ -31,7 +31,6 @@ from submissions.provenance import read_tree
 from submissions.sending import SKEW
 
 OLDEST_CLI = Version("2.2.4")  # the first version that reports the remaining submissions
-GIGABYTE = 1e9
 DATA_GIGABYTES = 30  # the download and its unpacked files
 LEAST_GIGABYTES = 1
 
@@ -43,14 +42,15 @@ class Finding:
     subject: str
     found: str
     advice: str = ""
-    stops: bool = False  # a submission is impossible until it is fixed
+    stops: bool = False  # submissions are impossible until it is fixed
 
 
 def examine(settings: WaitSettings) -> list[Finding]:
     """Check everything that a submission needs; Kaggle is queried once."""
+    libraries = (*LIBRARIES, "kaggle")
     return [
         _examine_cli(settings),
-        *_examine_credentials(),
+        _examine_credentials(),
         _examine_access(settings),
         _examine_clock(settings),
         *_examine_variables(),
@@ -58,7 +58,7 @@ def examine(settings: WaitSettings) -> list[Finding]:
         _examine_tree(),
         _examine_disk(),
         Finding("Python", f"{platform.python_version()} on {platform.system()}"),
-        Finding("Libraries", _list_versions()),
+        Finding("Libraries", ", ".join(f"{n} {metadata.version(n)}" for n in libraries)),
         _examine_gpu(),
     ]
 
@@ -66,10 +66,8 @@ def examine(settings: WaitSettings) -> list[Finding]:
 def tabulate_findings(findings: list[Finding]) -> Table:
     """Return the doctor's table, 80 columns wide."""
     table = make_table()
-    table.add_column("", no_wrap=True)
-    table.add_column("What", no_wrap=True)
-    table.add_column("Found", overflow="fold")
-    table.add_column("What to do", overflow="fold")
+    for name in ("", "What", "Found", "What to do"):
+        table.add_column(name, no_wrap=name in ("", "What"), overflow="fold")
     for finding in findings:
         mark = "stop" if finding.stops else "note" if finding.advice else "ok"
         style = {"stop": "bold red", "note": "yellow", "ok": "green"}[mark]
@@ -87,33 +85,33 @@ def _examine_cli(settings: WaitSettings) -> Finding:
     try:
         is_old = Version(version) < OLDEST_CLI
     except InvalidVersion:
-        advice = "It does not start: is your home folder writable? Run `kaggle --version`."
+        advice = "It does not start: check if your home folder is writable; run `kaggle --version`."
         return Finding(subject, find_program(), advice, stops=True)
     if is_old:
         return Finding(subject, version, "Update it: pip install --upgrade kaggle", stops=True)
     return Finding(subject, version)
 
 
-def _examine_credentials() -> list[Finding]:
+def _examine_credentials() -> Finding:
     found = find_credentials()
     if not found:
-        return [Finding("Credentials", "none", NO_CREDENTIALS.advice, stops=True)]
+        return Finding("Credentials", "none", NO_CREDENTIALS.advice, stops=True)
     used, *hidden = found
     shown = f"{used.method} from {used.source}"
     if used.defect:
-        advice = BAD_CREDENTIALS.advice
-        return [Finding("Credentials", f"{shown}: {used.defect}", advice, stops=True)]
-    advices = []
+        shown += f": {used.defect}"
+        return Finding("Credentials", shown, BAD_CREDENTIALS.advice, stops=True)
+    advice = []
     if used.exposed:
-        advices.append(f"Others can read it: chmod 600 {used.path}.")
+        advice.append(f"Others can read it: chmod 600 {used.path}.")
     if hidden:
         others = ", ".join(f"{other.method} in {other.source}" for other in hidden)
-        advices.append(f"It hides: {others}. Remove it if it is old.")
+        advice.append(f"It hides: {others}. Remove it if it is old.")
     padded = [name for name in VARIABLES if (value := os.environ.get(name, "")) != value.strip()]
     if padded:
-        words = "White space around it is left out here, and breaks `kaggle` itself."
-        advices.append(f"{', '.join(padded)}: {words}")
-    return [Finding("Credentials", shown, " ".join(advices))]
+        words = "White space around the value is removed here, but breaks `kaggle` itself."
+        advice.append(f"{', '.join(padded)}: {words}")
+    return Finding("Credentials", shown, " ".join(advice))
 
 
 def _examine_access(settings: WaitSettings) -> Finding:
@@ -126,13 +124,13 @@ def _examine_access(settings: WaitSettings) -> Finding:
     except (InputError, OSError) as error:
         return Finding("Submissions", "no answer", str(error), stops=True)
     if limits is None:
-        advice = "Nothing: a submission can be sent all the same."
+        advice = "Nothing: a submission can still be sent."
         return Finding("Submissions", "Kaggle does not say how many are left", advice)
     found = f"{limits.numAllowedNow} left now, {limits.numToday} made today"
     if limits.numAllowedNow > 0:
         return Finding("Submissions", found)
     url = f"https://www.kaggle.com/competitions/{settings.competition}"
-    advice = f"Wait for the next day (UTC); where none was made, join at {url}."
+    advice = f"Wait for the next day (UTC); if none was made today, join at {url}."
     return Finding("Submissions", found, advice, stops=True)
 
 
@@ -154,15 +152,12 @@ def _ask_date(url: str, seconds: float) -> datetime | None:
     """Return the Date header of any response; no credentials are sent."""
     request = urllib.request.Request(url, method="HEAD")
     try:
-        with urllib.request.urlopen(request, timeout=seconds) as answer:
-            header = answer.headers["Date"]
-    except urllib.error.HTTPError as error:
-        header = error.headers["Date"]
-    except (OSError, ValueError):
-        return None
-    try:
-        return parsedate_to_datetime(header)
-    except (TypeError, ValueError):
+        try:
+            with urllib.request.urlopen(request, timeout=seconds) as answer:
+                return parsedate_to_datetime(answer.headers["Date"])
+        except urllib.error.HTTPError as error:
+            return parsedate_to_datetime(error.headers["Date"])
+    except (OSError, TypeError, ValueError):
         return None
 
 
@@ -170,26 +165,21 @@ def _examine_variables() -> list[Finding]:
     present = [name for name in NOT_PASSED_ON if os.environ.get(name)]
     if not present:
         return []
-    advice = "They make the CLI print keys or go elsewhere; the commands here leave them out."
+    advice = "They make the CLI print keys or change its target; the commands here ignore them."
     return [Finding("Variables", ", ".join(present), advice)]
 
 
 def _examine_ledger(settings: WaitSettings) -> Finding:
-    path = settings.ledger
+    found = "not readable"
     try:
-        ledger = read_ledger(path)
-    except InputError as error:
-        return Finding("Ledger", "not readable", str(error), stops=True)
-    found = count(len(ledger.lines), "line")
-    try:
-        check_writable(path.parent)
+        ledger = read_ledger(settings.ledger)
+        found = count(len(ledger.lines), "line")
+        check_writable(settings.ledger.parent)
     except InputError as error:
         return Finding("Ledger", found, str(error), stops=True)
-    open_lines = [line["key"] for line in ledger.in_doubt()]
-    if open_lines:
-        advice = f"Unknown whether {', '.join(open_lines)} arrived: `make submit` looks first."
-        return Finding("Ledger", found, advice)
-    return Finding("Ledger", found)
+    in_doubt = ", ".join(line["key"] for line in ledger.in_doubt())
+    advice = f"Unknown whether {in_doubt} arrived: `make submit` looks first." if in_doubt else ""
+    return Finding("Ledger", found, advice)
 
 
 def _examine_tree() -> Finding:
@@ -199,27 +189,20 @@ def _examine_tree() -> Finding:
         return Finding("Code", tree.defect, advice)
     if not tree.commit:
         return Finding("Code", "no git checkout", "Submissions will not name a commit.")
-    found = f"commit {tree.commit[:12]}"
-    if tree.changed:
-        advice = f"{count(len(tree.changed), 'file')} not committed: commit, or --allow-dirty."
-        return Finding("Code", found, advice)
-    return Finding("Code", found)
+    changed = count(len(tree.changed), "file")
+    advice = f"{changed} not committed: commit, or --allow-dirty." if tree.changed else ""
+    return Finding("Code", f"commit {tree.commit[:12]}", advice)
 
 
 def _examine_disk() -> Finding:
     runs = find_runs().resolve()
     folder = next(path for path in (runs, *runs.parents) if path.is_dir())
-    free = shutil.disk_usage(folder).free / GIGABYTE
+    free = shutil.disk_usage(folder).free / 1e9
     found = f"{free:.0f} GB free"
     if free < LEAST_GIGABYTES:
         return Finding("Disk", found, f"Free some space on the disk of {folder}.", stops=True)
-    if free < DATA_GIGABYTES:
-        return Finding("Disk", found, f"`make data` needs about {DATA_GIGABYTES} GB.")
-    return Finding("Disk", found)
-
-
-def _list_versions() -> str:
-    return ", ".join(f"{name} {metadata.version(name)}" for name in (*LIBRARIES, "kaggle"))
+    advice = f"`make data` needs about {DATA_GIGABYTES} GB." if free < DATA_GIGABYTES else ""
+    return Finding("Disk", found, advice)
 
 
 def _examine_gpu() -> Finding:

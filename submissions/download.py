@@ -4,10 +4,10 @@
     data/...                              the files
     data/downloaded.json                  the complete collections
 
-The same command resumes an interrupted download. Rejected before a byte is written: names that lead
-out of the target folder, links and other special entries, two entries of one name, and more bytes
-than allowed. Existing files are never changed: an equal one counts as unpacked, a different one is
-an error.
+The same command resumes an interrupted download. These archives are rejected before a byte is
+written: with names that lead out of the target folder, links and other special entries, two entries
+of one name, or more bytes than allowed. Existing files are never changed: a file that equals its
+entry counts as unpacked, a different one is an error.
 """
 
 import shutil
@@ -31,27 +31,23 @@ PARTS = f"{TEMPORARY}download"
 
 
 def unpack_download(archive: Path, target: Path, max_bytes: int) -> list[Path]:
-    """Unpack a zip archive below `target`; return all its files, including existing ones.
+    """Unpack a zip archive of at most `max_bytes` below `target`; return all its files.
 
-    Args:
-        max_bytes: maximum size of all files, unpacked.
-
-    Raises:
-        InputError: the archive is damaged or not safe; nothing outside `target` and no existing
-            file is changed.
+    Raises InputError if the archive is damaged or not safe; nothing outside `target` and no
+    existing file is changed.
     """
     try:
         with open_untrusted(archive, target) as opened:
             entries = [entry for entry in opened.infolist() if not entry.is_dir()]
             _check_names(archive, entries)
             if not entries:
-                raise zipfile.BadZipFile("there is nothing in it")
+                raise zipfile.BadZipFile("it has no files")
             _check_size(archive, entries, target, max_bytes)
             with track(entries, "Unpacking") as tracked:
                 return [_extract(archive, opened, entry, target) for entry in tracked]
     except zipfile.BadZipFile as error:
         raise DamagedError(
-            f"{archive}: not a whole zip archive: {error}. Give the same command again; it is "
+            f"{archive}: not a complete zip archive: {error}. Give the same command again; it is "
             "downloaded afresh."
         ) from error
 
@@ -65,7 +61,7 @@ def _check_names(archive: Path, entries: list[zipfile.ZipInfo]) -> None:
     for entry in entries:
         folded = str(PurePosixPath(entry.filename)).casefold()  # some file systems ignore case
         if folded in seen:
-            raise InputError(f"{archive}: refused, {entry.filename!r} is in it twice.")
+            raise InputError(f"{archive}: rejected, {entry.filename!r} is in it twice.")
         seen.add(folded)
 
 
@@ -75,7 +71,7 @@ def _check_size(
     total = sum(entry.file_size for entry in entries)
     if total > max_bytes:
         raise InputError(
-            f"{archive}: refused, it would unpack to {total / 1e9:.1f} GB, more than the "
+            f"{archive}: rejected, it would unpack to {total / 1e9:.1f} GB, more than the "
             f"{max_bytes / 1e9:.1f} GB that are allowed. If that is right, raise --max-gigabytes."
         )
     missing = sum(entry.file_size for entry in entries if not (target / entry.filename).is_file())
@@ -104,7 +100,7 @@ def _extract(archive: Path, opened: zipfile.ZipFile, entry: zipfile.ZipInfo, tar
 
 
 def _check_same(archive: Path, entry: zipfile.ZipInfo, path: Path) -> None:
-    if path.is_file() and not path.is_symlink() and path.stat().st_size == entry.file_size:
+    if not path.is_symlink() and _is_there(path, entry.file_size):
         checksum = 0
         with path.open("rb") as file:
             while block := file.read(BLOCK):
@@ -112,16 +108,13 @@ def _check_same(archive: Path, entry: zipfile.ZipInfo, path: Path) -> None:
         if checksum == entry.CRC:
             return
     raise InputError(
-        f"{path}: is there already and differs from {entry.filename!r} in {archive}. Nothing is "
+        f"{path}: exists already and differs from {entry.filename!r} in {archive}. Nothing is "
         "overwritten: move it away, or choose another folder."
     )
 
 
 def download_all(kaggle: Kaggle, target: Path, max_bytes: int) -> int:
-    """Download and unpack everything below `target`; return the number of files.
-
-    Raises InputError if Kaggle rejects the request, or the archive is damaged or not safe.
-    """
+    """Download and unpack everything below `target`; return the number of files."""
     done = _read_receipt(target)
     if done is not None and all(_is_there(target / name, size) for name, size in done.items()):
         return len(done)
@@ -136,9 +129,7 @@ def download_all(kaggle: Kaggle, target: Path, max_bytes: int) -> int:
     try:
         files = unpack_download(archive, target, max_bytes)
     except DamagedError:
-        # The CLI would consider it complete and never download it again.
-        archive.unlink()
-        archive.with_name(archive.name + ".kaggle-partial").unlink(missing_ok=True)
+        _remove(archive)
         raise
     sizes = {str(path.relative_to(target)): path.stat().st_size for path in files}
     write_sealed(sizes, target / RECEIPT)
@@ -166,10 +157,10 @@ def download_collection(kaggle: Kaggle, target: Path, name: str, max_bytes: int)
             f"{name}: its files take {total / 1e9:.1f} GB, more than the {max_bytes / 1e9:.1f} GB "
             "that are allowed. If that is right, raise --max-gigabytes."
         )
-    places = {file.name: place_below(target, file.name, "the list of files") for file in wanted}
+    paths = {file: place_below(target, file.name, "the list of files") for file in wanted}
     with track(wanted, "Downloading") as tracked:
         for file in tracked:
-            _fetch(kaggle, file, places[file.name], target)
+            _fetch(kaggle, file, paths[file], target)
     return len(wanted)
 
 
@@ -178,8 +169,8 @@ def _fetch(kaggle: Kaggle, file: DataFile, path: Path, target: Path) -> None:
         return
     if path.exists():
         raise InputError(
-            f"{path}: is there already with {path.stat().st_size} bytes, Kaggle's has {file.size}. "
-            "Nothing is overwritten: move it away, or choose another folder."
+            f"{path}: exists already with {path.stat().st_size} bytes, but has {file.size} at "
+            "Kaggle. Nothing is overwritten: move it away, or choose another folder."
         )
     folder = target / PARTS
     kaggle.download(folder, file.size, file.name)
@@ -200,10 +191,8 @@ def _fetch(kaggle: Kaggle, file: DataFile, path: Path, target: Path) -> None:
 
 
 def _find_arrived(folder: Path, file: DataFile) -> Path:
-    """Return the downloaded file, unpacked if Kaggle sent NAME.zip instead of NAME.
-
-    Newer versions of the CLI keep the folders in the name, older ones do not.
-    """
+    """Return the downloaded file, unpacked if Kaggle sent NAME.zip instead of NAME."""
+    # Newer versions of the CLI keep the folders in the name, older ones do not.
     name = Path(file.name).name
     arrived = _find(folder, name) or folder / name
     zipped = _find(folder, f"{name}.zip")
@@ -216,9 +205,8 @@ def _find_arrived(folder: Path, file: DataFile) -> Path:
     except InputError as error:
         shutil.rmtree(unpacked, ignore_errors=True)
         raise InputError(f"{file.name}: expected {file.size} bytes, arrived as {error}") from error
-    finally:  # the CLI would consider it complete and never download it again
-        zipped.unlink()
-        zipped.with_name(f"{zipped.name}.kaggle-partial").unlink(missing_ok=True)
+    finally:
+        _remove(zipped)
     if [path.name for path in files] != [name]:
         shutil.rmtree(unpacked)
         raise InputError(
@@ -226,6 +214,12 @@ def _find_arrived(folder: Path, file: DataFile) -> Path:
             f"{files[0].name}. Give the same command again."
         )
     return files[0]
+
+
+def _remove(archive: Path) -> None:
+    """Delete a download, which the CLI would otherwise consider complete and never repeat."""
+    archive.unlink()
+    archive.with_name(f"{archive.name}.kaggle-partial").unlink(missing_ok=True)
 
 
 def _find(folder: Path, name: str) -> Path | None:

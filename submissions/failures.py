@@ -1,12 +1,11 @@
-"""Exit codes of calls that change something at Kaggle, and what failures of its CLI mean.
+"""Classify failures of the kaggle CLI by the text that it prints.
 
-The CLI prints a server's message without its status, and exits with 0 after some failures. So
-failures are classified by the printed text. That may be wrong: a submission never relies on it, see
-submissions/sending.py.
+The CLI prints a server's message without its status, and exits with 0 after some failures. The
+printed text may mislead, so a submission never relies on it: see submissions/sending.py.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from solution.system.errors import InputError
 
@@ -30,6 +29,7 @@ class FailureKind:
     advice: str
     passing: bool = False  # temporary: a later try may work
     undecided: bool = False  # the server may have executed the call in spite of the failure
+    pattern: str = ""  # found in the CLI's output; empty: recognised by other signs
 
 
 TIMED_OUT = FailureKind(
@@ -60,8 +60,9 @@ BAD_REPLY = FailureKind(
 TOO_LARGE = FailureKind(
     "too large",
     "Kaggle's answer is larger than it can be",
-    "Look at the network: something may stand between. Then run the same command again.",
+    "Look at the network: a proxy may change the answer. Then run the same command again.",
     undecided=True,
+    pattern=r"\bMemoryError\b|Cannot allocate memory|File too large",
 )
 UNKNOWN = FailureKind(
     "unknown",
@@ -74,138 +75,114 @@ NETWORK_DOWN = FailureKind(
     "Kaggle cannot be reached",
     "Check the network and the proxy variables (https_proxy), then try again.",
     passing=True,
+    pattern=r"Failed to establish a new|Failed to resolve|Unable to connect to proxy"
+    r"|connect timeout",
 )
 NO_ENDPOINT = ("404", "405")  # the server does not know the endpoint
 RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 
-# The first pattern that matches decides.
-PATTERNS: tuple[tuple[str, FailureKind], ...] = (
-    (r"\bMemoryError\b|Cannot allocate memory|File too large", TOO_LARGE),
-    (r"Tunnel connection failed", NETWORK_DOWN),  # contains the proxy's 403 or 407
-    (
-        r"Authentication required|\b401\b|Unauthori[sz]ed|Unauthenticated|Invalid credentials",
-        FailureKind(
-            "401",
-            "Kaggle did not accept the credentials ({source})",
-            "Make a token at https://www.kaggle.com/settings/api; `fastslow doctor` says which "
-            "credentials are used and which others hide behind them.",
-        ),
+# The first kind whose pattern matches decides.
+KINDS = (
+    TOO_LARGE,
+    replace(NETWORK_DOWN, pattern=r"Tunnel connection failed"),  # contains the proxy's 403 or 407
+    FailureKind(
+        "401",
+        "Kaggle did not accept the credentials ({source})",
+        "Make a token at https://www.kaggle.com/settings/api; `fastslow doctor` says which "
+        "credentials are used and which others hide behind them.",
+        pattern=r"Authentication required|\b401\b|Unauthori[sz]ed|Unauthenticated"
+        r"|Invalid credentials",
     ),
-    (
-        r"accept.{0,40}\brules\b",
-        FailureKind(
-            "rules", "the rules are not accepted yet", f"Accept them at {RULES}, then try again."
-        ),
+    FailureKind(
+        "rules",
+        "the rules are not accepted yet",
+        f"Accept them at {RULES}, then try again.",
+        pattern=r"accept.{0,40}\brules\b",
     ),
-    (
-        r"\b429\b|Too Many Requests|rate.?limit|Quota exceeded",
-        FailureKind(
-            "429", "Kaggle asks to slow down", "Wait some minutes, then try again.", passing=True
-        ),
+    FailureKind(
+        "429",
+        "Kaggle asks to slow down",
+        "Wait some minutes, then try again.",
+        passing=True,
+        pattern=r"\b429\b|Too Many Requests|rate.?limit|Quota exceeded",
     ),
-    (
-        r"(daily|submissions?)\b.{0,60}\b(limit|allowance|quota)"
+    FailureKind(
+        "limit",
+        "no submission is left today",
+        "Wait for the next day, which Kaggle counts in UTC, then run the same command again.",
+        pattern=r"(daily|submissions?)\b.{0,60}\b(limit|allowance|quota)"
         r"|\b(limit|allowance|quota)\b.{0,60}\bsubmission|maximum.{0,40}submiss",
-        FailureKind(
-            "limit",
-            "no submission is left today",
-            "Wait for the next day, which Kaggle counts in UTC, then run the same command again.",
-        ),
     ),
-    (
-        r"no longer accept|not accepting|(competition|it) (is|has) (closed|ended|over)"
+    FailureKind(
+        "closed",
+        "the competition takes no submissions",
+        "Nothing can be done from here: see the competition's page.",
+        pattern=r"no longer accept|not accepting|(competition|it) (is|has) (closed|ended|over)"
         r"|after the deadline|deadline (has )?passed",
-        FailureKind(
-            "closed",
-            "the competition takes no submissions",
-            "Nothing can be done from here: see the competition's page.",
-        ),
     ),
-    (
-        r"Permission .{0,60}denied|\b403\b|Forbidden",
-        FailureKind(
-            "403",
-            "Kaggle refuses ({competition})",
-            f"Accept the rules at {RULES} (join the competition), and check its name.",
-        ),
+    FailureKind(
+        "403",
+        "Kaggle refuses ({competition})",
+        f"Accept the rules at {RULES} (join the competition), and check its name.",
+        pattern=r"Permission .{0,60}denied|\b403\b|Forbidden",
     ),
-    (
-        r"\b404\b|not found|Could not find competition",
-        FailureKind(
-            "404",
-            "Kaggle does not find it ({competition})",
-            "Check the name of the competition: FASTSLOW_COMPETITION.",
-        ),
+    FailureKind(
+        "404",
+        "Kaggle does not find it ({competition})",
+        "Check the name of the competition: FASTSLOW_COMPETITION.",
+        pattern=r"\b404\b|not found|Could not find competition",
     ),
-    (
-        r"\b405\b|Method Not Allowed|\b501\b|(is|are) not implemented|Unimplemented",
-        FailureKind(
-            "405",
-            "Kaggle does not know this call",
-            "Update the CLI: pip install --upgrade kaggle.",
-        ),
+    FailureKind(
+        "405",
+        "Kaggle does not know this call",
+        "Update the CLI: pip install --upgrade kaggle.",
+        pattern=r"\b405\b|Method Not Allowed|\b501\b|(is|are) not implemented|Unimplemented",
     ),
-    (
-        r"certificate (has expired|is not yet valid)|clock skew",
-        FailureKind(
-            "clock",
-            "the certificate of Kaggle is out of its time, so this machine's clock is wrong",
-            "Set the clock (timedatectl set-ntp true), then try again.",
-        ),
+    FailureKind(
+        "clock",
+        "Kaggle's certificate is not valid at this time, so this machine's clock is wrong",
+        "Set the clock (timedatectl set-ntp true), then try again.",
+        pattern=r"certificate (has expired|is not yet valid)|clock skew",
     ),
-    (
-        r"CERTIFICATE_VERIFY_FAILED",
-        FailureKind(
-            "TLS",
-            "there is no trusted connection to Kaggle",
-            "A proxy may stand between: name its certificate in REQUESTS_CA_BUNDLE.",
-        ),
+    FailureKind(
+        "TLS",
+        "there is no trusted connection to Kaggle",
+        "A proxy may be in between: name its certificate in REQUESTS_CA_BUNDLE.",
+        pattern=r"CERTIFICATE_VERIFY_FAILED",
     ),
-    (
-        r"Connection aborted|Connection reset|RemoteDisconnected|IncompleteRead|Broken pipe"
+    FailureKind(
+        "interrupted",
+        "the connection broke before Kaggle's answer was here",
+        "Run the same command again.",
+        passing=True,
+        undecided=True,
+        pattern=r"Connection aborted|Connection reset|RemoteDisconnected|IncompleteRead|Broken pipe"
         r"|ended prematurely|Read timed out|Connection broken|SSLError|SSL:",
-        FailureKind(
-            "interrupted",
-            "the connection broke before Kaggle's answer was here",
-            "Run the same command again.",
-            passing=True,
-            undecided=True,
-        ),
     ),
-    (
-        r"Failed to establish a new|Failed to resolve|Unable to connect to proxy|connect timeout",
-        NETWORK_DOWN,
+    NETWORK_DOWN,
+    FailureKind(
+        "no JSON",
+        "Kaggle sent a web page instead of an answer, as it does during maintenance",
+        "Run the same command again in some minutes; a login page of the network does the same.",
+        passing=True,
+        undecided=True,
+        pattern=r"Expecting value: line|JSONDecodeError",
     ),
-    (
-        r"Expecting value: line|JSONDecodeError",
-        FailureKind(
-            "no JSON",
-            "Kaggle sent a web page instead of an answer, as it does during maintenance",
-            "Run the same command again in some minutes; a login page of the network does the "
-            "same.",
-            passing=True,
-            undecided=True,
-        ),
-    ),
-    (
-        r"\b50\d\b|Internal (server )?error|Service Unavailable|Bad Gateway|Gateway Time"
+    FailureKind(
+        "500",
+        "Kaggle's server failed",
+        "Run the same command again in some minutes.",
+        passing=True,
+        undecided=True,
+        pattern=r"\b50\d\b|Internal (server )?error|Service Unavailable|Bad Gateway|Gateway Time"
         r"|Deadline.exceeded",
-        FailureKind(
-            "500",
-            "Kaggle has a failure of its own",
-            "Run the same command again in some minutes.",
-            passing=True,
-            undecided=True,
-        ),
     ),
-    (
-        r"Could not submit to competition",
-        FailureKind(
-            "upload failed",
-            "the file could not be uploaded",
-            "Run the same command again.",
-            passing=True,
-        ),
+    FailureKind(
+        "upload failed",
+        "the file could not be uploaded",
+        "Run the same command again.",
+        passing=True,
+        pattern=r"Could not submit to competition",
     ),
 )
 
@@ -220,10 +197,8 @@ class KaggleError(InputError):
 
 def tell_failure(printed: str) -> FailureKind:
     """Return the kind of failure in the CLI's output."""
-    for pattern, kind in PATTERNS:
-        if re.search(pattern, printed, re.IGNORECASE | re.DOTALL):
-            return kind
-    return UNKNOWN
+    flags = re.IGNORECASE | re.DOTALL
+    return next((kind for kind in KINDS if re.search(kind.pattern, printed, flags)), UNKNOWN)
 
 
 def explain_failure(
@@ -234,7 +209,7 @@ def explain_failure(
     Args:
         doing: the purpose of the call, such as "asking for the submissions".
         printed: the CLI's output, without secrets; its last line is quoted.
-        facts: competition, source (of the credentials), seconds.
+        facts: values for the words: competition, source (of the credentials), seconds.
     """
     words = kind.words.format(**facts)
     advice = kind.advice.format(**facts)

@@ -34,18 +34,17 @@ class Submission(BaseModel):
     @field_validator("publicScore", "privateScore")
     @classmethod
     def keep_numbers(cls, value: str | float | None) -> str | float | None:
-        """Turn anything but a number, such as NaN, into no score."""
+        """Replace a score that is not a finite number by None."""
         return None if read_number(str(value)) is None else value
 
     @property
     def state(self) -> str:
-        """State: pending, scored or error."""
+        """The ledger's state: pending, scored or error."""
         name = self.status.rpartition(".")[2].upper()
         return {"COMPLETE": "scored", "ERROR": "error"}.get(name, "pending")
 
     def field(self, name: str) -> str:
-        """Return a value such as key from a message "key=... recipe=..."; empty if it is
-        missing."""
+        """Return NAME's value in the message "key=... NAME=..."; empty if it is missing."""
         found = re.search(rf"(?:^|\s){name}=(\S+)", self.description or "")
         return found.group(1) if found else ""
 
@@ -67,11 +66,11 @@ class LeaderboardRow(BaseModel):
     @field_validator("score", mode="before")
     @classmethod
     def read_score(cls, value: object) -> float | None:
-        """Turn a score that is no number into no score."""
+        """Replace a score that is not a finite number by None."""
         return read_number(str(value))
 
 
-class DataFile(BaseModel):
+class DataFile(BaseModel, frozen=True):
     """A file of the competition's data."""
 
     name: str
@@ -88,11 +87,7 @@ class Kaggle(Calls):
         return list({row.ref: row for row in listed}.values())  # each number counts once
 
     def ask_limits(self) -> SubmissionLimits | None:
-        """Return the remaining submissions; None if Kaggle does not support this query.
-
-        A None does not mean that the competition is missing: then the list of submissions fails,
-        too.
-        """
+        """Return how many submissions were made and remain; None if Kaggle lacks this query."""
 
         def ask() -> SubmissionLimits:
             doing = "asking how many submissions are left"
@@ -108,17 +103,15 @@ class Kaggle(Calls):
 
     def list_leaderboard(self) -> list[LeaderboardRow]:
         """Return the whole public leaderboard, best first."""
-        return self._ask_tokens(
-            LeaderboardRow, "asking for the leaderboard", "leaderboard", "--show"
-        )
+        doing = "asking for the leaderboard"
+        return self._ask_tokens(LeaderboardRow, doing, "leaderboard", "--show")
 
     def list_files(self) -> list[DataFile]:
         """Return the competition's files."""
         return self._ask_tokens(DataFile, "asking for the list of files", "files")
 
     def upload(self, file: Path, message: str) -> None:
-        """Submit once. Returns if Kaggle's answer was positive; only a listing proves the
-        arrival."""
+        """Submit once; raise KaggleError unless Kaggle says that it arrived."""
         doing = "submitting"
         command = ["submit", "-f", str(file), "-m", message, "-q"]
         printed = self._compete(doing, command, self.settings.upload_seconds)
@@ -126,10 +119,9 @@ class Kaggle(Calls):
             raise self.explain(tell_failure(printed), doing, printed)
 
     def download(self, folder: Path, most: int, name: str | None = None) -> None:
-        """Download the archive of everything, or one file, into `folder`; resumes.
+        """Download, or resume, the archive of everything, or the file `name`, into `folder`.
 
-        Args:
-            most: maximum bytes of the unpacked content.
+        The unpacked content may have at most `most` bytes.
         """
         command = ["download", "-p", str(folder), "-q", *(["-f", name] if name else [])]
         limit = self.settings.download_seconds
@@ -155,7 +147,7 @@ class Kaggle(Calls):
         return redact(done.stdout).strip().rpartition(" ")[2] or "unknown"
 
     def _ask_tokens(self, kind: type[Any], doing: str, *command: str) -> list[Any]:
-        """Follow the page tokens to the last page."""
+        """Return the rows of all pages; each page names the token of the next."""
         rows: list[Any] = []
         token: list[str] = []
         for _ in range(MAX_PAGES):
@@ -187,7 +179,6 @@ class Kaggle(Calls):
         report: Callable[[], None] | None = None,
         file: int = MOST_OF_AN_ANSWER,
     ) -> str:
-        """Run a command of the competition; see Calls.run."""
         action, *rest = command
         whole = ["competitions", action, self.settings.competition, *rest]
         return self.run(doing, whole, limit, report, file=file)

@@ -1,8 +1,7 @@
-"""The ledger: one row for every submission that was ever begun, in submissions/ledger.csv.
+"""Read and write the ledger, submissions/ledger.csv: one row for every submission ever begun.
 
-It is committed and may be edited by hand: columns and rows that this project did not write are
-kept. Rows are sorted, and two rows of one key (left by a merge of branches) become one, so
-`merge=union` in .gitattributes is enough to merge branches.
+It is committed and may be edited by hand: foreign columns and rows are kept. Rows are sorted, and
+two rows of one key become one, so `merge=union` in .gitattributes is enough to merge branches.
 
     sending   written before the upload: not known yet whether it arrives
     accepted  Kaggle answered that it was submitted, but does not list it yet
@@ -28,14 +27,14 @@ from submissions.calls import WaitSettings, pause
 from submissions.kaggle import SMALLEST_PAGE, Kaggle, Submission, SubmissionLimits
 from submissions.locks import wait_for_lock
 
-MAX_BYTES = 64 << 20  # a row has a few hundred
+MAX_BYTES = 64 << 20  # a row has a few hundred bytes
 OOF_COLUMNS = {name: "oof_" + name.replace(":", "_") for name in NAMES}
 COLUMNS = (
     "key",
     "when",  # UTC, ISO 8601
     "recipe",
     "experiments",  # joined by +
-    "commit",  # of the run, which made the predictions
+    "commit",  # the code that made the predictions
     "data",  # fingerprint of the data folder
     "file",  # first digits of the CSV's SHA-256
     "state",
@@ -46,15 +45,15 @@ COLUMNS = (
     "private",
     "notes",
 )
-# States, from the least to the most known about a submission.
+# States, from least to most known about a submission: a later one replaces an earlier one.
 STATES = ("", "sending", "accepted", "failed", "pending", "error", "scored")
 IN_DOUBT = ("sending", "accepted")
 CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
 
 Line = dict[str, str]
 ADVICE = (
-    "Run the same command again later: it looks first. Where the competition's page, under "
-    "Submissions, shows that it is not there, give --not-there (make: NOT_THERE=1)."
+    "Run the same command again later: it looks first. If the competition's page, under "
+    "Submissions, shows that it did not arrive, give --not-there (make: NOT_THERE=1)."
 )
 
 
@@ -66,7 +65,6 @@ class Ledger:
     lines: list[Line] = field(default_factory=list)
 
     def find(self, key: str) -> Line | None:
-        """Return the row of a submission; None if there is none."""
         return next((line for line in self.lines if line["key"] == key), None)
 
     def in_doubt(self) -> list[Line]:
@@ -74,12 +72,9 @@ class Ledger:
         return [line for line in self.lines if line["state"] in IN_DOUBT]
 
     def of_file(self, fingerprint: str) -> list[Line]:
-        """Return the submissions of this very file that arrived or may have arrived."""
-        return [
-            line
-            for line in self.lines
-            if line["file"] == fingerprint and line["state"] not in ("", "failed")
-        ]
+        """Return the submissions of this file that arrived or may have arrived."""
+        same = (line for line in self.lines if line["file"] == fingerprint)
+        return [line for line in same if line["state"] not in ("", "failed")]
 
     def put(self, key: str, **values: str) -> None:
         """Change the row of `key`, or add it."""
@@ -91,10 +86,9 @@ class Ledger:
 
 
 def read_ledger(path: Path) -> Ledger:
-    """Read the file; return an empty ledger if there is none.
+    """Read the file; return an empty ledger if it does not exist.
 
-    Raises:
-        InputError: it cannot be read without losing something; the message names the line.
+    Raises InputError that names the line if a part of it cannot be read.
     """
     if not path.exists() and not path.is_symlink():
         return Ledger()
@@ -108,13 +102,13 @@ def read_ledger(path: Path) -> Ledger:
     except OSError as error:  # a dangling link must not count as no ledger
         raise InputError(
             f"{path}: expected a ledger that can be read, but: {error.strerror}. Make it readable, "
-            "or restore what it is a link to."
+            "or restore the file that it links to."
         ) from error
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith(CONFLICT):
             raise InputError(
-                f"{path}, line {number}: an unsolved merge conflict. Keep all lines of both sides, "
-                "delete the marks; lines of one key are joined by themselves."
+                f"{path}, line {number}: an unresolved merge conflict. Keep the lines of both "
+                "sides and delete the marks; lines of one key are joined automatically."
             )
     return _parse(path, text)
 
@@ -173,15 +167,14 @@ def _join_lines(lines: list[Line]) -> list[Line]:
 
 def _join(line: Line, other: Line) -> None:
     """Add the other row's information; different notes are both kept."""
-    further = _rank(other) > _rank(line)
+    is_newer = _rank(other) > _rank(line)
     for name, value in other.items():
-        own = line[name]
-        if not own or not value or own == value:
-            line[name] = own or value
+        first = line[name]
+        if not first or not value or first == value:
+            line[name] = first or value
         elif name == "notes" or name not in COLUMNS:
-            known = own.split(" | ")
-            line[name] = " | ".join([*known, *(v for v in value.split(" | ") if v not in known)])
-        elif further:
+            line[name] = " | ".join(dict.fromkeys([*first.split(" | "), *value.split(" | ")]))
+        elif is_newer:
             line[name] = value
 
 
@@ -219,7 +212,7 @@ class Tracker:
 
     kaggle: Kaggle
     skew: float | None = None  # seconds that Kaggle's clock is ahead of ours, if known
-    own: dict[str, Line] = field(default_factory=dict)  # rows begun by this process, by key
+    begun: dict[str, Line] = field(default_factory=dict)  # rows begun by this process, by key
     ended: dict[str, datetime] = field(default_factory=dict)  # when their uploads ended
 
     @property
@@ -228,33 +221,31 @@ class Tracker:
 
     @property
     def path(self) -> Path:
-        """Path of the ledger."""
         return self.settings.ledger
 
     def read(self) -> Ledger:
-        """Return the current ledger."""
         return read_ledger(self.path)
 
     def begin(self, key: str, **values: str) -> None:
         """Write a submission's row before the upload."""
-        self.own[key] = {"state": "sending", **values}
+        self.begun[key] = {"state": "sending", **values}
         with edit_ledger(self.path) as ledger:
-            ledger.put(key, **self.own[key])
+            ledger.put(key, **self.begun[key])
 
     def accept(self, key: str) -> None:
         """Record that Kaggle answered that the upload was submitted."""
-        self.own[key]["state"] = "accepted"
+        self.begun[key]["state"] = "accepted"
         with edit_ledger(self.path) as ledger:
             line = ledger.find(key)
             # no other process has seen it listed meanwhile
             if line is None or line["state"] == "sending":
-                ledger.put(key, **(self.own[key] if line is None else {"state": "accepted"}))
+                ledger.put(key, **(self.begun[key] if line is None else {"state": "accepted"}))
 
     def look(self) -> list[Submission]:
         """List the submissions and update the ledger's rows."""
         listed = self.kaggle.list_submissions()
         with edit_ledger(self.path) as ledger:
-            for key, values in self.own.items():
+            for key, values in self.begun.items():
                 if ledger.find(key) is None:  # a git checkout or stash removed the new row
                     ledger.put(key, **values)
             for submission in listed:
@@ -278,9 +269,7 @@ class Tracker:
         Returns:
             Kaggle's list; and its limits, if they were asked for and known.
 
-        Raises:
-            KaggleError: Kaggle could not be asked.
-            UnknownError: the list and the counts are inconsistent.
+        Raises KaggleError if Kaggle could not be asked, UnknownError if the list does not decide.
         """
         listed = self.look()
         in_doubt = self.read().in_doubt()
@@ -288,7 +277,7 @@ class Tracker:
             return listed, None
         wait = max(self._time_left(line) for line in in_doubt)
         if wait > 0:
-            pause(wait, "Looking whether the submission arrived all the same")
+            pause(wait, "Checking whether the submission arrived after all")
             listed = self.look()
             in_doubt = self.read().in_doubt()
         if not in_doubt:
@@ -305,7 +294,7 @@ class Tracker:
         return listed, limits
 
     def _was_just_accepted(self, line: Line) -> bool:
-        return line["state"] == "accepted" and line["key"] in self.own
+        return line["state"] == "accepted" and line["key"] in self.begun
 
     def _check_missing(
         self, listed: list[Submission], limits: SubmissionLimits | None, line: Line
@@ -334,21 +323,20 @@ class Tracker:
             )
 
     def _time_left(self, line: Line) -> float:
-        """Return seconds until a submission that is not listed cannot appear any more.
+        """Return the seconds after which a submission that is not listed cannot appear any more.
 
-        The upload has ended, because its process would hold the lock. For an upload of another
-        process only the start is known. An upload of this process counts as ended just now, because
-        the machine may have slept, or its clock may have been set.
+        Its upload has ended, because the uploading process would hold the lock. Only the start of
+        another process's upload is known. An upload of this process counts as ended just now,
+        because the machine may have slept, or its clock may have been set.
         """
         begun, quiet = read_time(line["when"]), self.settings.quiet_seconds
-        if begun is None or line["key"] in self.own:
+        if begun is None or line["key"] in self.begun:
             return quiet
         elapsed = (datetime.now(UTC) - begun).total_seconds()
         return 0.0 if elapsed > self.settings.upload_seconds + quiet else quiet
 
     def _find_skew(self, line: Line, listed: str) -> float | None:
-        """Return seconds by which Kaggle's time is before the upload's start (< 0) or after its
-        end (> 0)."""
+        """Return by how many seconds Kaggle's time is before the upload (< 0) or after it (> 0)."""
         begun, made = read_time(line["when"]), read_time(listed)
         if begun is None or made is None:
             return None
@@ -358,8 +346,7 @@ class Tracker:
 
 
 def _find_line(ledger: Ledger, submission: Submission) -> Line | None:
-    """Return the row of a listed submission, by its number first: users may edit messages at
-    Kaggle."""
+    """Return the row of a listed submission: by Kaggle's number, else by the key in its message."""
     number, key = str(submission.ref), submission.field("key")
     for line in ledger.lines:
         if line["key"] and line["ref"] == number:
@@ -392,13 +379,11 @@ def read_time(text: str) -> datetime | None:
 def _is_proven_missing(
     listed: list[Submission], limits: SubmissionLimits | None, line: Line
 ) -> bool:
-    """Return whether the list is complete, or reaches back far enough, to prove the row missing.
+    """Return whether the list is complete, or reaches back to before the row's upload.
 
     A page shorter than the smallest page size is the complete list, unless Kaggle counts more.
     """
-    if (
-        limits == SubmissionLimits()
-    ):  # all zeros: Kaggle does not know us, or the answer was not real
+    if limits == SubmissionLimits():  # all zeros: an invalid answer, or an unknown user
         return False
     if limits is not None and len(listed) >= limits.numTotal:
         return True

@@ -1,4 +1,4 @@
-"""File locks that the system releases when their holder dies, even if it is killed."""
+"""Lock files that the system releases when their holder ends, even if it is killed."""
 
 import os
 import time
@@ -26,12 +26,8 @@ def wait_for_lock(path: Path, seconds: float, what: str) -> Iterator[int]:
     the lock lasts until the child has ended, too.
 
     Args:
-        seconds: how long to wait for another holder.
+        seconds: how long to wait for another holder, then LockedError is raised.
         what: the other holder's activity, for the message.
-
-    Raises:
-        LockedError: another process still holds it after `seconds`.
-        InputError: the file's folder is not writable, or the disk is full.
     """
     make_folder(path.parent)
     with name_refusal(path.parent):
@@ -54,7 +50,7 @@ def _wait(descriptor: int, path: Path, seconds: float, what: str) -> None:
         if time.monotonic() > deadline:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             raise LockedError(
-                f"{path}: another process {what} (process {holder}, or what it started). It did "
+                f"{path}: another process {what} (process {holder}, or a child of it). It did "
                 f"not end within {seconds:g} seconds. Wait for it or end it, then try again."
             )
         time.sleep(BETWEEN_TRIES)

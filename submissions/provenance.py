@@ -1,4 +1,4 @@
-"""Pack a submission with its provenance.
+"""Store a submission with its provenance.
 
 submissions/sent/KEY/
     submission.csv      the bytes that are uploaded
@@ -32,24 +32,24 @@ FINGERPRINT = 16  # hexadecimal digits of a hash
 MAX_SHOWN = 5
 DIRTY = "-dirty"  # suffix of a commit: there were uncommitted changes
 # Options that make git's output independent of the user's settings.
-DIFF = (
+DIFF = [
     "diff",
     "--no-ext-diff",
     "--no-textconv",
     "--no-color",
     "--src-prefix=a/",
     "--dst-prefix=b/",
-)
+]
 CODE = (".py", ".toml")  # untracked files that can change predictions
 
 
 @dataclass(frozen=True)
 class SourceTree:
-    """The commit of the code, and its differences from it."""
+    """The commit of the code, and its uncommitted changes."""
 
     commit: str  # empty if the code is not in a git checkout
     changed: tuple[str, ...]  # paths of changed files
-    difference: str
+    difference: str  # as `git diff` prints it
     defect: str = ""  # why git cannot tell the commit of a checkout
 
     def check_clean(self) -> None:
@@ -57,8 +57,7 @@ class SourceTree:
         if self.defect:
             raise InputError(
                 f"{PROJECT}: git does not tell the commit: {self.defect}. Without it a score "
-                "cannot be traced to code. Do what git says; or give --allow-dirty (make: DIRTY=1) "
-                "to go on without."
+                "cannot be traced to code. Do what git says, or give --allow-dirty (make: DIRTY=1)."
             )
         if self.changed:
             raise InputError(
@@ -102,18 +101,18 @@ def _ask_git(*command: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Upload:
-    """A packed submission. A key is used for one sending only."""
+    """A submission with its provenance; every try to send it gets another key."""
 
-    file: Path  # its path when it was packed
-    content: bytes  # of the file when it was packed; sent even if the file changes later
-    fingerprint: str  # first digits of its SHA-256
+    file: Path
+    content: bytes  # read once, and sent even if the file changes later
+    fingerprint: str  # first digits of the content's SHA-256
     facts: dict[str, Any]  # provenance.json, without the key
     tree: SourceTree
-    scores: bytes  # of scores.csv
+    scores: bytes  # content of scores.csv
 
     @property
     def values(self) -> dict[str, str]:
-        """Its values in the ledger's columns."""
+        """The values of the ledger's columns."""
         scores = self.facts["scores"]
         return {
             "recipe": self.facts["recipe"]["name"],
@@ -121,24 +120,19 @@ class Upload:
             "commit": _shorten(self.facts["trained"] or self.facts["commit"], self.tree),
             "data": self.facts["data"],
             "file": self.fingerprint,
-            **{
-                column: f"{scores[name]:.4f}"
-                for name, column in OOF_COLUMNS.items()
-                if name in scores
-            },
+            **{OOF_COLUMNS[n]: f"{scores[n]:.4f}" for n in OOF_COLUMNS if n in scores},
             "oof_mean": f"{scores['mean']:.4f}" if "mean" in scores else "",
         }
 
     def message(self, key: str) -> str:
-        """Return one ASCII line that ties the score on Kaggle to this upload."""
+        """Return Kaggle's description of the upload: one ASCII line with the key."""
         facts = {"key": key, **self.values, "oof": self.values["oof_mean"]}
         shown = ("key", "file", "commit", "recipe", "oof")
         words = [f"{name}={_plain(str(facts[name]))}" for name in shown if facts[name]]
         return " ".join(words)
 
     def store(self, sent: Path, key: str) -> Path:
-        """Write the file and its provenance to sent/KEY, atomically; return the file's path
-        there."""
+        """Write the file and its provenance to sent/KEY, atomically; return the written path."""
         with name_full_disk(sent), replace_folder(sent / key) as folder:
             (folder / "submission.csv").write_bytes(self.content)
             (folder / "scores.csv").write_bytes(self.scores)
@@ -155,14 +149,11 @@ def make_key(now: datetime) -> str:
 
 
 def pack_submission(built: Built, tree: SourceTree) -> Upload:
-    """Pack the built submission with its provenance.
-
-    Raises InputError if the file has changed since it was built.
-    """
+    """Read the built submission and its provenance; InputError if the file has changed since."""
     run, content = built.run.record(), built.written.path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if built.written.description != f"{len(content)}:{digest}":
-        raise InputError(f"{built.written.path}: it changed meanwhile. Run the command again.")
+        raise InputError(f"{built.written.path}: changed during the command. Run it again.")
     fingerprint = digest[:FINGERPRINT]
     facts = {
         "packed": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -190,16 +181,14 @@ def describe_code(run: Run, tree: SourceTree) -> str:
     if same and made in ("", here):
         return ""
     return (
-        f"The run was made at commit {made or 'not known'}, and is merged at "
-        f"{here or 'not known'}, where the code that decides predictions is "
-        f"{'the same' if same else 'another'}. The ledger names the {'first' if made else 'second'}"
-        " one."
+        f"The run was made at commit {made or 'not known'} and is merged at {here or 'not known'}. "
+        f"The code that decides predictions {'is the same' if same else 'differs'}. The ledger "
+        f"names the {'first' if made else 'second'} commit."
     )
 
 
 def _shorten(commit: str, tree: SourceTree) -> str:
-    """Return the commit in the ledger's short form; it says whether the merging code differs
-    from it."""
+    """Return the commit in short, with the suffix -dirty if the code was not committed."""
     is_dirty = commit.endswith(DIRTY) or tree.changed
     return commit.removesuffix(DIRTY)[:12] + (DIRTY if is_dirty else "")
 
@@ -210,5 +199,5 @@ def fingerprint_file(path: Path) -> str:
 
 
 def _plain(text: str, width: int = 48) -> str:
-    """Return `text` without characters that would break the message's format."""
+    """Replace characters that would break the message's format by underscores."""
     return re.sub(r"[^A-Za-z0-9.+_-]", "_", text)[:width]

@@ -1,4 +1,4 @@
-"""The out-of-fold scores of a run as one table: every ranker and the ensemble."""
+"""Summarise the out-of-fold scores of a run in one table: every ranker and the ensemble."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class Line:
     ranker: str
     score: Mean
     a_seed: float | None  # the mean score of single seeds; None if there is only one
-    seconds: float | None  # all folds and seeds; None for the ensemble
+    seconds: float | None  # training time of all folds and seeds; None for the ensemble
     peak_megabytes: float | None
 
     @property
@@ -45,29 +45,21 @@ class Scores:
 
     def describe(self) -> str:
         """Return the ensemble's scores, a line per collection."""
-        own = [line for line in self.lines if line.is_ensemble]
-        named = [(line.collection.name, line.score) for line in own]
-        named += [("mean of the five", self.overall)] if self.overall else []
+        named = {line.collection.name: line.score for line in self.lines if line.is_ensemble}
+        named |= {"mean of the five": self.overall} if self.overall else {}
         return "\n".join(
             f"Out of fold, {name}: {score.value:.3f} ({show_interval(score)})"
-            for name, score in named
+            for name, score in named.items()
         )
 
     def of_ensemble(self) -> dict[str, float]:
         """Return the ensemble's score by collection, and the mean of all five as "mean"."""
-        own = [line for line in self.lines if line.is_ensemble]
-        scores = {line.collection.name: line.score.value for line in own}
+        scores = {li.collection.name: li.score.value for li in self.lines if li.is_ensemble}
         return scores if self.overall is None else {**scores, "mean": self.overall.value}
 
 
 def collect_scores(run: Run, recipe: Recipe | None = None) -> Scores:
-    """Score everything in the run folder and summarise it by `summarise_run`.
-
-    Args:
-        recipe: how to merge; None for no ensemble, as in a session that trains only some members.
-
-    Raises InputError like score_run.
-    """
+    """Score every ranker of the run, and the recipe's ensemble unless the recipe is None."""
     return summarise_run(run, recipe, score_run(run, recipe))
 
 
@@ -92,20 +84,20 @@ def tabulate(scores: Scores) -> Table:
     """Return the table at the end of `fastslow run`, 80 columns wide."""
     table = make_table(
         "Out-of-fold scores, higher is better",
-        "Time: of all models of the ranker; of those that rank two collections, with the first. "
-        "MB: peak memory of the whole process in training. Score: of the average over seeds; of "
-        f"one: the mean score of single seeds. {scores.flattered}".rstrip(),
+        "Time: training of all models of the ranker; a model of two collections counts with the "
+        "first. MB: peak memory of the whole process in training. Score: of the average over "
+        f"seeds; of one: the mean score of single seeds. {scores.flattered}".rstrip(),
         expendable=("MB", "Time", "of one"),
     )
     table.add_column("Collection and ranker", no_wrap=True)
     for column in ("Score", "of one", "95% interval", "Time", "MB"):
         table.add_column(column, justify="right", no_wrap=True)
     for collection in COLLECTIONS:
-        own = [line for line in scores.lines if line.collection == collection]
-        if own:
-            graphs = own[0].score.graphs
+        lines = [line for line in scores.lines if line.collection == collection]
+        if lines:
+            graphs = lines[0].score.graphs
             table.add_row(f"{collection.name}, {collection.metric}, {graphs} graphs", style="cyan")
-        for line in own:
+        for line in lines:
             seconds = "" if line.seconds is None else f"{line.seconds:.1f} s"
             memory = "" if line.peak_megabytes is None else f"{line.peak_megabytes:.0f}"
             style = "bold" if line.is_ensemble else ""
@@ -122,50 +114,43 @@ def tabulate(scores: Scores) -> Table:
 
 def summarise(scores: Scores) -> str:
     """Return a sentence that compares the ensemble with the control."""
-    said = []
-    for kind in ("tile", "layout"):
-        own = [line for line in scores.lines if line.collection.kind == kind]
-        ours = _find_mean([line for line in own if line.is_ensemble])
-        nothing = _find_mean([line for line in own if line.ranker == NOTHING])
-        if np.isnan(ours):
-            continue
-        if kind == "tile":
-            beside = "" if np.isnan(nothing) else f" ({1 - nothing:.1%} for five taken blindly)"
-            said.append(
-                "of the tiles of a kernel, the best of the five it names takes "
-                f"{1 - ours:.1%} longer than the best of all{beside}"
-            )
-        else:
-            said.append(
-                "of two layouts of a program, it names the faster one in "
-                f"{(1 + ours) / 2:.0%} of the pairs (50% by guessing)"
-            )
-    if not said:
-        return "No program was held out, so nothing is known of how good it is."
-    return f"On programs that no model has seen: {'; '.join(said)}."
+    parts = []
+    tile, layout = (_find_mean(scores, kind, "") for kind in ("tile", "layout"))
+    control = _find_mean(scores, "tile", NOTHING)
+    if tile is not None:
+        random = "" if control is None else f" ({1 - control:.1%} for five random tiles)"
+        parts.append(
+            "of the tiles of a kernel, the best of the five it names takes "
+            f"{1 - tile:.1%} longer than the best of all{random}"
+        )
+    if layout is not None:
+        parts.append(
+            "of two layouts of a program, it names the faster one in "
+            f"{(1 + layout) / 2:.0%} of the pairs (50% by guessing)"
+        )
+    if not parts:
+        return "No program was held out, so it is unknown how good the ensemble is."
+    return f"On programs that no model has seen: {'; '.join(parts)}."
 
 
-def _find_mean(lines: list[Line]) -> float:
-    """Return the mean of the scores; NaN if there is none."""
-    return float(np.mean([line.score.value for line in lines] or [np.nan]))
+def _find_mean(scores: Scores, kind: str, ranker: str) -> float | None:
+    """Return a ranker's mean score over the collections of a kind; "" means the ensemble."""
+    lines = (line for line in scores.lines if line.collection.kind == kind)
+    values = [li.score.value for li in lines if (li.ranker == ranker if ranker else li.is_ensemble)]
+    return float(np.mean(values)) if values else None
 
 
 def write_scores(lines: list[Line], run: Run) -> None:
     """Write the table as scores.csv into the run folder."""
-    frame = pl.DataFrame(
-        {
-            "collection": [line.collection.name for line in lines],
-            "ranker": [line.ranker for line in lines],
-            "graphs": [line.score.graphs for line in lines],
-            "score": [line.score.value for line in lines],
-            "a_seed": [line.a_seed for line in lines],
-            "low": [line.score.low for line in lines],
-            "high": [line.score.high for line in lines],
-            "seconds": [line.seconds for line in lines],
-            "peak_megabytes": [line.peak_megabytes for line in lines],
-        }
-    )
+    columns = ["collection", "ranker", "graphs", "score", "a_seed", "low", "high"]
+    columns += ["seconds", "peak_megabytes"]
+    rows = []
+    for line in lines:
+        score, costs = line.score, (line.seconds, line.peak_megabytes)
+        means = (score.graphs, score.value, line.a_seed, score.low, score.high)
+        rows.append((line.collection.name, line.ranker, *means, *costs))
     with replace_file(run.scores) as temporary:
+        frame = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
         frame.write_csv(temporary, float_precision=4)
 
 

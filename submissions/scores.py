@@ -1,7 +1,4 @@
-"""Show the ledger's scores, as tables beside published results and the leaderboard, and over time.
-
-`update_ledger` updates them from Kaggle first.
-"""
+"""Show the ledger's scores beside published results and the leaderboard; list the runs."""
 
 import csv
 from collections.abc import Sequence
@@ -72,8 +69,7 @@ def read_anchors() -> list[Anchor]:
 
 
 def update_ledger(tracker: Tracker) -> Ledger:
-    """Add all submissions at Kaggle to the ledger, also those of other machines and of the
-    website."""
+    """Add all submissions at Kaggle to the ledger, including those sent from elsewhere."""
     listed = tracker.look()
     with edit_ledger(tracker.path) as ledger:
         known = {line["ref"] for line in ledger.lines}
@@ -101,8 +97,7 @@ def _add(ledger: Ledger, submission: Submission) -> None:
 
 
 def tabulate_ledger(ledger: Ledger) -> Table:
-    """Return a table of submissions: when, recipe, out-of-fold and Kaggle's scores, notes; 80
-    columns."""
+    """Return a table of all submissions, 80 columns wide: dates, recipes, scores and notes."""
     table = make_table("Submissions; out-of-fold (OOF) scores beside Kaggle's")
     table.padding = 0  # because of ten columns
     table.add_column("When", no_wrap=True)
@@ -153,21 +148,21 @@ def find_best(ledger: Ledger) -> Line | None:
 def correlate(ledger: Ledger, name: str) -> Correlation:
     """Correlate the out-of-fold mean with Kaggle's score `name`."""
     pairs = [
-        (own, theirs)
+        (ours, theirs)
         for line in ledger.lines
-        if (own := read_number(line["oof_mean"])) is not None
+        if (ours := read_number(line["oof_mean"])) is not None
         and (theirs := read_number(line[name])) is not None
     ]
     if len(pairs) < MIN_PAIRS:
         return Correlation(None, None, len(pairs))
-    frame = pl.DataFrame(pairs, schema=["own", "theirs"], orient="row")
-    linear = frame.select(pl.corr("own", "theirs").fill_nan(None)).item()
-    ranks = frame.select(pl.corr("own", "theirs", method="spearman").fill_nan(None)).item()
+    frame = pl.DataFrame(pairs, schema=["ours", "theirs"], orient="row")
+    linear = frame.select(pl.corr("ours", "theirs").fill_nan(None)).item()
+    ranks = frame.select(pl.corr("ours", "theirs", method="spearman").fill_nan(None)).item()
     return Correlation(linear, ranks, len(pairs))
 
 
 def describe_correlation(ledger: Ledger) -> str:
-    """Describe, in a sentence, how well the out-of-fold mean predicts Kaggle's scores."""
+    """Return a sentence about how well the out-of-fold mean predicts Kaggle's scores."""
     parts = []
     for name in KAGGLES:
         found = correlate(ledger, name)
@@ -204,25 +199,25 @@ def draw_history(ledger: Ledger, anchors: Sequence[Anchor]) -> "Figure":
     scores."""
     from matplotlib.figure import Figure
 
-    ordered = sorted(ledger.lines, key=_moment)
+    ordered = sorted(ledger.lines, key=lambda line: line["when"])
     lines = [line for line in ordered if read_number(line["private"]) is not None]
     figure = Figure(figsize=(12, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.6, 1])
     _draw_course(lines, anchors, left)
-    _draw_foretelling(lines, right)
+    _draw_correlation(lines, right)
     return figure
 
 
 def _draw_course(lines: list[Line], anchors: Sequence[Anchor], axes: "Axes") -> None:
     for column, colour in SHOWN.items():
         points = [
-            (place, value)
-            for place, line in enumerate(lines)
+            (number, value)
+            for number, line in enumerate(lines)
             if (value := read_number(line[column])) is not None
         ]
         if points:
-            places, values = zip(*points, strict=True)
-            axes.plot(places, values, color=colour, marker="o", ms=5, lw=1, label=NAMES[column])
+            numbers, values = zip(*points, strict=True)
+            axes.plot(numbers, values, color=colour, marker="o", ms=5, lw=1, label=NAMES[column])
     for number, anchor in enumerate(anchors[:BEST_ANCHORS]):
         style = {"color": "black", "lw": 0.8, "ls": (":", "--", "-.")[number]}
         axes.axhline(anchor.private, label=f"{anchor.name} ({anchor.private:.3f})", **style)  # type: ignore[arg-type]
@@ -234,12 +229,12 @@ def _draw_course(lines: list[Line], anchors: Sequence[Anchor], axes: "Axes") -> 
     axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def _draw_foretelling(lines: list[Line], axes: "Axes") -> None:
+def _draw_correlation(lines: list[Line], axes: "Axes") -> None:
     both = [line for line in lines if read_number(line["oof_mean"]) is not None]
-    own = [read_number(line["oof_mean"]) for line in both]
+    ours = [read_number(line["oof_mean"]) for line in both]
     for column in ("public", "private"):
         theirs = [read_number(line[column]) for line in both]
-        axes.scatter(own, theirs, s=24, color=SHOWN[column], label=NAMES[column])  # type: ignore[arg-type]
+        axes.scatter(ours, theirs, s=24, color=SHOWN[column], label=NAMES[column])  # type: ignore[arg-type]
     axes.set_xlabel("mean score out of fold")
     axes.set_ylabel("score at Kaggle")
     axes.set_title(f"Out of fold against Kaggle: {len(both)} submissions")
@@ -251,14 +246,9 @@ def _draw_foretelling(lines: list[Line], axes: "Axes") -> None:
         axes.set_yticks([])
 
 
-def _moment(line: Line) -> str:
-    return line["when"]
-
-
-def find_rank(places: list[LeaderboardRow], score: float) -> int:
-    """Return the rank, from 1, that `score` would have; higher is better, equal ones rank before
-    it."""
-    return 1 + sum(place.score is not None and place.score >= score for place in places)
+def find_rank(rows: list[LeaderboardRow], score: float) -> int:
+    """Return the rank, from 1, that `score` would have on the leaderboard, below equal scores."""
+    return 1 + sum(row.score is not None and row.score >= score for row in rows)
 
 
 def best_public(ledger: Ledger) -> float | None:
@@ -267,25 +257,25 @@ def best_public(ledger: Ledger) -> float | None:
     return max((score for score in scores if score is not None), default=None)
 
 
-def tabulate_leaderboard(places: list[LeaderboardRow], ours: float | None) -> Table:
-    """Return a table of the top, and of the ranks around our score (or after the top, without
-    one)."""
-    table = make_table(f"Public leaderboard, {len(places)} teams")
+def tabulate_leaderboard(rows: list[LeaderboardRow], ours: float | None) -> Table:
+    """Return a table of the leaderboard's top, and of the rows around our score, if there is
+    one."""
+    table = make_table(f"Public leaderboard, {len(rows)} teams")
     table.add_column("Place", justify="right")
     table.add_column("Team", overflow="ellipsis", no_wrap=True, max_width=50)
     table.add_column("Public", justify="right")
-    rank = TOP + AROUND if ours is None else find_rank(places, ours)
+    rank = TOP + AROUND if ours is None else find_rank(rows, ours)
     last = 0
-    for number, place in enumerate(places, start=1):
+    for number, row in enumerate(rows, start=1):
         if number == rank and ours is not None:
             _add_ours(table, rank, ours)
         if number <= TOP or rank - AROUND <= number < rank + AROUND:
             if number > last + 1:
                 table.add_row("...", "", "")
-            shown = "" if place.score is None else f"{place.score:.5f}"
-            table.add_row(str(number), Text(place.teamName or ""), shown)
+            shown = "" if row.score is None else f"{row.score:.5f}"
+            table.add_row(str(number), Text(row.teamName or ""), shown)
             last = number
-    if ours is not None and rank > len(places):
+    if ours is not None and rank > len(rows):
         _add_ours(table, rank, ours)
     return table
 
@@ -353,12 +343,11 @@ def _read_score(path: Path) -> str:
         with path.open(encoding="utf-8", newline="") as file:
             table = csv.DictReader(file, strict=True)
             names, lines = table.fieldnames, list(table)
-        own = [float(line["score"]) for line in lines if is_merge(line["ranker"])]
-    # the file was cut or edited
-    except (ValueError, KeyError, TypeError, AttributeError, csv.Error):
+        merged = [float(line["score"]) for line in lines if is_merge(line["ranker"])]
+    except (ValueError, KeyError, TypeError, AttributeError, csv.Error):  # it was cut or edited
         return DAMAGED
-    if own:
-        return f"{sum(own) / len(own):.3f}"
+    if merged:
+        return f"{sum(merged) / len(merged):.3f}"
     # If no program could be held out, the table has only a header.
     return DAMAGED if lines or not names else ""
 

@@ -1,16 +1,15 @@
-"""Submit exactly once: an order of steps that survives a failure between any two.
+"""Submit exactly once, by steps of which any may fail or be killed.
 
 1. take the lock; the uploading child process inherits it, so that the next submit waits for the
    upload even if this process is killed
-2. look: find earlier submissions whose fate is unknown in Kaggle's list, or prove that they are
-   missing, before anything else
+2. look: find earlier submissions of unknown state in Kaggle's list, or prove that they are missing
 3. reject a file that was sent already, and ask for the remaining submissions
 4. copy the file to sent/KEY and write the ledger's row, state "sending"
 5. upload, with the key in the message
 6. look again: only the list proves that it arrived. Only a list that is as long as Kaggle's count,
    some time later, proves that it did not. The output of a failed call proves nothing: words like
-   "rate limit" may come from any server on the way, after Kaggle has accepted the file. The output
-   of a successful call is evidence: for an hour only the user can say that it is missing
+   "rate limit" may come from any server in between, after Kaggle has accepted the file. After a
+   successful call, only the user can say within an hour that the submission is missing
 7. release the lock and wait for the score
 """
 
@@ -40,7 +39,7 @@ from submissions.provenance import Upload, make_key
 
 LONGEST_POLL = 60.0  # seconds
 SKEW = 300.0  # difference between two clocks, in seconds, above which users are told
-LIMITS_UNKNOWN = "Kaggle does not say how many submissions are left: that is known when it is sent."
+LIMITS_UNKNOWN = "Kaggle does not say how many submissions are left: sending it will show."
 SENT = "sent"  # folder of uploaded files in the submissions folder
 
 
@@ -57,11 +56,9 @@ def submit(
     Args:
         force: send although the same file was sent before, or no submission seems to remain.
         dry_run: do everything except the upload.
-        not_there: the user says that earlier submissions in doubt that are not listed did not
-        arrive.
+        not_there: the user says that earlier submissions that are not listed did not arrive.
 
-    Raises:
-        InputError: nothing was sent, and the message says why.
+    Raises InputError if nothing was sent.
     """
     lock = settings.submissions / ".submitting.lock"
     try:
@@ -83,10 +80,9 @@ def submit(
 def find_earlier(
     tracker: Tracker, upload: Upload, *, force: bool, not_there: bool = False
 ) -> str | None:
-    """Return the key of an earlier submission of this file that has just been found or is pending.
+    """Return the key of an earlier submission of this file if it is pending or has just been found.
 
-    Return None if there is none. Raises InputError if the file must not be sent: it is already
-    known, or no submission remains.
+    Raises InputError if the file must not be sent: it is known already, or no submission remains.
     """
     ledger = tracker.read()
     if not force:
@@ -171,8 +167,7 @@ def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
 
 
 def _remove_leftovers(tracker: Tracker) -> None:
-    """Delete the temporary files of a killed submit; the caller's lock and the ledger's exclude
-    others."""
+    """Delete the temporary files of a killed submit, under the locks of submit and ledger."""
     with edit_ledger(tracker.path):
         remove_leftovers(tracker.settings.submissions, (SENT,))
 
@@ -192,10 +187,7 @@ def _send_once(tracker: Tracker, upload: Upload) -> tuple[str, KaggleError | Non
 
 
 def _reconcile(tracker: Tracker, key: str, failure: KaggleError | None) -> str:
-    """Return the submission's state after a look; raise UnknownError if the look fails.
-
-    If its row has disappeared, the state is "sending".
-    """
+    """Return the submission's state after a look; raise UnknownError if the look fails."""
     try:
         if failure is None:
             tracker.accept(key)
@@ -204,8 +196,8 @@ def _reconcile(tracker: Tracker, key: str, failure: KaggleError | None) -> str:
     except (InputError, OSError) as error:
         raise UnknownError(
             f"{key}: {_tell(failure)} Whether it arrived is not known yet, because the look "
-            f"failed: {error} Run the same command again: it looks first, and sends only what is "
-            "missing."
+            f"failed: {error} Run the same command again: it looks first, and sends the file only "
+            "if it did not arrive."
         ) from error
 
 
@@ -222,7 +214,7 @@ def _refuse_known(ledger: Ledger, upload: Upload) -> str | None:
             raise InputError(
                 f"{upload.file}: the same file was submitted on {line['when']} as {line['key']} "
                 f"(public {line['public'] or '-'}, private {line['private'] or '-'}). It would "
-                "score the same. To send it all the same, give --force (make: FORCE=1)."
+                "score the same. To send it anyway, give --force (make: FORCE=1)."
             )
     return None
 
@@ -232,8 +224,8 @@ def _refuse_listed(listed: list[Submission], upload: Upload, ledger: Path) -> No
         if submission.field("file") == upload.fingerprint:
             raise InputError(
                 f"{upload.file}: Kaggle has the same file as number {submission.ref} of "
-                f"{submission.date}, which {ledger} may not know. `make scores` adds it. To send "
-                "it all the same, give --force (make: FORCE=1)."
+                f"{submission.date}, which may be missing in {ledger}. `make scores` adds it. To "
+                "send it anyway, give --force (make: FORCE=1)."
             )
 
 
@@ -241,9 +233,9 @@ def _check_list(listed: list[Submission], limits: SubmissionLimits, competition:
     """Raise InputError if the answer is implausible: an odd one could look like an empty list."""
     if not listed and limits.numTotal > 0:
         raise InputError(
-            f"{competition}: Kaggle lists no submission and counts {limits.numTotal}, so it cannot "
-            "be told whether it has this file already. Run the same command again in some minutes. "
-            "To send it all the same, give --force (make: FORCE=1)."
+            f"{competition}: Kaggle lists no submission but counts {limits.numTotal}, so it is "
+            "unknown whether it has this file already. Run the same command again in some minutes. "
+            "To send it anyway, give --force (make: FORCE=1)."
         )
 
 
@@ -251,9 +243,8 @@ def _check_slots(limits: SubmissionLimits, competition: str) -> None:
     if limits.numAllowedNow <= 0:
         raise InputError(
             f"{competition}: no submission is left now ({limits.numToday} made today, "
-            f"{limits.numTotal} in all). Kaggle counts a day in UTC. Where none was made, join the "
-            "competition and accept its rules first. To try all the same, give --force (make: "
-            "FORCE=1)."
+            f"{limits.numTotal} in all). Kaggle counts a day in UTC. If none was made, join the "
+            "competition and accept its rules first. To try anyway, give --force (make: FORCE=1)."
         )
 
 
@@ -265,11 +256,11 @@ def _describe(key: str, line: Line, problem: str) -> Outcome:
     if line.get("state") == "error":
         return Outcome(
             NOT_SCORED,
-            f"Submitted: {name}, but Kaggle could not score it. The competition's page, under "
-            "Submissions, says why.",
+            f"Submitted: {name}, but Kaggle could not score it. The competition's page says why, "
+            "under Submissions.",
         )
     return Outcome(
-        DONE, f"Submitted: {name}. Its score is not there yet; `make scores` fetches it.{problem}"
+        DONE, f"Submitted: {name}. It has no score yet; `make scores` fetches it.{problem}"
     )
 
 

@@ -3,8 +3,8 @@
 `ID,TopConfigs`: a row for each test graph; configurations from fastest to slowest, all of them for
 layout, five for tile. sample_submission.csv, if it exists, decides the rows and their order.
 
-The checker reads the file's text again, independently of what writes it. Kaggle says "Successfully
-submitted" to anything and hides the reason if it cannot score it.
+The checker reads the written file again and shares no code with the writer, because Kaggle accepts
+any file and hides the reason if it cannot score it.
 """
 
 import csv
@@ -28,10 +28,10 @@ from solution.system.wording import count
 
 HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3
-MAX_FIELD = MAX_BYTES = 1 << 30  # far more than all configurations of all graphs need
+MAX_FIELD = MAX_BYTES = 1 << 30  # much larger than a complete submission
 MAX_DIGITS = 9
 MAX_TEXT = 60  # maximum characters of the file's text in a message; an ID has fewer
-PLACES = {name: place for place, name in enumerate(NAMES)}
+ORDER = {name: number for number, name in enumerate(NAMES)}
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Expected:
     """The rows that a submission must have."""
 
     num_configs: Mapping[str, int | None]  # by ID; None if the graph's file is not available
-    source: str  # origin of the expectation, for messages
+    source: str  # the file or split that demands these rows, for messages
 
 
 def check_submission(path: Path, expected: Expected, shown: Path | None = None) -> int:
@@ -47,10 +47,7 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
 
     Defects are a wrong header, missing, unknown or repeated IDs, a file without rows, and in a row:
     text that is not an index, repeated indices, indices out of range, and a count other than all
-    (layout) or five (tile).
-
-    Args:
-        shown: the file's name in messages, if it is a temporary file.
+    (layout) or five (tile). Messages name the file `shown`, if it is a temporary file.
     """
     name = shown or path
     rows = read_rows(path, name)
@@ -67,10 +64,9 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
 
 
 def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[str, str]]:
-    """Yield ID and TopConfigs of every row; raise InputError if the file is no such CSV.
+    """Return ID and TopConfigs of every row; raise InputError if the file is no such CSV.
 
-    Args:
-        encoding: "utf-8-sig" if a byte-order mark may stand at the beginning, as in a sample.
+    The encoding utf-8-sig accepts a byte-order mark at the beginning.
     """
     if not path.is_file():
         raise InputError(f"{shown}: there is no such file. Write it with `fastslow run`.")
@@ -102,7 +98,7 @@ def _read_rows(lines: Iterator[list[str]], shown: Path) -> list[tuple[str, str]]
 def _check_ids(path: Path, names: list[str], expected: Expected) -> None:
     findings = {
         "repeats {}": [name for name, times in Counter(names).items() if times > 1],
-        "has {} that nothing asks for": [n for n in names if n not in expected.num_configs],
+        "has {} that are not expected": [n for n in names if n not in expected.num_configs],
         "lacks {}": sorted(set(expected.num_configs) - set(names)),
     }
     for words, found in findings.items():
@@ -133,7 +129,6 @@ def _find_defect(name: str, text: str, num_configs: int | None) -> str | None:
 
 
 def _shorten(text: str) -> str:
-    """Shorten text of the file for a message."""
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
@@ -150,23 +145,23 @@ class Written:
 
     path: Path
     rows: int
-    kept: int  # rows of the sample submission without a graph file, copied from it
+    kept: int  # rows copied from the sample submission, because the graph's file is missing
     left_out: int  # predicted graphs that the sample submission does not contain
-    description: str  # SIZE:SHA256 of the file, or a note that there is none
+    description: str  # SIZE:SHA256 of the file, or a note that it does not exist
 
     def describe(self) -> str:
         """Return what the user should know about it."""
         if not self.rows:
-            return "Submission: none, for the data has neither test graphs nor a sample of one."
+            return "Submission: none, because the data has neither test graphs nor a sample of one."
         lines = [f"Submission: {self.path} ({count(self.rows, 'row')}, checked)"]
         if self.kept:
             lines.append(
                 f"{self.kept} of its rows are copied from sample_submission.csv, because the data "
-                "folder does not have their graphs: they score as nothing done."
+                "folder lacks their graphs: they score as if nothing was predicted."
             )
         if self.left_out:
             lines.append(
-                f"Left out: {count(self.left_out, 'test graph')} that the sample does not ask for."
+                f"Left out: {count(self.left_out, 'test graph')} that the sample does not list."
             )
         return "\n".join(lines)
 
@@ -174,11 +169,7 @@ class Written:
 def write_submission(
     ranking: pl.DataFrame, graphs: pl.DataFrame, sample: Path | None, path: Path
 ) -> Written:
-    """Write and check a submission by replace_submission, without a further step.
-
-    Args:
-        ranking: collection, graph, config, score of the test graphs.
-    """
+    """Write and check a submission of a ranking (collection, graph, config, score)."""
     with replace_submission(order_graphs(ranking), graphs, sample, path) as written:
         return written
 
@@ -190,15 +181,14 @@ def replace_submission(
     """Write and check a submission, atomically, and yield the result.
 
     The new file replaces the old one when the block succeeds. After a defect, or if no rows are
-    needed, there is no file.
+    expected, there is no file.
 
     Args:
         orders: by ID, the configurations of each test graph from fastest to slowest.
-        graphs: collection, graph, split, configs: every graph of the run.
+        graphs: collection, graph, split, configs of every graph of the run.
         sample: the competition's sample_submission.csv, or None.
 
-    Raises:
-        InputError: a test graph has no ranking, or the file does not pass the checker.
+    Raises InputError if a test graph has no ranking, or the file does not pass the checker.
     """
     expected, sampled = expect(graphs, sample), _read_sample(sample)
     if not expected.num_configs:
@@ -227,13 +217,9 @@ def replace_submission(
 
 
 def expect(graphs: pl.DataFrame, sample: Path | None) -> Expected:
-    """Return the expected rows, in order: the sample's, or without a sample the test split's.
-
-    Args:
-        graphs: collection, graph, split, configs: every graph of the run.
-    """
-    place = pl.col("collection").replace_strict(PLACES, return_dtype=pl.Int64())
-    test = graphs.filter(pl.col("split") == "test").sort(place, "graph")
+    """Return the expected rows, in order: the sample's, or without a sample the test split's."""
+    order = pl.col("collection").replace_strict(ORDER, return_dtype=pl.Int64())
+    test = graphs.filter(pl.col("split") == "test").sort(order, "graph")
     sizes = {f"{c}:{g}": n for c, g, n in test.select("collection", "graph", "configs").rows()}
     if sample is None:
         return Expected(sizes, "the test split")

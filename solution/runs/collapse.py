@@ -1,4 +1,4 @@
-"""Find models whose validation score fell during training, although the training ended normally."""
+"""Find models whose validation score fell during a training that ended normally."""
 
 from dataclasses import dataclass
 
@@ -29,8 +29,8 @@ class Collapse:
             f"{self.record.experiment}, {' + '.join(self.record.collections)}, fold "
             f"{self.record.fold}, seed {self.record.seed}: best at step {self.step} of "
             f"{self.steps}, then its inner score fell from {self.best:.2f} to {self.last:.2f}. The "
-            f"{graphs} that it stops early on {verb} probably unlike "
-            "those it learns from: look at its learning curve in the report."
+            f"{graphs} that it stops early on {verb} probably unlike the graphs that it learns "
+            "from: look at its learning curve in the report."
         )
 
 

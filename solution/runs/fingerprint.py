@@ -1,13 +1,11 @@
 """Hash the code that decides what a run predicts.
 
-The modules are found by following imports from the modules that make predictions (ROOTS). Imports
-inside functions count as well, and so do module names in strings, because a table of kinds names
-its modules in this way.
+The modules are found by following imports from the modules that make predictions (ROOTS), also
+imports inside functions and module names in strings, which tables of kinds contain.
 
-The hash leaves out comments, docstrings, type annotations, messages of exceptions and private names
-of a module: local variables, and functions and constants that begin with an underscore. The path of
-a module is left out too. So rewording, formatting, moving a module and renaming private names do
-not change the fingerprint.
+The hash leaves out comments, docstrings, type annotations, messages of exceptions, names of local
+variables, names that begin with an underscore, and the paths of modules. So rewording, formatting,
+moving a module and renaming private names do not change the fingerprint.
 """
 
 import ast
@@ -32,8 +30,8 @@ ROOTS = (
     "solution.models.light",  # evaluates the nets of a bundle without torch
     "solution.models.layout.listed_net",  # evaluates a layout net incrementally
 )
-# These packages store and report results but decide none. An experiment from a paper hashes the
-# modules of its settings by itself.
+# These packages store and report results but do not change them. An experiment from a paper hashes
+# the modules of its settings separately.
 APART = ("solution.system", "solution.runs", "solution.papers")
 PACKAGES = ("solution", "ensembles")
 HERE = Path(__file__).parents[2]
@@ -50,7 +48,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 class Source:
     """The hash of a module's code, and its imports of this project's packages."""
 
-    stamp: str  # size and times of the file, to see whether it has changed
+    stamp: str  # size and times of the file, which show whether it has changed
     code: str  # hash of the code without its imports
     imports: list[list[str]]  # module or package, name imported from it, local alias
 
@@ -64,8 +62,7 @@ def fingerprint_code(root: Path = HERE) -> str:
 
 @cache
 def fingerprint_modules(names: tuple[str, ...], root: Path = HERE) -> str:
-    """Return a hash of modules and of those of their imports that fingerprint_code does not
-    cover."""
+    """Return a hash of the modules and their imports, without the code of fingerprint_code."""
     sources = _Sources(root)
     covered = sources.follow(ROOTS, APART)
     others = tuple(room for room in APART if not any(_lies_in(name, (room,)) for name in names))
@@ -73,8 +70,7 @@ def fingerprint_modules(names: tuple[str, ...], root: Path = HERE) -> str:
 
 
 class _Sources:
-    """The modules below a folder; their hashes are cached in a file and renewed for changed
-    modules."""
+    """The modules below a folder; their hashes are cached in a file until a module changes."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._known = root, _read_kept(root / KEPT)
@@ -114,8 +110,7 @@ class _Sources:
         return hashlib.sha256("\n\n".join(sorted(modules)).encode()).hexdigest()[:16]
 
     def read(self, name: str) -> Source:
-        """Return the code hash and the imports of a module, from the cache if its file is
-        unchanged."""
+        """Return a module's code hash and imports, from the cache if its file is unchanged."""
         if name not in self._found:
             file = self._find(name)
             if file is None:
@@ -145,10 +140,9 @@ class _Sources:
     def _find(self, name: str) -> str | None:
         """Return the path of a module's file below the root; None if there is no such module."""
         if name not in self._files:
-            place = name.replace(".", "/")
-            files = (f"{place}.py", f"{place}/__init__.py")
-            there = (file for file in files if (self._root / file).is_file())
-            self._files[name] = next(there, None)
+            stem = name.replace(".", "/")
+            files = (f"{stem}.py", f"{stem}/__init__.py")
+            self._files[name] = next((f for f in files if (self._root / f).is_file()), None)
         return self._files[name]
 
     def _keep(self) -> None:
@@ -165,8 +159,7 @@ def _lies_in(name: str, rooms: tuple[str, ...]) -> bool:
 
 
 def _read_kept(path: Path) -> dict[str, Source]:
-    """Return the cached hashes; none if the cache is missing, or was made by other code of this
-    file."""
+    """Return the cached hashes; none if the cache is missing or this file's code has changed."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["by"] == _stamp_rules():
@@ -201,8 +194,7 @@ def hash_source(source: bytes) -> str:
 def _describe(node: Any, names: Mapping[str, str]) -> str:
     """Return a text of the syntax tree that is equal for equal code, on every Python version.
 
-    Args:
-        names: for each private name of the module, the text that replaces it.
+    `names` has the replacement of each private name.
     """
     if isinstance(node, list):
         kept = (item for item in node if not _decides_nothing(item))
@@ -237,10 +229,7 @@ def _raised(value: ast.expr) -> ast.expr:
 
 
 def _decides_nothing(node: Any) -> bool:
-    """Return whether a statement has no effect on results.
-
-    These are docstrings, `pass`, imports of our packages, and imports for type checkers.
-    """
+    """Return whether it is a docstring, `pass`, or an import of our packages or for types."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if isinstance(node, ast.Import):
@@ -295,9 +284,9 @@ def _number_private(tree: ast.Module) -> dict[str, str]:
 
 
 def _number_locals(function: Function) -> dict[str, str]:
-    """Return a number for each local variable of a function and of the functions inside it.
+    """Return a number for each local variable of a function, including functions inside it.
 
-    A function that contains a class gets no numbers.
+    A function that contains a class gets none.
     """
     nodes = list(ast.walk(function))
     if any(isinstance(node, ast.ClassDef) for node in nodes):

@@ -1,12 +1,12 @@
 """Locate the files of a run; each is written so that a kill at any moment loses no finished work.
 
     runs/NAME/                                     runs/ is $FASTSLOW_RUNS if that is set
-        run.json                                   settings, commit, versions, if it is a quick look
+        run.json                                   settings, commit, versions, if it is a smoke run
         graphs.parquet                             every graph: split, fold, architecture, sizes
         labels.parquet                             the configurations predicted out of fold
         origin.json                                data, store and command of the latest training
         recipe.json                                the recipe of submission.csv and scores.csv
-        teacher.json                               what its students learned from (pack --distill)
+        teacher.json                               the recipe that students learned from (distilled)
         EXPERIMENT/
             out_of_fold/predictions.parquet
             test/predictions.parquet
@@ -22,14 +22,10 @@ A job trains one model: of one experiment, on one group of collections, without 
 seed. Its folder is written under a temporary name and renamed when it is complete. So every job
 folder is complete, and a run that is started again continues after its last job.
 
-Record in origin.json what a run was last trained with: data, store, command, date, machine.
-
-No result depends on it, so it is not part of the run's record and may change: the data may have
-been moved, and the command may use another number of workers. Its paths are shown to people. Only
-the path of the store is opened. The record of a stranger's run could name any path, but it is only
-read, and only as a store, with checksums and with the graphs of this run
-(solution.training.opening). That reveals no more than naming the path with --data would. Nothing
-is written to these paths or run from them.
+origin.json records the last training's data, store, command, date and machine. No result depends on
+it, so it may change. Of its paths, only the store is opened: a stranger's run could name any path,
+but the folder is only read, as a store with checksums and the graphs of this run
+(solution.training.opening). Nothing is written to these paths or executed from them.
 """
 
 import os
@@ -57,8 +53,7 @@ JOBS, CHECKPOINTS = "jobs", ".checkpoints"
 # Experiments of `fastslow pack --distill`: students of the ensemble, which are not members of it.
 STUDENTS = ("distilled_layout", "distilled_tile")
 ORIGIN = "origin.json"
-# the end of the sample's path, wherever the program is installed
-BUNDLED = ("solution", "data", "sample")
+BUNDLED = ("solution", "data", "sample")  # part of the sample's path, wherever it is installed
 
 
 def find_runs() -> Path:
@@ -79,8 +74,7 @@ class Run:
 
     @classmethod
     def existing(cls, folder: Path) -> "Run":
-        """Return the run in `folder`; raise InputError if there is none or its path is not valid
-        text."""
+        """Return the run in `folder`; raise InputError if there is none."""
         check_text(folder)
         if not (folder / RECORD).is_file():
             raise InputError(f"{folder}: there is no run here. Make one with `fastslow run`.")
@@ -97,25 +91,22 @@ class Run:
         return self.record().get(QUICK) is True
 
     def job(self, experiment: str, group: Sequence[str], fold: int, seed: int) -> Path:
-        """Return the folder of the model that is trained on the collections `group` without
-        `fold`."""
+        """Return the folder of the model trained on the collections `group` without `fold`."""
         name = "+".join(collection.replace(":", "-") for collection in group)
         return self.folder / experiment / JOBS / name / f"fold-{fold}-seed-{seed}"
 
     def jobs(self, experiment: str, collection: str | None = None) -> list[Path]:
-        """Return the folders of an experiment's trained models: all, or those that rank
-        `collection`."""
+        """Return the folders of an experiment's models: all, or those that rank `collection`."""
         found = (self.folder / experiment / JOBS).glob("*/fold-*-seed-*")
         folders = sorted(path for path in found if path.suffix != CHECKPOINTS)
-        # An empty folder is no model. A file with such a name stays, so that reading it gives an
-        # error.
+        # Leave out empty folders. A file of this name is kept, so that reading it raises an error.
         folders = [path for path in folders if path.is_file() or any(path.iterdir())]
         if collection is None:
             return folders
         return [folder for folder in folders if collection in read_trained(folder).collections]
 
     def label_sources(self) -> list[str]:
-        """Return who says how long the labelled graphs take: solution.domain.labels."""
+        """Return the sources of the labels, timed or estimated: see solution.domain.labels."""
         import polars as pl
 
         if not self.graphs.is_file():
@@ -130,8 +121,7 @@ class Run:
         return sum(len(self.jobs(name)) for name in self.experiments())
 
     def checkpoints(self, job: Path) -> Path:
-        """Return the folder for the checkpoints of the job in the folder `job` while it is
-        fitted."""
+        """Return the folder of a job's checkpoints, which exists until the job is complete."""
         return job.with_name(f"{job.name}{CHECKPOINTS}")
 
     def predictions(self, experiment: str, part: str) -> Path:
@@ -147,13 +137,11 @@ class Run:
         return list(self.record()["settings"].get(EXPERIMENTS, {}))
 
     def rankers(self) -> list[str]:
-        """Return the experiments that learned from runtimes; students of the ensemble are left
-        out."""
+        """Return the experiments without the students of the ensemble."""
         return [name for name in self.experiments() if name not in STUDENTS]
 
     def sample_submission(self) -> Path | None:
-        """Return the copy of the data's sample_submission.csv, if any; InputError if it is
-        damaged."""
+        """Return the run's copy of sample_submission.csv, if any; InputError if it is damaged."""
         path = self.folder / SAMPLE_SUBMISSION
         check_any_seal(path)
         return path if path.is_file() else None
@@ -168,7 +156,6 @@ class Run:
 
     @property
     def log(self) -> Path:
-        """The path of the log of the training's progress."""
         return self.folder / "progress.log"
 
     @property
@@ -194,7 +181,7 @@ def read_run_record(folder: Path) -> dict[str, Any]:
         try:
             check_name(name)
         except ValueError as error:  # the name becomes a folder of the run
-            raise InputError(f"{path}: of an experiment {error}. Choose another run.") from error
+            raise InputError(f"{path}: an experiment: {error}. Choose another run.") from error
     return found
 
 
@@ -212,14 +199,14 @@ class Origin:
     def is_sample(self) -> bool:
         """Whether the run learned from the bundled sample, or from a folder in it."""
         parts, size = Path(self.data).parts, len(BUNDLED)
-        return any(parts[place : place + size] == BUNDLED for place in range(len(parts)))
+        return any(parts[i : i + size] == BUNDLED for i in range(len(parts)))
 
 
 def list_stores(run: Run) -> list[Path]:
-    """Return the paths at which the run's store may be, the most likely first.
+    """Return the possible paths of the run's store, the most likely first.
 
     They are the recorded path, if it is absolute, and the folder of that name among this machine's
-    stores. A run without a record gets the store with the run's name.
+    stores; without a record, the store with the run's name.
     """
     origin = recall_origin(run)
     if origin is None:
@@ -242,39 +229,28 @@ def remember_origin(run: Run, data: Path, store: Path) -> None:
 
 
 def _as_text(name: str) -> str:
-    """Return the name with bytes that are not valid text escaped, because records must be text."""
+    """Escape bytes that are not valid text, because records must be text."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def recall_command(run: Run, experiment: str | None = None) -> str:
-    """Return the command that continues the run, for messages.
-
-    Args:
-        experiment: an experiment that the command should train as well.
-    """
-    origin = recall_origin(run)
-    command = (
-        origin.command
-        if origin
-        else shlex.join(["fastslow", "run", "DATA", "--run", str(run.folder)])
-    )
+    """Return the command that continues the run and trains the experiment too, for messages."""
+    origin, folder = recall_origin(run), str(run.folder)
+    command = origin.command if origin else shlex.join(["fastslow", "run", "DATA", "--run", folder])
     if experiment is None or experiment in shlex.split(command):
         return command
     return f"{command} {shlex.join(['--experiment', experiment])}"
 
 
 def recall_origin(run: Run) -> Origin | None:
-    """Return what the run was last trained with; None if it has no such record.
-
-    Raises InputError if the record is damaged.
-    """
+    """Return the record of the run's last training, if any; raise InputError if it is damaged."""
     path = run.folder / ORIGIN
     if not os.path.lexists(path):
         return None
     try:
-        found = read_record(path, "where a run comes from")
+        found = read_record(path, "the origin of a run")
     except InputError as error:
-        raise InputError(f"{error} Delete the file: it decides nothing.") from error
+        raise InputError(f"{error} Delete the file: no result depends on it.") from error
     names = [field.name for field in fields(Origin)]
     if any(not isinstance(found.get(name), str) for name in names):
         raise InputError(f"{path}: expected {', '.join(names)} as text. Delete the file.")

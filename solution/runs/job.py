@@ -1,10 +1,10 @@
-"""Read and write job.json, which says whose model a job's folder contains, and its checksums.
+"""Read and write job.json, the record of a trained model, with checksums of its files.
 
 fold-F-seed-S/
     model/                          the trained model (solution.models.catalogue)
     out_of_fold.parquet             its predictions for the graphs of the held-out fold
     test.parquet                    its predictions for the test graphs
-    job.json                        this record, with the checksums of the others and of itself
+    job.json                        the record, with checksums of the other files and of itself
 """
 
 import dataclasses
@@ -36,25 +36,22 @@ class JobRecord:
     learned_from: tuple[str, ...]  # the collections that it was trained on
     fold: int  # the held-out fold, or NO_FOLD
     seed: int
-    versions: dict[str, str]  # of the libraries at training time
+    versions: dict[str, str]  # versions of the libraries at training time
     seconds: float
     peak_megabytes: float
     fitted_on: list[str]  # COLLECTION:GRAPH
     validated_on: list[str]
     curve: list[tuple[int, float]]  # step, validation score
     files: dict[str, str]  # checksums
-    # Losses and accuracies at the steps of the curve, by name. Older records have none.
+    # losses and accuracies at the steps of the curve, by name; older records lack them
     measures: dict[str, list[float]] = field(default_factory=dict)
     volatility: float | None = None  # standard deviation of the last ten validation scores
 
     def fits(self) -> list[slice]:
-        """Return the slices of `curve`, one for each model that the ranker fitted, in order.
-
-        The steps of each fit begin low again, so a new slice begins where the step does not
-        increase.
-        """
+        """Return the slice of `curve` of each model that the ranker fitted, in order."""
+        # The steps of each fit begin low again, so a slice begins where the step does not increase.
         steps = [step for step, _ in self.curve]
-        later = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
+        later = [i for i in range(1, len(steps)) if steps[i] <= steps[i - 1]]
         return [slice(*ends) for ends in pairwise([0, *later, len(steps)]) if steps]
 
 
@@ -74,7 +71,7 @@ def read_job(folder: Path) -> JobRecord:
 
 
 def read_trained(folder: Path) -> JobRecord:
-    """Return the record as read_job does; the error message adds how to train the model again."""
+    """Return the record as read_job does; its error says how to train the model again."""
     try:
         return read_job(folder)
     except InputError as error:

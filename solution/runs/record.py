@@ -42,11 +42,11 @@ def open_run(
     Experiments in `settings` that the run does not have yet are added to it.
 
     Args:
-        replace: empty the folder first if it holds a run.
-        quick: a run that begins now is recorded as a quick look.
+        replace: empty the folder first if it contains a run.
+        quick: record a run that begins now as a smoke run.
 
-    Raises InputError if the folder contains a run with other settings or other code, or files that
-    are no run; or if another process is using it.
+    Raises InputError if the folder contains a run with other settings or code, or other files, or
+    is used by another process.
     """
     record, wanted, found = folder / RECORD, _describe(settings), _read_ours(folder)
     if found is not None and not replace:
@@ -62,9 +62,8 @@ def open_run(
         _remove_leftovers(folder)
         compare_versions(folder, read_run_record(folder))
         _add_experiments(record, wanted["settings"])
-        # Upload now if the run lies in a bucket. Otherwise a run that is stopped would download
-        # what it replaced, and two machines that begin the same run would notice only after
-        # training.
+        # If the run is in a bucket, upload the record before training: then a stopped run does not
+        # download replaced files again, and two machines notice that they begin the same run.
         send_back(folder)
         yield Run(folder)
 
@@ -77,24 +76,21 @@ def keep_others_out(run: Run) -> Iterator[None]:
 
 
 def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) -> None:
-    """Raise InputError as open_run would, but compare only the `known` settings.
-
-    It is called before the data is prepared, which takes long and decides the other settings.
-    """
+    """Raise InputError as open_run would, comparing only settings known before preparing data."""
     found = _read_ours(folder)
     if found is not None and not replace:
-        own = {name: value for name, value in found["settings"].items() if name in known}
-        _check_same(folder, _describe(known), {**found, "settings": own})
+        chosen = {name: value for name, value in found["settings"].items() if name in known}
+        _check_same(folder, _describe(known), {**found, "settings": chosen})
 
 
 def _read_ours(folder: Path) -> dict[str, Any] | None:
-    """Return the record of the run in `folder`; None if it is empty, InputError for other files."""
+    """Return the record of the run in `folder`, None if it is empty; InputError for other files."""
     check_text(folder)
     if (folder / RECORD).is_file():
         return read_run_record(folder)
     if _holds_something(folder):
         raise InputError(
-            f"{folder}: expected an empty folder or a run, found files that no run made. "
+            f"{folder}: expected an empty folder or a run, found other files. "
             "Choose another folder with --run."
         )
     return None
@@ -110,16 +106,16 @@ def _describe(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
     found = read_run_record(record.parent)
-    own = found["settings"].get(EXPERIMENTS, {})
-    if settings.get(EXPERIMENTS, {}).keys() - own.keys():
-        found["settings"][EXPERIMENTS] = {**own, **settings[EXPERIMENTS]}
+    known = found["settings"].get(EXPERIMENTS, {})
+    if settings.get(EXPERIMENTS, {}).keys() - known.keys():
+        found["settings"][EXPERIMENTS] = {**known, **settings[EXPERIMENTS]}
         write_sealed(found, record)
 
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove temporary files of training; merging by a recipe removes the files that it leaves."""
     names = read_run_record(folder)["settings"].get(EXPERIMENTS, {})
-    remove_leftovers(folder, [f"{name}/{place}" for name in names for place in WRITTEN])
+    remove_leftovers(folder, [f"{name}/{pattern}" for name in names for pattern in WRITTEN])
 
 
 def _holds_something(folder: Path) -> bool:
@@ -137,9 +133,9 @@ def _check_same(folder: Path, wanted: dict[str, Any], found: dict[str, Any]) -> 
     different = _differences(wanted, found)
     if different:
         raise InputError(
-            f"{folder}: holds a run that was made differently ({different}). "
-            "Choose another folder with --run, give a changed experiment another name, or start "
-            "the folder afresh with `fastslow run --replace` (make: REPLACE=1)."
+            f"{folder}: contains a run that was made differently ({different}). Choose another "
+            "folder with --run, give a changed experiment another name, or start the folder afresh "
+            "with `fastslow run --replace` (make: REPLACE=1)."
         )
 
 
@@ -160,7 +156,7 @@ def compare_versions(folder: Path, record: dict[str, Any]) -> None:
     if other:
         warn(
             f"{folder}: was begun with other versions ({'; '.join(other)}). Its models are kept; "
-            "those that are trained now may differ in the last digits."
+            "new models may differ from them in the last digits."
         )
 
 
@@ -180,8 +176,7 @@ def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
 
 
 def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
-    """Return a text for each difference of two values; texts are shown after their common
-    beginning."""
+    """Return a text for each difference of two values, without their common beginning."""
     if isinstance(old, dict) and isinstance(new, dict):
         keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
         pairs = [(f"{name}, {key}", old.get(key), new.get(key)) for key in keys]
@@ -198,11 +193,10 @@ def list_differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tu
 
     An experiment that only one of the runs has does not count as a difference.
     """
-    mine, theirs = dict(one), dict(other)
-    my_experiments, their_experiments = (s.pop(EXPERIMENTS, {}) for s in (mine, theirs))
-    pairs = {name: (mine.get(name), theirs.get(name)) for name in {**mine, **theirs}}
-    for name in sorted(my_experiments.keys() & their_experiments.keys()):
-        pairs[name] = (my_experiments[name], their_experiments[name])
+    first, second = dict(one), dict(other)
+    experiments, others = (settings.pop(EXPERIMENTS, {}) for settings in (first, second))
+    pairs = {name: (first.get(name), second.get(name)) for name in {**first, **second}}
+    pairs |= {n: (experiments[n], others[n]) for n in sorted(experiments.keys() & others.keys())}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 

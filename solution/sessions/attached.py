@@ -1,15 +1,11 @@
-"""Find what is attached to a notebook: data (npz files or a store) and bundles, at any mount
-point.
-
-Make the training data of a notebook that adds its graphs to the bundled sample.
-"""
+"""Find data and bundles attached to a notebook; add its graphs to the bundled sample."""
 
 import os
 import shutil
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
-from solution.data.folders import SAMPLE, GraphFile, find_files, find_roots
+from solution.data.folders import SAMPLE, find_files, find_roots
 from solution.serving.archive import ZIP, is_archive
 from solution.serving.record import RECORD as BUNDLE_RECORD
 from solution.sessions.record import KERNEL_RECORD
@@ -17,8 +13,7 @@ from solution.store.store import RECORD as STORE_RECORD
 from solution.store.store import is_store
 from solution.system.errors import InputError
 
-# the end of the path at which this project contains a bundle
-OWN_BUNDLES = str(Path("solution", "serving"))
+PACKAGED = str(Path("solution", "serving"))  # end of the path of this project's bundle
 
 
 def find_inputs() -> Path:
@@ -29,9 +24,8 @@ def find_inputs() -> Path:
 def find_attached_data(inputs: Path, *, prepared: bool = True) -> Path | None:
     """Return a store below `inputs`, otherwise a folder with npz files; None if there is neither.
 
-    The sample inside a copy or an unpacked wheel of this project is ignored. If several folders
-    have data, the one that contains the data of all others is returned; InputError if none does,
-    because part of the data would be left out.
+    The sample inside a copy of this project is ignored. If several folders have data, the one that
+    contains the data of all others is returned; InputError if none does.
 
     Args:
         prepared: whether a store is accepted; otherwise only npz files are.
@@ -48,25 +42,19 @@ def find_attached_data(inputs: Path, *, prepared: bool = True) -> Path | None:
     others = sorted(roots.keys() - ours, key=lambda root: (-roots[root], root))
     if len(others) == 1:
         return others[0]
-    return _choose({root: {_name_graph(file) for file in find_files(root)} for root in others})
-
-
-def _name_graph(file: GraphFile) -> tuple[str, str, str]:
-    return file.collection.name, file.split, file.name
+    files = {root: find_files(root) for root in others}
+    return _choose({r: {(f.collection.name, f.split, f.name) for f in files[r]} for r in others})
 
 
 def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
-    """Return the first folder that contains the contents of all others; None if there is no folder.
-
-    Raises InputError if no folder does.
-    """
+    """Return the first folder with the contents of all others; None without any folders."""
     everything = frozenset[object]().union(*contents.values())
     for folder, held in contents.items():
         if held == everything:
             return folder
     if contents:
         raise InputError(
-            f"{', '.join(map(str, contents))}: hold different data, but only one folder can be "
+            f"{', '.join(map(str, contents))}: have different data, but only one folder can be "
             "used. Name it in FASTSLOW_DATA, or put all into one folder."
         )
     return None
@@ -75,29 +63,25 @@ def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
 def find_attached_bundles(inputs: Path) -> list[Path]:
     """Return the bundles below `inputs`: zip files, and folders, because Kaggle unpacks some zips.
 
-    Bundles in a notebook's outputs, and the bundle in an unpacked wheel of this project, are left
-    out.
+    Bundles in outputs of notebooks and in copies of this project are left out.
     """
     found = []
     for here, folders, files in os.walk(inputs, followlinks=True):
-        is_passed_over = KERNEL_RECORD in files or here.endswith(OWN_BUNDLES)
-        if is_passed_over or BUNDLE_RECORD in files:
+        if KERNEL_RECORD in files or here.endswith(PACKAGED):
             folders.clear()
-        if BUNDLE_RECORD in files and not is_passed_over:
+        elif BUNDLE_RECORD in files:
+            folders.clear()
             found.append(Path(here))
-        elif not is_passed_over:
+        else:
             zips = [Path(here, name) for name in files if name.endswith(ZIP)]
             found += [path for path in zips if is_archive(path)]
     return sorted(found)
 
 
 def add_to_sample(paths: Sequence[Path], root: Path, folder: Path) -> Path:
-    """Fill `folder` with the sample and these files, remove everything else in it, and return it.
+    """Replace `folder` by the sample and these npz files, and return it.
 
-    Files of an earlier session are removed, because this session may hold them out.
-
-    Args:
-        paths: npz files below `root`, in the same subfolders as in the sample.
+    The files are below `root` in the same subfolders as in the sample.
     """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SAMPLE, folder)

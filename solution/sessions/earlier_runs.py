@@ -1,10 +1,9 @@
 """Continue from runs of earlier sessions, and divide a run among sessions.
 
 A job (a trained model and its predictions) is either complete or missing. So the jobs of sessions
-that ran the same code on the same data with the same folds can be combined: a run that was stopped
-continues after its last job, and parts that were trained in parallel become one run. Attached runs
-may come from anybody, so only expected names are read from them, links are rejected, and nothing in
-them is executed.
+with the same code, data and folds can be combined: a stopped run continues after its last job, and
+parts that were trained in parallel become one run. Attached runs may come from anybody, so only
+expected names are read from them, links are rejected, and nothing in them is executed.
 """
 
 import shutil
@@ -36,14 +35,9 @@ MAX_SHOWN = 3
 
 
 def choose(plan: Plan, collections: str = "*", folds: str = "") -> Choice:
-    """Return the collections and folds that this session trains.
+    """Return the collections (patterns) and folds ("0,3"; empty: all) that this session trains.
 
-    Args:
-        collections: patterns as in `match`.
-        folds: numbers such as "0,3"; empty: all.
-
-    Raises:
-        InputError: no collection matches, or a fold does not exist.
+    Raises InputError if no collection matches, or a fold does not exist.
     """
     names = match(NAMES, collections)
     try:
@@ -117,16 +111,14 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
     Raises InputError if there are no runs, they differ in code or settings, or a model is missing.
     """
     if not sources:
-        raise InputError(
-            "No run is among the inputs. Attach the outputs of the training notebooks."
-        )
+        raise InputError("The inputs have no run. Attach the outputs of the training notebooks.")
     records = [source.record() for source in sources]
     for source, record in zip(sources, records, strict=True):
         different = find_differences(records[0], record)
         if different:
             raise InputError(
-                f"{source.folder}: was made differently than {sources[0].folder}: its {different} "
-                "are others. Attach runs of one commit on the same data."
+                f"{source.folder}: was made differently than {sources[0].folder}: {different} "
+                "differ. Attach runs of one commit on the same data."
             )
         compare_versions(source.folder, record)
     described = {name: value for r in records for name, value in r["settings"][EXPERIMENTS].items()}
@@ -145,15 +137,12 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
 
 
 def find_differences(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """Return the differences of two runs' records: "code" and names of settings; empty if none.
-
-    Runs that differ cannot share jobs.
-    """
+    """Return the names of settings, and "code", that differ between two runs' records."""
     different = list_differences(one["settings"], other["settings"])
     return ", ".join([*(["code"] if one.get("code") != other.get("code") else []), *different])
 
 
-# Joining needs the keys of the graphs only, and the run has these.
+# Joining needs only the keys of the graphs, which the run contains.
 _NO_STORE = Store(Path(), pl.DataFrame(), {})
 
 

@@ -1,10 +1,11 @@
 """Write and read kernel.json, which identifies the outputs of a notebook's session.
 
 Kaggle shows the outputs of the latest session without saying which push started it, and its CLI
-saves whatever it receives. So the outputs themselves record the push and the commit that made them,
-whether the notebook finished, and the checksum of every file.
+saves whatever it receives. So the outputs contain a record of their push and commit, whether the
+notebook finished, and the checksum of every file.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -32,8 +33,7 @@ class SessionRecord(BaseModel):
     @field_validator("files")
     @classmethod
     def check_names(cls, files: dict[str, str]) -> dict[str, str]:
-        """Reject paths out of the folder, because a pull deletes damaged files and downloads
-        them again."""
+        """Reject paths out of the folder, because a pull deletes damaged files."""
         for name in files:
             if leads_out(name):
                 raise ValueError(f"{name} leads out of the folder")
@@ -57,8 +57,8 @@ def read_session_record(folder: Path) -> SessionRecord:
         return SessionRecord.model_validate(read_sealed(path, "the record of a session"))
     except FileNotFoundError as error:
         raise InputError(
-            f"{path}: is not among the outputs, so they are of another notebook, or of a session "
-            "that failed before it began."
+            f"{path}: is missing in the outputs, so they are of another notebook, or of a session "
+            "that failed at its beginning."
         ) from error
     except (InputError, ValidationError) as error:
         raise InputError(
@@ -67,8 +67,7 @@ def read_session_record(folder: Path) -> SessionRecord:
 
 
 def find_damaged(record: SessionRecord, folder: Path) -> list[str]:
-    """Return the names of recorded outputs that are missing in the folder or have another
-    checksum."""
+    """Return the names of recorded outputs that are missing or have another checksum."""
     return [
         name
         for name, expected in record.files.items()
@@ -81,19 +80,19 @@ def find_foreign(folder: Path) -> list[str]:
 
     All files are returned if there is no record of a session that a push started.
     """
-    left: dict[str, str] = {}
-    try:
+    written: dict[str, str] = {}
+    with suppress(InputError):
         record = read_session_record(folder)
         if record.push:
-            left = {**record.files, KERNEL_RECORD: checksum(folder / KERNEL_RECORD)}
-    except InputError:
-        pass
-    found = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    return [name for path in found if not _is_left(path, name := _name(path, folder), left)]
-
-
-def _is_left(path: Path, name: str, left: dict[str, str]) -> bool:
-    return not path.is_symlink() and name in left and checksum(path) == left[name]
+            written = {**record.files, KERNEL_RECORD: checksum(folder / KERNEL_RECORD)}
+    files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return [
+        name
+        for path in files
+        if path.is_symlink()
+        or (name := _name(path, folder)) not in written
+        or checksum(path) != written[name]
+    ]
 
 
 def _name(path: Path, folder: Path) -> str:

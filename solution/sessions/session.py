@@ -1,8 +1,8 @@
-"""The environment in which a notebook runs: a Kaggle kernel, or a laptop.
+"""Run a notebook in a Kaggle kernel or on a laptop: find its inputs, record its outputs.
 
 A kernel has a read-only tree of inputs, whose mount points differ by year, and a working folder
 that is kept as its output. On a laptop a notebook writes to runs/NOTEBOOK, and runs/ is searched
-for the outputs of other notebooks, including those that were pulled from Kaggle.
+for the outputs of other notebooks, including pulled ones.
 """
 
 import os
@@ -41,8 +41,7 @@ LEAST_SECONDS = 0.5  # a block with a time limit gets at least this long
 CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
 
 
-def _look_around() -> str:
-    """Return a description of the accelerators of this machine."""
+def _describe_accelerators() -> str:
     try:
         return describe_accelerators(find_gpus())
     except InputError as error:
@@ -50,8 +49,7 @@ def _look_around() -> str:
 
 
 class OutOfTimeError(BaseException):
-    """Raised when the session must end. A BaseException, so that `except Exception` lets it
-    pass."""
+    """Raised when the session must end; `except Exception` does not catch it."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +80,9 @@ class Session:
         )
         make_folder(session.output)
         session.leave_record("running")
-        place = "a Kaggle kernel" if on_kaggle else "this computer"
-        say(
-            f"{notebook} on {place}, code of commit {read_commit() or 'unknown'}; {_look_around()}."
-        )
+        machine = "a Kaggle kernel" if on_kaggle else "this computer"
+        commit = read_commit() or "unknown"
+        say(f"{notebook} on {machine}, code of commit {commit}; {_describe_accelerators()}.")
         return session
 
     @property
@@ -96,36 +93,29 @@ class Session:
     def find_data(self, *, prepared: bool = True) -> Path:
         """Return the data's folder: $FASTSLOW_DATA, else attached data, else (laptop) the sample.
 
-        On a laptop, data/ of the checkout counts as attached.
-
-        Args:
-            prepared: whether a store is accepted; otherwise only npz files are.
+        On a laptop, data/ of the checkout counts as attached. If `prepared`, a store is accepted as
+        well as npz files.
 
         Raises InputError if a kernel has no data attached, or folders with different data.
         """
         if os.environ.get("FASTSLOW_DATA"):
             return Path(os.environ["FASTSLOW_DATA"])
-        place = self.inputs if self.on_kaggle else CHECKOUT / "data"
-        found = find_attached_data(place, prepared=prepared) if place.is_dir() else None
+        folder = self.inputs if self.on_kaggle else CHECKOUT / "data"
+        found = find_attached_data(folder, prepared=prepared) if folder.is_dir() else None
         if found is not None:
             return found
         if self.on_kaggle:
-            lacking, other = "no npz files", ""
+            store, dataset = "", ""
             if prepared:
-                lacking += " and no prepared store"
-                other = ", or a dataset with a store"
+                store, dataset = " and no prepared store", ", or a dataset with a store"
             raise InputError(
-                f"{self.inputs}: {lacking} are attached. Add the data of the competition to the "
-                f"notebook's inputs{other}."
+                f"{self.inputs}: no npz files{store} are attached. Add the data of the competition "
+                f"to the notebook's inputs{dataset}."
             )
         return SAMPLE
 
     def find_runs(self, notebooks: str = "*") -> list[Run]:
-        """Return the runs among the inputs that notebooks left, without the run of this session.
-
-        Args:
-            notebooks: a pattern of the notebooks' names; several are separated by commas.
-        """
+        """Return other notebooks' runs in the inputs; patterns, by commas, select their names."""
         if not self.inputs.is_dir():
             return []
         found = []
@@ -140,14 +130,8 @@ class Session:
     def find_bundle(self, name: str = "") -> Path | None:
         """Return the attached bundle (folder or zip); None if there is none and `name` is empty.
 
-        Bundles in the outputs of notebooks are ignored: they belong to runs, which are found by
-        name. On a laptop nothing is attached, and `name` is the path of the bundle.
-
-        Args:
-            name: a folder above the bundle, such as the dataset's name; empty: any.
-
-        Raises:
-            InputError: no bundle has that name, or several match.
+        On a laptop, `name` is the bundle's path; in a kernel, a folder above the bundle, such as
+        the dataset's name. InputError is raised if no bundle has that name, or several match.
         """
         if not self.on_kaggle:
             return Path(name) if name else None
@@ -162,16 +146,15 @@ class Session:
         return found[0] if found else None
 
     def store(self, *, limit: bool) -> Path:
-        """Return the folder in which the notebooks' data is prepared; `limit` has a separate
-        one."""
+        """Return the folder of the notebooks' store; smoke runs (`limit`) have a separate one."""
         return self.scratch / ("notebooks-limit" if limit else "notebooks")
 
     @contextmanager
     def time_limit(self, hours: float) -> Iterator[None]:
         """End the block quietly `hours` after the notebook began, or at a SIGTERM.
 
-        On Kaggle it also ends when the output comes close to the size that is kept. Complete jobs
-        are kept, so the next session continues from there.
+        On Kaggle it also ends before the output reaches the maximum size. Complete jobs are kept,
+        so the next session continues from there.
         """
         if threading.current_thread() is not threading.main_thread():
             raise InputError("time_limit works in the main thread only, where signals arrive.")
@@ -190,7 +173,7 @@ class Session:
             reason = error.__cause__ if isinstance(error, SystemError) else error
             if not isinstance(reason, OutOfTimeError):
                 raise
-            say(f"Stopped ({reason}). What is complete is kept; the next session goes on from it.")
+            say(f"Stopped ({reason}). Complete models are kept; the next session continues.")
         finally:
             over.set()
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -201,29 +184,22 @@ class Session:
 
     def leave_record(self, state: State, note: str = "") -> None:
         """Write kernel.json, which identifies these outputs."""
+        commit = read_commit() or ""
         record = SessionRecord(
-            notebook=self.notebook,
-            push=self.push,
-            commit=read_commit() or "",
-            state=state,
-            note=note,
+            notebook=self.notebook, push=self.push, commit=commit, state=state, note=note
         )
         write_session_record(record, self.output)
 
     def finish(self, missing: str = "") -> None:
-        """Write the record of a session that ended by itself.
-
-        Args:
-            missing: the work left for the next session, in words; empty if nothing is left.
-        """
+        """Write the record at the end of the session; `missing` describes the remaining work."""
         self.leave_record("stopped" if missing else "finished", missing)
         say(f"{self.notebook}: {missing or 'finished'}. Outputs: {self.output}")
 
 
 REASONS = {
     signal.SIGALRM: "the time limit",
-    signal.SIGTERM: "asked by a signal",
-    signal.SIGUSR1: "the output is as large as Kaggle keeps one",
+    signal.SIGTERM: "a signal",
+    signal.SIGUSR1: "the output has the maximum size that Kaggle keeps",
 }
 
 

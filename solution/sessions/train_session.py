@@ -1,7 +1,4 @@
-"""Train as a notebook: take over earlier models, train until the time is up, pack a bundle.
-
-Pack the models of a training notebook into a bundle beside its run once all of them exist.
-"""
+"""Train as a notebook: copy earlier sessions' models, train until the time is up, pack a bundle."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +35,7 @@ NOTHING, FOLDS, REFIT = "", "folds", "refit"
 
 @dataclass(frozen=True)
 class Packing:
-    """What a session packs of a run: the models of all folds, or models trained on all graphs.
+    """The models that a session packs: those of all folds, or models trained on all graphs.
 
     If sessions share the folds, only a session that has the models of all folds packs.
     """
@@ -50,8 +47,7 @@ class Packing:
     collections: tuple[str, ...]  # empty: all
 
     def train(self, executor: Executor = HERE) -> None:
-        """Train the models that learn from all graphs, if these are packed and all fold models
-        exist."""
+        """Train the models on all graphs, if they are packed and the models of all folds exist."""
         refits = self._list_refits()
         if refits and not self._find_lacking():
             train_refits(refits, self.plan, self.run, executor)
@@ -71,7 +67,7 @@ class Packing:
             reason = f"none of {', '.join(recipe.names())} was trained here"
         if self.kind == NOTHING or reason:
             path.unlink(missing_ok=True)  # left by an earlier session on this computer
-            say(f"No bundle: {reason or 'none is asked for'}.")
+            say(f"No bundle: {reason or 'none was requested'}.")
             return None
         return pack(self.run, recipe, path, refitted=self.kind == REFIT)
 
@@ -88,8 +84,7 @@ class Packing:
         return [job for job in jobs if Choice(self.collections).includes(job)]
 
     def _choose_recipe(self) -> Recipe:
-        """Return the default recipe, without its fallback if this run does not train that
-        experiment."""
+        """Return the default recipe, without its fallback if this run does not train it."""
         recipe = find_recipe(DEFAULT_RECIPE)
         has_fallback = recipe.fallback in self.run.experiments()
         return recipe if has_fallback else recipe.model_copy(update={"fallback": None})
@@ -131,7 +126,7 @@ def train_session(
     executor: str = LOCAL,
     address: str | None = None,
 ) -> Trained:
-    """Train a session's share of the default experiments; first take over earlier sessions' models.
+    """Train a session's share of the default experiments, after copying earlier sessions' models.
 
     The data is prepared once for all experiments, so that runs of notebooks can be combined.
 
@@ -140,20 +135,19 @@ def train_session(
         limit: for a smoke run: few graphs, one seed, short trainings.
         replace: start the run afresh, and the store of `data`, if given.
         executor: LOCAL or RAY.
-        address: of the Ray cluster, such as auto; None: start one here, and stop it afterwards.
-
-    Raises:
-        InputError: the executor, the cluster or something that the share names does not exist.
+        address: address of the Ray cluster, such as auto; None: start one for this session.
     """
     trains_on = choose_executor(executor, address)
     everything = [find_experiment(name) for name in DEFAULTS]
     experiments = [find_experiment(name) for name in match(DEFAULTS, share.experiments)]
     if limit:
         experiments = [experiment.quick() for experiment in experiments]
-    place = session.store(limit=limit)
+    folder = session.store(limit=limit)
     if data is not None:
-        place = _find_own_store(session, place, replace=replace)
-    with open_store(data or session.find_data(), place, everything, limit=limit) as store:
+        folder = folder.with_name(f"{folder.name}-{session.notebook}")
+        if replace and is_store(folder):
+            remove(folder)
+    with open_store(data or session.find_data(), folder, everything, limit=limit) as store:
         plan = make_plan(store, scheme, num_folds, limit=limit)
         warn_about_gaps(plan)
         choice = choose(plan, share.collections, share.folds)
@@ -169,12 +163,3 @@ def train_session(
             missing = [*list_missing(experiments, plan, run, choice), *packing.list_missing()]
             bundle = packing.pack(session.output)
         return Trained(run, describe_missing(missing), bundle)
-
-
-def _find_own_store(session: Session, usual: Path, *, replace: bool) -> Path:
-    """Return the folder for the store of this notebook's data; with `replace`, remove an old
-    store."""
-    place = usual.with_name(f"{usual.name}-{session.notebook}")
-    if replace and is_store(place):
-        remove(place)
-    return place

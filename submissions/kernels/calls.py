@@ -1,6 +1,6 @@
-"""The calls of the kaggle CLI for kernels and their dataset.
+"""Call the kaggle CLI for kernels and datasets.
 
-The CLI exits with 0 after most of their failures, so only its success message counts.
+The CLI exits with 0 after most failures of these commands, so only its success message counts.
 """
 
 import re
@@ -23,13 +23,13 @@ from submissions.failures import (
 
 REFUSED = FailureKind(
     "refused",
-    "Kaggle refuses, or there is no such thing under this name",
+    "Kaggle refuses it, or the name does not exist",
     "Check that it belongs to the user of the credentials. For the data of a competition, its "
     "rules must be accepted; for a GPU or the internet, the account's phone number confirmed.",
 )
 NOT_TAKEN = FailureKind(
     "not taken",
-    "Kaggle did not take it",
+    "Kaggle did not accept it",
     "Do what Kaggle asks for, then run the same command again.",
 )
 UPLOAD_FAILED = FailureKind(
@@ -72,7 +72,7 @@ class KernelSession(BaseModel):
 
 
 class Kernels(Calls):
-    """The user's kernels and datasets, through the CLI."""
+    """Calls of the CLI for the user's kernels and datasets."""
 
     def find_user(self) -> str:
         """Return the name of the user whose credentials are used."""
@@ -103,7 +103,7 @@ class Kernels(Calls):
         return self.insist(ask)
 
     def upload_dataset(self, folder: Path, name: str, note: str, *, is_there: bool) -> None:
-        """Create the dataset, or a new version of it; Kaggle processes it later."""
+        """Upload the folder as a new dataset or version; Kaggle processes it later."""
         doing = f"uploading the dataset {name}"
         action = ["version", "-m", note] if is_there else ["create"]
         command = ["datasets", *action, "-p", str(folder)]  # -q would hide failed uploads

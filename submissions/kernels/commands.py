@@ -36,21 +36,22 @@ def package(
 
 PARAMETERS = """Parameters, for --set NAME=VALUE:
 
-1: GRAPHS=30, labelled graphs of each collection that are looked at.
+1: GRAPHS=30, the number of labelled graphs of each collection that are shown.
 
-2 and 3: EXPERIMENTS="layout_*,!*lightgbm*", patterns, the last that fits decides;
+2 and 3: EXPERIMENTS="layout_*,!*lightgbm*", patterns, of which the last match decides;
 COLLECTIONS="layout:xla:*"; FOLDS="0,1", empty for all; NUM_FOLDS=5;
-SCHEME=family, architecture or graph; HOURS=11.5, of the 12 after which Kaggle kills it;
-LIMIT=1, a quick look; REPLACE=1, afresh;
-PACK=folds, which models become bundle.zip: of all folds, "refit" on all labelled graphs, or none.
+SCHEME=family, architecture or graph; HOURS=11.5, because Kaggle kills a session after 12;
+LIMIT=1, a smoke run; REPLACE=1, start afresh;
+PACK=folds, the models in bundle.zip: those of all folds; refit, models trained on all labelled
+graphs; or empty for no bundle.
 
-4: RECIPE=z_score_001; SOURCES="2-*,3-*", the notebooks whose runs are put together. With --bundle
-no run is needed.
+4: RECIPE=z_score_001; SOURCES="2-*,3-*", the notebooks whose runs are combined. With --bundle no
+run is needed.
 
-On the competition's data 2 takes some 5 to 8 core-hours and 3 some 3, so one session each on
-Kaggle's four cores; on its GPUs it was not measured. What does not fit into HOURS goes on with
---resume in the next session; `fastslow run DATA --estimate` says how many hours it takes where it
-is typed."""
+On the competition's data, notebook 2 takes 5 to 8 core-hours and 3 about 3, so each needs one
+session on Kaggle's four cores; its GPUs were not measured. Work that does not fit into HOURS
+continues with --resume in the next session; `fastslow run DATA --estimate` estimates the hours on
+this machine."""
 
 
 @app.command(epilog=PARAMETERS)
@@ -61,7 +62,7 @@ def push(
     ] = [],  # noqa: B006 - typer copies it
     bundle: Annotated[
         str,
-        typer.Option(help="Of notebook 4: a shared bundle to predict with; its name, OWNER/SLUG."),
+        typer.Option(help="For notebook 4: name, or OWNER/SLUG, of a shared bundle to predict by."),
     ] = "",
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the output of its last session.")
@@ -70,7 +71,7 @@ def push(
 ) -> None:
     """Upload the code, wait until it is ready, push the notebook once and record it.
 
-    After a failure, give the same command again: it first looks what arrived.
+    After a failure, give the same command again: it first looks whether the push arrived.
 
     Exit codes: 0 it runs on Kaggle; 2 nothing was pushed, the message says why; 3 it is not known
     yet whether it arrived, give the command again.
@@ -124,7 +125,7 @@ def pull(
     from submissions.kernels.pulling import pull as bring
 
     folder = bring(find_notebook(notebook), read_wait_settings(), replace=replace)
-    say(f"{folder}: the outputs are here.")
+    say(f"{folder}: the outputs are complete.")
     if (folder / "run").is_dir():
         say(f"The run: {folder / 'run'}. Look at it with `fastslow report --run {folder / 'run'}`.")
     if (folder / BUNDLE).is_file():

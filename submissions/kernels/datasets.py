@@ -1,13 +1,8 @@
 """Upload a folder as a private dataset of the user, and wait until Kaggle has processed it.
 
-To share a bundle is to upload its zip, for use by a notebook:
-
-1. look: if the newest version of the dataset is this bundle, nothing is uploaded
-2. upload it, as a new version if the dataset exists
-3. write the record, and wait until Kaggle has processed it
-
-If it is unknown whether an upload arrived, it is repeated: an extra version does no harm, an
-incomplete one would.
+A shared bundle is such a dataset, for use by a notebook. Nothing is uploaded if it is the dataset's
+newest version already. An upload of which it is unknown whether it arrived is repeated: an extra
+version does no harm, an incomplete one would.
 """
 
 import re
@@ -36,10 +31,7 @@ class UnknownUploadError(KaggleError):
 
 
 def is_newest(last: BaseModel | None, wanted: BaseModel, found: DatasetStatus | None) -> bool:
-    """Return whether the wanted content was uploaded last and is Kaggle's newest version.
-
-    Kaggle may still be processing it.
-    """
+    """Return whether the wanted content was uploaded last and is Kaggle's newest version."""
     return (
         found is not None
         and found.status not in GONE
@@ -49,20 +41,15 @@ def is_newest(last: BaseModel | None, wanted: BaseModel, found: DatasetStatus | 
 
 def write_metadata(folder: Path, user: str, slug: str) -> None:
     """Write dataset-metadata.json for the CLI."""
-    values: dict[str, Any] = {
-        "id": f"{user}/{slug}",
-        "title": slug,
-        "licenses": [{"name": "apache-2.0"}],
-    }
+    licenses = [{"name": "apache-2.0"}]
+    values: dict[str, Any] = {"id": f"{user}/{slug}", "title": slug, "licenses": licenses}
     write_json(values, folder / METADATA)
 
 
 def upload(
     folder: Path, name: str, note: str, found: DatasetStatus | None, kernels: Kernels
 ) -> int:
-    """Upload until a version after the `found` one exists; return the lowest possible number of it.
-
-    If the answer was lost, Kaggle's list decides. A version that lacks a file does not count.
+    """Upload until a version after the `found` one exists; return the lowest number it can have.
 
     Raises KaggleError if it did not arrive, UnknownUploadError if Kaggle could not be asked.
     """
@@ -153,19 +140,21 @@ def share(folder: Path, slug: str, settings: WaitSettings) -> Outcome:
     """
     with lock_records(settings) as held:
         kernels = Kernels(settings, (held,))
-        user, place = kernels.find_user(), records() / f"{slug}.json"
+        user, path = kernels.find_user(), records() / f"{slug}.json"
         write_metadata(folder, user, slug)
         wanted = Shared(dataset=f"{user}/{slug}", digest=checksum(folder / BUNDLE), version=0)
-        found, last = kernels.find_dataset(wanted.dataset), read_push_record(Shared, place)
+        found, last = kernels.find_dataset(wanted.dataset), read_push_record(Shared, path)
         is_there = last is not None and is_newest(last, wanted, found)
         if last is None or not is_there:
+            note = f"sha256 {wanted.digest[:12]}"
             try:
-                last = _upload(folder, wanted, found, kernels)
+                version = upload(folder, wanted.dataset, note, found, kernels)
             except UnknownUploadError as error:
                 return Outcome(NOT_KNOWN, str(error))
-            write_push_record(last, place)
+            last = wanted.model_copy(update={"version": version})
+            write_push_record(last, path)
         version = await_ready(last.dataset, last.version, kernels)
-        write_push_record(last.model_copy(update={"version": version}), place)
+        write_push_record(last.model_copy(update={"version": version}), path)
         return Outcome(DONE, _describe(last.dataset, version, is_there=is_there))
 
 
@@ -181,12 +170,9 @@ def check_dataset_name(name: str) -> None:
 
 
 def find_shared(name: str, user: str, kernels: Kernels) -> str:
-    """Return OWNER/SLUG of a shared bundle that is ready.
+    """Return OWNER/SLUG of a shared bundle when it is ready; raise InputError if there is none.
 
-    Args:
-        name: as the `user` shared it, or OWNER/SLUG of any user; see check_dataset_name.
-
-    Raises InputError if there is none.
+    The name is the bundle's name as the `user` shared it, or OWNER/SLUG of any user.
     """
     dataset = name if "/" in name else f"{user}/{name_dataset(name)}"
     found = kernels.find_dataset(dataset)
@@ -199,16 +185,10 @@ def find_shared(name: str, user: str, kernels: Kernels) -> str:
     return dataset
 
 
-def _upload(folder: Path, wanted: Shared, found: DatasetStatus | None, kernels: Kernels) -> Shared:
-    note = f"sha256 {wanted.digest[:12]}"
-    version = upload(folder, wanted.dataset, note, found, kernels)
-    return wanted.model_copy(update={"version": version})
-
-
 def _describe(dataset: str, version: int, *, is_there: bool) -> str:
     slug = dataset.partition("/")[2]
     return (
-        f"{'Is there already' if is_there else 'Shared'}: version {version}, private, of "
+        f"{'Was shared already' if is_there else 'Shared'}: version {version}, private, of "
         f"https://www.kaggle.com/datasets/{dataset}\n`make kernels-push NOTEBOOK=4 "
         f"BUNDLE={slug.removeprefix(PREFIX)}` predicts the test split with it."
     )

@@ -1,7 +1,7 @@
 """Install this project in a kernel, without a network.
 
-A copy of this file lies beside the wheels in the attached dataset; a notebook runs it before its
-imports. It needs only the standard library and pip. Kaggle may have unpacked a wheel.
+A notebook runs a copy of this file, which is in the attached dataset with the wheels, before its
+imports. It needs only the standard library and pip. Kaggle may have unpacked the wheels.
 """
 
 import hashlib
@@ -24,15 +24,14 @@ class InstallError(Exception):
 
 
 def install(folder: Path, commit: str = "") -> str:
-    """Install from the wheels in `folder` alone; return a description of what was installed.
+    """Install from the wheels in `folder`; return a sentence that names project and commit.
 
-    Args:
-        commit: the commit that the notebook was pushed with; empty: any.
+    Raises InstallError if the wheels are of another commit than the notebook's; empty: any.
     """
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     if commit and manifest["commit"] != commit:
         raise InstallError(
-            f"{folder}: holds the code of commit {manifest['commit']}, but this notebook was "
+            f"{folder}: contains the code of commit {manifest['commit']}, but this notebook was "
             f"pushed with {commit}. The dataset was changed or was not ready: push again."
         )
     with tempfile.TemporaryDirectory() as name:
@@ -60,7 +59,7 @@ def _find_commit(project: str) -> str | None:
 def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
     """Write one wheel into `target`, as it was packed, and check its hash."""
     if Path(wheel).name != wheel or not wheel.endswith(".whl"):  # the name comes from a dataset
-        raise InstallError(f"{folder}: names the wheel {wheel!r}, expected a file's name alone.")
+        raise InstallError(f"{folder}: expected the file name of a wheel, found {wheel!r}.")
     path = folder / wheel
     unpacked = next((p for p in (path, path.with_suffix("")) if p.is_dir()), None)
     if unpacked is not None:
@@ -69,14 +68,14 @@ def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
     elif not path.is_file():
         raise InstallError(f"{path}: this wheel is missing. Push again: the upload was cut short.")
     elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-        raise InstallError(f"{path}: is not what was packed. Push again: the upload was cut short.")
+        raise InstallError(f"{path}: has another checksum. Push again: the upload was cut short.")
     else:
         (target / wheel).symlink_to(path.resolve())
 
 
 def _pip(wheels: str, *what: str) -> None:
     command = [sys.executable, "-m", "pip", "install", "--no-index", "--find-links", wheels]
-    # Do not check whether the image's packages fit each other: it would take half of the time.
+    # Skip checking the image's packages for conflicts, which would take half of the time.
     options = ["--quiet", "--no-input", "--no-compile", "--no-warn-conflicts"]
     options += ["--disable-pip-version-check"]
     done = subprocess.run([*command, *options, *what], capture_output=True, text=True)

@@ -1,12 +1,12 @@
-"""The notebooks: their files and parameters, copies with values set, and execution on the sample.
+"""Read the notebooks' files, set their parameters, and execute them on the sample.
 
 notebooks/NAME/
     NAME.py                  the source, a jupytext percent script
     NAME.ipynb               built from it by `make notebooks`, executed on the bundled sample
     kernel-metadata.json     what the kernel needs on Kaggle
 
-`--set NAME=VALUE` sets a parameter. Values that cannot work are rejected here, because on Kaggle a
-session would start and then fail.
+`--set NAME=VALUE` sets a parameter. Invalid values are rejected here, because on Kaggle the session
+would start and then fail.
 """
 
 import ast
@@ -41,20 +41,18 @@ METADATA = "kernel-metadata.json"
 PARAMETERS, INJECTED = "parameters", "injected-parameters"  # papermill's tags of cells
 
 Value = str | int | float | bool
-BY_ITSELF = "a push writes it by itself"
-# Parameters that --set may not change.
+# Parameters that --set may not change, and why.
 GIVEN_OTHERWISE = {
-    "PUSH": BY_ITSELF,
-    "COMMIT": BY_ITSELF,
+    "PUSH": "a push sets it",
+    "COMMIT": "a push sets it",
     "BUNDLE": "give --bundle (make: BUNDLE=name), which attaches the bundle as well",
 }
 SCHEMES, PACKS = ("family", "architecture", "graph"), ("", "folds", "refit")
 SAMPLE = PROJECT / "solution" / "data" / "sample"
-PLACE = PROJECT / "build" / "notebooks"  # folder for files that the notebooks write
-CELL_SECONDS = 1800
+OUTPUTS = PROJECT / "build" / "notebooks"  # folder for files that the notebooks write
+CELL_SECONDS = 1800  # time limit of a cell
 BETWEEN_KILLS = 0.2  # seconds; the first kill may come before the kernel starts
 COLOURS = 128  # colours of a stored picture
-ANEW = {"REPLACE": True}
 UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # progress bars
 
 
@@ -77,7 +75,6 @@ class Notebook:
         return self.folder / f"{self.name}.ipynb"
 
     def read(self) -> dict[str, Any]:
-        """Return the built notebook."""
         found: dict[str, Any] = json.loads(self.built.read_text(encoding="utf-8"))
         return found
 
@@ -93,24 +90,20 @@ def list_notebooks() -> list[Notebook]:
 
 
 def find_notebook(name: str) -> Notebook:
-    """Return the notebook with the name, or the only one whose name begins so, such as "2".
-
-    Raises InputError if there is none.
-    """
+    """Return the notebook of this name, or the only one whose name begins with it, such as "2"."""
     found = [notebook for notebook in list_notebooks() if notebook.name.startswith(name)]
     exact = [notebook for notebook in found if notebook.name == name]
     if not name or len(exact or found) != 1:
         names = ", ".join(notebook.name for notebook in list_notebooks())
         raise InputError(
-            f"{name!r} is not one of the notebooks {names}. Give one of these names, or how only "
-            "one of them begins (make: NOTEBOOK=name)."
+            f"{name!r} is not one of the notebooks {names}. Give one of these names, or the "
+            "beginning of only one of them (make: NOTEBOOK=name)."
         )
     return (exact or found)[0]
 
 
 def read_parameters(notebook: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the parameters with their defaults: the assignments of the cell tagged
-    "parameters"."""
+    """Return the parameters with their defaults, from the cell tagged "parameters"."""
     for cell in notebook["cells"]:
         if PARAMETERS in cell["metadata"].get("tags", []):
             tree = ast.parse("".join(cell["source"]))
@@ -123,26 +116,20 @@ def read_parameters(notebook: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def set_values(notebook: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
-    """Return a copy with a cell after the parameters that sets the values; it replaces an
-    earlier one."""
+    """Return a copy in which a cell after the parameters sets the values."""
     made: dict[str, Any] = copy.deepcopy(dict(notebook))
-    made["cells"] = list_own_cells(made)
+    made["cells"] = list_source_cells(made)
     lines = [f"{name} = {value!r}" for name, value in values.items()]
-    cell: dict[str, Any] = {
-        "cell_type": "code",
-        "execution_count": None,
-        "id": "set-values",
-        "metadata": {"tags": [INJECTED]},
-        "outputs": [],
-        "source": "\n".join(["# Set for this execution.", *lines]),
-    }
+    cell: dict[str, Any] = {"cell_type": "code", "execution_count": None, "id": "set-values"}
+    cell |= {"metadata": {"tags": [INJECTED]}, "outputs": []}
+    cell["source"] = "\n".join(["# Set for this execution.", *lines])
     tagged = [PARAMETERS in cell["metadata"].get("tags", []) for cell in made["cells"]]
     made["cells"].insert(tagged.index(True) + 1, cell)
     return made
 
 
-def list_own_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the cells that come from the source."""
+def list_source_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the cells without those that `set_values` inserted."""
     cells: list[dict[str, Any]] = notebook["cells"]
     return [cell for cell in cells if INJECTED not in cell["metadata"].get("tags", [])]
 
@@ -150,7 +137,7 @@ def list_own_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
 def parse_values(pairs: Sequence[str], notebook: Mapping[str, Any]) -> dict[str, Value]:
     """Parse NAME=VALUE pairs as the types of the notebook's parameters.
 
-    Raises InputError if there is no such parameter, or the value has another type or cannot work.
+    Raises InputError if there is no such parameter, or its value is not valid.
     """
     known = read_parameters(notebook)
     values: dict[str, Value] = {}
@@ -228,27 +215,27 @@ EXPECTED: dict[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
 }
 
 
-def build(notebooks: Sequence[Notebook], place: Path = PLACE) -> None:
+def build(notebooks: Sequence[Notebook], outputs: Path = OUTPUTS) -> None:
     """Execute the notebooks one after the other, as on a laptop, and write their ipynb files.
 
     Raises InputError if a cell fails.
     """
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(outputs, ignore_errors=True)
     environment = {
         **os.environ,
-        "FASTSLOW_RUNS": str(place / "runs"),
-        "FASTSLOW_STORES": str(place / "stores"),
+        "FASTSLOW_RUNS": str(outputs / "runs"),
+        "FASTSLOW_STORES": str(outputs / "stores"),
         "FASTSLOW_DATA": str(SAMPLE),
-        "FASTSLOW_INPUT": str(place / "no-inputs"),
+        "FASTSLOW_INPUT": str(outputs / "no-inputs"),
         "COLUMNS": "100",
     }
     done = {}
     for notebook in notebooks:
         with console.status(f"Executing {notebook.name}"):
             made = read_source(notebook)
-            anew = {name: value for name, value in ANEW.items() if name in read_parameters(made)}
-            set_ready = set_values(made, anew) if anew else made
-            done[notebook.built] = execute(set_ready, PROJECT, environment)
+            if "REPLACE" in read_parameters(made):
+                made = set_values(made, {"REPLACE": True})
+            done[notebook.built] = execute(made, PROJECT, environment)
     # written at the end, so that the working tree is clean until then
     for path, executed in done.items():
         write(executed, path)
@@ -302,10 +289,9 @@ def execute(
 
 
 def _run(client: Any, environment: Mapping[str, str]) -> None:
-    """Execute the client's notebook; if a signal interrupts it, end the kernel, too.
+    """Execute the client's notebook; if a signal interrupts it, end the kernel as well.
 
-    It runs in another thread, because nbclient's signal handlers in the main thread fail during
-    cleanup.
+    It runs in another thread, because nbclient's signal handlers fail during cleanup.
     """
     with stopped_by_signals(), ThreadPoolExecutor(1) as pool:
         running = pool.submit(lambda: asyncio.run(client.async_execute(env=dict(environment))))
@@ -357,7 +343,7 @@ def _clean(output: Any) -> Any:
 
 
 def _shrink(picture: str) -> str:
-    """Return a base64 PNG with a reduced palette: a third of the bytes."""
+    """Reduce the palette of a base64 PNG, which leaves a third of its bytes."""
     from PIL import Image
 
     made = io.BytesIO()

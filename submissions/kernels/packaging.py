@@ -6,8 +6,8 @@
         fast-or-slow-wheels.json    the commit, and the SHA-256 of every wheel
         *.whl                       this project as committed, and its requirements
 
-Wheels are for the image's Python, whatever runs here. pip installs from the folder only packages
-that are missing in the image or too old; large packages that the image surely has are never packed.
+The wheels are for the image's Python version. pip installs from the folder only packages that are
+missing in the image or too old; large packages that the image has are never packed.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ from submissions.provenance import PROJECT, SourceTree
 PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"
 PLACEHOLDER = "INSERT_USERNAME"  # the push replaces it by the user's name
-# The image's own tests import these (Kaggle/docker-python); together they are gigabytes.
+# The image surely has these, since its tests import them (Kaggle/docker-python).
 IN_THE_IMAGE = {"torch", "numba", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}
 UNPACKED = ("tests/", "benchmarks/", "notebooks/")  # folders that are not in the wheel
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
@@ -58,15 +58,10 @@ class Package:
 
 
 def package(tree: SourceTree, folder: Path, python: str) -> Package:
-    """Build the dataset folder of the tree's code; it replaces an older one.
+    """Build the dataset folder of the tree's code for a Python version such as 3.12.
 
-    Args:
-        tree: of submissions.provenance.
-        python: the version of the interpreter that will install it, such as 3.12.
-
-    Raises:
-        InputError: the code is not in a git checkout, a wheel is not available, or the folder holds
-            something else than an older package.
+    Raises InputError if the code is not in a git checkout, a wheel is not available, or the folder
+    has other contents than an older package.
     """
     if not tree.commit:
         why = tree.defect or "no git checkout"
@@ -87,8 +82,7 @@ def package(tree: SourceTree, folder: Path, python: str) -> Package:
 
 
 def provide_package(tree: SourceTree, folder: Path, python: str) -> Package:
-    """Return the package of the tree's code: the one in `folder`, if it is up to date, or a new
-    one."""
+    """Return the package in `folder` if it has the tree's code; else build a new one there."""
     try:
         found = json.loads((folder / installing.MANIFEST).read_text(encoding="utf-8"))
         kept = Package(folder, found["commit"], found["python"], found["wheels"])
@@ -107,7 +101,7 @@ def _check_place(folder: Path) -> None:
     if not folder.is_dir() or any(folder.iterdir()):
         raise InputError(
             f"{folder}: expected an older package, with {installing.MANIFEST} in it, or nothing; "
-            "found something else, which would be deleted. Move it away, or name another folder "
+            "found other files, which would be deleted. Move them away, or name another folder "
             "in FASTSLOW_WHEELS."
         )
 
@@ -141,7 +135,7 @@ def list_needs(python: str) -> list[str]:
 
 
 def _required_by(found: metadata.Distribution, python: str) -> list[str]:
-    there = {
+    image = {
         "python_version": python,
         "python_full_version": f"{python}.0",
         "sys_platform": "linux",
@@ -151,7 +145,7 @@ def _required_by(found: metadata.Distribution, python: str) -> list[str]:
         "extra": "",
     }
     required = [Requirement(text) for text in found.requires or []]
-    return [item.name for item in required if item.marker is None or item.marker.evaluate(there)]
+    return [item.name for item in required if item.marker is None or item.marker.evaluate(image)]
 
 
 def _build_wheel(commit: str, into: Path) -> None:

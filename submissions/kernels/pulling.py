@@ -1,11 +1,12 @@
-"""Follow a push, and download its outputs: complete and of this very push, or not at all.
+"""Show the state of a push, and download its outputs completely or not at all.
 
-The outputs of notebook NAME replace runs/NAME when they are complete. Until then they lie in
-runs/kernels/NAME-KEY, where the next pull resumes.
+Complete outputs of notebook NAME replace runs/NAME. Until then they are in runs/kernels/NAME-KEY,
+where the next pull resumes.
 """
 
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +43,7 @@ class Progress:
 
     push: Push
     session: KernelSession
-    record: SessionRecord | None = None  # from the outputs, if the latest session has ended
+    record: SessionRecord | None = None  # of the latest session's outputs, if it has ended
 
     @property
     def is_ours(self) -> bool:
@@ -126,14 +127,14 @@ def pull(notebook: Notebook, settings: WaitSettings, *, replace: bool = False) -
     Complete outputs from an earlier pull are kept; with `replace` they are downloaded again.
 
     Raises InputError if they are not ready, not of that push, incomplete, or would overwrite local
-    files; runs/NAME is then unchanged.
+    files; runs/NAME then stays unchanged.
     """
     with lock_records(settings) as held:
         latest = read_pushes(notebook.name).arrived
         if latest is None:
             raise InputError(
-                f"{notebook.name}: nothing was pushed from here that could be pulled. "
-                f"`make kernels-push NOTEBOOK={notebook.name}` does it."
+                f"{notebook.name}: was never pushed from here, so there is nothing to pull. Push "
+                f"it with `make kernels-push NOTEBOOK={notebook.name}`."
             )
         target = find_runs() / notebook.name
         if target.exists() and not target.is_dir():
@@ -185,8 +186,8 @@ def _check_target(latest: Push, target: Path) -> None:
     if mine:
         shown = ", ".join(mine[:MAX_SHOWN]) + (", ..." if len(mine) > MAX_SHOWN else "")
         raise InputError(
-            f"{target}: was made here or changed, and would be overwritten: {shown}. Move it "
-            "away, or give --replace (make: REPLACE=1)."
+            f"{target}: has files that were made or changed here and would be overwritten: "
+            f"{shown}. Move it away, or give --replace (make: REPLACE=1)."
         )
 
 
@@ -197,20 +198,16 @@ def _check_ready(progress: Progress, kernels: Kernels) -> SessionRecord:
     if progress.session.has_failed:
         raise InputError(f"{name}: {state}: {_read_log(progress.push, kernels)}{advice}.")
     if state != "finished" or progress.record is None:
-        raise InputError(f"{name}: {state}. There is nothing to bring back yet: {advice}.")
+        raise InputError(f"{name}: {state}. There is nothing to download yet: {advice}.")
     return progress.record
 
 
 def _forget_others(wanted: SessionRecord, folder: Path) -> None:
     """Delete an earlier pull's files if the push has run again since, with other outputs."""
-    if not (folder / KERNEL_RECORD).is_file():
-        return
-    try:
-        is_same = read_session_record(folder) == wanted
-    except InputError:
-        is_same = False
-    if not is_same:
-        shutil.rmtree(folder)
+    with suppress(InputError):
+        if not (folder / KERNEL_RECORD).is_file() or read_session_record(folder) == wanted:
+            return
+    shutil.rmtree(folder)
 
 
 def _read_log(latest: Push, kernels: Kernels) -> str:
@@ -250,7 +247,7 @@ def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
             shutil.rmtree(folder)
             raise InputError(
                 f"{latest.kernel}: these outputs are of the push {found.push or 'of a person'}, "
-                f"not of {latest.key}. Another session began meanwhile: look at {latest.url}."
+                f"not of {latest.key}. Another session has started: look at {latest.url}."
             )
         damaged = find_damaged(found, folder)
         if not damaged:
@@ -259,6 +256,6 @@ def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
             (folder / name).unlink(missing_ok=True)
     shown = ", ".join(damaged[:MAX_SHOWN])
     raise InputError(
-        f"{latest.kernel}: {len(damaged)} of {len(found.files)} files did not arrive whole, such "
-        f"as {shown}. Run the same command again: it gets what is missing."
+        f"{latest.kernel}: {len(damaged)} of {len(found.files)} files arrived damaged, such as "
+        f"{shown}. Run the same command again: it downloads these."
     )

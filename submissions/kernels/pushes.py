@@ -1,7 +1,7 @@
-"""Records of pushes: runs/kernels/NOTEBOOK.json, written before a push and after each step of it.
+"""Read and write records of pushes: runs/kernels/NOTEBOOK.json, updated at each step of a push.
 
 pushing   written before the push: not known yet whether it arrived
-failed    it did not arrive, or lacks something that it needs
+failed    it did not arrive, or Kaggle rejected it
 pushed    Kaggle has it
 pulled    its outputs were downloaded
 """
@@ -33,13 +33,12 @@ class Push(BaseModel):
     kernel: str = Field(pattern=ADDRESS)  # USER/SLUG
     commit: str
     when: str  # UTC, ISO 8601
-    # parameters that were set; JSON has no other types
-    values: dict[str, str | int | FiniteFloat | bool]
+    values: dict[str, str | int | FiniteFloat | bool]  # parameters that were set
     resumes: bool  # its earlier output is one of its inputs
     dataset: str  # USER/SLUG
     dataset_version: int
     bundle: str = ""  # OWNER/SLUG of a dataset; empty: none
-    version: int = 0  # of the kernel
+    version: int = 0  # number of the kernel's version
     state: State = "pushing"
     note: str = ""
 
@@ -84,10 +83,7 @@ def records() -> Path:
 
 @contextmanager
 def lock_records(settings: WaitSettings) -> Iterator[int]:
-    """Hold the lock for changing the records; yield its descriptor.
-
-    Raises InputError if another process does not release it in time.
-    """
+    """Hold the lock for changing the records; yield its descriptor."""
     lock = records() / ".pushing.lock"
     with wait_for_lock(lock, settings.lock_seconds, "is pushing or pulling") as held:
         yield held
@@ -107,7 +103,7 @@ def record(notebook: str, push: Push) -> Push:
 
 
 def read_uploaded() -> Uploaded | None:
-    """Return the record of the last upload from here."""
+    """Return the record of the last dataset upload from this machine."""
     return read_push_record(Uploaded, records() / "dataset.json")
 
 
@@ -126,11 +122,11 @@ def read_push_record(kind: type[Model], path: Path) -> Model | None:
     if not path.exists() and not path.is_symlink():
         return None
     try:
-        return kind.model_validate(read_sealed(path, "a record of what was pushed"))
+        return kind.model_validate(read_sealed(path, "a record of a push"))
     except (InputError, ValidationError) as error:
         raise InputError(
-            f"{path}: expected a record of what was pushed, found something else. Delete it; what "
-            "runs on Kaggle is not touched by that."
+            f"{path}: expected a record of a push, found something else. Delete it; this does not "
+            "affect notebooks that run on Kaggle."
         ) from error
 
 

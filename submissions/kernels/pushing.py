@@ -1,11 +1,11 @@
-"""Push a notebook: its code as a dataset, then the notebook itself, so that nothing runs twice.
+"""Push a notebook: its code as a dataset, then the notebook, exactly once.
 
-1. pack the committed code, or reuse the existing package
-2. upload it, unless it is the dataset's newest version; wait until Kaggle has processed it
-3. look: if it is unknown whether an earlier push arrived, search its key in Kaggle's source
-4. write the record, state "pushing"; push; the key of the push stands in the pushed source
-5. if the call failed, look again, and once more a little later: Kaggle's copy of the source
-   decides, not the output of the call
+1. look: if it is unknown whether an earlier push arrived, search its key in Kaggle's source
+2. pack the committed code, or reuse the existing package
+3. upload it, unless it is the dataset's newest version; wait until Kaggle has processed it
+4. write the record, state "pushing"; push the source, which contains the key of the push
+5. if the call failed, look for the key in Kaggle's copy of the source, which decides whether the
+   push arrived; look once more a little later
 """
 
 import json
@@ -30,13 +30,7 @@ from submissions.kernels.datasets import (
     write_metadata,
 )
 from submissions.kernels.notebooks import METADATA, Notebook, Value, read_parameters, set_values
-from submissions.kernels.packaging import (
-    PLACEHOLDER,
-    SLUG,
-    Package,
-    name_commit,
-    provide_package,
-)
+from submissions.kernels.packaging import PLACEHOLDER, SLUG, Package, name_commit, provide_package
 from submissions.kernels.pushes import (
     Push,
     Uploaded,
@@ -152,7 +146,7 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
         try:
             number = kernels.push(Path(folder))
         except KaggleError as error:
-            if error.kind is not NOT_TAKEN:  # that one is a definite answer of Kaggle
+            if error.kind is not NOT_TAKEN:  # which is a definite answer of Kaggle
                 arrived = _look(order.notebook, made, kernels, str(error))
                 if arrived is not None:
                     return arrived
@@ -162,9 +156,9 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
 
 
 def _look(notebook: Notebook, made: Push, kernels: Kernels, said: str = "") -> Push | None:
-    """Return the push if Kaggle's source is of it, else None; record the result."""
+    """Return the push if Kaggle's source contains its key, else None; record the result."""
     if not _is_there(made, kernels, said):
-        pause(kernels.settings.quiet_seconds, "Looking whether the push arrived all the same")
+        pause(kernels.settings.quiet_seconds, "Checking whether the push arrived after all")
         if not _is_there(made, kernels, said):
             failed = {"state": "failed", "note": "did not arrive"}
             record(notebook.name, made.model_copy(update=failed))
@@ -186,7 +180,6 @@ def _is_there(made: Push, kernels: Kernels, said: str) -> bool:
 def _stage(
     notebook: Notebook, metadata: dict[str, Any], values: Mapping[str, Value], folder: Path
 ) -> None:
-    """Write the files for the CLI: the notebook with its values, and its metadata."""
     staged = set_values(notebook.read(), values)
     (folder / notebook.built.name).write_text(json.dumps(staged), encoding="utf-8")
     write_json(metadata, folder / METADATA)
@@ -206,18 +199,14 @@ def _fill_metadata(order: Order, user: str, competition: str) -> dict[str, Any]:
 
 
 def _is_same(earlier: Push, order: Order) -> bool:
-    return (
-        earlier.commit == name_commit(order.tree)
-        and earlier.values == order.values
-        and earlier.resumes == order.resumes
-        and earlier.bundle == order.bundle
-    )
+    wanted = (name_commit(order.tree), order.values, order.resumes, order.bundle)
+    return (earlier.commit, earlier.values, earlier.resumes, earlier.bundle) == wanted
 
 
 def _describe(made: Push, order: Order) -> str:
     number = f"version {made.version}" if made.version else "it"
     name = order.notebook.name
     return (
-        f"Pushed: {made.kernel}, {number} runs as {made.key}: {made.url}\n"
-        f"`make kernels-status` says how far it is; then `make kernels-pull NOTEBOOK={name}`."
+        f"Pushed: {made.kernel}, {number} runs as {made.key}: {made.url}\n`make kernels-status` "
+        f"shows its state; when it has finished: `make kernels-pull NOTEBOOK={name}`."
     )

@@ -2,7 +2,7 @@
 
     make report            fastslow report --run runs/mine
 
-The page depends only on the run folder and the ledger; the same ones give the same bytes.
+The page depends only on the run folder and the ledger; equal ones give the same bytes.
 """
 
 from dataclasses import dataclass
@@ -54,8 +54,7 @@ def write_page(
             used another recipe.
         ledger: the CSV of submissions, which may not exist; by default the user's.
 
-    Raises:
-        InputError: the recipe does not fit the run, or there are no out-of-fold predictions.
+    Raises InputError if the recipe does not fit the run, or there are no out-of-fold predictions.
     """
     evidence = Evidence(run, recipe)
     if evidence.scores.is_empty():
@@ -94,7 +93,7 @@ def write_page(
 
 
 def _show(value: object) -> object:
-    """Return a value as escaped text; untrusted names cannot change the direction of text."""
+    """Escape text, so that names from a run cannot change its direction."""
     return escape(value) if type(value) is str else value
 
 
@@ -136,10 +135,10 @@ def _summarise(evidence: Evidence) -> Headline:
 
 
 def _place(run: Run) -> list[str]:
-    """Describe the data of the scores, so that readers do not take them for Kaggle's scores."""
+    """Name the data of the scores, so that readers do not take them for Kaggle's scores."""
     origin = recall_origin(run)
     if origin is None:
-        return ["Measured out of fold on data of one's own: these are no Kaggle scores."]
+        return ["Measured out of fold on the user's data: these are no Kaggle scores."]
     words = (
         f"Measured out of fold on {Path(origin.data).name}, on {origin.date}, with "
         f"{origin.machine}: these are no Kaggle scores."
@@ -148,7 +147,7 @@ def _place(run: Run) -> list[str]:
         return [words]
     return [
         words,
-        "The sample is a part of programs that XLA compiled and a CPU timed: it stands for the "
+        "The sample is a part of programs that XLA compiled and a CPU timed: it demonstrates the "
         "task, and its scores must never be quoted as TpuGraphs results.",
     ]
 
@@ -157,14 +156,14 @@ def _compare(evidence: Evidence) -> list[str]:
     gain = evidence.gain_over_best
     if gain is None:
         return []
-    surely = (
-        "These graphs are too few to say how likely that holds on others"
-        if gain["probability"] is None
-        else "On other graphs of this kind it would be the better one with a probability of "
-        f"{percent(gain['probability'])}"
-    )
+    likely = "The graphs are too few to say if it would also be better on others"
+    if gain["probability"] is not None:
+        likely = (
+            "On other graphs of this kind it would be better with a probability of "
+            f"{percent(gain['probability'])}"
+        )
     return [
         f"Against the best single member of each collection it gains {signed(gain['difference'])} "
-        f"({interval(gain['low'], gain['high'])}). {surely}; the best member is chosen "
-        "by these very scores, which flatters it."
+        f"({interval(gain['low'], gain['high'])}). {likely}; the best member is chosen by these "
+        "scores, so its score is a little too high."
     ]

@@ -1,13 +1,14 @@
-"""Draw the kinds of picture on the page; each is a pure function from numbers to a Figure.
+"""Draw the page's figures with matplotlib, as SVG.
 
-matplotlib draws them. A picture is WIDTH points wide, the width of a phone's column, so that its
-words stay legible there. Its colours are variables of the style sheet (`var(--accent)`), so that
-they follow the page's light or dark mode, and its words are text in the page's font.
+A figure is WIDTH points wide, the width of a phone's screen, so that its text stays legible there.
+Its colours are variables of the style sheet (`var(--accent)`), so that they follow the page's light
+or dark mode, and its text is in the page's font.
 """
 
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 # matplotlib takes half a second to import, so the functions that draw import it.
 
 WIDTH, MARGIN = 328.0, 6.0
-# heights: a row's name and marks; ticks; a picture with two axes
+# heights in points: of a row, of the ticks, of a figure with two axes
 ROW, AXIS, PLOT = 36.0, 22.0, 216.0
 MAX_SPECKS = 20  # dots in one column; more would only overlap
 MAX_FILL = 0.46  # opacity of a square; its number stays legible in light and in dark mode
 COLOURS = {
-    name: f"#0000{place:02x}"  # placeholders for matplotlib; no other colour is drawn
-    for place, name in enumerate(
+    name: f"#0000{code:02x}"  # placeholders for matplotlib; no other colour is drawn
+    for code, name in enumerate(
         ("paper", "ink", "soft", "grid", "zero", "plain", "accent", "opposite", "track"), 16
     )
 }
@@ -45,12 +46,12 @@ class Figure:
     """A finished picture."""
 
     title: str
-    alternative: str  # its content, in words and numbers
+    alternative: str  # the figure's content in words, for screen readers
     height: float
     svg: str  # the elements inside its svg element
     width: float = WIDTH
     subtitle: str = ""
-    note: str = ""  # a line below the picture
+    note: str = ""  # a line below the figure
 
 
 @dataclass(frozen=True)
@@ -75,22 +76,12 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two values of one quantity."""
-
-    name: str
-    first: float
-    second: float
-
-
-@dataclass(frozen=True)
 class Point:
     """A point of a scatter plot."""
 
     name: str
     x: float
     y: float
-    open: bool = False  # drawn as a ring
 
 
 class Drawing:
@@ -106,13 +97,12 @@ class Drawing:
         self.width, self.height = width, height
         with rc_context(STYLE):
             self._sheet = Sheet((width / 72, height / 72), dpi=72)
-            place = (left / width, bottom / height, (width - left - MARGIN) / width,
-                     (height - top - bottom) / height)  # fmt: skip
-            self.axes: Axes = self._sheet.add_axes(place)
+            box = (left / width, bottom / height, (width - left - MARGIN) / width,
+                   (height - top - bottom) / height)  # fmt: skip
+            self.axes: Axes = self._sheet.add_axes(box)
 
     def rows(self, count: int, values: Sequence[float], *, grid: bool = True) -> None:
-        """Set the x axis to span the values and the y axis to count rows downwards, without
-        labels."""
+        """Set the x axis to span the values, and the y axis to count rows downwards."""
         finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
         low, high = min(finite), max(finite)
         air = (high - low) * 0.04 or max(abs(high) * 0.1, 0.05)
@@ -122,18 +112,18 @@ class Drawing:
             self.axes.grid(axis="x")
             self.axes.axvline(0, color=COLOURS["zero"], linewidth=1, zorder=0.5)
 
-    def name(self, place: int, row: Row, value: str) -> None:
+    def name(self, index: int, row: Row, value: str) -> None:
         """Write a row's name and value above its marks."""
         colour = COLOURS["accent" if row.strong else "ink"]
         weight = "bold" if row.strong else "normal"
         for x, text, side in ((0, row.name, "left"), (1, value, "right")):
             self.axes.text(
-                x, place + 0.36, plain(text), transform=self.axes.get_yaxis_transform(), ha=side,
+                x, index + 0.36, plain(text), transform=self.axes.get_yaxis_transform(), ha=side,
                 color=colour, fontweight=weight,
             )  # fmt: skip
 
     def finish(self, title: str, alternative: str, **more: str) -> Figure:
-        """Return the picture with the page's colours."""
+        """Return the figure with the page's colours."""
         from matplotlib import rc_context
 
         file = io.StringIO()
@@ -149,8 +139,7 @@ def plain(text: str) -> str:
 
 
 def clean(svg: str) -> str:
-    """Return the elements of an SVG file, with the page's colours and without external
-    references."""
+    """Return the elements of an SVG file, with the page's colours and without unused ids."""
     inside = svg[svg.index("<g id=") : svg.rindex("</svg>")]
     inside = re.sub(r"<defs>\s*<clipPath.*?</defs>", "", inside, flags=re.S)
     inside = re.sub(r' clip-path="[^"]*"', "", inside)
@@ -177,15 +166,15 @@ def draw_intervals(
     drawing = Drawing(len(rows) * ROW + AXIS)
     ends = [e for row in rows for e in (row.value, row.low, row.high) if e is not None]
     drawing.rows(len(rows), [*ends, 0.0] if difference else ends)
-    for place, row in enumerate(rows):
-        drawing.name(place, row, signed(row.value) if difference else number(row.value))
+    for index, row in enumerate(rows):
+        drawing.name(index, row, signed(row.value) if difference else number(row.value))
         if row.low is not None and row.high is not None:
             ends = [row.low, row.high]
-            drawing.axes.plot(ends, [place + 0.72] * 2, color=row.colour, lw=2, alpha=0.8)
-        drawing.axes.plot(row.value, place + 0.72, "o", color=row.colour, ms=7, mec="none")
+            drawing.axes.plot(ends, [index + 0.72] * 2, color=row.colour, lw=2, alpha=0.8)
+        drawing.axes.plot(row.value, index + 0.72, "o", color=row.colour, ms=7, mec="none")
     about = f"{title}, {subtitle}" if subtitle else title
-    told = "; ".join(row.describe() for row in rows)
-    return drawing.finish(title, f"{about}: {told}.", subtitle=subtitle)
+    words = "; ".join(row.describe() for row in rows)
+    return drawing.finish(title, f"{about}: {words}.", subtitle=subtitle)
 
 
 def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: float) -> Figure:
@@ -193,35 +182,31 @@ def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: 
     drawing = Drawing(len(rows) * (ROW + 10) + AXIS)
     drawing.rows(len(rows), [max(value, floor) for _, values in rows for value in values])
     low, high = drawing.axes.get_xlim()
-    for place, (row, values) in enumerate(rows):
-        drawing.name(place, row, f"mean {number(row.value)}")
-        ends, middle = [place + 0.46, place + 0.92], place + 0.69
+    for index, (row, values) in enumerate(rows):
+        drawing.name(index, row, f"mean {number(row.value)}")
+        ends, middle = [index + 0.46, index + 0.92], index + 0.69
         drawing.axes.plot([row.value] * 2, ends, color=row.colour if row.strong else COLOURS["ink"])
         piled = _pile([(max(value, floor) - low) / (high - low) for value in values], middle)
         xs, ys = [low + x * (high - low) for x, _ in piled], [y for _, y in piled]
         drawing.axes.plot(xs, ys, ".", color=row.colour, ms=5.5, mec="none", alpha=0.7)
-    told = "; ".join(
+    words = "; ".join(
         f"{row.name} from {number(min(values))} to {number(max(values))}, mean {number(row.value)}"
         for row, values in rows
     )
     below = sum(value < floor for _, values in rows for value in values)
     note = f"{below} dots lie below {show(floor)} and are drawn at the edge." if below else ""
-    return drawing.finish(title, f"{title}, a dot a graph: {told}.", note=note)
+    return drawing.finish(title, f"{title}, a dot a graph: {words}.", note=note)
 
 
 def _pile(shares: Sequence[float], middle: float) -> list[tuple[float, float]]:
-    """Return vertical positions: dots that share one of 80 columns are spread around the middle."""
-    columns: dict[int, int] = {}
-    for share in shares:
-        column = math.floor(share * 80)
-        columns[column] = columns.get(column, 0) + 1
-    places = []
-    for column, count in sorted(columns.items()):
+    """Return dots (x, y): those that share one of 80 columns are spread around the middle."""
+    dots = []
+    for column, count in sorted(Counter(math.floor(share * 80) for share in shares).items()):
         drawn = min(count, MAX_SPECKS)
         gap = min(0.09, 0.46 / drawn)
         first = middle - gap * (drawn - 1) / 2
-        places += [((column + 0.5) / 80, first + gap * index) for index in range(drawn)]
-    return places
+        dots += [((column + 0.5) / 80, first + gap * index) for index in range(drawn)]
+    return dots
 
 
 def draw_bars(title: str, rows: Sequence[Row]) -> Figure:
@@ -229,31 +214,32 @@ def draw_bars(title: str, rows: Sequence[Row]) -> Figure:
     drawing = Drawing(len(rows) * ROW, bottom=0)
     drawing.rows(len(rows), [0.0, 1.0], grid=False)
     drawing.axes.set(xticks=[], xlim=(0, 1))
-    for place, row in enumerate(rows):
-        drawing.name(place, row, f"{row.value:.0%}")
+    for index, row in enumerate(rows):
+        drawing.name(index, row, f"{row.value:.0%}")
         for width, colour in ((1.0, "track"), (row.value, "accent")):
-            drawing.axes.barh(place + 0.66, width, 0.2, color=COLOURS[colour])
-    told = ", ".join(f"{row.name} {row.value:.0%}" for row in rows)
-    return drawing.finish(title, f"{title}: {told}.")
+            drawing.axes.barh(index + 0.66, width, 0.2, color=COLOURS[colour])
+    words = ", ".join(f"{row.name} {row.value:.0%}" for row in rows)
+    return drawing.finish(title, f"{title}: {words}.")
 
 
-def draw_pairs(title: str, pairs: Sequence[Pair], what: tuple[str, str]) -> Figure:
-    """Draw a dot and a ring for each pair, joined by a line."""
+def draw_pairs(
+    title: str, pairs: Sequence[tuple[str, float, float]], what: tuple[str, str]
+) -> Figure:
+    """Draw a dot and a ring, joined by a line, for each name with two values."""
     drawing = Drawing(len(pairs) * ROW + AXIS)
-    drawing.rows(len(pairs), [value for pair in pairs for value in (pair.first, pair.second)])
+    drawing.rows(len(pairs), [value for _, *values in pairs for value in values])
     accent, plot = COLOURS["accent"], drawing.axes.plot
-    for place, pair in enumerate(pairs):
-        values = f"{number(pair.first)} ({number(pair.second)})"
-        drawing.name(place, Row(pair.name, pair.first), values)
-        y = place + 0.72
-        plot([pair.first, pair.second], [y, y], color=COLOURS["plain"], lw=2, alpha=0.75)
-        plot(pair.second, y, "o", mfc=COLOURS["paper"], mec=accent, mew=1.5, ms=7)
-        plot(pair.first, y, "o", color=accent, mec="none", ms=7)
-    told = "; ".join(
-        f"{pair.name} {what[0]} {number(pair.first)}, {what[1]} {number(pair.second)}"
-        for pair in pairs
+    for index, (name, first, second) in enumerate(pairs):
+        drawing.name(index, Row(name, first), f"{number(first)} ({number(second)})")
+        y = index + 0.72
+        plot([first, second], [y, y], color=COLOURS["plain"], lw=2, alpha=0.75)
+        plot(second, y, "o", mfc=COLOURS["paper"], mec=accent, mew=1.5, ms=7)
+        plot(first, y, "o", color=accent, mec="none", ms=7)
+    words = "; ".join(
+        f"{name} {what[0]} {number(first)}, {what[1]} {number(second)}"
+        for name, first, second in pairs
     )
-    return drawing.finish(title, f"{title}: {told}.")
+    return drawing.finish(title, f"{title}: {words}.")
 
 
 def draw_heat_map(
@@ -278,13 +264,13 @@ def draw_heat_map(
                 fill = 0.04 + MAX_FILL * min(abs(value), 1.0) ** 1.5
                 colour = COLOURS["accent" if value >= 0 else "opposite"]
                 axes.bar(column + 0.5, 0.92, 0.94, row + 0.04, color=colour, alpha=fill)
-    told = "; ".join(
+    words = "; ".join(
         f"{names[i]} with {names[j]} {number(value)}"
         for i in range(len(names))
         for j in range(i)
         if (value := values[i][j]) is not None
     )
-    return drawing.finish(title, f"{title}: {told or 'no two rankers that rank anything'}.")
+    return drawing.finish(title, f"{title}: {words or 'no two rankers that rank anything'}.")
 
 
 def draw_histogram(
@@ -354,16 +340,11 @@ def draw_scatter(
 ) -> Figure:
     """Draw points over two axes of the same kind of score, with the line of equality.
 
-    Args:
-        shared: both axes have the same range.
+    If `shared`, both axes have the same range.
     """
     drawing = _draw_plane(290.0, axes)
-    for is_open, face in ((False, COLOURS["accent"]), (True, COLOURS["paper"])):
-        own = [point for point in points if point.open is is_open]
-        drawing.axes.plot(
-            [p.x for p in own], [p.y for p in own], "o", ms=7, mfc=face,
-            mec=COLOURS["accent"] if is_open else "none", alpha=1.0 if is_open else 0.65,
-        )  # fmt: skip
+    style: Any = {"ms": 7, "mfc": COLOURS["accent"], "mec": "none", "alpha": 0.65}
+    drawing.axes.plot([p.x for p in points], [p.y for p in points], "o", **style)
     xs, ys = drawing.axes.get_xlim(), drawing.axes.get_ylim()
     if shared:
         xs = ys = min(xs[0], ys[0]), max(xs[1], ys[1])
@@ -372,19 +353,18 @@ def draw_scatter(
         drawing.axes.plot([low, high], [low, high], "--", color=COLOURS["zero"], lw=1.5, zorder=1)
     drawing.axes.set(xlim=xs, ylim=ys)
     shown = sorted(points, key=lambda point: point.y)
-    told = "; ".join(f"{p.name} {number(p.x)} and {number(p.y)}" for p in shown[:3])
-    about = f"{title}, {axes[0]} against {axes[1]}, {len(points)} points, lowest: {told}."
+    words = "; ".join(f"{p.name} {number(p.x)} and {number(p.y)}" for p in shown[:3])
+    about = f"{title}, {axes[0]} against {axes[1]}, {len(points)} points, lowest: {words}."
     return drawing.finish(title, about)
 
 
 def _draw_plane(height: float, axes: tuple[str, str]) -> Drawing:
-    """Return a drawing of two axes with their names; the vertical one's stands above it."""
+    """Return a drawing of two labelled axes; the vertical axis has its label above it."""
     drawing = Drawing(height, left=44, top=22, bottom=40)
-    place, colour = drawing.axes.transAxes, COLOURS["soft"]
+    style: Any = {"transform": drawing.axes.transAxes, "color": COLOURS["soft"]}
     drawing.axes.grid(axis="y")
     drawing.axes.spines["bottom"].set_visible(True)
-    drawing.axes.text(-0.13, 1.04, plain(f"↑ {axes[1]}"), transform=place, color=colour)
-    shift = -34 / (height - 62)
-    drawing.axes.text(1, shift, plain(f"{axes[0]} →"), transform=place, color=colour, ha="right")
+    drawing.axes.text(-0.13, 1.04, plain(f"↑ {axes[1]}"), **style)
+    drawing.axes.text(1, -34 / (height - 62), plain(f"{axes[0]} →"), ha="right", **style)
     drawing.axes.locator_params(nbins=5)
     return drawing

@@ -1,4 +1,4 @@
-"""The data of the page, computed once: scores by graph, and means with intervals; its sections."""
+"""Compute the page's scores and means once, and define its sections and tables."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,29 +16,27 @@ from solution.domain.collection import COLLECTIONS, Collection
 from solution.domain.metrics import Mean
 from solution.runs.folder import Run
 
-BEST_MEMBER = "best member"
-
-
 if TYPE_CHECKING:
     from submissions.page.charts import Figure
 
+BEST_MEMBER = "best member"
 MINUS = "\N{MINUS SIGN}"
 NOTHING = "–"
 
 
 @dataclass(frozen=True)
 class PageTable:
-    """The numbers of a picture."""
+    """A table of the page."""
 
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    texts: int = 1  # number of first columns that hold words; the others hold numbers
+    texts: int = 1  # number of leading columns with words; the others hold numbers
     strong: str = ""  # rows with this cell are emphasised
-    grouped: bool = False  # rows with the same first cell stand below it
+    grouped: bool = False  # rows with the same first cell are shown below it
 
     def groups(self) -> list[tuple[str, list[Sequence[str]]]]:
-        """Return (first cell, its rows), or one group without a name."""
+        """Return each first cell with its rows, or all rows as one group without a name."""
         if not self.grouped:
             return [("", list(self.rows))]
         return [(name, list(rows)) for name, rows in groupby(self.rows, key=lambda row: row[0])]
@@ -46,15 +44,15 @@ class PageTable:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page. Without figures and tables it says why, and how to get them."""
+    """A part of the page; without figures and tables, its lead says why and how to get them."""
 
     anchor: str
     title: str
     lead: str
     figures: Sequence["Figure"] = ()
     tables: Sequence[PageTable] = ()
-    reading: str = ""  # how to read the pictures
-    unfolded: bool = False  # the tables are the main content
+    reading: str = ""  # how to read the figures
+    unfolded: bool = False  # show the tables without a click
     notes: Sequence[str] = field(default_factory=tuple)
 
 
@@ -79,7 +77,7 @@ def show_times(value: float) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return an interval in words; for too few graphs it is None or, of a Mean, NaN."""
+    """Return an interval in words; its ends are None or NaN if there are too few graphs."""
     if low is None or high is None or math.isnan(low):
         return "too few graphs"
     return f"{number(low)} to {number(high)}"
@@ -126,9 +124,9 @@ class Evidence:
 
     def means_of(self, collection: str) -> Iterator[dict[str, float]]:
         """Return the rows of `means` of a collection, in the order of the members."""
-        own = self.means.filter(pl.col("collection") == collection)
-        found = {row["member"]: row for row in own.iter_rows(named=True)}
-        return (found[name] for name in self.members if name in found)
+        rows = self.means.filter(pl.col("collection") == collection)
+        by_member = {row["member"]: row for row in rows.iter_rows(named=True)}
+        return (by_member[name] for name in self.members if name in by_member)
 
     def scores_of(self, collection: str, member: str) -> list[float]:
         """Return one score per graph."""
@@ -141,20 +139,15 @@ class Evidence:
 
     @cached_property
     def gain_over_best(self) -> dict[str, float | None] | None:
-        """The recipe's gain over the best experiment of each collection, all collections together.
+        """The recipe's mean gain over the best experiment of each collection; None without one.
 
-        None if there is nothing to compare. The best one is chosen by these very scores, so its
-        score is slightly optimistic.
+        The best one is chosen by these scores, so its score is slightly optimistic.
         """
         single = self.means.filter(pl.col("member") != self.ensemble)
         best = single.sort("value", descending=True).group_by("collection").first()
         chosen = self.scores.join(best.select("collection", "member"), on=["collection", "member"])
-        both = pl.concat(
-            [
-                self.scores.filter(pl.col("member") == self.ensemble),
-                chosen.with_columns(member=pl.lit(BEST_MEMBER)),
-            ]
-        )
+        merged = self.scores.filter(pl.col("member") == self.ensemble)
+        both = pl.concat([merged, chosen.with_columns(member=pl.lit(BEST_MEMBER))])
         if both["member"].n_unique() < 2:
             return None
         return compare(both, self.ensemble, BEST_MEMBER).row(-1, named=True)

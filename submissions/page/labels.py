@@ -1,4 +1,4 @@
-"""The page's parts on the labels: the spread of runtimes, and how noise limits scores."""
+"""Build the page's sections on the labels: the spread of runtimes, and how noise limits scores."""
 
 import math
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ import polars as pl
 from solution.domain import predictions
 from solution.domain.labels import warn_of_estimates
 from solution.domain.metrics import score_ranking
+from solution.system.parquet import GRAPH
 from submissions.page.charts import Point, draw_histogram, draw_scatter
 from submissions.page.evidence import Evidence, PageTable, Section, number, show_times
 
 BINS = 36
-FEW = 10  # graphs with repeats: fewer are shown as a table only
+FEW = 10  # with fewer graphs that have repeated labels, there is a table but no figure
 COPIES = 10  # noisy copies of a graph's labels
-# The median of |a - b| of two normal numbers, in standard deviations of one.
-MEDIAN_GAP = 0.954
+MEDIAN_GAP = 0.954  # median of |a - b| for independent standard normal a and b
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 LABELS = ("collection", "graph", "config", "runtime")
 
 
 def describe_runtimes(evidence: Evidence) -> Section:
-    """Return the section on how much slower than its fastest a graph's configurations are."""
+    """Return the section on how much slower a graph's configurations are than its fastest one."""
     title = "How runtimes spread"
     labels = predictions.read(evidence.run.labels, LABELS)
     if labels.is_empty():
@@ -38,20 +38,22 @@ def describe_runtimes(evidence: Evidence) -> Section:
     )
     figures, rows, bars = [], [], []
     for collection in evidence.collections:
-        own = slower.filter(pl.col("collection") == collection.name)
-        times, weights = own["times"].to_numpy(), own["weight"].to_numpy()
-        found = _weighted_quantiles(times, weights)
+        rows_of = slower.filter(pl.col("collection") == collection.name)
+        times, weights = rows_of["times"].to_numpy(), rows_of["weight"].to_numpy()
+        quantiles = _weighted_quantiles(times, weights)
         top = max(float(np.quantile(times, 0.999)), 1.01)
         edges = np.geomspace(1, top, BINS + 1)
         shares = np.histogram(np.minimum(times, top), edges, weights=weights)[0] / weights.sum()
-        figures.append(draw_histogram(collection.name, edges.tolist(), shares.tolist(), found[2]))
+        figures.append(
+            draw_histogram(collection.name, edges.tolist(), shares.tolist(), quantiles[2])
+        )
         bars += [
             [collection.name, f"{left:.3f}", f"{right:.3f}", f"{share:.2%}"]
             for left, right, share in zip(edges[:-1], edges[1:], shares, strict=True)
         ]
-        graphs = own["graph"].n_unique()
-        shown = [show_times(value) for value in found]
-        rows.append([collection.name, f"{graphs:,}", f"{len(own):,}", *shown])
+        graphs = rows_of["graph"].n_unique()
+        shown = [show_times(value) for value in quantiles]
+        rows.append([collection.name, f"{graphs:,}", f"{len(rows_of):,}", *shown])
     columns = ["Collection", "Graphs", "Configs", *(f"{q:.0%}" for q in QUANTILES[:-1]), "slowest"]
     return Section(
         "runtimes",
@@ -77,33 +79,33 @@ def describe_ceiling(evidence: Evidence) -> Section:
         return Section(
             anchor,
             title,
-            "Not known for this run, and not guessed: the noise is read from configurations that "
-            "are identical and were timed more than once, and the record of the run’s graphs "
-            "knows none. Run again on data with duplicated configurations, as "
-            "layout:xla:default has them.",
+            "Unknown for this run: the noise is estimated from identical configurations that were "
+            "timed more than once, and the run’s graphs have none. Run again on data with "
+            "duplicated configurations, such as layout:xla:default.",
         )
     figures, rows = [], []
     for collection in evidence.collections:
-        own = found.filter(pl.col("collection") == collection.name)
-        if own.is_empty():
+        graphs = found.filter(pl.col("collection") == collection.name)
+        if graphs.is_empty():
             continue
         points = [
-            Point(row["graph"], row["ceiling"], row["score"]) for row in own.iter_rows(named=True)
+            Point(row["graph"], row["ceiling"], row["score"])
+            for row in graphs.iter_rows(named=True)
         ]
         axes = ("estimated ceiling", f"ensemble’s {collection.metric}")
         figures.append(draw_scatter(collection.name, points, axes, shared=True))
         total = len(evidence.scores_of(collection.name, evidence.ensemble))
-        means = [float(own[name].to_numpy().mean()) for name in ("ceiling", "repeat", "score")]
-        noise = f"{float(np.median(own['noise'])):.1%}"
-        rows.append([collection.name, f"{len(own)} of {total}", noise, *map(number, means)])
+        means = [float(graphs[name].to_numpy().mean()) for name in ("ceiling", "repeat", "score")]
+        noise = f"{float(np.median(graphs['noise'])):.1%}"
+        rows.append([collection.name, f"{len(graphs)} of {total}", noise, *map(number, means)])
     missing = [c.name for c in evidence.collections if c.name not in set(found["collection"])]
     columns = ["Collection", "Graphs", "Noise", "Ceiling", "Second timing", "Ensemble"]
     return Section(
         anchor,
         title,
         "An estimate. Identical configurations have different labels; their median gap is a "
-        "graph’s noise. It is read as log-normal with two timings each, and noise of that size "
-        f"is added to the labels {COPIES} times.",
+        "graph’s noise. It is modelled as log-normal with two timings each, and noise of this "
+        f"size is added to the labels {COPIES} times.",
         figures if len(found) >= FEW else [],
         [
             PageTable("Estimated ceilings, means over the graphs with repeats", columns, rows),
@@ -111,10 +113,10 @@ def describe_ceiling(evidence: Evidence) -> Section:
         ],
         "A dot is a graph; on the dashed line the ensemble would be at its ceiling.",
         notes=[
-            "Ceiling: the score of the labels as they are against a noisy copy, what a perfect "
-            "ranker would get. Second timing: one noisy copy against another. The labels are "
-            "noisy already, which flatters both; more than two timings a configuration make the "
-            "noise look larger than it is.",
+            "Ceiling: the score of the labels against a noisy copy of them, which a perfect ranker "
+            "would get. Second timing: one noisy copy against another. The labels are noisy "
+            "already, so both are too high; with more than two timings of a configuration, the "
+            "noise is overestimated.",
             *([f"No repeats, so no estimate: {', '.join(missing)}."] if missing else []),
         ],
     )
@@ -137,15 +139,10 @@ def estimate_ceilings(evidence: Evidence) -> pl.DataFrame:
     rows: list[tuple[str | float, ...]] = []
     if "noise" in graphs.columns:
         known = graphs.filter(pl.col("noise") > 0).select("collection", "graph", "noise")
-        own = evidence.scores.filter(pl.col("member") == evidence.ensemble).join(
-            known, on=["collection", "graph"]
-        )
-        labels = predictions.read(evidence.run.labels, LABELS).partition_by(
-            ["collection", "graph"], as_dict=True
-        )
-        for name, graph, noise, score in own.select(
-            "collection", "graph", "noise", "score"
-        ).iter_rows():
+        scores = evidence.scores.filter(pl.col("member") == evidence.ensemble)
+        noisy = scores.join(known, on=GRAPH).select(*GRAPH, "noise", "score")
+        labels = predictions.read(evidence.run.labels, LABELS).partition_by(GRAPH, as_dict=True)
+        for name, graph, noise, score in noisy.iter_rows():
             runtimes = labels[name, graph].sort("config")["runtime"].to_numpy()
             rows.append((name, graph, noise, *simulate(name, runtimes, noise), score))
     return pl.DataFrame(rows, schema=dict(zip(schema, kinds, strict=True)), orient="row")
@@ -156,8 +153,10 @@ def simulate(collection: str, runtimes: np.ndarray, noise: float) -> tuple[float
 
     Args:
         runtimes: (configs,) the labels.
-        noise: median of slowest over fastest among identical configurations, less 1.
+        noise: median of slowest / fastest - 1 among identical configurations.
     """
+    # A copy is runtime * exp(deviation * z), z standard normal. The median log ratio of two timings
+    # of a configuration, log(1 + noise), is MEDIAN_GAP deviations.
     deviation = math.log1p(noise) / MEDIAN_GAP
     generator = np.random.default_rng(0)
     copies = runtimes * np.exp(deviation * generator.standard_normal((COPIES, len(runtimes))))
@@ -170,7 +169,8 @@ def simulate(collection: str, runtimes: np.ndarray, noise: float) -> tuple[float
 
 
 def _weighted_quantiles(values: np.ndarray, weights: np.ndarray) -> Sequence[float]:
+    # A quantile q is the first sorted value at which the summed weights reach the share q.
     order = np.argsort(values)
-    passed = np.cumsum(weights[order]) / weights.sum()
-    places = np.minimum(np.searchsorted(passed, np.array(QUANTILES) - 1e-12), len(values) - 1)
-    return [float(value) for value in values[order][places]]
+    reached = np.cumsum(weights[order]) / weights.sum()
+    rows = np.minimum(np.searchsorted(reached, np.array(QUANTILES) - 1e-12), len(values) - 1)
+    return [float(value) for value in values[order][rows]]

@@ -1,22 +1,17 @@
-"""The page's parts on the ensemble's members: correlation, weights, their optimism, and gains."""
+"""Build the page's sections on the members: their correlation, weights, gains and optimism."""
 
 import math
 
 import numpy as np
 import polars as pl
 
-from ensembles.search import (
-    QUICK_FITS,
-    drop_constants,
-    estimate,
-    list_candidates,
-    mean_of_collections,
-)
+from ensembles.search import QUICK_FITS, drop_constants, list_candidates, mean_of_collections
+from ensembles.search import estimate as estimate_scores
 from ensembles.statistics import MEAN, leave_one_out, rank_correlations
 from ensembles.votes import to_shares
 from ensembles.weights import read_ballots
 from solution.domain import predictions
-from submissions.page.charts import Pair, Row, draw_bars, draw_heat_map, draw_intervals, draw_pairs
+from submissions.page.charts import Row, draw_bars, draw_heat_map, draw_intervals, draw_pairs
 from submissions.page.evidence import (
     Evidence,
     PageTable,
@@ -31,7 +26,7 @@ from submissions.page.evidence import (
 TITLE, ANCHOR = "How much fitted weights flatter", "optimism"
 NEEDED = ("group", "labelled")
 GREEDY = "greedy"
-MAX_GREEDY = 3000  # members times graphs; greedy selection scores each many times
+MAX_GREEDY = 3000  # members times graphs; above it greedy selection would take too long
 
 
 def describe_agreement(evidence: Evidence) -> Section:
@@ -43,13 +38,13 @@ def describe_agreement(evidence: Evidence) -> Section:
         return Section(
             anchor,
             title,
-            "No collection has two members that rank anything, so there is nothing to correlate. "
-            "Add an experiment: `fastslow run --experiment NAME`.",
+            "No collection has two members whose scores are not constant, so there is nothing to "
+            "correlate. Add an experiment: `fastslow run --experiment NAME`.",
         )
     figures, rows = [], []
     for collection in evidence.collections:
-        own = found.filter(pl.col("collection") == collection.name)
-        values = {(left, right): rho for left, right, rho in own.drop("collection").iter_rows()}
+        pairs = found.filter(pl.col("collection") == collection.name)
+        values = {(left, right): rho for left, right, rho in pairs.drop("collection").iter_rows()}
         here = [name for name in names if (name, name) in values]
         if len(here) > 1:
             matrix = [[values.get((left, right)) for right in here] for left in here]
@@ -63,9 +58,8 @@ def describe_agreement(evidence: Evidence) -> Section:
     return Section(
         anchor,
         title,
-        "Members that agree about everything add nothing to each other. Spearman’s correlation of "
-        "two members’ scores inside a graph, the mean over graphs; members that rank nothing "
-        "are left out.",
+        "Merging members that agree gains nothing. Shown is Spearman’s correlation of two members’ "
+        "scores inside a graph, averaged over graphs; members with constant scores are left out.",
         figures,
         [PageTable("Correlations of ranks", columns, rows, texts=3, grouped=True)],
         "The fuller a square, the more alike. Columns are numbered as the rows are.",
@@ -85,22 +79,15 @@ def describe_weights(evidence: Evidence) -> Section:
         if shares:
             figures.append(draw_bars(collection.name, shares))
         rows += [[collection.name, s.name, number(s.value)] for s in shares]
-    own = "own weights where it says so" if recipe.collections else "the same weights everywhere"
+    weighted = "different weights in some" if recipe.collections else "the same weights in all"
+    columns = ["Collection", "Member", "Share"]
     return Section(
         "weights",
         "Weights",
         f"Recipe {recipe.name} merges {listed(recipe.names())} by {recipe.method.replace('_', ' ')}"
-        f", with {own}. A member counts in the collections that it predicts.",
+        f", with {weighted} collections. A member counts in the collections that it predicts.",
         figures,
-        [
-            PageTable(
-                "Shares of the weight",
-                ["Collection", "Member", "Share"],
-                rows,
-                texts=2,
-                grouped=True,
-            )
-        ],
+        [PageTable("Shares of the weight", columns, rows, texts=2, grouped=True)],
     )
 
 
@@ -124,21 +111,14 @@ def describe_gains(evidence: Evidence) -> Section:
         )
     figures, rows = [], []
     for name in [*(c.name for c in evidence.collections), MEAN]:
-        own = list(gains.filter(pl.col("collection") == name).iter_rows(named=True))
-        if own:
+        lines = list(gains.filter(pl.col("collection") == name).iter_rows(named=True))
+        if lines:
             shown = "mean over a member’s collections" if name == MEAN else name
-            bars = [Row(row["member"], row["gain"], row["low"], row["high"]) for row in own]
+            bars = [Row(line["member"], line["gain"], line["low"], line["high"]) for line in lines]
             figures.append(draw_intervals(shown, bars, difference=True))
-        rows += [
-            [
-                row["collection"],
-                row["member"],
-                signed(row["gain"]),
-                interval(row["low"], row["high"]),
-                percent(row["probability"]),
-            ]
-            for row in own
-        ]
+        for line in lines:
+            numbers = [signed(line["gain"]), interval(line["low"], line["high"])]
+            rows.append([name, line["member"], *numbers, percent(line["probability"])])
     columns = ["Collection", "Member", "Gain", "95% interval", "Probability of a gain"]
     return Section(
         "gains",
@@ -147,7 +127,7 @@ def describe_gains(evidence: Evidence) -> Section:
         "keep their weights. Left of zero the ensemble is better off without it.",
         figures,
         [PageTable("Gain of each member", columns, rows, texts=2, grouped=True)],
-        "An interval that holds zero: these graphs do not tell.",
+        "If an interval contains zero, these graphs do not show whether the member helps.",
     )
 
 
@@ -158,31 +138,30 @@ def describe_optimism(evidence: Evidence) -> Section:
         return Section(
             ANCHOR,
             TITLE,
-            "Not known for this run: it takes two members that rank something, and labelled graphs "
-            "of at least two groups in a collection. Add experiments or graphs, and run again.",
+            "Unknown for this run: it takes two members whose scores are not constant, and "
+            "labelled graphs of at least two groups in a collection. Add experiments or graphs, "
+            "and run again.",
         )
     table = [
         [n, number(nested), number(naive), signed(naive - nested)] for n, nested, naive in rows
     ]
-    pairs = [Pair(name, nested, naive) for name, nested, naive in rows]
-    figure = draw_pairs("mean of the collections", pairs, ("on other graphs", "on the same graphs"))
+    figure = draw_pairs("mean of the collections", rows, ("on other graphs", "on the same graphs"))
     return Section(
         ANCHOR,
         TITLE,
         "Weights that are fitted and scored on the same graphs look better than they are. Here "
         f"the members are weighted in {len(rows)} ways, merged by "
         f"{evidence.recipe.method.replace('_', ' ')}, and each way is scored twice: on the graphs "
-        "that it was fitted on, and on graphs of groups that it has not seen. A group is what "
-        "stays together in a fold of this run.",
+        "that it was fitted on, and on graphs of other groups. The graphs of a group are always in "
+        "the same fold of this run.",
         [figure],
         [PageTable("Fitted weights", ["Fit", "On other graphs", "On the same", "Optimism"], table)],
         "A dot is the score on other graphs, a ring the one on the same graphs; the line between "
         "them is the optimism.",
         notes=[
-            "The weights of a recipe are as honest as their origin: if they were fitted on this "
-            "run, its scores above hold some of this optimism. Greedy selection is left out "
-            "where it would take long. `fastslow ensemble --search` fits "
-            "weights and says what they reach on other graphs."
+            "If the recipe’s weights were fitted on this run, its scores above contain some of "
+            "this optimism. Greedy selection is left out if it would take long. `fastslow ensemble "
+            "--search` fits weights and estimates their score on other graphs."
         ],
     )
 
@@ -196,13 +175,13 @@ def _estimate(evidence: Evidence) -> list[tuple[str, float, float]]:
         return []
     members, ballots = read_ballots(evidence.run, names, [evidence.recipe.method])
     members, ballots = drop_constants(members, ballots)
-    if not any(len(own) > 1 for own in members.values()):
+    if not any(len(names) > 1 for names in members.values()):
         return []
     rows = []
     large = sum(len(members[ballot.collection]) for ballot in ballots) > MAX_GREEDY
     fits = [name for name in QUICK_FITS if not (large and name == GREEDY)]
     for candidate in list_candidates([evidence.recipe.method], fits, [0.0]):
-        found = estimate(ballots, candidate.learn())
+        found = estimate_scores(ballots, candidate.learn())
         nested, naive = (mean_of_collections(ballots, s) for s in (found.nested, found.naive))
         if math.isfinite(nested) and math.isfinite(naive):
             rows.append((candidate.fit.replace("_", " "), nested, naive))

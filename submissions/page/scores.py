@@ -1,6 +1,5 @@
-"""The page's parts on scores: every ranker's, as means and by graph, and the leaderboard's."""
+"""Build the page's sections on scores: means, single graphs, and the leaderboard."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
@@ -23,9 +22,8 @@ from submissions.page.evidence import (
 from submissions.scores import KAGGLES, correlate
 
 FLOOR = -1.0  # a top-5 score has no lower bound; lower ones are drawn here
-# in the table of graphs; if there are more, those with the ensemble's lowest scores
-MAX_GRAPHS = 1000
-LOWEST = 3
+MAX_GRAPHS = 1000  # rows of a table of graphs: those with the ensemble's lowest scores
+LOWEST = 3  # graphs named in the text
 COLUMNS = ["Submission", "When", "Recipe", "Out of fold", "Public", "Private"]
 
 
@@ -45,18 +43,18 @@ def describe_scores(evidence: Evidence) -> Section:
         figures,
         [_tabulate(evidence)],
         "A dot is the mean over graphs, its line the 95% interval over "
-        f"{_name_drawn(evidence)}. Each picture has its own axis; the recipe’s fallback "
-        "stands only in the table.",
+        f"{_name_groups(evidence)}. The axes of the figures differ; the recipe’s fallback is only "
+        "in the table.",
         unfolded=True,
         notes=[
-            "Detectable: the smallest true difference from the ensemble that so many graphs would "
-            "show four times out of five. Seeds: the standard deviation of the score from one "
-            "training seed to another, which comes on top of the interval."
+            "Detectable: the smallest true difference from the ensemble that this many graphs "
+            "would show four times out of five. Seeds: the standard deviation of the score from "
+            "one training seed to another, which the interval does not include."
         ],
     )
 
 
-def _name_drawn(evidence: Evidence) -> str:
+def _name_groups(evidence: Evidence) -> str:
     """Name the groups that folds keep together."""
     kept = {
         "family": "families of programs, such as all ResNets",
@@ -88,11 +86,11 @@ def describe_graphs(evidence: Evidence) -> Section:
 
 
 def _pictured(evidence: Evidence, collection: Collection) -> list[dict[str, float]]:
-    """Return the members without the fallback, whose far-off scores would compress the picture."""
+    """Return the members without the fallback, whose low scores would compress the figure."""
     means = list(evidence.means_of(collection.name))
     recipe = evidence.recipe
-    apart = {recipe.fallback} - set(recipe.weights(collection.name))
-    return [mean for mean in means if mean["member"] not in apart] or means
+    hidden = {recipe.fallback} - set(recipe.weights(collection.name))
+    return [mean for mean in means if mean["member"] not in hidden] or means
 
 
 def _row(evidence: Evidence, mean: dict[str, float]) -> Row:
@@ -107,17 +105,9 @@ def _tabulate(evidence: Evidence) -> PageTable:
     for collection in evidence.collections:
         for mean in evidence.means_of(collection.name):
             key = (collection.name, str(mean["member"]))
-            seeds, found = spread.get(key, {}), detectable.get(key, {})
-            rows.append(
-                [
-                    *key,
-                    number(mean["value"]),
-                    interval(mean["low"], mean["high"]),
-                    f"{mean['graphs']:,}",
-                    number(found.get("detectable")),
-                    _show_seeds(seeds),
-                ]
-            )
+            row = [number(mean["value"]), interval(mean["low"], mean["high"])]
+            row += [f"{mean['graphs']:,}", number(detectable.get(key, {}).get("detectable"))]
+            rows.append([*key, *row, _show_seeds(spread.get(key, {}))])
     for member in evidence.members:
         overall = evidence.overall(member)
         if overall is not None:
@@ -141,9 +131,9 @@ def _keyed(frame: pl.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
 
 
 def _tabulate_graphs(evidence: Evidence, collection: Collection) -> PageTable:
-    own = evidence.scores.filter(pl.col("collection") == collection.name)
-    members = [name for name in evidence.members if name in set(own["member"])]
-    wide = own.pivot("member", index="graph", values="score").select("graph", *members)
+    scores = evidence.scores.filter(pl.col("collection") == collection.name)
+    members = [name for name in evidence.members if name in set(scores["member"])]
+    wide = scores.pivot("member", index="graph", values="score").select("graph", *members)
     order = evidence.ensemble if evidence.ensemble in members else members[-1]
     shown = wide.sort(order, "graph").head(MAX_GRAPHS)
     left_out = len(wide) - len(shown)
@@ -155,75 +145,52 @@ def _tabulate_graphs(evidence: Evidence, collection: Collection) -> PageTable:
 
 def _name_lowest(evidence: Evidence) -> str:
     layout = [c.name for c in evidence.collections if c.kind == "layout"]
-    own = evidence.scores.filter(
+    scores = evidence.scores.filter(
         pl.col("member") == evidence.ensemble, pl.col("collection").is_in(layout)
     )
-    if own.is_empty():
+    if scores.is_empty():
         return "The tables list the lowest graphs first."
-    lowest = own.sort("score", "graph").head(LOWEST).iter_rows(named=True)
-    return f"The ensemble’s lowest layout graphs are {listed(_show(lowest))}."
-
-
-def _show(graphs: Iterable[dict[str, str | float]]) -> list[str]:
-    return [
-        f"{graph['graph']} in {graph['collection']} ({number(float(graph['score']))})"
-        for graph in graphs
-    ]
+    lowest = scores.sort("score", "graph").head(LOWEST).select("graph", "collection", "score")
+    shown = [f"{graph} in {name} ({number(score)})" for graph, name, score in lowest.iter_rows()]
+    return f"The ensemble’s lowest layout graphs are {listed(shown)}."
 
 
 def describe_leaderboard(path: Path) -> Section:
-    """Return the section on out-of-fold scores against public and private ones.
-
-    Raises InputError if the file is no ledger.
-    """
+    """Return the section that compares out-of-fold scores with Kaggle's, from a ledger file."""
     title, anchor = "Out of fold against the leaderboard", "leaderboard"
     ledger = read_ledger(path)
     sent = ledger.lines
-    points = {name: [p for line in sent if (p := _place(line, name))] for name in KAGGLES}
+    points = {name: [p for line in sent if (p := _find_point(line, name))] for name in KAGGLES}
     if not any(points.values()):
-        there = f"{count(len(sent), 'line')}, none of which" if sent else "no line that"
+        lines = f"{count(len(sent), 'line')}, none of which" if sent else "no line that"
         return Section(
             anchor,
             title,
-            f"The ledger, {path.name}, has {there} has both an out-of-fold score and one of "
+            f"The ledger, {path.name}, has {lines} has both an out-of-fold score and one of "
             "Kaggle’s. Submit with `make submit`, then fetch the scores with `make scores`.",
         )
-    lead = ["A choice by out-of-fold score is good if these rise together."]
+    lead = ["Choosing by out-of-fold score works if it rises together with Kaggle’s."]
     for name in KAGGLES:
         ranks = correlate(ledger, name).ranks
         if ranks is not None:
             lead.append(f"Rank correlation with the {name} score: {number(ranks)}.")
-    return Section(
-        anchor,
-        title,
-        " ".join(lead),
-        [
-            draw_scatter(f"{name} score", own, ("out of fold", name))
-            for name, own in points.items()
-            if own
-        ],
-        [
-            PageTable(
-                f"{count(len(sent), 'submission')} in {path.name}", COLUMNS, _tabulate_sent(sent), 3
-            )
-        ],
-        "A dot is a submission; on the dashed line both scores are equal.",
-    )
-
-
-def _place(line: Line, name: str) -> Point | None:
-    """Return the submission's point for one of Kaggle's scores, if it has both scores."""
-    own, theirs = read_number(line["oof_mean"]), read_number(line[name])
-    if own is None or theirs is None:
-        return None
-    return Point(line["recipe"] or line["key"], own, theirs)
-
-
-def _tabulate_sent(sent: list[Line]) -> list[list[str]]:
-    return [
-        [
-            *(line[name] for name in ("key", "when", "recipe")),
-            *(number(read_number(line[name])) for name in ("oof_mean", *KAGGLES)),
-        ]
-        for line in sent
+    figures = [
+        draw_scatter(f"{name} score", dots, ("out of fold", name))
+        for name, dots in points.items()
+        if dots
     ]
+    rows = []
+    for line in sent:
+        numbers = [number(read_number(line[name])) for name in ("oof_mean", *KAGGLES)]
+        rows.append([line["key"], line["when"], line["recipe"], *numbers])
+    table = PageTable(f"{count(len(sent), 'submission')} in {path.name}", COLUMNS, rows, texts=3)
+    reading = "A dot is a submission; on the dashed line both scores are equal."
+    return Section(anchor, title, " ".join(lead), figures, [table], reading)
+
+
+def _find_point(line: Line, name: str) -> Point | None:
+    """Return the submission's point for one of Kaggle's scores, if it has both scores."""
+    ours, theirs = read_number(line["oof_mean"]), read_number(line[name])
+    if ours is None or theirs is None:
+        return None
+    return Point(line["recipe"] or line["key"], ours, theirs)

@@ -1,4 +1,4 @@
-"""The page's parts on training: cost, settings, versions, and learning curves."""
+"""Build the page's sections on training: cost, settings, versions, and learning curves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from solution.system.wording import count
 from submissions.page.charts import Figure, draw_curves
 from submissions.page.evidence import PageTable, Section, listed, number
 
-HIDDEN = ("experiments",)  # settings that are shown elsewhere or are too long
+HIDDEN = ("experiments",)  # settings that are too long
 Curve = list[tuple[float, float]]
 COLUMNS = ("Ranker", "Collection", "Model")
 NUMBERS = ("Steps", "First", "Best", "At step", "Last", "Volatility")
@@ -64,15 +64,14 @@ def _show(value: object) -> str:
 
 @dataclass(frozen=True)
 class Fit:
-    """A model's reports during its training."""
+    """The learning curves of a model."""
 
-    scores: Curve
+    scores: Curve  # on the graphs that it stops early on
     measures: dict[str, Curve]  # losses and accuracies by name
 
 
 def describe_curves(run: Run) -> Section:
-    """Return the section: validation scores by training step, a line per model, and recorded
-    losses."""
+    """Return the section on validation scores and losses by training step, a line per model."""
     figures: list[Figure] = []
     rows: list[list[str]] = []
     points: list[list[str]] = []
@@ -89,7 +88,7 @@ def describe_curves(run: Run) -> Section:
         return Section("curves", "Learning curves", NONE_KEPT)
     drawn = {row[0] for row in rows}
     silent = [name for name in run.experiments() if name not in drawn and run.jobs(name)]
-    without = f" {listed(silent)}: trained for a fixed time, so without a curve." if silent else ""
+    without = f" {listed(silent)} trained for a fixed time and has no curve." if silent else ""
     tables = [
         PageTable("Learning curves in short", [*COLUMNS, *NUMBERS], rows, texts=3, grouped=True),
         PageTable("Every point, as step: score", [*COLUMNS, "Points"], points, 4, grouped=True),
@@ -97,20 +96,20 @@ def describe_curves(run: Run) -> Section:
     return Section(
         "curves",
         "Learning curves",
-        "The score on the graphs that a model stops early on. They are never those whose scores "
-        f"are reported here, so a curve may lie above or below its ranker’s score.{without}",
+        "The score on the graphs that a model stops early on. Their scores are not reported on "
+        f"this page, so a curve may be above or below its ranker’s score.{without}",
         figures,
         tables,
-        "A line is a model, its dot the best step, whose weights are kept. Of losses, that of "
-        "training is dashed. Volatility is the deviation of a curve’s last ten scores.",
+        "A line is a model, its dot the best step, whose weights are kept. The training loss is "
+        "dashed. Volatility is the standard deviation of a curve’s last ten scores.",
         notes=[f"Look at this: {collapse.describe()}" for collapse in find_collapsed(run)],
     )
 
 
 NONE_KEPT = (
-    "No model of this run kept its validation scores: it was trained before models did so, or its "
-    "rankers report none. Start it afresh with `fastslow run --replace`; a ranker of your own "
-    "reports them with `report(step, steps, score=...)`."
+    "No model of this run recorded validation scores: an old version trained it, or its rankers "
+    "report none. Start it afresh with `fastslow run --replace`; a user's ranker reports them with "
+    "`report(step, steps, score=...)`."
 )
 
 
@@ -139,16 +138,13 @@ def _draw(collections: str, ranker: str, fits: Sequence[Fit]) -> list[Figure]:
     }
     models = count(len(kept["opa"]), "model")
     if kept["loss"] and kept["validation_loss"]:
+        title = f"{ranker}, loss of {models}"
+        ends = _ends("training loss", kept["loss"])
+        words = f"{ranker} on {collections}: {ends}; "
+        words += f"{_ends('validation loss', kept['validation_loss'])}."
+        losses = kept["validation_loss"]
         figures.append(
-            draw_curves(
-                collections,
-                kept["validation_loss"],
-                f"{ranker}, loss of {models}",
-                f"{ranker} on {collections}: {_ends('training loss', kept['loss'])}; "
-                f"{_ends('validation loss', kept['validation_loss'])}.",
-                axis="loss",
-                dashed=kept["loss"],
-            )
+            draw_curves(collections, losses, title, words, axis="loss", dashed=kept["loss"])
         )
     if kept["opa"]:
         words = f"{ranker} on {collections}: {_ends('ordered pair accuracy', kept['opa'])}."
@@ -170,8 +166,8 @@ def _draw_scores(collections: str, ranker: str, curves: Sequence[Curve]) -> Figu
 
 def _ends(name: str, curves: Sequence[Curve]) -> str:
     """Describe the mean first and last values of the curves."""
-    first, last = (sum(curve[place][1] for curve in curves) / len(curves) for place in (0, -1))
-    return f"{name} from {number(first)} to {number(last)} in the mean"
+    first, last = (sum(curve[end][1] for curve in curves) / len(curves) for end in (0, -1))
+    return f"mean {name} from {number(first)} to {number(last)}"
 
 
 def _list_points(curve: Curve) -> str:

@@ -93,7 +93,7 @@ def test_a_broken_download_goes_on_where_it_was(place: Place) -> None:
     ("archive", "words"),
     [
         (make_archive([("../../escaped", b"x")]), "leads out of the folder"),
-        (b"<html>sign in first</html>" * 9, "not a whole zip archive"),
+        (b"<html>sign in first</html>" * 9, "not a complete zip archive"),
         (make_archive([("npz/layout/xla/random/train/a.npz", b"x")]), "a.npz"),
         (make_archive([("bomb", bytes(3_000_000))]), "more than the 0.0 GB that are allowed"),
     ],

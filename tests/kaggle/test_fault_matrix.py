@@ -45,7 +45,7 @@ WORDS = {
     "403": "the rules are not accepted yet",
     "404": "does not find it",
     "429": "asks to slow down",
-    "500": "has a failure of its own",
+    "500": "server failed",
     "refused": "cannot be reached",
     "dropped": "the connection broke",
     "lost": "the connection broke",

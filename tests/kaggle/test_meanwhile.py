@@ -64,7 +64,7 @@ def test_a_ledger_that_breaks_afterwards_makes_no_submission_unsent(place: Place
     done = running.finish()
     assert done.code == 0, done.words
     assert "41000000" in done.words
-    assert f"{ledger}, line 3: an unsolved merge conflict" in done.words
+    assert f"{ledger}, line 3: an unresolved merge conflict" in done.words
 
 
 def test_a_clock_that_is_set_meanwhile_sends_nothing_twice(place: Place) -> None:

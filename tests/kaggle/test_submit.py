@@ -44,7 +44,7 @@ def test_a_submission_is_sent_confirmed_scored_and_traced(place: Place) -> None:
     assert [other["state"] for other in place.ledger.lines] == ["scored", "scored"]
 
 
-@pytest.mark.parametrize(("code", "state"), [("0123", "another"), (None, "the same")])
+@pytest.mark.parametrize(("code", "state"), [("0123", "differs"), (None, "is the same")])
 def test_the_ledger_names_the_commit_that_trained(
     place: Place, code: str | None, state: str
 ) -> None:
@@ -54,8 +54,8 @@ def test_the_ledger_names_the_commit_that_trained(
     write_sealed(record, place.run.folder / "run.json")
     done = place.submit()
     assert done.code == 0, done.words
-    assert f"The run was made at commit {commit}, and is merged at" in done.words
-    assert f"where the code that decides predictions is {state}." in done.words
+    assert f"The run was made at commit {commit} and is merged at" in done.words
+    assert f"The code that decides predictions {state}." in done.words
     (row,), (line,) = place.world.submissions, place.ledger.lines
     assert line["commit"] == "111111111111-dirty"
     assert " commit=111111111111-dirty " in row["description"]
@@ -138,7 +138,7 @@ def test_a_submit_that_does_not_end_keeps_others_out(place: Place) -> None:
     ("status", "pending", "code", "words"),
     [
         ("ERROR", 0, 4, "Kaggle could not score it"),
-        ("COMPLETE", 1000, 0, "Its score is not there yet; `make scores` fetches it."),
+        ("COMPLETE", 1000, 0, "It has no score yet; `make scores` fetches it."),
     ],
 )
 def test_a_score_that_does_not_come(

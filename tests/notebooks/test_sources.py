@@ -21,7 +21,7 @@ from submissions.kernels.notebooks import (
     Notebook,
     find_notebook,
     list_notebooks,
-    list_own_cells,
+    list_source_cells,
     read_parameters,
     read_source,
     set_values,
@@ -49,7 +49,7 @@ def test_a_notebook_is_in_step_with_its_source(notebook: Notebook) -> None:
     """`make notebooks` builds it; nobody edits it by hand."""
     built = [
         (cell["cell_type"], "".join(cell["source"]), cell["metadata"].get("tags", []))
-        for cell in list_own_cells(notebook.read())
+        for cell in list_source_cells(notebook.read())
     ]
     source = [
         (cell["cell_type"], cell["source"], cell["metadata"].get("tags", []))
@@ -97,7 +97,7 @@ def test_values_are_set_behind_the_parameters(notebook: Notebook) -> None:
     assert {"PUSH", "COMMIT"} <= set(read_parameters(built))
     once = set_values(built, {"PUSH": "key's"})
     twice = set_values(once, {"PUSH": "other"})
-    assert len(once["cells"]) == len(twice["cells"]) == len(list_own_cells(built)) + 1
+    assert len(once["cells"]) == len(twice["cells"]) == len(list_source_cells(built)) + 1
     assert built == notebook.read()
     place = [cell["metadata"].get("tags") == ["parameters"] for cell in twice["cells"]].index(True)
     assert "PUSH = 'other'" in twice["cells"][place + 1]["source"]

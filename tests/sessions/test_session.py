@@ -192,7 +192,7 @@ def test_a_session_ends_before_its_output_is_more_than_kaggle_keeps(
         time.sleep(10 if size > 1000 else 0.2)
         reached = True
     assert reached == (size < 1000)
-    assert ("as large as Kaggle keeps one" in capsys.readouterr().out) == (size > 1000)
+    assert ("the maximum size" in capsys.readouterr().out) == (size > 1000)
     assert signal.getsignal(signal.SIGUSR1) is before
 
 

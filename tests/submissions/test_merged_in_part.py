@@ -188,7 +188,7 @@ def test_how_the_last_submission_is_made_again(before: str, again: str) -> None:
     built = Built(Run(Path("out")), Recipe(name="r", members={"one": 1.0}), written, nothing, own)
     assert again in built.describe()
     changed = dataclasses.replace(built, before=Recipe(name="r", members={"two": 1.0}))
-    assert changed.describe().endswith("was merged by r as it was then.")
+    assert changed.describe().endswith("was merged by r with its earlier contents.")
 
 
 def test_a_run_is_no_folder_of_runs(fastslow: FastSlow, tmp_path: Path) -> None:
