@@ -78,7 +78,7 @@ def slow_normalise(scores: Scores, method: Method) -> dict[tuple[str, str, int],
         for config in range(len(values)):
             key = collection, graph, config
             collected.setdefault(key, []).append(slow_scale(values, config, method))
-    return {key: fmean(own) for key, own in collected.items()}
+    return {key: fmean(scored) for key, scored in collected.items()}
 
 
 def slow_merge(votes: list[float], weights: list[float], method: Method) -> float:
@@ -102,7 +102,7 @@ def test_the_scale_is_that_of_brute_force(method: Method, scores: Scores) -> Non
 
 @st.composite
 def member_scores(draw: st.DrawFn) -> list[Scores]:
-    """Members of the same configurations with ties, each with folds and seeds of its own."""
+    """Members of the same configurations with ties, each with different folds and seeds."""
     sizes = draw(st.lists(st.integers(1, 6), min_size=2, max_size=2))
     models = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, unique=True)
     members = []
@@ -125,7 +125,7 @@ WEIGHTS = st.lists(st.integers(1, 5).map(float), min_size=4, max_size=4)
 def test_the_merge_is_that_of_brute_force(
     method: Method, members: list[Scores], weights: list[float]
 ) -> None:
-    names = [f"member {place}" for place in range(len(members))]
+    names = [f"member {number}" for number in range(len(members))]
     shares = dict(zip(names, weights, strict=False))
     scaled = {
         n: normalise(make_predictions(s), method) for n, s in zip(names, members, strict=True)
@@ -146,8 +146,8 @@ def test_only_the_ratios_of_weights_matter_however_large_they_are(
 ) -> None:
     scores = {"one": [1, 2, 3, 4, 4], "two": [4, 1, 2, 1, 3]}
     members = {
-        name: normalise(make_predictions({("tile:xla", "a", (0, 0)): own}), method)
-        for name, own in scores.items()
+        name: normalise(make_predictions({("tile:xla", "a", (0, 0)): scored}), method)
+        for name, scored in scores.items()
     }
     equal = merge(members, {"one": 1.0, "two": 1.0}, method)
     assert merge(members, {"one": factor, "two": factor}, method).equals(equal)
@@ -229,11 +229,11 @@ def drawn_votes(draw: st.DrawFn) -> Votes:
 @settings(max_examples=40, deadline=None)
 def test_arrays_are_merged_as_frames_are(method: Method, drawn: Votes, sizes: list[int]) -> None:
     weights = dict(zip("abc", map(float, sizes), strict=True))
-    votes = {name: [np.array(own, np.float32) / 7 for own in drawn[name]] for name in drawn}
+    votes = {name: [np.array(scored, np.float32) / 7 for scored in drawn[name]] for name in drawn}
     frames = {}
-    for name, own in votes.items():
-        places = np.arange(len(own[0]))
-        models = [make_frame(("c", "g"), places, scores, k, 0) for k, scores in enumerate(own)]
+    for name, scored in votes.items():
+        configs = np.arange(len(scored[0]))
+        models = [make_frame(("c", "g"), configs, scores, k, 0) for k, scores in enumerate(scored)]
         frames[name] = normalise(pl.concat(models), method)
     expected = merge(frames, weights, method)["score"].to_numpy()
     found = merge_votes(votes, weights, method)

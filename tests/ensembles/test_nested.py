@@ -195,8 +195,8 @@ def slow_greedy(ballots: list[Ballot], steps: int) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_greedy_selection_is_that_of_brute_force(seed: int) -> None:
-    own = draw_ballots(NOISES, graphs=6, methods=("mean_rank",), seed=seed)
-    np.testing.assert_allclose(fit_greedy(own, "mean_rank", 6), slow_greedy(own, 6))
+    drawn = draw_ballots(NOISES, graphs=6, methods=("mean_rank",), seed=seed)
+    np.testing.assert_allclose(fit_greedy(drawn, "mean_rank", 6), slow_greedy(drawn, 6))
 
 
 def test_greedy_selection_is_no_worse_than_the_best_member_and_near_the_best_of_all(

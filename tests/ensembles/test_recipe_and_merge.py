@@ -78,7 +78,7 @@ def test_members_are_all_that_a_recipe_needs(tmp_path: Path) -> None:
         ("[members]\none = 1.0\none = 2.0\n", "TOML"),
     ],
 )
-def test_a_recipe_with_a_mistake_is_refused_by_file_and_place(
+def test_a_recipe_with_a_mistake_is_refused_by_file_and_field(
     tmp_path: Path, text: str, named: str
 ) -> None:
     name = write_recipe(tmp_path, text)
@@ -199,8 +199,8 @@ def write_run(folder: Path, experiments: list[str]) -> Run:
     run = Run(folder)
     settings = {"experiments": dict.fromkeys(experiments, {})}
     write_sealed({"settings": settings}, folder / "run.json")
-    for place, name in enumerate(experiments):
-        rows = [("tile:xla", "a", config, 0, 0, config * (-1.0) ** place) for config in (0, 1)]
+    for number, name in enumerate(experiments):
+        rows = [("tile:xla", "a", config, 0, 0, config * (-1.0) ** number) for config in (0, 1)]
         frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
         for part in ("out_of_fold", "test"):
             predictions.write(frame, run.predictions(name, part))

@@ -51,9 +51,11 @@ def test_the_table_scores_every_graph_by_every_experiment_and_the_recipe(run: Ru
     ]  # fmt: skip
     assert len(table) == 2 * 12 * 5
     labels = predictions.read(run.labels)
-    own = score_predictions(predictions.read(run.predictions("member_0", "out_of_fold")), labels)
+    graph_scores = score_predictions(
+        predictions.read(run.predictions("member_0", "out_of_fold")), labels
+    )
     found = table.filter(pl.col("member") == "member_0")
-    assert found.drop("member", "group").equals(own.sort("collection", "graph"))
+    assert found.drop("member", "group").equals(graph_scores.sort("collection", "graph"))
     assert found.select("collection", "graph", "group").equals(read_groups(run))
     assert table["group"].n_unique() == 2 * 6
 
@@ -114,8 +116,8 @@ def test_correlations_are_those_of_every_graph_by_itself(run: Run) -> None:
     ]
     both = frames[0].join(frames[1], on=["graph", "config"], suffix="_of_other")
     expected = [
-        spearmanr(own["score"], own["score_of_other"]).statistic
-        for _, own in both.group_by("graph")
+        spearmanr(graph_scores["score"], graph_scores["score_of_other"]).statistic
+        for _, graph_scores in both.group_by("graph")
     ]
     found = rank_correlations(run, names).filter(collection=TILE)
     assert len(found) == 4
@@ -128,7 +130,7 @@ def test_correlations_are_those_of_every_graph_by_itself(run: Run) -> None:
 def test_the_spread_over_seeds_is_that_of_their_mean_scores(tmp_path: Path) -> None:
     run = write_run(tmp_path, [1.0, 1.0], graphs=4)
     first, second = (
-        predictions.read(run.predictions(f"member_{place}", "out_of_fold")) for place in (0, 1)
+        predictions.read(run.predictions(f"member_{number}", "out_of_fold")) for number in (0, 1)
     )
     labels = predictions.read(run.labels)
     both = pl.concat([first, second.with_columns(seed=pl.lit(1, SCHEMA["seed"]))])
@@ -153,7 +155,11 @@ def test_missing_members_are_an_error_unless_the_recipe_allows_them(run: Run) ->
 
 
 def make_frame(graphs: dict[str, list[float]]) -> pl.DataFrame:
-    rows = [(TILE, g, c, 0, 0, s) for g, own in graphs.items() for c, s in enumerate(own)]
+    rows = [
+        (TILE, g, c, 0, 0, s)
+        for g, graph_scores in graphs.items()
+        for c, s in enumerate(graph_scores)
+    ]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

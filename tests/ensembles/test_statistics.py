@@ -41,8 +41,8 @@ def test_with_groups_of_one_size_it_is_the_paired_t_test_of_their_means(of_a_gro
     assert (line["low"], line["high"]) == pytest.approx((low, high))
     below = line["probability"] if line["difference"] < 0 else 1 - line["probability"]
     assert 2 * below == pytest.approx(expected.pvalue)
-    own = mean_scores(table).filter(member="one").row(0, named=True)
-    assert own["standard_error"] == pytest.approx(
+    first = mean_scores(table).filter(member="one").row(0, named=True)
+    assert first["standard_error"] == pytest.approx(
         stats.sem(np.reshape(better, (12, of_a_group)).mean(axis=1))
     )
 
@@ -114,10 +114,10 @@ def test_a_member_that_is_better_everywhere_surely_wins() -> None:
     worse = draw_scores(2, 30)
     better = [value + 0.01 for value in worse]  # far less than graphs differ: pairing matters
     table = make_table({(TILE, "one"): better, (TILE, "two"): worse})
-    own, mean = compare(table, "one", "two").rows(named=True)
-    assert own["difference"] == pytest.approx(0.01)
-    assert own["low"] == pytest.approx(0.01)
-    assert own["probability"] == pytest.approx(1)
+    first, mean = compare(table, "one", "two").rows(named=True)
+    assert first["difference"] == pytest.approx(0.01)
+    assert first["low"] == pytest.approx(0.01)
+    assert first["probability"] == pytest.approx(1)
     assert mean["collection"] == "mean"
     back = compare(table, "two", "one")
     assert back["probability"].to_list() == pytest.approx([0, 0])
@@ -158,11 +158,11 @@ def test_a_mean_with_few_groups_in_a_collection_has_no_interval_either() -> None
             (TILE, "two"): [0.8] * 4,
         }
     )
-    own, few, mean = compare(table, "one", "two").rows(named=True)
-    assert own["low"] < own["difference"] < own["high"]
+    first, few, mean = compare(table, "one", "two").rows(named=True)
+    assert first["low"] < first["difference"] < first["high"]
     assert few["probability"] is few["low"] is None
     assert mean["probability"] is mean["low"] is None
-    assert mean["difference"] == pytest.approx((own["difference"] + 0.1) / 2)
+    assert mean["difference"] == pytest.approx((first["difference"] + 0.1) / 2)
     scores = table.filter(member="one").drop("member")
     assert math.isnan(mean_over_collections(scores).low)
     assert not math.isnan(mean_over_collections(scores.filter(collection=RANDOM)).low)

@@ -1,4 +1,4 @@
-"""A place with a stand-in for Kaggle; and the long stories, several told at once.
+"""A user's folder with a stand-in for Kaggle; and the long stories, several told at once.
 
 A story is a submit that fails or is killed, and the one after it. Stories wait more than they
 work, so all of a group run in a few threads from the first test that looks at one of them.
@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from tests.conftest import find_group
-from tests.kaggle.place import Place, make_run
+from tests.kaggle.desk import Desk, make_run
 from tests.kaggle.server import KaggleServer
 
 THREADS = 6
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def desk(tmp_path: Path) -> Iterator[Desk]:
     """A folder with a run that can be sent, and a stand-in for Kaggle."""
     make_run(tmp_path / "run")
     server = KaggleServer()
-    yield Place(tmp_path, server)
+    yield Desk(tmp_path, server)
     server.stop()
 
 

@@ -1,7 +1,7 @@
 """A stand-in for Kaggle: what the kaggle CLI asks of it, and every way in which it can fail.
 
 Standard library only. The real CLI is led here as through a proxy, so it runs unmodified: see
-Place.environment of tests/kaggle/place.py. Everything that is asked is kept, and every byte that is
+Desk.environment of tests/kaggle/desk.py. Everything that is asked is kept, and every byte that is
 uploaded.
 """
 

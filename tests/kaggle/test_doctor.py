@@ -12,35 +12,37 @@ import pytest
 
 from submissions.credentials import find_credentials, redact
 from submissions.failures import tell_failure
-from tests.kaggle.place import SECRET, UNSET, Place
+from tests.kaggle.desk import SECRET, UNSET, Desk, check
 from tests.kaggle.world import LIMITS, Fault
 
 
-def test_a_healthy_place(place: Place) -> None:
-    done = place.call("doctor")
-    assert done.code == 0, done.words
-    assert "KAGGLE_KEY" in done.words
-    assert all(fact in done.words for fact in ("5 left", "0 made"))
-    assert "of Kaggle's" in done.words
-    assert "GB free" in done.words
-    assert "torch 2" in done.words
-    assert "GPU" in done.words
+def test_a_healthy_place(desk: Desk) -> None:
+    done = check(
+        desk.call("doctor"),
+        0,
+        "KAGGLE_KEY",
+        "5 left",
+        "0 made",
+        "of Kaggle's",
+        "GB free",
+        "torch 2",
+        "GPU",
+    )
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_every_problem_is_told_with_what_to_do(place: Place) -> None:
-    place.world.allowed = 0
-    place.world.clock = timedelta(hours=3)
-    home = place.folder / "home" / ".kaggle"
+def test_every_problem_is_told_with_what_to_do(desk: Desk) -> None:
+    desk.world.allowed = 0
+    desk.world.clock = timedelta(hours=3)
+    home = desk.folder / "home" / ".kaggle"
     home.mkdir(parents=True)
     (home / "access_token").write_text("0123456789")
     (home / "access_token").chmod(0o644)
-    path = place.folder / "submissions" / "ledger.csv"
+    path = desk.folder / "submissions" / "ledger.csv"
     path.parent.mkdir()
     path.write_text("key,state\nopen-one,sending\n", encoding="utf-8")
-    place.more["VERBOSE"] = "1"
-    done = place.call("doctor")
-    assert done.code == 2
+    desk.more["VERBOSE"] = "1"
+    done = check(desk.call("doctor"), 2)
     said = "".join(done.stdout.split())
     for words in (
         "0 left now, 0 made today",
@@ -55,11 +57,11 @@ def test_every_problem_is_told_with_what_to_do(place: Place) -> None:
     assert "0123456789" not in done.stdout
 
 
-def test_a_token_that_is_too_long_for_a_file_name_stays_hidden(place: Place) -> None:
+def test_a_token_that_is_too_long_for_a_file_name_stays_hidden(desk: Desk) -> None:
     token = f"eyJ{'0123456789' * 40}"
     key = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
-    place.more |= {**key, "KAGGLE_API_TOKEN": token}
-    for done in (place.call("doctor"), place.call("scores")):
+    desk.more |= {**key, "KAGGLE_API_TOKEN": token}
+    for done in (desk.call("doctor"), desk.call("scores")):
         assert "0123456789" not in done.words
         assert "KAGGLE_API_TOKEN" in done.words or "***" in done.words
 
@@ -67,27 +69,20 @@ def test_a_token_that_is_too_long_for_a_file_name_stays_hidden(place: Place) -> 
 @pytest.mark.parametrize(
     ("kind", "words"), [("401", "did not accept the credentials"), ("html", "a web page")]
 )
-def test_kaggle_does_not_answer_as_it_should(place: Place, kind: str, words: str) -> None:
-    place.world.faults = [Fault(LIMITS, kind)]
-    done = place.call("doctor")
-    assert done.code == 2
+def test_kaggle_does_not_answer_as_it_should(desk: Desk, kind: str, words: str) -> None:
+    desk.world.faults = [Fault(LIMITS, kind)]
+    done = check(desk.call("doctor"), 2)
     assert "".join(words.split()) in "".join(done.stdout.split())
 
 
-def test_nothing_is_there(place: Place) -> None:
-    place.server.refuse()
-    place.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET, "FASTSLOW_KAGGLE": "/no/kaggle"}
-    done = place.call("doctor")
-    assert done.code == 2
-    assert "none" in done.words
-    assert "the network" in done.words
-    assert "Make a token" in done.words
+def test_nothing_is_there(desk: Desk) -> None:
+    desk.server.refuse()
+    desk.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET, "FASTSLOW_KAGGLE": "/no/kaggle"}
+    done = check(desk.call("doctor"), 2, "none", "the network", "Make a token")
     assert "`fastslow doctor`" not in done.words  # that is what was typed
     assert "Traceback" not in done.words
-    place.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
-    scores = place.call("scores")
-    assert scores.code == 2
-    assert "could not" in scores.words
+    desk.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
+    scores = check(desk.call("scores"), 2, "could not")
     assert "No submission yet" not in scores.words
     assert "Where it would stand" not in scores.words  # nothing of ours would stand there
 
@@ -121,8 +116,8 @@ def test_the_order_of_the_sources_is_that_of_the_cli(
     assert redact("token-elsewhere") == "***"
 
 
-def _use_token_file(place: Place, content: bytes) -> None:
-    home = place.folder / "home" / ".kaggle"
+def _use_token_file(desk: Desk, content: bytes) -> None:
+    home = desk.folder / "home" / ".kaggle"
     home.mkdir(parents=True)
     (home / "access_token").write_bytes(content)
 
@@ -140,15 +135,15 @@ def _use_token_file(place: Place, content: bytes) -> None:
     ],
 )
 def test_a_token_that_no_header_can_hold_is_neither_sent_nor_shown(
-    place: Place, token: str, words: str, in_file: bool
+    desk: Desk, token: str, words: str, in_file: bool
 ) -> None:
     if in_file:
-        _use_token_file(place, token.encode())
+        _use_token_file(desk, token.encode())
     else:
-        place.more["KAGGLE_API_TOKEN"] = token
-    done = [place.submit(), place.call("scores")]
-    assert place.world.calls == []
-    done.append(place.call("doctor"))
+        desk.more["KAGGLE_API_TOKEN"] = token
+    done = [desk.submit(), desk.call("scores")]
+    assert desk.world.calls == []
+    done.append(desk.call("doctor"))
     for one in done:
         assert one.code == 2
         assert SECRET not in one.words
@@ -166,13 +161,10 @@ def test_a_token_that_no_header_can_hold_is_neither_sent_nor_shown(
     ids=["utf-16", "large"],
 )
 def test_a_token_file_that_the_cli_cannot_read_is_named(
-    place: Place, content: bytes, words: str
+    desk: Desk, content: bytes, words: str
 ) -> None:
-    _use_token_file(place, content)
-    done = place.call("scores")
-    assert done.code == 2
-    assert "home/.kaggle/access_token" in done.words
-    assert words in done.words
+    _use_token_file(desk, content)
+    done = check(desk.call("scores"), 2, "home/.kaggle/access_token", words)
     assert SECRET not in done.words
 
 
@@ -263,11 +255,11 @@ def test_what_the_cli_prints_has_a_name(printed: str, name: str) -> None:
     assert tell_failure(printed).name == name
 
 
-def test_brackets_in_an_advice_are_no_markup(place: Place) -> None:
-    folder = place.folder / "s[/x]"
+def test_brackets_in_an_advice_are_no_markup(desk: Desk) -> None:
+    folder = desk.folder / "s[/x]"
     folder.mkdir(parents=True)
     (folder / "ledger.csv").write_text("foo")
-    place.more["FASTSLOW_SUBMISSIONS"] = str(folder)
-    done = place.call("doctor")
+    desk.more["FASTSLOW_SUBMISSIONS"] = str(folder)
+    done = desk.call("doctor")
     assert "MarkupError" not in done.stderr
     assert "s[/x]/ledger.csv" in "".join(done.stdout.split())

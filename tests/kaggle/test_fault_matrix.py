@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.kaggle.place import SECRET, UNSET, Done, Place
+from tests.kaggle.desk import SECRET, UNSET, Desk, Done
 from tests.kaggle.server import KaggleServer
 from tests.kaggle.world import CREATE, INTROSPECT, LIMITS, LIST, PUT, START, Fault
 
@@ -99,7 +99,7 @@ def shorten(column: str, kind: str) -> dict[str, str]:
 class Story:
     """What happened in a cell."""
 
-    place: Place
+    desk: Desk
     first: Done
     second: Done
 
@@ -111,27 +111,27 @@ def play(folder: Path, run: Path, params: dict[str, Any]) -> Story:
     shutil.copytree(run, folder / "run")
     server = KaggleServer()
     try:
-        place = Place(folder, server)
+        desk = Desk(folder, server)
         if column == "sign in":
             key = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
-            place.more |= {"KAGGLE_API_TOKEN": SECRET, **key}
+            desk.more |= {"KAGGLE_API_TOKEN": SECRET, **key}
         if not kind.endswith("once"):
-            place.more["FASTSLOW_TRIES"] = "1"  # a second try meets the same fault
+            desk.more["FASTSLOW_TRIES"] = "1"  # a second try meets the same fault
         if kind == "refused" and before == 0:
             server.refuse()
         elif kind == "refused":
-            place.world.deaf_after = before
+            desk.world.deaf_after = before
         else:
             name, _, once = kind.partition(" ")
             times = {"times": 1} if once else {}
-            place.world.faults = [Fault(call, name, first=first, counted=counted, **times)]
-        usual, place.more = place.more, {**place.more, **shorten(column, kind)}
-        done = place.submit()
-        place.more = usual
-        place.world.faults = []
-        place.world.deaf_after = None
+            desk.world.faults = [Fault(call, name, first=first, counted=counted, **times)]
+        usual, desk.more = desk.more, {**desk.more, **shorten(column, kind)}
+        done = desk.submit()
+        desk.more = usual
+        desk.world.faults = []
+        desk.world.deaf_after = None
         server.accept_again()
-        return Story(place, done, place.submit())
+        return Story(desk, done, desk.submit())
     finally:
         server.stop()
 
@@ -147,21 +147,21 @@ def test_a_fault(cell: tuple[str, str, bool], story: Story) -> None:
     else:
         assert story.second.code == UPLOADED, story.second.words
         assert "Submitted: " in story.second.words
-    assert_made_once(story.place)
+    assert_made_once(story.desk)
 
 
-def assert_made_once(place: Place) -> None:
+def assert_made_once(desk: Desk) -> None:
     """Kaggle has the file once, byte for byte, and the ledger says exactly that."""
-    (made,) = place.world.submissions
-    meant = place.run.submission.read_bytes()
-    assert place.world.uploads[made["token"]] == meant
-    lines = place.ledger.lines
+    (made,) = desk.world.submissions
+    meant = desk.run.submission.read_bytes()
+    assert desk.world.uploads[made["token"]] == meant
+    lines = desk.ledger.lines
     (line,) = (line for line in lines if line["ref"])
     assert line["state"] == "scored"
     assert line["ref"] == str(made["ref"])
     assert f"key={line['key']} " in made["description"]
-    assert (line["public"], line["private"]) == place.world.scores
+    assert (line["public"], line["private"]) == desk.world.scores
     rest = [other["state"] for other in lines if other is not line]
     assert set(rest) <= {"failed"}
-    kept = place.folder / "submissions" / "sent" / line["key"] / "submission.csv"
+    kept = desk.folder / "submissions" / "sent" / line["key"] / "submission.csv"
     assert kept.read_bytes() == meant

@@ -21,12 +21,12 @@ from submissions.kernels.packaging import name_commit
 from submissions.kernels.pushes import Pushes
 from submissions.provenance import read_tree
 from tests.conftest import REPOSITORY
+from tests.kaggle.desk import SECRET, USER, Desk, Done, check
 from tests.kaggle.kernel_world import (
     SAVE,
     SOURCE,
     Kernel,
 )
-from tests.kaggle.place import SECRET, USER, Done, Place
 from tests.kaggle.world import GET, PUT, Fault
 from tests.test_readme import COMMANDS, KERNELS
 
@@ -38,8 +38,8 @@ LEDGER = b"key,when\n"
 
 
 @pytest.fixture
-def shop(place: Place, tmp_path: Path) -> Place:
-    """A place with a package of the code as it is now, of one wheel that nobody installs."""
+def shop(desk: Desk, tmp_path: Path) -> Desk:
+    """A desk with a package of the code as it is now, of one wheel that nobody installs."""
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     (wheels / WHEEL).write_bytes(b"wheel")
@@ -48,25 +48,25 @@ def shop(place: Place, tmp_path: Path) -> Place:
     manifest = {"commit": commit, "python": "3.12", "wheels": {WHEEL: digest}}
     (wheels / MANIFEST).write_text(json.dumps({"project": "fast-or-slow", **manifest}))
     (wheels / SCRIPT).write_text("# installs\n")
-    place.more |= {"FASTSLOW_WHEELS": str(wheels), "FASTSLOW_TRIES": "1"}
-    return place
+    desk.more |= {"FASTSLOW_WHEELS": str(wheels), "FASTSLOW_TRIES": "1"}
+    return desk
 
 
-def push(shop: Place, *options: str) -> Done:
+def push(shop: Desk, *options: str) -> Done:
     return shop.call("kernels", "push", NAME, "--allow-dirty", *options)
 
 
-def pull(shop: Place, *options: str) -> Done:
+def pull(shop: Desk, *options: str) -> Done:
     return shop.call("kernels", "pull", NAME, *options)
 
 
-def read_pushes(shop: Place, name: str = NAME) -> Pushes:
+def read_pushes(shop: Desk, name: str = NAME) -> Pushes:
     text = (shop.folder / "runs" / "kernels" / f"{name}.json").read_text()
     return Pushes.model_validate_json(text)
 
 
 def finish_session(
-    shop: Place,
+    shop: Desk,
     state: State = "finished",
     name: str = NAME,
     ledger: bytes = LEDGER,
@@ -91,12 +91,10 @@ def finish_session(
     return kernel
 
 
-def test_a_push_and_a_pull(shop: Place) -> None:
+def test_a_push_and_a_pull(shop: Desk) -> None:
     """The dataset is uploaded once, whole; the outputs come back as they were written."""
     shop.world.processing = 2
-    done = push(shop)
-    assert done.code == DONE, done.words
-    assert "Pushed: tester/fast-or-slow-5-leaderboard, version 1" in done.words
+    check(push(shop), DONE, "Pushed: tester/fast-or-slow-5-leaderboard, version 1")
     (version,) = shop.world.datasets[DATASET]
     assert {*version} == {WHEEL, MANIFEST, SCRIPT}
     kernel = shop.world.kernels[KERNEL]
@@ -116,9 +114,7 @@ def test_a_push_and_a_pull(shop: Place) -> None:
     (shop.folder / "session" / "bundle.zip").write_bytes(b"models")
     finish_session(shop)
     assert "finished" in shop.call("kernels", "status").words
-    done = pull(shop)
-    assert done.code == DONE, done.words
-    assert f"rank with it by `fastslow rank FILE --with runs/{NAME}/bundle.zip`" in done.words
+    check(pull(shop), DONE, f"rank with it by `fastslow rank FILE --with runs/{NAME}/bundle.zip`")
     outputs = shop.folder / "runs" / NAME
     assert (outputs / "run" / "predictions.parquet").read_bytes() == b"predictions"
     assert list(outputs.glob("*.log"))
@@ -129,27 +125,23 @@ def test_a_push_and_a_pull(shop: Place) -> None:
     assert len(shop.world.datasets[DATASET]) == 1
     assert kernel.saved[1]["kernelDataSources"] == [KERNEL]
     assert "earlier session" in shop.call("kernels", "status").words
-    done = pull(shop)
-    assert (done.code, "earlier session" in done.words) == (FAILED, True)
+    done = check(pull(shop), FAILED, "earlier session")
     assert SECRET not in done.words + (shop.folder / "runs/kernels" / f"{NAME}.json").read_text()
 
 
-def test_values_are_set_and_checked(shop: Place) -> None:
+def test_values_are_set_and_checked(shop: Desk) -> None:
     """Each is of the type of the parameter that it replaces."""
     arguments = ("kernels", "push", "2", "--allow-dirty", "--set")
-    done = shop.call(*arguments, "FOLD=1")
-    assert (done.code, "NAME is" in done.words) == (FAILED, True)
-    done = shop.call(*arguments, "NUM_FOLDS=many")
-    assert (done.code, "such as 5" in done.words) == (FAILED, True)
+    check(shop.call(*arguments, "FOLD=1"), FAILED, "NAME is")
+    check(shop.call(*arguments, "NUM_FOLDS=many"), FAILED, "such as 5")
     assert shop.world.calls == []
 
 
 @pytest.mark.parametrize("counted", [True, False])
-def test_the_answer_to_a_push_is_lost(shop: Place, *, counted: bool) -> None:
+def test_the_answer_to_a_push_is_lost(shop: Desk, *, counted: bool) -> None:
     """Kaggle's copy of the source says whether it arrived; it is never pushed twice."""
     shop.world.faults = [Fault(SAVE, "lost", times=1, counted=counted)]
-    done = push(shop)
-    assert done.code == (DONE if counted else FAILED), done.words
+    check(push(shop), DONE if counted else FAILED)
     latest = read_pushes(shop).latest
     assert latest is not None
     assert latest.state == ("pushed" if counted else "failed")
@@ -158,18 +150,16 @@ def test_the_answer_to_a_push_is_lost(shop: Place, *, counted: bool) -> None:
     assert len(shop.world.kernels[KERNEL].saved) == 1
 
 
-def test_nobody_knows_whether_a_push_arrived(shop: Place) -> None:
+def test_nobody_knows_whether_a_push_arrived(shop: Desk) -> None:
     """The look failed too; the same command looks first, and pushes nothing new."""
     shop.world.faults = [Fault(SAVE, "lost", counted=True), Fault(SOURCE, "500")]
-    done = push(shop)
-    assert (done.code, "looks first" in done.words) == (UNKNOWN, True), done.words
+    check(push(shop), UNKNOWN, "looks first")
     shop.world.faults = []
-    done = push(shop)
-    assert (done.code, "arrived already" in done.words) == (DONE, True), done.words
+    check(push(shop), DONE, "arrived already")
     assert len(shop.world.kernels[KERNEL].saved) == 1
 
 
-def test_a_push_is_killed(shop: Place) -> None:
+def test_a_push_is_killed(shop: Desk) -> None:
     """After Kaggle had it: the same command finds that, and says so."""
     shop.world.faults = [Fault(SAVE, "hangs", counted=True)]
     running = shop.start("kernels", "push", NAME, "--allow-dirty")
@@ -181,88 +171,72 @@ def test_a_push_is_killed(shop: Place) -> None:
     assert latest is not None
     assert latest.state == "pushing"
     shop.world.faults = []
-    done = push(shop)
-    assert (done.code, "arrived already" in done.words) == (DONE, True), done.words
+    check(push(shop), DONE, "arrived already")
     assert len(shop.world.kernels[KERNEL].saved) == 1
 
 
-def test_kaggle_does_not_take_a_push(shop: Place) -> None:
+def test_kaggle_does_not_take_a_push(shop: Desk) -> None:
     """Its words are shown; a push without its dataset is no success."""
     shop.world.push_refusal = "Maximum weekly GPU quota reached"
-    done = push(shop)
-    assert (done.code, "weekly GPU quota" in done.words) == (FAILED, True), done.words
+    check(push(shop), FAILED, "weekly GPU quota")
     shop.world.push_refusal = ""
     shop.world.invalid_datasets = [DATASET]
-    done = push(shop)
-    assert (done.code, "not valid" in done.words) == (FAILED, True), done.words
-    assert "nothing was" in pull(shop).words
+    check(push(shop), FAILED, "not valid")
+    assert "never pushed" in pull(shop).words
 
 
-def test_the_dataset_is_refused_and_then_fails(shop: Place) -> None:
+def test_the_dataset_is_refused_and_then_fails(shop: Desk) -> None:
     shop.world.dataset_refusal = "The title is already in use"
-    done = push(shop)
-    assert (done.code, "already" in done.words) == (FAILED, True), done.words
+    check(push(shop), FAILED, "already")
     shop.world.dataset_refusal = ""
     shop.world.dataset_state = "FAILED"
-    done = push(shop)
-    assert (done.code, "status failed" in done.words) == (FAILED, True), done.words
+    check(push(shop), FAILED, "status failed")
     assert KERNEL not in shop.world.kernels
     shop.world.dataset_state = "READY"
     assert push(shop).code == DONE
 
 
-def test_a_file_of_the_dataset_does_not_arrive(shop: Place) -> None:
+def test_a_file_of_the_dataset_does_not_arrive(shop: Desk) -> None:
     """The CLI makes the dataset without it and exits with 0; a whole version follows."""
     shop.more["FASTSLOW_TRIES"] = "2"
     shop.world.faults = [Fault(PUT, "403", times=1)]
-    done = push(shop)
-    assert done.code == DONE, done.words
+    check(push(shop))
     assert {*shop.world.datasets[DATASET][-1]} == {WHEEL, MANIFEST, SCRIPT}
 
 
-def test_a_failed_kernel_shows_why(shop: Place) -> None:
+def test_a_failed_kernel_shows_why(shop: Desk) -> None:
     assert push(shop).code == DONE
     kernel = shop.world.kernels[KERNEL]
     kernel.states, kernel.failure = ["ERROR"], "Your notebook tried to allocate more memory"
     kernel.log = "MemoryError: 31 GB\n"
-    done = pull(shop)
-    assert done.code == FAILED
-    assert "allocate" in done.words
-    assert "MemoryError: 31 GB" in done.words
+    check(pull(shop), FAILED, "allocate", "MemoryError: 31 GB")
     assert not (shop.folder / "runs" / NAME).exists()
 
 
-def test_outputs_that_are_not_whole_are_refused(shop: Place) -> None:
-    """Half a run, another commit, an error page in a file's place, and what was made here."""
+def test_outputs_that_are_not_whole_are_refused(shop: Desk) -> None:
+    """Half a run, another commit, an error page instead of a file, and local files."""
     assert push(shop).code == DONE
     finish_session(shop, "stopped")
-    done = pull(shop)
-    assert (done.code, "3 models" in done.words) == (FAILED, True), done.words
-    assert "RESUME=1" in done.words
+    check(pull(shop), FAILED, "3 models", "RESUME=1")
     finish_session(shop, commit="0" * 40)
-    done = pull(shop)
-    assert (done.code, "Push" in done.words) == (FAILED, True), done.words
+    check(pull(shop), FAILED, "Push")
 
     finish_session(shop)
     shop.world.faults = [Fault(GET, "html", first=shop.world.count(GET) + 2)]
-    done = pull(shop)
-    assert (done.code, "record" in done.words) == (FAILED, True)
+    check(pull(shop), FAILED, "record")
     shop.world.faults = [Fault(GET, "html", first=shop.world.count(GET) + 3)]
-    done = pull(shop)
-    assert (done.code, "not arrive" in done.words) == (FAILED, True), done.words
+    check(pull(shop), FAILED, "arrived damaged")
     assert not (shop.folder / "runs" / NAME).exists()
     shop.world.faults = []
     mine = shop.folder / "runs" / NAME / "mine.txt"
     mine.parent.mkdir()
     mine.write_text("mine")
-    done = pull(shop)
-    assert (done.code, "made here" in done.words) == (FAILED, True), done.words
-    done = pull(shop, "--replace")
-    assert done.code == DONE, done.words
+    check(pull(shop), FAILED, "made or changed here")
+    check(pull(shop, "--replace"))
     assert not mine.exists()
 
 
-def test_the_commands_of_the_readme(shop: Place) -> None:
+def test_the_commands_of_the_readme(shop: Desk) -> None:
     """In their order; every session finishes as soon as it is looked at."""
     shop.more["FASTSLOW_RUNS"] = str(shop.folder / "runs")
     commands = [words for words in COMMANDS if words[0] == "make" and words[1] in KERNELS]

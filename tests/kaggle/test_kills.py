@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.kaggle.place import Done, Place
+from tests.kaggle.desk import Desk, Done
 from tests.kaggle.server import KaggleServer
 from tests.kaggle.test_fault_matrix import assert_made_once
 
@@ -23,7 +23,7 @@ LONGEST_STEP = 0.5  # seconds between two calls, and between the last one and th
 class Story:
     """What happened to a submit."""
 
-    place: Place
+    desk: Desk
     moment: str
     exit_code: int  # of the one that was killed
     second: Done
@@ -36,9 +36,9 @@ def play(folder: Path, run: Path, params: dict[str, Any]) -> Story:
     shutil.copytree(run, folder / "run")
     server = KaggleServer()
     try:
-        place = Place(folder, server)
+        desk = Desk(folder, server)
         server.world.pending = 10**9  # it waits for its score until it is killed
-        running = place.start(*place.submit_arguments())
+        running = desk.start(*desk.submit_arguments())
         while len(server.world.calls) < calls and not running.ends_within(0.002):
             pass
         running.ends_within(delay)
@@ -48,7 +48,7 @@ def play(folder: Path, run: Path, params: dict[str, Any]) -> Story:
         for row in server.world.submissions:
             row["pending"] = 0
         moment = f"{delay:.3f} s after call {calls}"
-        return Story(place, moment, killed.code, place.submit())
+        return Story(desk, moment, killed.code, desk.submit())
     finally:
         server.stop()
 
@@ -57,5 +57,5 @@ def play(folder: Path, run: Path, params: dict[str, Any]) -> Story:
 def test_a_kill_at_any_moment(seed: int, story: Story) -> None:
     assert story.exit_code == -signal.SIGKILL, story.moment
     assert story.second.code == 0, f"{story.moment}: {story.second.words}"
-    assert_made_once(story.place)
-    assert not list(story.place.folder.rglob(".partial-*")), story.moment
+    assert_made_once(story.desk)
+    assert not list(story.desk.folder.rglob(".partial-*")), story.moment

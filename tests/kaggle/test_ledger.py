@@ -14,7 +14,7 @@ from solution.system.errors import InputError
 from submissions.ledger import COLUMNS, STATES, Ledger, edit_ledger, read_ledger, write_ledger
 from submissions.scores import describe_correlation, find_best, read_anchors, tabulate_standing
 from tests.conftest import REPOSITORY
-from tests.kaggle.place import Place
+from tests.kaggle.desk import Desk, check
 from tests.kaggle.world import BOARD, LIST, Fault
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=12).filter(
@@ -99,7 +99,7 @@ def test_a_spreadsheet_may_save_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("key,notes\n<<<<<<< HEAD\nk,a\n=======\nk,b\n>>>>>>> other\n", "2.*unsolved"),
+        ("key,notes\n<<<<<<< HEAD\nk,a\n=======\nk,b\n>>>>>>> other\n", "2.*unresolved"),
         ("key,notes\nk,a,b\n", "2.*3.*header.*2"),
         ('key,notes\nk,"a\n', "CSV line"),
         ("name,notes\nk,a\n", "a column key"),
@@ -139,8 +139,8 @@ def list_row(ref: int, description: str, public: str, private: str) -> dict[str,
     }
 
 
-def test_scores_fills_the_ledger_and_shows_it(place: Place) -> None:
-    path = place.folder / "submissions" / "ledger.csv"
+def test_scores_fills_the_ledger_and_shows_it(desk: Desk) -> None:
+    path = desk.folder / "submissions" / "ledger.csv"
     path.parent.mkdir()
     path.write_text(
         HEADER
@@ -149,15 +149,14 @@ def test_scores_fills_the_ledger_and_shows_it(place: Place) -> None:
         + ",2023-11-15,by hand,,,,,0.65,,\n",
         encoding="utf-8",
     )
-    place.world.submissions = [
+    desk.world.submissions = [
         list_row(1, "key=a recipe=mean_rank_001", "0.611", "0.60149"),
         list_row(2, "key=b recipe=x", "0.715", "0.70216"),
         list_row(3, "key=c recipe=other commit=abc file=9f oof=0.7", "0.700", "0.692"),
         list_row(4, "from the website,\nby hand", "0.500", "0.41"),
     ]
-    done = place.call("scores")
-    assert done.code == 0, done.words
-    lines = {line["ref"]: line for line in place.ledger.lines}
+    done = check(desk.call("scores"))
+    lines = {line["ref"]: line for line in desk.ledger.lines}
     assert (lines["1"]["state"], lines["1"]["private"]) == ("scored", "0.60149")
     assert lines["1"]["notes"] == "first one"
     assert (lines["2"]["key"], lines["2"]["public"]) == ("b", "0.715")
@@ -178,38 +177,37 @@ def test_scores_fills_the_ledger_and_shows_it(place: Place) -> None:
     assert places == sorted(places)
     assert all(fact in done.words for fact in ("public 0.79", "0.50", "3 submissions"))
     before = path.read_bytes()
-    assert place.call("scores").code == 0
+    assert desk.call("scores").code == 0
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("description", ["by hand", "key=a recipe=x"])
-def test_a_score_that_comes_later_is_fetched_by_its_number(description: str, place: Place) -> None:
+def test_a_score_that_comes_later_is_fetched_by_its_number(description: str, desk: Desk) -> None:
     """What Kaggle lists may have no key, or none any more: its message can be edited there."""
     row = list_row(7, description, "", "")
-    place.world.submissions = [{**row, "status": "PENDING"}]
-    assert place.call("scores").code == 0
-    place.world.submissions = [list_row(7, "edited", "0.7", "0.6")]
-    assert place.call("scores").code == 0
-    (line,) = place.ledger.lines
+    desk.world.submissions = [{**row, "status": "PENDING"}]
+    assert desk.call("scores").code == 0
+    desk.world.submissions = [list_row(7, "edited", "0.7", "0.6")]
+    assert desk.call("scores").code == 0
+    (line,) = desk.ledger.lines
     assert line["key"] == ("kaggle-7" if description == "by hand" else "a")
     assert (line["state"], line["public"], line["private"]) == ("scored", "0.7", "0.6")
 
 
-def test_without_kaggle_the_ledger_is_shown_all_the_same(place: Place) -> None:
-    path = place.folder / "submissions" / "ledger.csv"
+def test_without_kaggle_the_ledger_is_shown_all_the_same(desk: Desk) -> None:
+    path = desk.folder / "submissions" / "ledger.csv"
     path.parent.mkdir()
     path.write_text(HEADER + "a,2026-11-01,my_recipe,scored,1,,,0.6,0.5,\n", encoding="utf-8")
-    place.world.faults = [Fault(LIST, "500")]
-    done = place.call("scores")
-    assert done.code == 2
+    desk.world.faults = [Fault(LIST, "500")]
+    done = check(desk.call("scores"), 2)
     assert "my_recipe" in done.stdout
     assert "failure" in done.words
 
 
 def test_correlation_is_that_of_the_lines_with_both_scores() -> None:
     ledger = Ledger()
-    for place, (key, oof) in enumerate(OOF.items()):
-        ledger.put(key, oof_mean=str(oof), public=str(place), private=str(-place))
+    for number, (key, oof) in enumerate(OOF.items()):
+        ledger.put(key, oof_mean=str(oof), public=str(number), private=str(-number))
     ledger.put("pending", oof_mean="0.9")
     frame = pl.DataFrame({"oof": list(OOF.values()), "public": range(4)})
     linear = frame.select(pl.corr("oof", "public")).item()
@@ -228,8 +226,8 @@ def test_a_hidden_public_score_is_not_zero() -> None:
     ledger.put("a", private="0.5")
     table = tabulate_standing(ledger)
     names, publics, privates = (list(column.cells) for column in table.columns)
-    place = [str(name) for name in names].index("ours, a")
-    assert (publics[place], privates[place]) == ("-", "0.500")
+    row = [str(name) for name in names].index("ours, a")
+    assert (publics[row], privates[row]) == ("-", "0.500")
 
 
 def test_anchors_have_sources() -> None:
@@ -242,17 +240,16 @@ def test_anchors_have_sources() -> None:
         assert anchor.source.startswith("https://")
 
 
-def test_the_leaderboard_around_us(place: Place) -> None:
-    path = place.folder / "submissions" / "ledger.csv"
+def test_the_leaderboard_around_us(desk: Desk) -> None:
+    path = desk.folder / "submissions" / "ledger.csv"
     path.parent.mkdir()
     path.write_text(HEADER + "a,2026,r,scored,1,,,0.6805,0.5,\n", encoding="utf-8")
-    place.world.board = [
+    desk.world.board = [
         {"teamId": n, "teamName": f"Team é{n} [b]", "score": f"{0.8 - n / 1000:.5f}"}
         for n in range(1, 617)
     ]
-    done = place.call("leaderboard")
-    assert done.code == 0, done.words
-    assert place.world.count(BOARD) == 4  # pages of 200
+    done = check(desk.call("leaderboard"))
+    assert desk.world.count(BOARD) == 4  # pages of 200
     assert "616 teams" in done.words
     assert re.search(r"\n +1 +Team é1 \[b\] +0\.79900", done.stdout)
     above, ours, below = (done.stdout.index(w) for w in ("Team é119 ", "(120)", "Team é120 "))
@@ -262,32 +259,29 @@ def test_the_leaderboard_around_us(place: Place) -> None:
 
 
 @pytest.mark.parametrize("score", ["", None, "NaN", "Infinity", "0,65"])
-def test_a_team_without_a_score_does_not_hide_the_others(score: str | None, place: Place) -> None:
+def test_a_team_without_a_score_does_not_hide_the_others(score: str | None, desk: Desk) -> None:
     row = {"teamId": 2, "teamName": "odd"} | ({} if score is None else {"score": score})
-    place.world.board = [{"teamId": 1, "teamName": "first", "score": "0.7"}, row]
-    done = place.call("leaderboard")
-    assert done.code == 0, done.words
+    desk.world.board = [{"teamId": 1, "teamName": "first", "score": "0.7"}, row]
+    done = check(desk.call("leaderboard"))
     assert re.search(r"\n +1 +first +0\.70000", done.stdout)
     assert re.search(r"\n +2 +odd *\n", done.stdout)
 
 
 @pytest.mark.parametrize("score", ["NaN", "Infinity", "1e400"])
-def test_a_score_that_is_no_number_is_none(score: str, place: Place) -> None:
-    place.world.submissions = [list_row(7, "x", score, "0.5")]
-    done = place.call("scores")
-    assert done.code == 0, done.words
-    (line,) = place.ledger.lines
+def test_a_score_that_is_no_number_is_none(score: str, desk: Desk) -> None:
+    desk.world.submissions = [list_row(7, "x", score, "0.5")]
+    check(desk.call("scores"))
+    (line,) = desk.ledger.lines
     assert (line["public"], line["private"]) == ("", "0.5")
 
 
-def test_brackets_in_a_note_are_no_markup(place: Place) -> None:
-    place.world.faults = []
-    path = place.folder / "submissions" / "ledger.csv"
+def test_brackets_in_a_note_are_no_markup(desk: Desk) -> None:
+    desk.world.faults = []
+    path = desk.folder / "submissions" / "ledger.csv"
     path.parent.mkdir(exist_ok=True)
     header = "key,state,recipe,oof_mean,public,private,notes"
     path.write_text(f"{header}\na[/b],scored,[red]x,0.5,0.6,0.6,y [/b] [wip]\n")
-    done = place.call("scores")
-    assert done.code == 0, done.words
+    done = check(desk.call("scores"))
     squeezed = "".join(done.stdout.split())
     assert all(text in squeezed for text in ("[red]x", "y[/b][wip]", "ours,a[/b]"))
     assert all(fact in done.words for fact in ("1 submission", "both"))

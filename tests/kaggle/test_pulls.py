@@ -13,8 +13,8 @@ from solution.serving.bundle import DEFAULT, load_bundle
 from solution.serving.record import read_bundle_record, write_bundle_record
 from solution.sessions.record import KERNEL_RECORD
 from solution.system.files import read_sealed, write_sealed
+from tests.kaggle.desk import USER, Desk, Done, check
 from tests.kaggle.kernel_world import CREATE_DATASET, DATASET_STATUS, OUTPUT, SAVE
-from tests.kaggle.place import USER, Done, Place
 from tests.kaggle.test_kernels import (
     DATASET,
     DONE,
@@ -35,7 +35,7 @@ __all__ = ["shop"]  # a fixture
 
 
 @pytest.fixture
-def pulled(shop: Place) -> Path:
+def pulled(shop: Desk) -> Path:
     """The outputs of a push, brought back once."""
     assert push(shop).code == DONE
     finish_session(shop)
@@ -43,14 +43,8 @@ def pulled(shop: Place) -> Path:
     return shop.folder / "runs" / NAME
 
 
-def assert_refused(done: Done, *words: str) -> None:
-    assert done.code == FAILED, done.words
-    for word in words:
-        assert word in done.words
-
-
 @pytest.mark.parametrize("way", ["../../..", "absolute"])
-def test_a_record_deletes_nothing_outside_of_the_outputs(shop: Place, way: str) -> None:
+def test_a_record_deletes_nothing_outside_of_the_outputs(shop: Desk, way: str) -> None:
     """What is damaged is deleted and fetched again, and the record comes from the network."""
     mine = shop.folder / "mine"
     mine.write_text("mine")
@@ -65,7 +59,7 @@ def test_a_record_deletes_nothing_outside_of_the_outputs(shop: Place, way: str) 
 
 
 @pytest.mark.parametrize("name", ["../escaped", "run/../../../escaped", "/{folder}/escaped"])
-def test_an_output_whose_name_leads_elsewhere_is_not_fetched(shop: Place, name: str) -> None:
+def test_an_output_whose_name_leads_elsewhere_is_not_fetched(shop: Desk, name: str) -> None:
     """The CLI writes it wherever its name leads."""
     assert push(shop).code == DONE
     kernel = finish_session(shop)
@@ -80,46 +74,44 @@ def test_an_output_whose_name_leads_elsewhere_is_not_fetched(shop: Place, name: 
             for file in reply["files"]
         ],
     }
-    done = pull(shop)
-    assert done.code == DONE, done.words
+    check(pull(shop))
     assert not list(shop.folder.rglob("escaped"))
 
 
 @pytest.mark.parametrize("key", ["../evil", "/tmp/evil", ""])
-def test_a_push_whose_key_leads_elsewhere_is_refused(shop: Place, key: str) -> None:
+def test_a_push_whose_key_leads_elsewhere_is_refused(shop: Desk, key: str) -> None:
     assert push(shop).code == DONE
     finish_session(shop)
     path = shop.folder / "runs" / "kernels" / f"{NAME}.json"
     record = read_sealed(path, "a record")
     record["pushes"][0]["key"] = key
     write_sealed(record, path)
-    assert_refused(pull(shop), f"{NAME}.json", "found something else")
+    check(pull(shop), FAILED, f"{NAME}.json", "found something else")
 
 
 @pytest.mark.parametrize("name", ["notes.txt", ".notes", "run/notes.txt"])
 def test_a_file_of_the_users_is_not_lost_to_the_next_push(
-    shop: Place, pulled: Path, name: str
+    shop: Desk, pulled: Path, name: str
 ) -> None:
     (pulled / name).write_text("mine")
     assert push(shop).code == DONE
     finish_session(shop)
-    assert_refused(pull(shop), f"would be overwritten: {name}", "--replace")
+    check(pull(shop), FAILED, f"would be overwritten: {name}", "--replace")
     assert (pulled / name).read_text() == "mine"
     assert pull(shop, "--replace").code == DONE
     assert not (pulled / name).exists()
 
 
-def test_outputs_of_jupyter_do_not_count_as_the_users(shop: Place) -> None:
+def test_outputs_of_jupyter_do_not_count_as_the_users(shop: Desk) -> None:
     """What a session does not list is left there, or the next pull would be refused."""
     for _ in range(2):
         assert push(shop).code == DONE
         kernel = finish_session(shop)
         kernel.outputs |= {".virtual_documents/a.py": b"1", "__notebook__.ipynb": b"{}"}
-        done = pull(shop)
-        assert done.code == DONE, done.words
+        check(pull(shop))
 
 
-def test_outputs_that_change_after_a_pull_was_interrupted(shop: Place) -> None:
+def test_outputs_that_change_after_a_pull_was_interrupted(shop: Desk) -> None:
     """The push ran again on Kaggle; its record has as many bytes, so the CLI keeps the old one."""
     assert push(shop).code == DONE
     finish_session(shop)
@@ -128,26 +120,24 @@ def test_outputs_that_change_after_a_pull_was_interrupted(shop: Place) -> None:
     shop.world.faults = []
     assert list((shop.folder / "runs" / "kernels").glob(f"{NAME}-*/{KERNEL_RECORD}"))
     finish_session(shop, ledger=b"key,then\n")
-    done = pull(shop)
-    assert done.code == DONE, done.words
+    check(pull(shop))
     assert (shop.folder / "runs" / NAME / "ledger.csv").read_bytes() == b"key,then\n"
 
 
-def test_what_a_killed_pull_left_is_removed_by_the_next(shop: Place) -> None:
+def test_what_a_killed_pull_left_is_removed_by_the_next(shop: Desk) -> None:
     assert push(shop).code == DONE
-    finish_session(shop, ledger=bytes(64 << 20))  # large, to be met while it is put in its place
+    finish_session(shop, ledger=bytes(64 << 20))  # large, so that the kill comes during the copy
     running, runs = shop.start("kernels", "pull", NAME), shop.folder / "runs"
     while not (left := list(runs.glob(".partial-*"))) and not running.ends_within(0.001):
         pass
     os.killpg(running.number, signal.SIGKILL)
     assert (running.finish().code, len(left)) == (-signal.SIGKILL, 1)
     assert left[0].is_dir()
-    done = pull(shop)
-    assert done.code == DONE, done.words
+    check(pull(shop))
     assert not list(runs.rglob(".partial-*"))
 
 
-def test_two_pulls_at_once(shop: Place) -> None:
+def test_two_pulls_at_once(shop: Desk) -> None:
     """One waits for the other, and finds all there."""
     assert push(shop).code == DONE
     finish_session(shop)
@@ -160,60 +150,60 @@ def test_two_pulls_at_once(shop: Place) -> None:
     assert latest.state == "pulled"
 
 
-def test_a_damaged_record_is_replaced_where_it_is_asked_for(shop: Place, pulled: Path) -> None:
+def test_a_damaged_record_is_replaced_where_it_is_asked_for(shop: Desk, pulled: Path) -> None:
     (pulled / KERNEL_RECORD).write_text("{")
-    assert_refused(pull(shop), "would be overwritten", "--replace")
-    done = pull(shop, "--replace")
-    assert done.code == DONE, done.words
+    check(pull(shop), FAILED, "would be overwritten", "--replace")
+    check(pull(shop, "--replace"))
     assert pull(shop).code == DONE
 
 
-def test_a_file_in_the_way_is_told_before_the_download(shop: Place) -> None:
+def test_a_file_in_the_way_is_told_before_the_download(shop: Desk) -> None:
     assert push(shop).code == DONE
     finish_session(shop)
-    place, asked = shop.folder / "runs" / NAME, len(shop.world.calls)
-    place.write_text("mine")
+    path, asked = shop.folder / "runs" / NAME, len(shop.world.calls)
+    path.write_text("mine")
     for options in ((), ("--replace",)):
-        assert_refused(pull(shop, *options), f"runs/{NAME}: expected a folder", "Move it away")
-    assert (len(shop.world.calls), place.read_text()) == (asked, "mine")
+        check(pull(shop, *options), FAILED, f"runs/{NAME}: expected a folder", "Move it away")
+    assert (len(shop.world.calls), path.read_text()) == (asked, "mine")
 
 
-def test_a_link_leads_to_where_the_outputs_are_put(shop: Place, tmp_path: Path) -> None:
+def test_a_link_leads_to_where_the_outputs_are_put(shop: Desk, tmp_path: Path) -> None:
     """It stays a link; what it leads to is replaced."""
     assert push(shop).code == DONE
     finish_session(shop)
-    elsewhere, place = tmp_path / "large disk" / "outputs", shop.folder / "runs" / NAME
+    elsewhere, link = tmp_path / "large disk" / "outputs", shop.folder / "runs" / NAME
     elsewhere.mkdir(parents=True)
     (elsewhere / "old.txt").write_text("old")
-    place.symlink_to(elsewhere)
-    assert_refused(pull(shop), "would be overwritten: old.txt")
-    done = pull(shop, "--replace")
-    assert done.code == DONE, done.words
-    assert place.is_symlink()
+    link.symlink_to(elsewhere)
+    check(pull(shop), FAILED, "would be overwritten: old.txt")
+    check(pull(shop, "--replace"))
+    assert link.is_symlink()
     assert (elsewhere / "ledger.csv").read_bytes() == LEDGER
     assert not (elsewhere / "old.txt").exists()
 
 
-def test_a_damaged_record_of_one_notebook_does_not_hide_the_others(shop: Place) -> None:
+def test_a_damaged_record_of_one_notebook_does_not_hide_the_others(shop: Desk) -> None:
     assert push(shop).code == DONE
     finish_session(shop)
     damaged = shop.folder / "runs" / "kernels" / "2-train-layout.json"
     damaged.write_text("{")
-    done = shop.call("kernels", "status")
-    assert done.code == DONE, done.words
-    assert "finished" in done.words
-    assert "2-train-layout: runs/kernels/2-train-layout.json: expected a record" in done.words
+    check(
+        shop.call("kernels", "status"),
+        DONE,
+        "finished",
+        "2-train-layout: runs/kernels/2-train-layout.json: expected a record",
+    )
 
 
 SHARED = f"{USER}/fast-or-slow-bundle-mine"
 NOTEBOOK = f"{USER}/fast-or-slow-4-ensemble-and-submit"
 
 
-def share(shop: Place, bundle: Path = DEFAULT, name: str = "mine") -> Done:
+def share(shop: Desk, bundle: Path = DEFAULT, name: str = "mine") -> Done:
     return shop.call("kernels", "share", str(bundle), "--name", name)
 
 
-def push_sharing(shop: Place, notebook: str, bundle: str) -> Done:
+def push_sharing(shop: Desk, notebook: str, bundle: str) -> Done:
     return shop.call("kernels", "push", notebook, "--allow-dirty", "--bundle", bundle)
 
 
@@ -223,17 +213,18 @@ def unpack_default(folder: Path) -> Path:
     return folder
 
 
-def test_a_bundle_is_uploaded_once_and_ranks_where_it_arrives(shop: Place, tmp_path: Path) -> None:
+def test_a_bundle_is_uploaded_once_and_ranks_where_it_arrives(shop: Desk, tmp_path: Path) -> None:
     """As a private dataset; its folder is the same bundle; another one is a new version."""
-    done = share(shop)
-    assert done.code == DONE, done.words
-    assert f"Shared: version 1, private, of https://www.kaggle.com/datasets/{SHARED}" in done.words
+    check(
+        share(shop),
+        DONE,
+        f"Shared: version 1, private, of https://www.kaggle.com/datasets/{SHARED}",
+    )
     (body,) = [body for call, body in shop.world.calls if call == CREATE_DATASET]
     assert body["isPrivate"] is True
     folder = unpack_default(tmp_path / "folder")
     for same in (DEFAULT, folder):
-        done = share(shop, same)
-        assert (done.code, "version 1" in done.words) == (DONE, True), done.words
+        check(share(shop, same), DONE, "version 1")
     (version,) = shop.world.datasets[SHARED]
     assert {*version} == {"bundle.zip"}
     arrived = tmp_path / "arrived.zip"
@@ -242,16 +233,14 @@ def test_a_bundle_is_uploaded_once_and_ranks_where_it_arrives(shop: Place, tmp_p
 
     record = read_bundle_record(folder, folder)
     write_bundle_record(dataclasses.replace(record, name="another"), folder)
-    done = share(shop, write_archive(folder, tmp_path / "mine.zip"))
-    assert (done.code, "Shared: version 2" in done.words) == (DONE, True), done.words
+    check(share(shop, write_archive(folder, tmp_path / "mine.zip")), DONE, "Shared: version 2")
     assert len(shop.world.datasets[SHARED]) == 2
 
 
-def test_a_notebook_is_given_a_bundle(shop: Place) -> None:
+def test_a_notebook_is_given_a_bundle(shop: Desk) -> None:
     """And the data that it is to predict; it asks for no other notebook's output then."""
     assert share(shop).code == DONE
-    done = push_sharing(shop, "4", "mine")
-    assert done.code == DONE, done.words
+    check(push_sharing(shop, "4", "mine"))
     kernel = shop.world.kernels[NOTEBOOK]
     assert kernel.saved[0]["datasetDataSources"] == [DATASET, SHARED]
     assert kernel.saved[0]["competitionDataSources"] == ["predict-ai-model-runtime"]
@@ -264,29 +253,25 @@ def test_a_notebook_is_given_a_bundle(shop: Place) -> None:
     assert kernel.saved[1]["datasetDataSources"] == [DATASET, SHARED]
 
 
-def test_what_cannot_be_given_is_refused(shop: Place) -> None:
-    done = push_sharing(shop, "4", "other")
-    assert (done.code, "no such" in done.words) == (FAILED, True), done.words
-    done = push_sharing(shop, "5", "mine")
-    assert (done.code, "no bundle" in done.words) == (FAILED, True), done.words
+def test_what_cannot_be_given_is_refused(shop: Desk) -> None:
+    check(push_sharing(shop, "4", "other"), FAILED, "no such")
+    check(push_sharing(shop, "5", "mine"), FAILED, "no bundle")
     assert shop.world.count(SAVE) == 0
 
 
-def test_only_a_sound_bundle_is_shared(shop: Place, tmp_path: Path) -> None:
+def test_only_a_sound_bundle_is_shared(shop: Desk, tmp_path: Path) -> None:
     """Nothing is asked of Kaggle before it was looked at."""
     cut = tmp_path / "cut.zip"
     cut.write_bytes(DEFAULT.read_bytes()[:-100])
-    done = share(shop, cut)
-    assert (done.code, "cut.zip" in done.words) == (FAILED, True), done.words
+    check(share(shop, cut), FAILED, "cut.zip")
     for name in ("My models", "mine-", "m" * 40):
-        done = share(shop, DEFAULT, name)
-        assert (done.code, "small letters" in done.words) == (FAILED, True)
+        check(share(shop, DEFAULT, name), FAILED, "small letters")
     assert shop.world.calls == []
 
 
 @pytest.mark.parametrize("is_unpacked", [True, False])
 def test_a_disk_without_room_is_not_the_fault_of_the_bundle(
-    shop: Place, tmp_path: Path, *, is_unpacked: bool
+    shop: Desk, tmp_path: Path, *, is_unpacked: bool
 ) -> None:
     """Neither where it is unpacked nor where its zip is written; no file may be so large here."""
     bundle = unpack_default(tmp_path / "folder") if is_unpacked else DEFAULT
@@ -306,16 +291,14 @@ def test_a_disk_without_room_is_not_the_fault_of_the_bundle(
 
 
 @pytest.mark.parametrize("looks", [True, False])
-def test_the_answer_to_an_upload_is_lost(shop: Place, *, looks: bool) -> None:
+def test_the_answer_to_an_upload_is_lost(shop: Desk, *, looks: bool) -> None:
     """A look says that it arrived; where that fails too, nobody knows, and it is said."""
     shop.world.faults = [Fault(CREATE_DATASET, "html", counted=True, times=1)]
     if not looks:  # after our look before it, and the CLI's own
         shop.world.faults.append(Fault(DATASET_STATUS, "500", first=3))
-    done = share(shop)
-    assert done.code == (DONE if looks else UNKNOWN), done.words
+    done = check(share(shop), DONE if looks else UNKNOWN)
     assert "wheels" not in done.words
     assert ("look failed" in done.words) is not looks
     shop.world.faults = []
-    done = share(shop)
-    assert done.code == DONE, done.words
+    check(share(shop))
     assert len(shop.world.datasets[SHARED]) == (1 if looks else 2)

@@ -18,8 +18,8 @@ from submissions.kernels.notebooks import (
     list_notebooks,
     parse_values,
 )
+from tests.kaggle.desk import Desk, check, find_group
 from tests.kaggle.kernel_world import OUTPUT, SAVE, SOURCE
-from tests.kaggle.place import Place, find_group
 from tests.kaggle.test_kernels import (
     DATASET,
     DONE,
@@ -37,17 +37,15 @@ from tests.kaggle.world import Fault
 __all__ = ["shop"]  # a fixture
 
 
-def test_a_dataset_that_is_processed_for_long_is_uploaded_once(shop: Place) -> None:
+def test_a_dataset_that_is_processed_for_long_is_uploaded_once(shop: Desk) -> None:
     """The same command goes on with the wait."""
     shop.more["FASTSLOW_READY_SECONDS"] = "0.01"
     shop.world.processing = 9
     for _ in range(2):
-        done = push(shop)
-        assert (done.code, "it goes" in done.words) == (FAILED, True), done.words
+        check(push(shop), FAILED, "it goes")
     shop.world.processing = 1
     shop.more["FASTSLOW_READY_SECONDS"] = "60"
-    done = push(shop)
-    assert done.code == DONE, done.words
+    check(push(shop))
     assert len(shop.world.datasets[DATASET]) == 1
 
 
@@ -56,17 +54,16 @@ def test_a_dataset_that_is_processed_for_long_is_uploaded_once(shop: Place) -> N
     "answer", ["API rate limit exceeded", "Connection refused", "Kernel not found"]
 )
 def test_what_kaggle_took_runs_once_whatever_it_answered(
-    shop: Place, answer: str, late: list[Fault]
+    shop: Desk, answer: str, late: list[Fault]
 ) -> None:
     """Its source may be shown only a little later."""
     shop.world.faults = [Fault(SAVE, "503", times=1, counted=True, message=answer), *late]
-    done = push(shop)
-    assert done.code == DONE, done.words
+    check(push(shop))
     assert len(shop.world.kernels[KERNEL].saved) == 1
 
 
 def test_the_source_of_a_kernel_is_written_where_the_name_from_kaggle_cannot_lead(
-    shop: Place,
+    shop: Desk,
 ) -> None:
     shop.world.faults = [Fault(SAVE, "503", times=1, counted=True)]
     shown = shop.world.on_GetKernel
@@ -82,7 +79,7 @@ def test_the_source_of_a_kernel_is_written_where_the_name_from_kaggle_cannot_lea
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("call", [SAVE, OUTPUT])
 def test_a_signal_ends_the_kaggle_cli_as_well(
-    shop: Place, call: str, number: signal.Signals
+    shop: Desk, call: str, number: signal.Signals
 ) -> None:
     """And the same command goes on afterwards."""
     if signal.getsignal(number) is signal.SIG_IGN:
@@ -107,34 +104,32 @@ def test_a_signal_ends_the_kaggle_cli_as_well(
         time.sleep(0.05)
     assert not left
     shop.world.faults = []
-    done = again(shop)
-    assert done.code == DONE, done.words
+    check(again(shop))
 
 
 @pytest.mark.parametrize("name", ["/b", "-h/x", "a/b/c", "a/", "a /b", "My models"])
-def test_what_cannot_be_the_name_of_a_bundle_is_refused(shop: Place, name: str) -> None:
-    done = shop.call("kernels", "push", "4", "--allow-dirty", f"--bundle={name}")
-    assert (done.code, f"{name!r}: expected" in done.words) == (FAILED, True), done.words
+def test_what_cannot_be_the_name_of_a_bundle_is_refused(shop: Desk, name: str) -> None:
+    check(
+        shop.call("kernels", "push", "4", "--allow-dirty", f"--bundle={name}"),
+        FAILED,
+        f"{name!r}: expected",
+    )
     assert shop.world.calls == []
 
 
 @pytest.mark.parametrize("program", ["/nonexistent/kaggle", "/etc"])
-def test_a_program_that_cannot_be_run_is_told_by_its_variable(shop: Place, program: str) -> None:
+def test_a_program_that_cannot_be_run_is_told_by_its_variable(shop: Desk, program: str) -> None:
     shop.more["FASTSLOW_KAGGLE"] = program
-    done = push(shop)
-    assert (done.code, f"FASTSLOW_KAGGLE={program}" in done.words) == (FAILED, True), done.words
+    check(push(shop), FAILED, f"FASTSLOW_KAGGLE={program}")
 
 
-def test_records_that_cannot_be_written_are_told_by_their_folder(shop: Place) -> None:
+def test_records_that_cannot_be_written_are_told_by_their_folder(shop: Desk) -> None:
     """No folder, and one that is nobody's to write."""
     (shop.folder / "file").write_text("mine")
     shop.more["FASTSLOW_RUNS"] = str(shop.folder / "file")
-    done = push(shop)
-    assert (done.code, "its place" in done.words) == (FAILED, True), done.words
+    check(push(shop), FAILED, "a file")
     shop.more["FASTSLOW_RUNS"] = "/proc/runs"
-    done = push(shop)
-    assert (done.code, "/proc/runs" in done.words) == (FAILED, True), done.words
-    assert "not be" in done.words
+    check(push(shop), FAILED, "/proc/runs", "not be")
     assert shop.world.calls == []
 
 
@@ -143,18 +138,16 @@ BROKEN = "EXPERIMENTS=layout_*\udcff"  # a byte that is no text, as Python shows
 
 
 @pytest.mark.parametrize("pair", ["HOURS=nan", "HOURS=inf", "HOURS=1e400", BROKEN])
-def test_what_no_record_can_hold_is_not_pushed(shop: Place, pair: str) -> None:
+def test_what_no_record_can_hold_is_not_pushed(shop: Desk, pair: str) -> None:
     """The records can be read afterwards, and the next push is as any other."""
-    done = shop.call("kernels", "push", TRAINING, "--allow-dirty", "--set", pair)
-    assert (done.code, "such as" in done.words) == (FAILED, True), done.words
+    check(shop.call("kernels", "push", TRAINING, "--allow-dirty", "--set", pair), FAILED, "such as")
     assert shop.world.calls == []
     assert "never pushed" in shop.call("kernels", "status").words
 
 
-def test_numbers_and_texts_that_fit_are_recorded(shop: Place) -> None:
+def test_numbers_and_texts_that_fit_are_recorded(shop: Desk) -> None:
     options = ("--set", "HOURS=8", "--set", "FOLDS=0, 1", "--set", "PACK=")
-    done = shop.call("kernels", "push", TRAINING, "--allow-dirty", *options)
-    assert done.code == DONE, done.words
+    check(shop.call("kernels", "push", TRAINING, "--allow-dirty", *options))
     latest = read_pushes(shop, TRAINING).latest
     assert latest is not None
     assert latest.values == {"HOURS": 8.0, "FOLDS": "0, 1", "PACK": ""}
@@ -172,8 +165,8 @@ def test_numbers_and_texts_that_fit_are_recorded(shop: Place) -> None:
         ("FOLDS=first", "numbers below NUM_FOLDS"),
         ("EXPERIMENTS=tiles_*", "layout_gnn_001"),
         ("COLLECTIONS=layout:tpu:*", "layout:xla:random"),
-        ("PUSH=mine", "push writes"),
-        ("COMMIT=mine", "push writes"),
+        ("PUSH=mine", "push sets"),
+        ("COMMIT=mine", "push sets"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(pair: str, expected: str) -> None:

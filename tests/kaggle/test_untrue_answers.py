@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.kaggle.place import Done, Place
+from tests.kaggle.desk import Desk, Done
 from tests.kaggle.server import KaggleServer
 from tests.kaggle.test_fault_matrix import assert_made_once
 from tests.kaggle.world import CREATE, Fault
@@ -24,21 +24,21 @@ ANSWERS = (
 GARBLED = "garbled"
 
 
-def play(folder: Path, run: Path, params: dict[str, Any]) -> tuple[Place, Done]:
+def play(folder: Path, run: Path, params: dict[str, Any]) -> tuple[Desk, Done]:
     """Submit, with an answer that is not true."""
     shutil.copytree(run, folder / "run")
     server = KaggleServer()
     try:
-        place = Place(folder, server, {"FASTSLOW_QUIET_SECONDS": str(QUIET)})
+        desk = Desk(folder, server, {"FASTSLOW_QUIET_SECONDS": str(QUIET)})
         answer = params["answer"]
         if answer == GARBLED:
-            place.use_https()
+            desk.use_https()
             fault = Fault(CREATE, GARBLED, times=1, counted=True)
         else:
             fault = Fault(CREATE, "503", times=1, counted=True, message=answer)
-        place.world.submissions.append(_earlier())
-        place.world.faults, place.world.late = [fault], LATE
-        return place, place.submit()
+        desk.world.submissions.append(_earlier())
+        desk.world.faults, desk.world.late = [fault], LATE
+        return desk, desk.submit()
     finally:
         server.stop()
 
@@ -54,11 +54,11 @@ NO_CERTIFICATE = pytest.mark.skipif(shutil.which("openssl") is None, reason="mak
 
 @pytest.mark.parametrize("answer", [*ANSWERS, pytest.param(GARBLED, marks=NO_CERTIFICATE)])
 def test_a_submission_that_is_listed_late_is_not_sent_twice(
-    answer: str, story: tuple[Place, Done]
+    answer: str, story: tuple[Desk, Done]
 ) -> None:
-    place, done = story
+    desk, done = story
     assert done.code == 0, done.words
     assert "Submitted: " in done.words
-    del place.world.submissions[0]
-    assert_made_once(place)
-    assert place.world.count(CREATE) == 1
+    del desk.world.submissions[0]
+    assert_made_once(desk)
+    assert desk.world.count(CREATE) == 1

@@ -17,7 +17,7 @@ import pytest
 
 from solution.system.processes import STACK
 from submissions.kernels.notebooks import list_notebooks
-from tests.kaggle.place import USER, Done, Place
+from tests.kaggle.desk import USER, Desk, Done
 from tests.kaggle.server import KaggleServer
 from tests.notebooks.sandbox import COMPETITION, Session, find_version, make_image, settle
 from tests.processes import KERNEL_LIBRARIES, KernelServer
@@ -42,7 +42,7 @@ def slug(name: str) -> str:
 class Day:
     """What happened, by the names of the notebooks."""
 
-    place: Place
+    desk: Desk
     pushed: dict[str, Done] = field(default_factory=dict)
     pulled: dict[str, Done] = field(default_factory=dict)
     executed: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -51,12 +51,12 @@ class Day:
 
     def outputs(self, name: str) -> Path:
         """Where a pull puts the outputs of a notebook."""
-        return self.place.folder / "runs" / name
+        return self.desk.folder / "runs" / name
 
     @property
     def wheels(self) -> dict[str, bytes]:
         """The dataset as it was uploaded last."""
-        return self.place.world.datasets[WHEELS][-1]
+        return self.desk.world.datasets[WHEELS][-1]
 
 
 @contextmanager
@@ -91,14 +91,14 @@ def day(
     folder = tmp_path_factory.mktemp("day")
     begin = (kernels_of_image.stand_in,)
     server = KaggleServer()
-    found = Day(Place(folder, server))
-    found.place.more |= {
+    found = Day(Desk(folder, server))
+    found.desk.more |= {
         "FASTSLOW_WHEELS": str(folder / "wheels"),
         "FASTSLOW_KERNEL_PYTHON": find_version(),
         "FASTSLOW_UPLOAD_SECONDS": "120",
         "FASTSLOW_DOWNLOAD_SECONDS": "120",
     }
-    pack(found.place.more)
+    pack(found.desk.more)
     try:
         for number, notebook in enumerate(list_notebooks()):
             # A short name: where the temporary files' is long, workers are not forked.
@@ -121,18 +121,18 @@ def live(day: Day, name: str, session: Session, *, old: bool) -> None:
     """Push the notebook, execute it, pull it."""
     values = {MEASURING: (*QUICK, *FEW), **dict.fromkeys(TRAINING, QUICK)}.get(name, ())
     options = [word for value in values for word in ("--set", value)]
-    day.pushed[name] = day.place.call("kernels", "push", name, "--allow-dirty", *options)
+    day.pushed[name] = day.desk.call("kernels", "push", name, "--allow-dirty", *options)
     assert day.pushed[name].code == 0, day.pushed[name].words
-    kernel = day.place.world.kernels[f"{USER}/{slug(name)}"]
+    kernel = day.desk.world.kernels[f"{USER}/{slug(name)}"]
     session.mount("fast-or-slow-wheels" if old else f"datasets/{WHEELS}", day.wheels)
     if kernel.saved[-1].get("competitionDataSources"):
         session.mount_competition(COMPETITION if old else f"competitions/{COMPETITION}")
     for source in kernel.saved[-1].get("kernelDataSources", []):
-        place = source.partition("/")[2] if old else f"notebooks/{source}"
-        session.mount(place, day.sessions[source.partition("/fast-or-slow-")[2]].working)
+        mount = source.partition("/")[2] if old else f"notebooks/{source}"
+        session.mount(mount, day.sessions[source.partition("/fast-or-slow-")[2]].working)
     day.executed[name], day.sessions[name] = session.run(kernel.notebook), session
     kernel.outputs = session.outputs()
-    day.pulled[name] = day.place.call("kernels", "pull", name)
+    day.pulled[name] = day.desk.call("kernels", "pull", name)
 
 
 def predict(day: Day, session: Session) -> Session:
@@ -145,11 +145,11 @@ def predict(day: Day, session: Session) -> Session:
         ("share", bundle, "--name", "day"),
         ("push", LAST, "--allow-dirty", "--bundle", "day"),
     ):
-        done = day.place.call("kernels", *words)
+        done = day.desk.call("kernels", *words)
         assert done.code == 0, done.words
-    kernel = day.place.world.kernels[f"{USER}/{slug(LAST)}"]
+    kernel = day.desk.world.kernels[f"{USER}/{slug(LAST)}"]
     assert kernel.saved[-1]["datasetDataSources"] == [WHEELS, f"{USER}/{BUNDLE}"]
-    session.mount(f"datasets/{USER}/{BUNDLE}", day.place.world.datasets[f"{USER}/{BUNDLE}"][-1])
+    session.mount(f"datasets/{USER}/{BUNDLE}", day.desk.world.datasets[f"{USER}/{BUNDLE}"][-1])
     session.mount_competition(f"competitions/{COMPETITION}")
     session.run(kernel.notebook)
     return session

@@ -1,4 +1,4 @@
-"""A place that imitates a Kaggle kernel: its image, its folders, its variables, no network.
+"""An imitation of a Kaggle kernel: its image, its folders, its variables, no network.
 
 The image is an interpreter with what Kaggle's has, such as torch, and without what it lacks: the
 one that FASTSLOW_TEST_PYTHON names, or a Python 3.12 on the PATH that has what is never packed and
@@ -80,9 +80,9 @@ def make_image(folder: Path) -> Path:
         if not path.name.startswith(LACKING) and path.suffix != ".pth":
             (seen / path.name).symlink_to(path)
     subprocess.run([python, "-m", "venv", "--without-pip", folder / "venv"], check=True)
-    own = next((folder / "venv" / "lib").glob("python3.*")) / "site-packages"
-    (own / "image.pth").write_text(f"{seen}\n")
-    (own / "sitecustomize.py").write_text(NO_NETWORK)
+    packages = next((folder / "venv" / "lib").glob("python3.*")) / "site-packages"
+    (packages / "image.pth").write_text(f"{seen}\n")
+    (packages / "sitecustomize.py").write_text(NO_NETWORK)
     return folder / "venv" / "bin" / "python"
 
 
@@ -115,9 +115,9 @@ class Session:
         """What is kept as output."""
         return self.folder / "working"
 
-    def mount(self, place: str, source: Path | Mapping[str, bytes]) -> None:
-        """Put a folder, or files, at a place of the input tree, such as datasets/tester/wheels."""
-        target = self.folder / "input" / place
+    def mount(self, mount: str, source: Path | Mapping[str, bytes]) -> None:
+        """Put a folder, or files, at a path of the input tree, such as datasets/tester/wheels."""
+        target = self.folder / "input" / mount
         if isinstance(source, Path):
             shutil.copytree(source, target)
             return
@@ -125,10 +125,10 @@ class Session:
         for name, data in source.items():
             (target / name).write_bytes(data)
 
-    def mount_competition(self, place: str) -> None:
+    def mount_competition(self, mount: str) -> None:
         """The sample, with fewer kernels, in the shape of the competition's download."""
         for file in choose_files():
-            target = self.folder / "input" / place / "npz_all" / file.path.relative_to(SAMPLE)
+            target = self.folder / "input" / mount / "npz_all" / file.path.relative_to(SAMPLE)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file.path, target)
 

@@ -38,7 +38,7 @@ def test_notebooks_show_no_failure_and_no_secret(name: str, day: Day) -> None:
 
 
 def test_the_dataset_is_uploaded_once_and_has_no_torch(day: Day) -> None:
-    versions = day.place.world.datasets[WHEELS]
+    versions = day.desk.world.datasets[WHEELS]
     assert len(versions) == 1
     names = {name.partition("-")[0] for name in versions[0] if name.endswith(".whl")}
     assert {"fast_or_slow", "torch_geometric", "isal", "pymetis"} <= names
@@ -55,11 +55,11 @@ def test_models_and_predictions_come_back(name: str, day: Day) -> None:
     assert run.experiments()
     for experiment in run.experiments():
         frame = predictions.read(run.predictions(experiment, "test"))
-        own = graphs.filter(
+        rows = graphs.filter(
             pl.col("split") == "test",
             pl.col("collection").is_in(frame["collection"].unique().to_list()),
         )
-        asked = set(own.select("collection", "graph").iter_rows())
+        asked = set(rows.select("collection", "graph").iter_rows())
         assert set(frame.select("collection", "graph").unique().iter_rows()) == asked
         models = list((run.folder / experiment / "jobs").glob("*/*/model/*"))
         assert models or not find_experiment(experiment).ranker.learns
@@ -79,7 +79,7 @@ def test_the_submission_is_that_of_all_models_together(day: Day) -> None:
 def test_the_bundles_that_were_made_there_rank_here(name: str, day: Day) -> None:
     """The last one with the models of both training notebooks, and without their runs."""
     path = day.outputs(name) / "bundle.zip"
-    assert str(path.relative_to(day.place.folder)) in day.pulled[name].words
+    assert str(path.relative_to(day.desk.folder)) in day.pulled[name].words
     bundle = load_bundle(path)
     kinds = {"2-train-layout": ["layout"], LAST: ["layout", "tile"]}.get(name, ["tile"])
     for kind in kinds:

@@ -104,10 +104,10 @@ def test_a_module_may_move(clone: Path) -> None:
     users = {path: text for path, text in kept.items() if old in text}
     for path, text in users.items():
         path.write_text(text.replace(old, new), encoding="utf-8")
-    place, moved = (clone / f"{name.replace('.', '/')}.py" for name in (old, new))
-    place.rename(moved)
+    path, moved = (clone / f"{name.replace('.', '/')}.py" for name in (old, new))
+    path.rename(moved)
     after = hash_both(clone)[0]
-    moved.rename(place)
+    moved.rename(path)
     for path, text in users.items():
         path.write_text(text, encoding="utf-8")
     assert users and after == before

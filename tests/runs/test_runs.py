@@ -84,7 +84,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(
 ) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     with (
-        pytest.raises(InputError, match="files that"),
+        pytest.raises(InputError, match="other files"),
         open_run(tmp_path, SETTINGS, replace=replace),
     ):
         pass

@@ -98,7 +98,7 @@ def test_sessions_that_share_the_folds_make_the_run_of_one(
 
 
 def test_joined_runs_are_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
-    """Different experiments, and different collections of one, each in a session of its own."""
+    """Different experiments, and different collections of one, each in separate sessions."""
     nothing, tiles = find_experiment(NOTHING), find_experiment(TILES).quick()
     whole = train(tmp_path / "whole", [nothing, tiles], plan)
     refits = Packing(REFIT, [nothing, tiles], plan, whole, ("tile:xla",))
@@ -114,9 +114,9 @@ def test_joined_runs_are_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
         assert run.experiments() == [TILES, NOTHING]
         for name in (NOTHING, TILES):
             assert read_all(run, name) == read_all(whole, name)
-    for kind, own in (("", tiles), (FOLDS, nothing)):  # nothing of the recipe was trained
-        one = train(tmp_path / "nothing", [own], plan) if own is nothing else whole
-        assert Packing(kind, [own], plan, one, ()).pack(tmp_path) is None
+    for kind, experiment in (("", tiles), (FOLDS, nothing)):  # nothing of the recipe was trained
+        one = train(tmp_path / "nothing", [experiment], plan) if experiment is nothing else whole
+        assert Packing(kind, [experiment], plan, one, ()).pack(tmp_path) is None
     with pytest.raises(InputError, match="trained.*nothing_001"):
         join_runs(sources[:2], tmp_path / "half").__enter__()
     with pytest.raises(InputError, match="the inputs"):

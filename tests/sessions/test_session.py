@@ -93,7 +93,7 @@ def test_of_several_different_stores_none_is_left_out(kaggle: Path) -> None:
         (store / "graphs.parquet").write_bytes(b"")
     assert find_attached_data(kaggle) == stores[0]
     write_sealed({"format": 1, "preparation": {"hops": 1}}, stores[1] / "store.json")
-    with pytest.raises(InputError, match="hold different"):
+    with pytest.raises(InputError, match="have different"):
         find_attached_data(kaggle)
 
 
@@ -114,8 +114,8 @@ def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_runs_are_found_by_the_notebook_that_left_them(kaggle: Path) -> None:
-    for place, name in (("a", "2-train"), ("notebooks/me/b", "3-train"), ("c", "4-merge")):
-        write_session_record(SessionRecord(notebook=name), kaggle_folder := kaggle / place)
+    for mount, name in (("a", "2-train"), ("notebooks/me/b", "3-train"), ("c", "4-merge")):
+        write_session_record(SessionRecord(notebook=name), kaggle_folder := kaggle / mount)
         write_sealed({"settings": {}}, kaggle_folder / "run" / "run.json")
     write_sealed({"settings": {}}, kaggle / "a-run-of-somebody" / "run.json")
     kernel = Session.begin("4-merge")
@@ -172,7 +172,7 @@ def test_a_session_ends_quietly(
             pytest.fail("nothing on the way may take it for a failure")
         reached = True
     assert reached == (ended_by == "itself")
-    assert ("the next session goes on" in capsys.readouterr().out) == (ended_by != "itself")
+    assert ("the next session continues" in capsys.readouterr().out) == (ended_by != "itself")
     assert signal.getsignal(signal.SIGTERM) is before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 

@@ -41,7 +41,7 @@ def read_outputs(output: Path) -> Mapping[str, bytes]:
 
 
 def train_on_ray(stop_after: str, store: str, output: str) -> None:
-    """The session of a process of its own; it says what Ray was given and what is left to do.
+    """A session in a separate process; it says what Ray was given and what is left to do.
 
     Args:
         stop_after: seconds of work after which the process is asked to end; empty: it is not.

@@ -20,7 +20,7 @@ from submissions.ledger import Ledger
 from submissions.scores import draw_history, list_runs, read_anchors
 from submissions.writer import Expected, check_submission, write_submission
 from tests.conftest import FastSlow
-from tests.kaggle.place import make_run
+from tests.kaggle.desk import make_run
 from tests.made.run import make_run as make_run_runs
 from tests.submissions.test_submission import (
     GRAPHS,
@@ -82,7 +82,7 @@ def test_what_is_of_two_recipes_is_told_and_mended(run: Run, fastslow: FastSlow)
     (line,) = list_runs(run.folder.parent)
     assert line.recipe == "turned"
     assert line.score
-    assert "are not both" not in fastslow("verify", run.submission, "--run", run.folder).stdout
+    assert "last merge" not in fastslow("verify", run.submission, "--run", run.folder).stdout
 
 
 def test_a_file_that_was_changed_is_not_what_was_merged(run: Run) -> None:
@@ -175,17 +175,17 @@ def test_a_run_that_held_out_nothing_has_no_score_and_is_not_damaged(tmp_path: P
     ("before", "again"),
     [
         ("mean_rank_001", "ensemble mean_rank_001"),
-        ("own", "`fastslow ensemble`"),
+        ("user", "`fastslow ensemble`"),
     ],
 )
 def test_how_the_last_submission_is_made_again(before: str, again: str) -> None:
-    """A file of one's own may be called as a recipe of the package is."""
-    own = find_recipe("mean_rank_001")
-    if before == "own":
-        own = own.model_copy(update={"members": {"one": 1.0}})
+    """A user's file may have the name of a packaged recipe."""
+    last = find_recipe("mean_rank_001")
+    if before == "user":
+        last = last.model_copy(update={"members": {"one": 1.0}})
     nothing: Any = None
     written: Any = SimpleNamespace(describe=lambda: "Submission.")
-    built = Built(Run(Path("out")), Recipe(name="r", members={"one": 1.0}), written, nothing, own)
+    built = Built(Run(Path("out")), Recipe(name="r", members={"one": 1.0}), written, nothing, last)
     assert again in built.describe()
     changed = dataclasses.replace(built, before=Recipe(name="r", members={"two": 1.0}))
     assert changed.describe().endswith("was merged by r with its earlier contents.")

@@ -121,9 +121,9 @@ def test_a_run_whose_name_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_run_below_a_folder_whose_name_is_no_text_has_a_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = tmp_path / NO_TEXT
-    place.mkdir()
-    monkeypatch.chdir(place)
+    folder = tmp_path / NO_TEXT
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     run = make_run(Path("run"))
     remember_origin(run, Path("data"), Path("store"))
     origin = recall_origin(run)

@@ -129,9 +129,9 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert_stands_alone(page)
     assert list(page.sections) == EVERY
     for name, words in {
-        "optimism": "Not known for this run",
+        "optimism": "Unknown for this run",
         "curves": "fastslow run --replace",
-        "ceiling": "not guessed",
+        "ceiling": "Unknown for this run",
         "leaderboard": "make submit",
     }.items():
         assert "svg" not in page.sections[name]
@@ -153,7 +153,7 @@ def test_the_page_and_the_table_of_a_run_have_one_interval_of_the_mean(tmp_path:
 
 
 def test_the_page_and_the_table_of_a_run_have_one_score_of_a_model(tmp_path: Path) -> None:
-    """That of its seeds averaged; what one seed reaches has a name of its own."""
+    """That of its seeds averaged; a single seed has another column."""
     run = make_run(tmp_path / "run")
     (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
     recipe = find_recipe(str(tmp_path / "mine.toml"))
@@ -237,7 +237,7 @@ def test_the_page_reads_the_ledger_as_all_commands_do(tmp_path: Path) -> None:
     assert len(section.figures) == 1
     assert "public score: 1.000" in section.lead
     path.write_text("key,oof_mean\n<<<<<<< mine\nx,0.5\n")
-    with pytest.raises(InputError, match="an unsolved"):
+    with pytest.raises(InputError, match="an unresolved"):
         describe_leaderboard(path)
 
 

@@ -205,7 +205,7 @@ def test_data_without_a_test_split_has_no_submission(tmp_path: Path) -> None:
     [
         (GOOD[1:], "lacks 1 ID"),
         ([], "lacks 4 ID"),
-        ([*GOOD, f"{T}:k9,0"], "1.*asks"),
+        ([*GOOD, f"{T}:k9,0"], "has 1 ID"),
         ([*GOOD, GOOD[0]], "repeats 1 ID"),
         ([*GOOD, ""], "expected.*2.*0"),
         ([f"{GOOD[0]},1", *GOOD[1:]], "2.*expected.*2.*3"),

@@ -85,6 +85,13 @@ class Done:
         return " ".join(f"{self.stdout} {self.stderr}".split())
 
 
+def check(done: Done, code: int = 0, *words: str) -> Done:
+    """Assert the exit code, and that these words were printed."""
+    assert done.code == code, done.words
+    assert not [text for text in words if text not in done.words], done.words
+    return done
+
+
 @dataclass
 class Running:
     """A command that was begun."""
@@ -109,7 +116,7 @@ class Running:
 
 
 @dataclass
-class Place:
+class Desk:
     """A folder with everything that a submit reads and writes, and a stand-in for Kaggle."""
 
     folder: Path
@@ -192,9 +199,9 @@ class Place:
         return self.start(*arguments).finish()
 
     def submit_arguments(self, *options: str) -> tuple[str, ...]:
-        """The arguments of `fastslow` that send this place's run."""
+        """The arguments of `fastslow` that send the user's run."""
         return ("submit", "run/mine.toml", "--run", "run", "--allow-dirty", *options)
 
     def submit(self, *options: str) -> Done:
-        """`fastslow submit` of this place's run."""
+        """`fastslow submit` of the user's run."""
         return self.call(*self.submit_arguments(*options))
