@@ -7,7 +7,7 @@ averaged first.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -165,8 +165,7 @@ def describe_caveats(run: Run, recipe: Recipe) -> list[str]:
         )
     if missing := find_missing(run, recipe):
         sentences.append(
-            f"The run is not finished: nothing of {' or '.join(missing)} stands in these numbers "
-            "yet."
+            f"The run is not finished: these numbers do not include {' or '.join(missing)} yet."
         )
     return sentences
 
@@ -284,15 +283,7 @@ class Merged:
     orders: dict[str, np.ndarray]
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """Score tables, collected batch by batch."""
-
-    table: list[pl.DataFrame] = field(default_factory=list)
-    seeds: list[pl.DataFrame] = field(default_factory=list)
-
-    def join(self) -> RunScores:
-        return RunScores(_join(self.table), _join(self.seeds))
+_Parts = tuple[list[pl.DataFrame], list[pl.DataFrame]]  # batches of the two tables of RunScores
 
 
 def merge_run(run: Run, recipe: Recipe) -> Merged:
@@ -302,7 +293,8 @@ def merge_run(run: Run, recipe: Recipe) -> Merged:
     """
     check_mergeable(run, recipe)
     members, test = (find_members(run, recipe, part) for part in predictions.PARTS)
-    parts, orders = _Parts(), dict[str, np.ndarray]()
+    parts: _Parts = ([], [])
+    orders: dict[str, np.ndarray] = {}
     merged = {
         "out_of_fold": _score_batches(run, recipe, {**_find_scored(run), **members}, parts),
         "test": _order_batches(merge_files(test, recipe), orders),
@@ -311,7 +303,7 @@ def merge_run(run: Run, recipe: Recipe) -> Merged:
         path = run.ranking(recipe.name, part)
         remove_leftovers(path.parent, ())
         write_batches(batches, predictions.RANKING_SCHEMA, path)
-    return Merged(parts.join(), orders)
+    return Merged(RunScores(*map(_join, parts)), orders)
 
 
 def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
@@ -325,9 +317,9 @@ def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
     """
     if recipe is not None:
         check_recipe(recipe, run.experiments())
-    parts = _Parts()
+    parts: _Parts = ([], [])
     deque(_score_batches(run, recipe, _find_scored(run), parts), maxlen=0)
-    return parts.join()
+    return RunScores(*map(_join, parts))
 
 
 def _find_scored(run: Run) -> dict[str, Path]:
@@ -357,10 +349,10 @@ def _score_batches(
         for name in [*paths, *(rankings.keys() - paths.keys())]:
             if name in rankings:
                 scores = score_predictions(rankings[name], own_labels)
-                parts.table.append(name_scores(scores, name, groups))
+                parts[0].append(name_scores(scores, name, groups))
             if name in frames and name in several:
                 scores = score_predictions(frames[name], own_labels)
-                parts.seeds.append(name_scores(scores, name, groups))
+                parts[1].append(name_scores(scores, name, groups))
         if recipe is not None and recipe.label in rankings:
             yield rankings[recipe.label]
 

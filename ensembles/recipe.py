@@ -24,6 +24,7 @@ user's file may change, and a record must not point outside its folder.
 import os
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -303,8 +304,10 @@ def choose_before_training(folder: Path, name: str | None, experiments: Sequence
         check_recipe(recipe, experiments)
         return recipe
     for found in (recall(folder), find_recipe(DEFAULT_RECIPE)):
-        if found is not None and found.name != EQUAL_WEIGHTS and _fits(found, experiments):
-            return found
+        if found is not None and found.name != EQUAL_WEIGHTS:
+            with suppress(InputError):
+                check_recipe(found, experiments)
+                return found
     return weigh_equally(experiments)
 
 
@@ -321,14 +324,6 @@ def weigh_equally(experiments: Sequence[str]) -> Recipe:
         fallback=nothing if nothing in experiments else None,
         allow_missing=frozenset({"members"}),
     )
-
-
-def _fits(recipe: Recipe, experiments: Sequence[str]) -> bool:
-    try:
-        check_recipe(recipe, experiments)
-    except InputError:
-        return False
-    return True
 
 
 def describe_choice(recipe: Recipe, experiments: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Search a recipe by a run's out-of-fold predictions, with an unbiased score beside it.
+"""Search a recipe by a run's out-of-fold predictions, and estimate its score without bias.
 
 Candidates combine a method, a way to fit weights, and a shrinkage towards equal weights. Each is
 scored by nested cross-validation: the graphs are divided into parts (graphs of one group of the
@@ -63,14 +63,6 @@ class Rule:
 Choose = Callable[[Sequence[Ballot]], Rule]  # fits a rule on labelled graphs
 
 
-@dataclass(frozen=True)
-class NestedEstimate:
-    """Scores (graphs,) in the order of the ballots."""
-
-    nested: np.ndarray  # scores by rules fitted without the graph and its group
-    naive: np.ndarray  # scores by the rule fitted on all graphs
-
-
 def learn(fit: Fit, method: Method) -> Choose:
     """Return a learner that fits the weights of one method for each collection."""
 
@@ -114,13 +106,10 @@ def estimate_nested(
     return scores
 
 
-def estimate(
-    ballots: Sequence[Ballot], choose: Choose, parts: int = PARTS, seed: int = SEED
-) -> NestedEstimate:
-    """Return the nested and the naive scores."""
+def estimate(ballots: Sequence[Ballot], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nested scores (graphs,), and the naive scores of the rule fitted on all graphs."""
     rule = choose(ballots)
-    naive = np.array([rule.score(ballot) for ballot in ballots])
-    return NestedEstimate(estimate_nested(ballots, choose, parts, seed), naive)
+    return estimate_nested(ballots, choose), np.array([rule.score(ballot) for ballot in ballots])
 
 
 def mean_of_collections(ballots: Sequence[Ballot], scores: np.ndarray) -> float:
@@ -220,15 +209,14 @@ def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) ->
     if not ballots:
         raise InputError(f"none of {', '.join(members)} ranks anything. Choose other experiments.")
     found = {candidate.name: estimate(ballots, candidate.learn()) for candidate in candidates}
-    naive = {name: mean_of_collections(ballots, scores.naive) for name, scores in found.items()}
-    scores = {name: estimated.nested for name, estimated in found.items()}
+    naive = {name: mean_of_collections(ballots, fitted) for name, (_, fitted) in found.items()}
+    scores = {name: nested for name, (nested, _) in found.items()}
     proposed = choose_best(candidates, ballots, [scores[c.name] for c in candidates])
-    # The whole search: fitted on all graphs it gives the proposed recipe; for the nested score it
-    # is repeated on the graphs outside each part.
+    # The search as a learner: on all graphs it proposes the recipe; for its nested score it is
+    # repeated on the graphs outside each part.
     naive[WHOLE] = naive[proposed.name]
     scores[WHOLE] = estimate_nested(ballots, learn_choice(candidates))
-    best = estimate(ballots, learn(fit_best, candidates[0].method))
-    scores |= {BEST: best.nested, HINDSIGHT: best.naive}
+    scores[BEST], scores[HINDSIGHT] = estimate(ballots, learn(fit_best, candidates[0].method))
     table = _tabulate(ballots, scores)
     lines = _compare_all(table, naive)
     return Proposal(proposed, proposed.learn()(ballots), names, table, lines)

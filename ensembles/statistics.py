@@ -12,9 +12,9 @@ w_g the share of group g of the graphs of a collection, m_g its mean score and m
     variance = sum_g z_g ** 2,    z_g = w_g (m_g - m) / sqrt(1 - 2 w_g + sum_h w_h ** 2)
 
 which is unbiased if groups are independent and the graphs of a group score alike; with groups
-of equal size it is the usual square of the standard error. Intervals and probabilities are those of
+of equal size it is the usual square of the standard error. Intervals and probabilities use
 Student's t with Satterthwaite's degrees of freedom: the number of groups less 1 if they have
-equal sizes, else fewer. In a mean over collections, a group that stands in several collections of
+equal sizes, else fewer. In a mean over collections, a group that is in several collections of
 a source is one group: its z are added. Sources are independent. So an interval of a difference
 excludes 0 exactly if the probability is below 2.5% or above 97.5%, and only then is one ranker
 called better. If any collection has fewer than `FEWEST_GROUPS` groups, no interval is given.

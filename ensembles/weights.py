@@ -22,7 +22,7 @@ from solution.domain import predictions
 from solution.domain.metrics import score_ranking
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.parquet import read_by_graphs
+from solution.system.parquet import GRAPH, read_by_graphs
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,22 +116,13 @@ def make_ballots(
         table = (labelled if table is None else table).with_columns(*columns, target)
     if table is None:
         return []
-    return [
-        _make_ballot((str(key[0]), str(key[1])), rows, list(frames), groups, methods)
-        for key, rows in table.group_by("collection", "graph", maintain_order=True)
-    ]
-
-
-def _make_ballot(
-    key: tuple[str, str],
-    table: pl.DataFrame,
-    names: list[str],
-    groups: dict[tuple[str, str], str],
-    methods: Sequence[Method],
-) -> Ballot:
-    votes = {m: np.stack([table[f"{m}/{name}"].to_numpy() for name in names]) for m in methods}
-    targets = {method: table[f"{method}/"].to_numpy() for method in methods}
-    return Ballot(*key, groups[key], votes, targets, table["runtime"].to_numpy())
+    ballots = []
+    for (collection, graph), rows in table.group_by(GRAPH, maintain_order=True):
+        votes = {m: np.stack([rows[f"{m}/{name}"].to_numpy() for name in frames]) for m in methods}
+        targets = {method: rows[f"{method}/"].to_numpy() for method in methods}
+        key = str(collection), str(graph)
+        ballots.append(Ballot(*key, groups[key], votes, targets, rows["runtime"].to_numpy()))
+    return ballots
 
 
 def _check_labels(labelled: pl.DataFrame) -> None:

@@ -75,7 +75,7 @@ def submit(
 def scores() -> None:
     """Add every submission at Kaggle to submissions/ledger.csv and show them.
 
-    Exit codes: 0, or 2 if Kaggle could not be asked; the ledger is shown all the same.
+    Exit codes: 0, or 2 if Kaggle could not be asked; the ledger is shown in both cases.
     """
     from submissions import scores
     from submissions.calls import read_wait_settings

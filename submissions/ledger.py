@@ -121,7 +121,12 @@ def _parse(path: Path, text: str) -> Ledger:
             if not row:
                 continue
             if not ledger.columns:
-                ledger.columns = _read_header(path, row)
+                if "key" not in row or len(set(row)) < len(row):
+                    raise InputError(
+                        f"{path}: expected a header of distinct names with a column key, found "
+                        f"{','.join(row)[:200]!r}. Restore it: git checkout {path}"
+                    )
+                ledger.columns = row
             elif len(row) > len(ledger.columns):
                 raise InputError(
                     f"{path}, line {rows.line_num}: {len(row)} cells, but the header has "
@@ -140,15 +145,6 @@ def _parse(path: Path, text: str) -> Ledger:
             line["state"] = line["state"].strip().lower()  # it may have been edited by hand
     ledger.lines = _join_lines(ledger.lines)
     return ledger
-
-
-def _read_header(path: Path, row: list[str]) -> list[str]:
-    if "key" not in row or len(set(row)) < len(row):
-        raise InputError(
-            f"{path}: expected a header of distinct names with a column key, found "
-            f"{','.join(row)[:200]!r}. Restore it: git checkout {path}"
-        )
-    return list(row)
 
 
 def _join_lines(lines: list[Line]) -> list[Line]:

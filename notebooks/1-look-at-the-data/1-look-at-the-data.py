@@ -10,19 +10,19 @@
 # # 1. Look at the data
 #
 # Each graph is a tensor program with many candidate configurations; the job is to rank them from
-# fastest to slowest. This notebook looks at a few graphs of each collection: the programs, how far
-# the runtimes spread, how noisy they are, and what the configurations have to do with them.
+# fastest to slowest. This notebook shows a few graphs of each collection: the programs, the spread
+# and the noise of the runtimes, and how the configurations influence them.
 #
-# It finds the data by itself: the attached competition, or `data/`, or the bundled sample. **The
-# outputs on the web are of the sample: CPU timings, not TpuGraphs.**
+# The data is the attached competition, or `data/`, or the bundled sample. **The outputs on the web
+# show the sample: CPU timings, not TpuGraphs.**
 
 # %% tags=["parameters"]
 GRAPHS = 30  # labelled graphs of each collection, spread evenly over their names
-PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
+PUSH = ""  # key of the push; a push sets it and the commit
 COMMIT = ""
 
 # %% [markdown]
-# On Kaggle the project comes from the attached dataset of wheels; elsewhere it is there already.
+# On Kaggle the project is installed from the attached dataset of wheels.
 
 # %%
 import os
@@ -55,8 +55,8 @@ labelled = {name: [] for name in NAMES}
 for file in find_files(session.find_data(prepared=False)):
     if file.split != "test":
         labelled[file.collection.name].append(file)
-places = {n: np.unique(np.linspace(0, len(f) - 1, GRAPHS).astype(int)) for n, f in labelled.items()}
-chosen = [files[place] for name, files in labelled.items() if files for place in places[name]]
+picked = {n: np.unique(np.linspace(0, len(f) - 1, GRAPHS).astype(int)) for n, f in labelled.items()}
+chosen = [files[index] for name, files in labelled.items() if files for index in picked[name]]
 summaries, defects = scan(chosen)
 assert not defects, defects
 output.print(show_summaries(summaries))
@@ -66,7 +66,7 @@ graphs = [repair_padding(read_graph(file.path, file.collection)) for file in cho
 
 # %% [markdown]
 # ## One program
-# Operands stand left of their consumers. The circles mark what can be configured: convolutions,
+# Operands are left of their consumers. The circles mark what can be configured: convolutions,
 # dots and reshapes.
 
 # %%
@@ -77,8 +77,8 @@ make_figure(example)
 
 # %% [markdown]
 # ## Runtimes
-# How much slower than the fastest each configuration is. Where a line is flat, an order hardly
-# matters, and noise decides it.
+# How much slower than the fastest each configuration is. Where a line is flat, the order depends
+# on noise and hardly matters.
 
 # %%
 pictures.draw_runtimes(graphs)
@@ -86,7 +86,7 @@ pictures.draw_runtimes(graphs)
 # %% [markdown]
 # ## Duplicates and noise
 # Equal configurations were timed more than once in some collections (44% of the real
-# layout:xla:default). How far their runtimes lie apart is noise, and nothing can predict it.
+# layout:xla:default). The differences of their runtimes are noise, which no model can predict.
 
 # %%
 pictures.draw_noise(summaries)
@@ -95,15 +95,15 @@ pictures.draw_noise(summaries)
 # ## Configurations inside a graph
 # The two directions in which the configurations of one graph differ most (principal components of
 # its layouts, one column for each node, slot and value). Where colours are sorted, a linear model
-# would do.
+# would be enough.
 
 # %%
 pictures.draw_configurations(example)
 
 # %% [markdown]
 # ## Configurations across graphs
-# The same in columns that all graphs of a collection share. Where graphs lie apart, a model must
-# not compare configurations of different graphs: ranks are taken inside each graph.
+# The same with columns that all graphs of a collection share. If the graphs are separate clusters,
+# a model must not compare configurations of different graphs: ranks are taken inside each graph.
 
 # %%
 pictures.draw_across(graphs)
@@ -111,22 +111,22 @@ pictures.draw_across(graphs)
 # %% [markdown]
 # ## The violation ratio
 # A node violates when its largest dimension is not the minor-most one of its layout. The share of
-# such nodes is a rule of thumb for slow configurations; here is how well it ranks by itself.
+# such nodes is a rule of thumb for slow configurations. This is how well it ranks alone.
 
 # %%
 pictures.draw_violations(graphs)
 
 # %% [markdown]
 # ## Runtime and operations
-# Programs that take long, and what they consist of.
+# Slow programs, and the operations that they consist of.
 
 # %%
 pictures.draw_opcodes(graphs)
 
 # %% [markdown]
 # ## What pruning keeps
-# Configurations touch few nodes. The models keep these and their neighbours, and drop the rest,
-# which is the same for every configuration.
+# Configurations change few nodes. The models keep these nodes and their neighbours; the others are
+# the same for every configuration.
 
 # %%
 pictures.draw_pruning(graphs)

@@ -11,27 +11,28 @@
 #
 # Everything but the graph nets of layouts: a few hours of CPU on the full data.
 #
-# Every model is kept as soon as it is trained. Where the session ends first, by `HOURS`, a signal
-# or a kill, the next one goes on: attach the output of this notebook to it as an input (`RESUME=1`
-# of `make kernels-push`). Sessions may share the work: give each its own `COLLECTIONS` or `FOLDS`.
+# Every model is saved as soon as it is trained. If the session ends earlier, by `HOURS`, a signal
+# or a kill, the next session continues: attach the output of this notebook to it as an input
+# (`RESUME=1` of `make kernels-push`). Sessions may share the work: give each different
+# `COLLECTIONS` or `FOLDS`.
 
 # %% tags=["parameters"]
-EXPERIMENTS = "*,!layout_*,*lightgbm*"  # patterns; the last that fits a name decides
+EXPERIMENTS = "*,!layout_*,*lightgbm*"  # patterns; the last match decides
 COLLECTIONS = "*"  # such as "layout:xla:*"
 FOLDS = ""  # such as "0,1"; empty: all
 NUM_FOLDS = 5
-SCHEME = "architecture"  # what stays together in a fold; or "family", or "graph"
+SCHEME = "architecture"  # graphs that stay in one fold; or "family", or "graph"
 HOURS = 11.5  # a kernel is killed after 12
-PACK = "folds"  # the models of all folds become bundle.zip; "refit": others, of all graphs; or ""
-LIMIT = False  # a quick look at a few graphs
-REPLACE = False  # start afresh where there is a run already
+PACK = "folds"  # models in bundle.zip: of all folds; "refit": trained on all graphs; "": none
+LIMIT = False  # a smoke run on few graphs
+REPLACE = False  # delete an existing run and start afresh
 EXECUTOR = "local"  # or "ray": the nodes of a cluster
-ADDRESS = ""  # of the cluster: "auto" where this machine is part of it; empty: one of its own
-PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
+ADDRESS = ""  # of the cluster: "auto" if this machine is in it; empty: start a cluster
+PUSH = ""  # key of the push; a push sets it and the commit
 COMMIT = ""
 
 # %% [markdown]
-# On Kaggle the project comes from the attached dataset of wheels; elsewhere it is there already.
+# On Kaggle the project is installed from the attached dataset of wheels.
 
 # %%
 import os
@@ -53,8 +54,8 @@ from submissions.report import collect_scores, tabulate
 
 # %% [markdown]
 # ## Training
-# A model for each experiment, group of collections, fold and seed. It predicts the graphs of the
-# fold that it has not seen, and the test graphs.
+# One model for each experiment, group of collections, fold and seed. It predicts the graphs of the
+# held-out fold and the test graphs.
 
 # %%
 session = Session.begin("3-train-tile-and-lightgbm", PUSH)
@@ -70,13 +71,13 @@ trained = train_session(
 )
 
 # %% [markdown]
-# ## What they learned from
+# ## Training data of the models
 
 # %%
 output.print(show_summaries(predictions.read(trained.run.graphs)))
 
 # %% [markdown]
-# ## What they reach
+# ## Scores
 # Out of fold: every graph is predicted by a model that has seen no program of its structure.
 
 # %%
@@ -84,8 +85,8 @@ output.print(tabulate(collect_scores(trained.run)))
 
 # %% [markdown]
 # ## The bundle
-# The models as one file, where all are there. `make kernels-pull` brings it home, and `fastslow
-# rank FILE --with` it ranks there.
+# The models as one file, if all are trained. `make kernels-pull` downloads it; rank with it by
+# `fastslow rank FILE --with bundle.zip`.
 
 # %%
 if trained.bundle:

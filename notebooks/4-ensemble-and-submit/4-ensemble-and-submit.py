@@ -9,24 +9,24 @@
 # %% [markdown]
 # # 4. Ensemble and submit
 #
-# Puts the models of the training notebooks together, merges their predictions by a recipe, and
-# writes `submission.csv` and `bundle.zip`, the recipe's models as one file. Nothing is trained here
-# and no data is read: the outputs of the other notebooks are enough. Upload the CSV with the
-# notebook's *Submit* button, or bring both home with `make kernels-pull`: `make submit` sends the
-# one, `fastslow rank FILE --with runs/4-ensemble-and-submit/bundle.zip` ranks with the other.
+# Combines the models of the training notebooks, merges their predictions by a recipe, and writes
+# `submission.csv` and `bundle.zip`, the recipe's models as one file. It trains nothing and reads no
+# data, only the outputs of the other notebooks. Upload the CSV with the notebook's *Submit* button,
+# or download both with `make kernels-pull`: `make submit` sends the CSV, and
+# `fastslow rank FILE --with runs/4-ensemble-and-submit/bundle.zip` ranks with the bundle.
 #
-# Where a bundle is attached (`BUNDLE=name` of `make kernels-push`), no run is needed: its models
-# predict the test split of the data here.
+# With an attached bundle (`BUNDLE=name` of `make kernels-push`), no run is needed: its models
+# predict the test split of the attached data.
 
 # %% tags=["parameters"]
-RECIPE = ""  # a name; empty: the one that `make submit` takes
-SOURCES = "2-*,3-*"  # the notebooks whose runs are put together
-BUNDLE = ""  # the folder of an attached bundle; empty: the one that is there, if any
-PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
+RECIPE = ""  # a name; empty: the default of `make submit`
+SOURCES = "2-*,3-*"  # the notebooks whose runs are combined
+BUNDLE = ""  # folder of an attached bundle; empty: the only attached one, if any
+PUSH = ""  # key of the push; a push sets it and the commit
 COMMIT = ""
 
 # %% [markdown]
-# On Kaggle the project comes from the attached dataset of wheels; elsewhere it is there already.
+# On Kaggle the project is installed from the attached dataset of wheels.
 
 # %%
 import os
@@ -60,7 +60,7 @@ bundle = session.find_bundle(BUNDLE)
 
 # %% [markdown]
 # ## With a bundle
-# Every test graph is read, and ranked by the models of the bundle.
+# The models of the bundle rank every test graph.
 
 # %%
 if bundle:
@@ -70,9 +70,8 @@ if bundle:
 
 # %% [markdown]
 # ## Without one: the runs
-# They must be of one commit, on the same data with the same folds, and complete. What the ensemble
-# reaches out of fold, with 95% intervals over programs; then member by member, what it
-# adds.
+# They must be complete, of one commit, and on the same data with the same folds. The table shows
+# the ensemble's out-of-fold score with 95% intervals over programs; then the gain of each member.
 
 # %%
 if not bundle:
@@ -96,8 +95,8 @@ if not bundle:
 
 # %% [markdown]
 # ## The bundle
-# Shared as a dataset (`make kernels-share BUNDLE=file`) and attached to a notebook, it ranks there,
-# with nothing trained: `load_bundle("/kaggle/input/.../bundle.zip").rank("program.npz")`.
+# Share it as a dataset (`make kernels-share BUNDLE=file`) and attach it to a notebook to rank there
+# without training: `load_bundle("/kaggle/input/.../bundle.zip").rank("program.npz")`.
 
 # %%
 say(load_bundle(bundle).describe())

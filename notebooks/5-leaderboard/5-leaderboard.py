@@ -9,16 +9,16 @@
 # %% [markdown]
 # # 5. Leaderboard
 #
-# What was submitted, what Kaggle made of it, and how well the out-of-fold score foretells that. The
-# ledger is the one that was pushed; where there are credentials and a network, it is brought up to
-# date first, and left among the outputs.
+# The submissions, their scores at Kaggle, and how well the out-of-fold score predicts these. The
+# ledger is the pushed one; with credentials and a network it is updated first, and saved in the
+# outputs.
 
 # %% tags=["parameters"]
-PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
+PUSH = ""  # key of the push; a push sets it and the commit
 COMMIT = ""
 
 # %% [markdown]
-# On Kaggle the project comes from the attached dataset of wheels; elsewhere it is there already.
+# On Kaggle the project is installed from the attached dataset of wheels.
 
 # %%
 import os
@@ -58,11 +58,11 @@ pushed = read_wait_settings()
 shutil.copyfile(pushed.submissions / "ledger.csv", session.output / "ledger.csv")
 kaggle = Kaggle(pushed.model_copy(update={"submissions": session.output}))
 tracker = Tracker(kaggle)
-places = []
+board = []
 if find_credentials():
     try:
         update_ledger(tracker)
-        places = kaggle.list_leaderboard()
+        board = kaggle.list_leaderboard()
     except InputError as error:
         say(f"The ledger stays as it was. {error}")
 else:
@@ -83,12 +83,11 @@ else:
     say("No submission was made yet: `make submit` makes the first.")
 
 # %% [markdown]
-# ## Where our best one stands
-# Among results that their authors made public, and on the public leaderboard where it could be
-# fetched.
+# ## Our best submission
+# Among results that their authors published, and on the public leaderboard if it could be fetched.
 
 # %%
 output.print(tabulate_standing(ledger))
-if places:
-    output.print(tabulate_leaderboard(places, best_public(ledger)))
+if board:
+    output.print(tabulate_leaderboard(board, best_public(ledger)))
 session.finish()

@@ -9,33 +9,33 @@
 # %% [markdown]
 # # 6. Measure your own programs, learn from them, rank the next one
 #
-# The models that come with the package have learned from other programs than yours. Here programs
-# of one kind are compiled and timed in many layouts; the last ones are kept aside, the others are
-# added to the training data; and both models rank the programs that were kept aside.
+# The packaged models have not learned from your programs. This notebook compiles and times programs
+# of one kind in many layouts, holds out the last ones, and adds the others to the training data.
+# Then both models, the packaged ones and the new ones, rank the held-out programs.
 #
 # Needs jax, which Kaggle's image has; elsewhere, in the project's folder,
-# `pip install -c constraints.txt -e ".[collect]"`. Give a folder of your own python files as
-# `PROGRAMS` (how they look: the cell below prints one), or let some of the kind `FAMILY` be drawn.
-# What was timed stays timed where the notebook is stopped.
+# `pip install -c constraints.txt -e ".[collect]"`. Give a folder of Python files as `PROGRAMS` (a
+# cell below prints an example), or draw random programs of the kind `FAMILY`. If the notebook is
+# stopped, finished timings are kept.
 
 # %% tags=["parameters"]
 PROGRAMS = ""  # a folder of python files with a `program` and its `arguments`; empty: drawn ones
-FAMILY = "transformer"  # or convnet, mlp, gnn, mixer, recurrent: what is drawn
-COLLECTION = "layout:nlp:random"  # where they belong; the last word is the search
+FAMILY = "transformer"  # kind of drawn programs; or convnet, mlp, gnn, mixer, recurrent
+COLLECTION = "layout:nlp:random"  # collection of the programs; its last word is the search
 COUNT = 10  # programs that are drawn
-HELD_OUT = 3  # the last ones, which are not learned from
+HELD_OUT = 3  # number of programs that are not trained on
 CONFIGS = 60  # layouts of each program
-MINUTES = 15.0  # of compiling and timing, for all of them
-KEEP_FLAT = False  # also programs whose timings say nothing of the order
-EXPERIMENTS = "layout_*,!*lightgbm*"  # patterns of what is trained
+MINUTES = 15.0  # for compiling and timing all programs
+KEEP_FLAT = False  # keep programs whose configurations take equally long
+EXPERIMENTS = "layout_*,!*lightgbm*"  # patterns of the trained experiments
 NUM_FOLDS = 5
-LIMIT = False  # a quick look: few graphs, short trainings
-REPLACE = False  # train afresh, where other programs were learned from before
-PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
+LIMIT = False  # a smoke run: few graphs, short trainings
+REPLACE = False  # train afresh if the training programs have changed
+PUSH = ""  # key of the push; a push sets it and the commit
 COMMIT = ""
 
 # %% [markdown]
-# On Kaggle the project comes from the attached dataset of wheels; elsewhere it is there already.
+# On Kaggle the project is installed from the attached dataset of wheels.
 
 # %%
 import os
@@ -77,8 +77,8 @@ say(f"{len(programs)} programs, such as {programs[0].name}:\n\n{programs[0].read
 
 # %% [markdown]
 # ## Compiled and timed
-# Each layout's result is compared with that of the program as it is; timings are interleaved, on
-# one core. *Repeat tau*, of two halves of the timings, is about what a perfect model could reach.
+# Each layout must give the same result as the unchanged program; timings are interleaved, on one
+# core. *Repeat tau*, between two halves of the timings, is about the score of a perfect model.
 
 # %%
 _, source, search = COLLECTION.split(":")
@@ -98,8 +98,8 @@ say(f"Learned from: {len(learned)} programs. Kept aside: {', '.join(p.stem for p
 
 # %% [markdown]
 # ## Added to the training data
-# The bundled sample and the programs; those that were kept aside are in no training. The files are
-# like the competition's, so what holds here holds for `fastslow run FOLDER`.
+# The bundled sample and the programs, without the held-out ones. The files have the competition's
+# format, so `fastslow run FOLDER` can train on them as well.
 
 # %%
 data = add_to_sample(learned, place.folder, session.output / "data")
@@ -113,9 +113,9 @@ trained = train_session(
 )
 
 # %% [markdown]
-# ## The programs that were kept aside, ranked by both
-# Kendall's tau between the ranking and the timings: 1 is their order, 0 is chance. And how much
-# longer than the fastest of all takes the fastest of the first five that are named.
+# ## The held-out programs, ranked by both
+# Kendall's tau between ranking and timings: 1 is the timings' order, 0 is chance. Then, how much
+# longer the fastest of the first five configurations takes than the fastest of all.
 
 # %%
 if trained.bundle:  # otherwise there is no comparison yet, and the last line says what is missing
@@ -127,8 +127,8 @@ if trained.bundle:  # otherwise there is no comparison yet, and the last line sa
     output.print(show_rankings(rankings, graphs))
 
 # %% [markdown]
-# The bundle ranks other programs of the kind, with nothing timed: `fastslow rank FILE --with`
-# it, or `load_bundle(path).rank("program.npz")`.
+# The bundle ranks other programs of this kind without timing them: `fastslow rank FILE --with
+# bundle.zip`, or `load_bundle(path).rank("program.npz")`.
 
 # %%
 if trained.bundle:

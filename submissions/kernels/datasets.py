@@ -1,14 +1,13 @@
 """Upload a folder as a private dataset of the user, and wait until Kaggle has processed it.
 
 A shared bundle is such a dataset, for use by a notebook. Nothing is uploaded if it is the dataset's
-newest version already. An upload of which it is unknown whether it arrived is repeated: an extra
-version does no harm, an incomplete one would.
+newest version already. If it is unknown whether an upload arrived, it is repeated: an extra version
+does no harm, an incomplete one would.
 """
 
 import re
 import time
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -30,19 +29,10 @@ class UnknownUploadError(KaggleError):
     """It is not known yet whether a version of a dataset arrived."""
 
 
-def is_newest(last: BaseModel | None, wanted: BaseModel, found: DatasetStatus | None) -> bool:
-    """Return whether the wanted content was uploaded last and is Kaggle's newest version."""
-    return (
-        found is not None
-        and found.status not in GONE
-        and last == wanted.model_copy(update={"version": found.version})
-    )
-
-
 def write_metadata(folder: Path, user: str, slug: str) -> None:
     """Write dataset-metadata.json for the CLI."""
     licenses = [{"name": "apache-2.0"}]
-    values: dict[str, Any] = {"id": f"{user}/{slug}", "title": slug, "licenses": licenses}
+    values = {"id": f"{user}/{slug}", "title": slug, "licenses": licenses}
     write_json(values, folder / METADATA)
 
 
@@ -133,6 +123,29 @@ def name_dataset(name: str) -> str:
     return slug
 
 
+def provide(
+    folder: Path, name: str, wanted: BaseModel, path: Path, note: str, kernels: Kernels
+) -> tuple[int, bool]:
+    """Return the version of the dataset with the folder's content, and whether it existed already.
+
+    It is uploaded unless it is the newest version, and is ready for use. The record at `path` is
+    `wanted` with this version.
+
+    Raises KaggleError if the upload failed, InputError if it is not ready in time.
+    """
+    found, last = kernels.find_dataset(name), read_push_record(type(wanted), path)
+    newest = wanted.model_copy(update={"version": found.version if found else 0})
+    is_there = found is not None and found.status not in GONE and last == newest
+    least = found.version if found else 0
+    if not is_there:
+        least = upload(folder, name, note, found, kernels)
+        # recorded before the wait, so that the next command resumes
+        write_push_record(wanted.model_copy(update={"version": least}), path)
+    version = await_ready(name, least, kernels)
+    write_push_record(wanted.model_copy(update={"version": version}), path)
+    return version, is_there
+
+
 def share(folder: Path, slug: str, settings: WaitSettings) -> Outcome:
     """Upload the bundle.zip in the folder as the dataset `slug`, unless it is already there.
 
@@ -143,19 +156,12 @@ def share(folder: Path, slug: str, settings: WaitSettings) -> Outcome:
         user, path = kernels.find_user(), records() / f"{slug}.json"
         write_metadata(folder, user, slug)
         wanted = Shared(dataset=f"{user}/{slug}", digest=checksum(folder / BUNDLE), version=0)
-        found, last = kernels.find_dataset(wanted.dataset), read_push_record(Shared, path)
-        is_there = last is not None and is_newest(last, wanted, found)
-        if last is None or not is_there:
-            note = f"sha256 {wanted.digest[:12]}"
-            try:
-                version = upload(folder, wanted.dataset, note, found, kernels)
-            except UnknownUploadError as error:
-                return Outcome(NOT_KNOWN, str(error))
-            last = wanted.model_copy(update={"version": version})
-            write_push_record(last, path)
-        version = await_ready(last.dataset, last.version, kernels)
-        write_push_record(last.model_copy(update={"version": version}), path)
-        return Outcome(DONE, _describe(last.dataset, version, is_there=is_there))
+        note = f"sha256 {wanted.digest[:12]}"
+        try:
+            version, is_there = provide(folder, wanted.dataset, wanted, path, note, kernels)
+        except UnknownUploadError as error:
+            return Outcome(NOT_KNOWN, str(error))
+        return Outcome(DONE, _describe(wanted.dataset, version, is_there=is_there))
 
 
 def check_dataset_name(name: str) -> None:

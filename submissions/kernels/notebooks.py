@@ -75,13 +75,11 @@ class Notebook:
         return self.folder / f"{self.name}.ipynb"
 
     def read(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.built.read_text(encoding="utf-8"))
-        return found
+        return dict(json.loads(self.built.read_text(encoding="utf-8")))
 
     def read_metadata(self) -> dict[str, Any]:
         """Return kernel-metadata.json, with a placeholder for the user's name."""
-        found: dict[str, Any] = json.loads((self.folder / METADATA).read_text(encoding="utf-8"))
-        return found
+        return dict(json.loads((self.folder / METADATA).read_text(encoding="utf-8")))
 
 
 def list_notebooks() -> list[Notebook]:

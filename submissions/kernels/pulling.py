@@ -94,17 +94,13 @@ def _follow(notebook: Notebook, kernels: Kernels) -> tuple[Push | None, str, str
             with lock_records(kernels.settings):
                 reconcile(notebook, kernels)
                 latest = read_pushes(notebook.name).latest
-        return latest, *_describe(latest, kernels)
+        if latest is None:
+            return None, "never pushed", ""
+        if latest.state == "failed":
+            return latest, "not pushed", latest.note
+        return latest, *look(latest, kernels).describe()
     except (UnknownPushError, LockedError, KaggleError) as error:
         return latest, "unknown", str(error)
-
-
-def _describe(latest: Push | None, kernels: Kernels) -> tuple[str, str]:
-    if latest is None:
-        return "never pushed", ""
-    if latest.state == "failed":
-        return "not pushed", latest.note
-    return look(latest, kernels).describe()
 
 
 def look(latest: Push, kernels: Kernels) -> Progress:

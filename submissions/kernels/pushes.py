@@ -102,16 +102,6 @@ def record(notebook: str, push: Push) -> Push:
     return push
 
 
-def read_uploaded() -> Uploaded | None:
-    """Return the record of the last dataset upload from this machine."""
-    return read_push_record(Uploaded, records() / "dataset.json")
-
-
-def record_uploaded(uploaded: Uploaded) -> None:
-    """Record an upload."""
-    write_push_record(uploaded, records() / "dataset.json")
-
-
 def show_now() -> str:
     """Return the current time in the records' format."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -21,14 +21,7 @@ from solution.system.files import write_json
 from submissions.calls import WaitSettings, pause
 from submissions.failures import DONE, NOT_KNOWN, KaggleError, Outcome
 from submissions.kernels.calls import NOT_TAKEN, Kernels
-from submissions.kernels.datasets import (
-    await_ready,
-    check_dataset_name,
-    find_shared,
-    is_newest,
-    upload,
-    write_metadata,
-)
+from submissions.kernels.datasets import check_dataset_name, find_shared, provide, write_metadata
 from submissions.kernels.notebooks import METADATA, Notebook, Value, read_parameters, set_values
 from submissions.kernels.packaging import PLACEHOLDER, SLUG, Package, name_commit, provide_package
 from submissions.kernels.pushes import (
@@ -36,9 +29,8 @@ from submissions.kernels.pushes import (
     Uploaded,
     lock_records,
     read_pushes,
-    read_uploaded,
     record,
-    record_uploaded,
+    records,
     show_now,
 )
 from submissions.provenance import SourceTree, make_key
@@ -100,18 +92,10 @@ def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:
 
     Raises InputError if it is not ready in time.
     """
-    found, last = kernels.find_dataset(name), read_uploaded()
     wanted = Uploaded(name=name, commit=package.commit, python=package.python, version=0)
-    if last is None or not is_newest(last, wanted, found):
-        write_metadata(package.folder, name.partition("/")[0], SLUG)
-        least = upload(package.folder, name, package.commit[:12], found, kernels)
-        last = wanted.model_copy(update={"version": least})
-        record_uploaded(last)  # before the wait, so that the next command resumes
-    elif found is not None and found.status == "ready":
-        return found.version
-    version = await_ready(name, last.version, kernels)
-    record_uploaded(last.model_copy(update={"version": version}))
-    return version
+    write_metadata(package.folder, name.partition("/")[0], SLUG)
+    path, note = records() / "dataset.json", package.commit[:12]
+    return provide(package.folder, name, wanted, path, note, kernels)[0]
 
 
 def _name_bundle(order: Order, user: str, kernels: Kernels) -> Order:

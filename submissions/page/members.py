@@ -181,8 +181,8 @@ def _estimate(evidence: Evidence) -> list[tuple[str, float, float]]:
     large = sum(len(members[ballot.collection]) for ballot in ballots) > MAX_GREEDY
     fits = [name for name in QUICK_FITS if not (large and name == GREEDY)]
     for candidate in list_candidates([evidence.recipe.method], fits, [0.0]):
-        found = estimate_scores(ballots, candidate.learn())
-        nested, naive = (mean_of_collections(ballots, s) for s in (found.nested, found.naive))
+        scores = estimate_scores(ballots, candidate.learn())
+        nested, naive = (mean_of_collections(ballots, score) for score in scores)
         if math.isfinite(nested) and math.isfinite(naive):
             rows.append((candidate.fit.replace("_", " "), nested, naive))
     return rows

@@ -14,15 +14,12 @@ from ensembles.votes import METHODS, Method, merge_votes, rank, to_shares
 from solution.domain.predictions import RANKING_SCHEMA, SCHEMA, make_frame
 from solution.system.errors import InputError
 
-RANK_METHODS = METHODS[:4]  # unmoved by a monotone change of one model's scores inside a graph
-Scores = dict[tuple[str, str, tuple[int, int]], list[int]]
-
-
 Key = tuple[str, str, int]  # collection, graph, config
 Model = tuple[int, int]  # fold, seed
+Scores = dict[tuple[str, str, Model], list[int]]  # by collection, graph and model
 
 
-def make_predictions(scores: dict[tuple[str, str, Model], list[int]]) -> pl.DataFrame:
+def make_predictions(scores: Scores) -> pl.DataFrame:
     """The scores of every configuration of a graph by a model."""
     rows = [
         (collection, graph, config, *model, score)
@@ -44,9 +41,9 @@ def to_ranks(frame: pl.DataFrame) -> dict[Key, float]:
 
 
 @st.composite
-def score_tables(draw: st.DrawFn) -> dict[tuple[str, str, Model], list[int]]:
+def score_tables(draw: st.DrawFn) -> Scores:
     """Integer scores with ties; a graph may be predicted by any of four models."""
-    scores: dict[tuple[str, str, Model], list[int]] = {}
+    scores: Scores = {}
     models = st.tuples(st.integers(0, 1), st.integers(0, 1))
     for collection, graph in (("tile:xla", "a"), ("tile:xla", "b"), ("layout:xla:random", "a")):
         size = draw(st.integers(1, 7))
@@ -121,7 +118,7 @@ WEIGHTS = st.lists(st.integers(1, 5).map(float), min_size=4, max_size=4)
 
 @pytest.mark.parametrize("method", METHODS)
 @given(members=member_scores(), weights=WEIGHTS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_the_merge_is_that_of_brute_force(
     method: Method, members: list[Scores], weights: list[float]
 ) -> None:
@@ -161,26 +158,6 @@ def test_shares_are_weights_over_their_sum_to_the_last_digit(weights: list[float
     np.testing.assert_array_equal(to_shares(values), values / values.sum())
 
 
-@pytest.mark.parametrize("method", RANK_METHODS)
-@given(scores=score_tables(), factor=st.integers(1, 5), shift=st.integers(-9, 9))
-@settings(max_examples=15, deadline=None)
-def test_a_monotone_change_inside_a_graph_changes_no_rank_method(
-    method: Method, scores: Scores, factor: int, shift: int
-) -> None:
-    first = next(iter(scores))
-    changed = {**scores, first: [factor * value**3 + shift for value in scores[first]]}
-    before, after = (normalise(make_predictions(s), method) for s in (scores, changed))
-    assert before.equals(after)
-
-
-@pytest.mark.parametrize("method", ["min_max", "z_score"])
-def test_a_linear_change_inside_a_graph_changes_nothing_else(method: Method) -> None:
-    scores: Scores = {("tile:xla", "a", (0, 0)): [4, 1, 2, 2]}
-    changed: Scores = {("tile:xla", "a", (0, 0)): [12, 6, 8, 8]}
-    before, after = (normalise(make_predictions(s), method) for s in (scores, changed))
-    assert to_ranks(before) == pytest.approx(to_ranks(after))
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_equal_scores_stay_exactly_equal(method: Method) -> None:
     generator = np.random.default_rng(0)
@@ -193,18 +170,15 @@ def test_equal_scores_stay_exactly_equal(method: Method) -> None:
     assert merged[:40] == merged[40:80] == merged[80:]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_gap_of_one_member_is_named_by_every_method(method: Method) -> None:
-    whole = normalise(make_predictions({("tile:xla", "a", (0, 0)): [1, 2]}), method)
+def test_a_gap_of_one_member_is_named() -> None:
+    whole = normalise(make_predictions({("tile:xla", "a", (0, 0)): [1, 2]}))
     with pytest.raises(InputError, match="two.*tile:xla:a.*1"):
         merge({"one": whole, "two": whole.filter(pl.col("config") == 0)}, {"one": 1, "two": 1})
 
 
 @given(score_tables(), st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
-def test_the_order_of_the_rows_does_not_matter(
-    scores: dict[tuple[str, str, Model], list[int]], seed: int
-) -> None:
+@settings(max_examples=10, deadline=None)
+def test_the_order_of_the_rows_does_not_matter(scores: Scores, seed: int) -> None:
     frame = make_predictions(scores)
     shuffled = frame.sample(fraction=1, shuffle=True, seed=seed)
     assert to_ranks(normalise(shuffled)) == pytest.approx(to_ranks(normalise(frame)), rel=1e-6)
@@ -224,9 +198,8 @@ def drawn_votes(draw: st.DrawFn) -> Votes:
     }
 
 
-@pytest.mark.parametrize("method", METHODS)
-@given(drawn_votes(), st.lists(st.integers(1, 5), min_size=3, max_size=3))
-@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(METHODS), drawn_votes(), st.lists(st.integers(1, 5), min_size=3, max_size=3))
+@settings(max_examples=60, deadline=None)
 def test_arrays_are_merged_as_frames_are(method: Method, drawn: Votes, sizes: list[int]) -> None:
     weights = dict(zip("abc", map(float, sizes), strict=True))
     votes = {name: [np.array(scored, np.float32) / 7 for scored in drawn[name]] for name in drawn}

@@ -9,11 +9,7 @@ from rich.table import Table
 
 from ensembles.merge import alone, merge_collection, read_groups, score_recipes, score_run
 from ensembles.recipe import Recipe, find_recipe
-from ensembles.statistics import (
-    leave_one_out,
-    rank_correlations,
-    reseed_spread,
-)
+from ensembles.statistics import leave_one_out, rank_correlations, reseed_spread
 from ensembles.tables import show_comparison, show_search
 from solution.domain import predictions
 from solution.domain.metrics import score_predictions

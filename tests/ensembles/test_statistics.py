@@ -47,12 +47,12 @@ def test_with_groups_of_one_size_it_is_the_paired_t_test_of_their_means(of_a_gro
     )
 
 
-@pytest.mark.parametrize("groups", [5, 11, 40])
+@pytest.mark.parametrize("groups", [5, 40])
 def test_the_interval_holds_the_truth_as_often_as_it_says(groups: int) -> None:
     assert 0.93 <= measure_coverage(draw_normal, groups, 3000) <= 0.98
 
 
-@pytest.mark.parametrize("groups", [8, 12, 40])
+@pytest.mark.parametrize("groups", [8, 40])
 def test_of_equal_rankers_one_is_called_better_in_at_most_one_of_twenty(groups: int) -> None:
     assert measure_false_verdicts(draw_normal, groups, 4000) <= 0.055  # two deviations above
 

@@ -129,7 +129,16 @@ class Desk:
 
     @property
     def ledger(self) -> Ledger:
-        return read_ledger(self.folder / "submissions" / "ledger.csv")
+        return read_ledger(self.ledger_path)
+
+    @property
+    def ledger_path(self) -> Path:
+        return self.folder / "submissions" / "ledger.csv"
+
+    def write_ledger(self, text: str) -> Path:
+        self.ledger_path.parent.mkdir(exist_ok=True)
+        self.ledger_path.write_text(text, encoding="utf-8")
+        return self.ledger_path
 
     @property
     def run(self) -> Run:
@@ -197,6 +206,13 @@ class Desk:
     def call(self, *arguments: str) -> Done:
         """Run a command to its end."""
         return self.start(*arguments).finish()
+
+    def start_until(self, call: str, times: int = 1) -> "Running":
+        """Begin a submit of the run, and wait until it has made a call so often."""
+        running = self.start(*self.submit_arguments())
+        while self.world.count(call) < times:
+            assert not running.ends_within(0.02)
+        return running
 
     def submit_arguments(self, *options: str) -> tuple[str, ...]:
         """The arguments of `fastslow` that send the user's run."""

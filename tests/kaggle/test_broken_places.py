@@ -74,9 +74,7 @@ def test_a_file_that_is_larger_than_kaggle_lists_does_not_fill_the_disk(desk: De
 def test_a_disk_that_is_full_before_the_upload_is_named(desk: Desk) -> None:
     desk.more["FASTSLOW_WAIT_SECONDS"] = "3"
     desk.world.faults = [Fault(LIST, "500", times=1)]
-    running = desk.start(*desk.submit_arguments())
-    while not desk.world.count(LIST):
-        assert not running.ends_within(0.02)
+    running = desk.start_until(LIST)
     if sys.platform != "linux":
         pytest.skip("no limit can be given to another process")
     resource.prlimit(running.number, resource.RLIMIT_FSIZE, (1000, 1000))
@@ -108,7 +106,7 @@ def test_a_full_disk_below_the_output_does_not_say_that_nothing_was_sent(desk: D
 
 
 def test_a_ledger_that_is_a_broken_link_is_told_by_all(desk: Desk) -> None:
-    path = desk.folder / "submissions" / "ledger.csv"
+    path = desk.ledger_path
     path.parent.mkdir()
     path.symlink_to("/nowhere/ledger.csv")
     words = "expected a ledger that can be read, but: No such file or directory."

@@ -191,14 +191,6 @@ def test_the_refusals_of_kaggle_are_told(desk: Desk) -> None:
     check(desk.call("data", "there", "--collection", "layout:gpu:random"), 2, "not a collection")
 
 
-def everything(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
@@ -225,12 +217,12 @@ def test_an_archive_that_is_not_to_be_trusted_is_refused(
     (target / "there").write_bytes(b"mine")
     archive = tmp_path / "archive.zip"
     archive.write_bytes(make_archive(entries))
-    before = everything(tmp_path)
+    before = found(tmp_path)
     with pytest.raises(InputError, match=message) as caught:
         unpack_download(archive, target, LIMIT)
     assert not isinstance(caught.value, DamagedError)
     assert "archive.zip" in str(caught.value)
-    assert everything(tmp_path) == before
+    assert found(tmp_path) == before
 
 
 def test_a_bomb_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
@@ -240,7 +232,7 @@ def test_a_bomb_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
     (tmp_path / "archive.zip").write_bytes(data.replace(true, lie))
     with pytest.raises(DamagedError, match="zip archive"):
         unpack_download(tmp_path / "archive.zip", tmp_path / "data", LIMIT)
-    assert everything(tmp_path / "data") == {}
+    assert found(tmp_path / "data") == {}
 
 
 def test_a_link_that_lies_in_the_way_is_not_followed(tmp_path: Path) -> None:
@@ -280,7 +272,7 @@ def test_what_is_there_already_is_not_written_again(tmp_path: Path) -> None:
     archive = tmp_path / "archive.zip"
     archive.write_bytes(make_archive([("a/b", b"1"), ("empty/", b""), ("c", b"2")]))
     files = unpack_download(archive, tmp_path / "data", LIMIT)
-    assert everything(tmp_path / "data") == {"a/b": b"1", "c": b"2"}
+    assert found(tmp_path / "data") == {"a/b": b"1", "c": b"2"}
     first = files[0].stat().st_mtime_ns
     files[1].unlink()
     assert unpack_download(archive, tmp_path / "data", LIMIT) == files

@@ -38,9 +38,7 @@ def test_every_problem_is_told_with_what_to_do(desk: Desk) -> None:
     home.mkdir(parents=True)
     (home / "access_token").write_text("0123456789")
     (home / "access_token").chmod(0o644)
-    path = desk.folder / "submissions" / "ledger.csv"
-    path.parent.mkdir()
-    path.write_text("key,state\nopen-one,sending\n", encoding="utf-8")
+    desk.write_ledger("key,state\nopen-one,sending\n")
     desk.more["VERBOSE"] = "1"
     done = check(desk.call("doctor"), 2)
     said = "".join(done.stdout.split())

@@ -18,15 +18,11 @@ from solution.sessions.record import SessionRecord, State, write_session_record
 from submissions.kernels.installing import MANIFEST, SCRIPT
 from submissions.kernels.notebooks import find_notebook
 from submissions.kernels.packaging import name_commit
-from submissions.kernels.pushes import Pushes
+from submissions.kernels.pushes import Push, Pushes
 from submissions.provenance import read_tree
 from tests.conftest import REPOSITORY
 from tests.kaggle.desk import SECRET, USER, Desk, Done, check
-from tests.kaggle.kernel_world import (
-    SAVE,
-    SOURCE,
-    Kernel,
-)
+from tests.kaggle.kernel_world import SAVE, SOURCE, Kernel
 from tests.kaggle.world import GET, PUT, Fault
 from tests.test_readme import COMMANDS, KERNELS
 
@@ -60,9 +56,10 @@ def pull(shop: Desk, *options: str) -> Done:
     return shop.call("kernels", "pull", NAME, *options)
 
 
-def read_pushes(shop: Desk, name: str = NAME) -> Pushes:
+def read_latest(shop: Desk, name: str = NAME) -> Push:
+    """The newest push of the notebook in the records."""
     text = (shop.folder / "runs" / "kernels" / f"{name}.json").read_text()
-    return Pushes.model_validate_json(text)
+    return Pushes.model_validate_json(text).pushes[-1]
 
 
 def finish_session(
@@ -73,8 +70,7 @@ def finish_session(
     **changes: str,
 ) -> Kernel:
     """Let the latest push have run: its outputs are a record and two files."""
-    latest = read_pushes(shop, name).latest
-    assert latest is not None
+    latest = read_latest(shop, name)
     folder = shop.folder / "session"
     (folder / "run").mkdir(parents=True, exist_ok=True)
     (folder / "run" / "predictions.parquet").write_bytes(b"predictions")
@@ -100,8 +96,7 @@ def test_a_push_and_a_pull(shop: Desk) -> None:
     kernel = shop.world.kernels[KERNEL]
     assert kernel.saved[0]["datasetDataSources"] == [DATASET]
     assert kernel.saved[0]["enableInternet"] is True
-    latest = read_pushes(shop).latest
-    assert latest is not None
+    latest = read_latest(shop)
     cells = ["".join(cell["source"]) for cell in kernel.notebook["cells"]]
     (injected,) = (text for text in cells if text.startswith("# Set for this execution."))
     assert f"PUSH = '{latest.key}'" in injected
@@ -142,8 +137,7 @@ def test_the_answer_to_a_push_is_lost(shop: Desk, *, counted: bool) -> None:
     """Kaggle's copy of the source says whether it arrived; it is never pushed twice."""
     shop.world.faults = [Fault(SAVE, "lost", times=1, counted=counted)]
     check(push(shop), DONE if counted else FAILED)
-    latest = read_pushes(shop).latest
-    assert latest is not None
+    latest = read_latest(shop)
     assert latest.state == ("pushed" if counted else "failed")
     if not counted:
         assert push(shop).code == DONE
@@ -167,8 +161,7 @@ def test_a_push_is_killed(shop: Desk) -> None:
         pass
     os.killpg(running.number, signal.SIGKILL)
     assert running.finish().code == -signal.SIGKILL
-    latest = read_pushes(shop).latest
-    assert latest is not None
+    latest = read_latest(shop)
     assert latest.state == "pushing"
     shop.world.faults = []
     check(push(shop), DONE, "arrived already")

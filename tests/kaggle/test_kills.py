@@ -14,7 +14,7 @@ from tests.kaggle.desk import Desk, Done
 from tests.kaggle.server import KaggleServer
 from tests.kaggle.test_fault_matrix import assert_made_once
 
-KILLS = 10
+KILLS = 8
 CALLS = 6  # of a submit, up to the first look for its score
 LONGEST_STEP = 0.5  # seconds between two calls, and between the last one and the end
 

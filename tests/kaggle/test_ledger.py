@@ -140,14 +140,11 @@ def list_row(ref: int, description: str, public: str, private: str) -> dict[str,
 
 
 def test_scores_fills_the_ledger_and_shows_it(desk: Desk) -> None:
-    path = desk.folder / "submissions" / "ledger.csv"
-    path.parent.mkdir()
-    path.write_text(
+    path = desk.write_ledger(
         HEADER
         + "a,2026-11-01T10:00:00Z,mean_rank_001,pending,1,0.93,0.5,,,first one\n"
         + "b,2026-11-02T10:00:00Z,a_recipe_with_a_long_name,sending,,0.94,0.6,,,\n"
-        + ",2023-11-15,by hand,,,,,0.65,,\n",
-        encoding="utf-8",
+        + ",2023-11-15,by hand,,,,,0.65,,\n"
     )
     desk.world.submissions = [
         list_row(1, "key=a recipe=mean_rank_001", "0.611", "0.60149"),
@@ -160,21 +157,16 @@ def test_scores_fills_the_ledger_and_shows_it(desk: Desk) -> None:
     assert (lines["1"]["state"], lines["1"]["private"]) == ("scored", "0.60149")
     assert lines["1"]["notes"] == "first one"
     assert (lines["2"]["key"], lines["2"]["public"]) == ("b", "0.715")
-    assert (lines["3"]["key"], lines["3"]["recipe"], lines["3"]["oof_mean"]) == (
-        "c",
-        "other",
-        "0.7",
-    )
+    third = [lines["3"][name] for name in ("key", "recipe", "oof_mean")]
+    assert third == ["c", "other", "0.7"]
     assert lines["3"]["when"] == "2026-11-03T10:00:00Z"
     assert (lines["4"]["key"], lines["4"]["notes"]) == ("kaggle-4", "from the website, by hand")
     assert lines[""]["recipe"] == "by hand"
     assert max(map(len, done.stdout.splitlines()[:-2])) <= 80
     assert re.search(r"26-11-01 +mean_rank_001 .* 0\.93 +0\.500 +0\.611 +0\.601", done.stdout)
-    for word in ["first", "one", "from", "the", "website,", "by", "hand"]:
-        assert word in done.stdout
     order = ["10th, selected", "ours, b", "11th, pairwise", "33rd, selected"]
-    places = [done.stdout.index(name) for name in order]
-    assert places == sorted(places)
+    offsets = [done.stdout.index(name) for name in order]
+    assert offsets == sorted(offsets)
     assert all(fact in done.words for fact in ("public 0.79", "0.50", "3 submissions"))
     before = path.read_bytes()
     assert desk.call("scores").code == 0
@@ -195,9 +187,7 @@ def test_a_score_that_comes_later_is_fetched_by_its_number(description: str, des
 
 
 def test_without_kaggle_the_ledger_is_shown_all_the_same(desk: Desk) -> None:
-    path = desk.folder / "submissions" / "ledger.csv"
-    path.parent.mkdir()
-    path.write_text(HEADER + "a,2026-11-01,my_recipe,scored,1,,,0.6,0.5,\n", encoding="utf-8")
+    desk.write_ledger(HEADER + "a,2026-11-01,my_recipe,scored,1,,,0.6,0.5,\n")
     desk.world.faults = [Fault(LIST, "500")]
     done = check(desk.call("scores"), 2)
     assert "my_recipe" in done.stdout
@@ -241,9 +231,7 @@ def test_anchors_have_sources() -> None:
 
 
 def test_the_leaderboard_around_us(desk: Desk) -> None:
-    path = desk.folder / "submissions" / "ledger.csv"
-    path.parent.mkdir()
-    path.write_text(HEADER + "a,2026,r,scored,1,,,0.6805,0.5,\n", encoding="utf-8")
+    desk.write_ledger(HEADER + "a,2026,r,scored,1,,,0.6805,0.5,\n")
     desk.world.board = [
         {"teamId": n, "teamName": f"Team é{n} [b]", "score": f"{0.8 - n / 1000:.5f}"}
         for n in range(1, 617)
@@ -277,10 +265,8 @@ def test_a_score_that_is_no_number_is_none(score: str, desk: Desk) -> None:
 
 def test_brackets_in_a_note_are_no_markup(desk: Desk) -> None:
     desk.world.faults = []
-    path = desk.folder / "submissions" / "ledger.csv"
-    path.parent.mkdir(exist_ok=True)
     header = "key,state,recipe,oof_mean,public,private,notes"
-    path.write_text(f"{header}\na[/b],scored,[red]x,0.5,0.6,0.6,y [/b] [wip]\n")
+    desk.write_ledger(f"{header}\na[/b],scored,[red]x,0.5,0.6,0.6,y [/b] [wip]\n")
     done = check(desk.call("scores"))
     squeezed = "".join(done.stdout.split())
     assert all(text in squeezed for text in ("[red]x", "y[/b][wip]", "ours,a[/b]"))

@@ -80,15 +80,8 @@ def test_a_clone_with_changes_is_refused_or_recorded(desk: Desk) -> None:
     desk.more |= {"PYTHONPATH": str(clone), "FASTSLOW_SUBMISSIONS": str(clone / "submissions")}
     desk.more |= {"GIT_EXTERNAL_DIFF": "true"}  # what people set to look at differences
     run = desk.folder / "run"
-    command = [
-        sys.executable,
-        "-m",
-        "solution.cli",
-        "submit",
-        f"{run}/mine.toml",
-        "--run",
-        str(run),
-    ]
+    command = [sys.executable, "-m", "solution.cli", "submit", f"{run}/mine.toml"]
+    command += ["--run", str(run)]
     changed = clone / "solution" / "system" / "cost.py"
     changed.write_text(changed.read_text() + f"# changed by {SECRET}\n")
     (clone / "my_model.py").write_text("mine = 1\n")
@@ -100,9 +93,8 @@ def test_a_clone_with_changes_is_refused_or_recorded(desk: Desk) -> None:
     asked = len(desk.world.calls)  # a dry run only looks
     refused = run_shell(desk, command, clone)
     assert refused.returncode == 2
-    assert all(
-        fact in refused.stderr for fact in ("2 files", "solution/system/cost.py", "my_model.py")
-    )
+    changes = ("2 files", "solution/system/cost.py", "my_model.py")
+    assert all(fact in refused.stderr for fact in changes)
     assert len(desk.world.calls) == asked
     done = run_shell(desk, [*command, "--allow-dirty"], clone)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -29,7 +29,7 @@ def after_calls(desk: Desk, name: str, command: str) -> Path:
 
     The command finds the ledger's path as $LEDGER.
     """
-    ledger, program = desk.folder / "submissions" / "ledger.csv", desk.folder / "kaggle"
+    ledger, program = desk.ledger_path, desk.folder / "kaggle"
     program.write_text(
         f'#!/bin/bash\nLEDGER={ledger}\n{KAGGLE.stand_in} "$@"\ncode=$?\n'
         f'if [[ " $* " == *" {name} "* ]]; then {command}; fi\nexit $code\n'
@@ -46,7 +46,6 @@ def test_a_ledger_without_the_new_line_sends_nothing_twice(desk: Desk, faults: l
     after_calls(desk, "submit", f"echo {HEADER} > $LEDGER")
     desk.world.faults = faults
     check(desk.submit())
-    del desk.world.submissions[0]
     assert_made_once(desk)
 
 
@@ -68,7 +67,6 @@ def test_a_clock_that_is_set_meanwhile_sends_nothing_twice(desk: Desk) -> None:
     desk.world.late, desk.world.faults = LATE, [PASSING]
     desk.more["FASTSLOW_QUIET_SECONDS"] = str(QUIET)
     check(desk.submit())
-    del desk.world.submissions[0]
     assert_made_once(desk)
 
 
@@ -96,7 +94,6 @@ def test_what_kaggle_took_and_lists_late_is_waited_for(desk: Desk) -> None:
     assert [line["state"] for line in desk.ledger.lines] == ["accepted"]
     desk.more["FASTSLOW_QUIET_SECONDS"] = str(3 * LATE)
     check(desk.submit())
-    del desk.world.submissions[0]
     assert_made_once(desk)
 
 
@@ -125,7 +122,7 @@ def test_what_kaggle_took_and_does_not_list_for_an_hour_is_sent_again(desk: Desk
     add_earlier(desk)
     desk.world.late = 10**6
     assert desk.submit().code == 3
-    with edit_ledger(desk.folder / "submissions" / "ledger.csv") as ledger:
+    with edit_ledger(desk.ledger_path) as ledger:
         ledger.lines[0]["when"] = show_time(datetime.now(UTC) - timedelta(minutes=61))
     desk.world.late = 0
     assert desk.submit().code == 0
@@ -139,7 +136,6 @@ def test_what_is_not_there_is_looked_for_all_the_same(desk: Desk) -> None:
     assert desk.submit().code == 3
     desk.world.submissions[1]["listed"] = 0.0
     check(desk.submit("--not-there"))
-    del desk.world.submissions[0]
     assert_made_once(desk)
 
 
@@ -159,7 +155,7 @@ def test_what_was_called_missing_and_is_listed_later_counts(desk: Desk, state: s
     desk.world.faults, desk.more["FASTSLOW_TRIES"] = [PASSING], "1"
     desk.world.late = 10**6
     assert desk.submit().code == 2
-    ledger = desk.folder / "submissions" / "ledger.csv"
+    ledger = desk.ledger_path
     ledger.write_text(ledger.read_text().replace(",failed,", f",{state},"))
     desk.world.submissions[0]["listed"] = 0.0
     check(desk.submit())
@@ -168,9 +164,7 @@ def test_what_was_called_missing_and_is_listed_later_counts(desk: Desk, state: s
 
 def test_ctrl_c_while_the_score_is_awaited(desk: Desk) -> None:
     desk.world.pending = 10**9
-    running = desk.start(*desk.submit_arguments())
-    while desk.world.count(LIST) < 4:
-        assert not running.ends_within(0.02)
+    running = desk.start_until(LIST, 4)
     os.kill(running.number, signal.SIGINT)
     check(running.finish(), 0, "`make scores`", "Stopped")
 
@@ -188,7 +182,7 @@ def test_a_long_upload_of_a_submit_that_was_killed_is_no_wrong_clock(desk: Desk)
     desk.world.faults, desk.world.late = [PASSING], 10**6
     desk.more |= {"FASTSLOW_TRIES": "1", "FASTSLOW_UPLOAD_SECONDS": "600"}
     assert desk.submit().code == 2
-    with edit_ledger(desk.folder / "submissions" / "ledger.csv") as ledger:
+    with edit_ledger(desk.ledger_path) as ledger:
         begun = show_time(datetime.now(UTC) - timedelta(minutes=8))
         ledger.lines[0] |= {"state": "sending", "when": begun}
     desk.world.submissions[0]["listed"] = 0.0

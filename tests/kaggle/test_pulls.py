@@ -25,7 +25,7 @@ from tests.kaggle.test_kernels import (
     finish_session,
     pull,
     push,
-    read_pushes,
+    read_latest,
     shop,
 )
 from tests.kaggle.world import GET, Fault
@@ -65,12 +65,11 @@ def test_an_output_whose_name_leads_elsewhere_is_not_fetched(shop: Desk, name: s
     kernel = finish_session(shop)
     listed = shop.world.on_ListKernelSessionOutput
     kernel.outputs["escaped"] = b"harm"
+    led = {"escaped": name.format(folder=shop.folder)}
     shop.world.on_ListKernelSessionOutput = lambda body: {  # type: ignore[method-assign]
         **(reply := listed(body)),
         "files": [
-            {**file, "fileName": name.format(folder=shop.folder)}
-            if file["fileName"] == "escaped"
-            else file
+            {**file, "fileName": led.get(file["fileName"], file["fileName"])}
             for file in reply["files"]
         ],
     }
@@ -145,8 +144,7 @@ def test_two_pulls_at_once(shop: Desk) -> None:
     for done in [each.finish() for each in running]:
         assert done.code == DONE, done.words
     assert shop.world.count(OUTPUT) == 2  # a look, and the outputs
-    latest = read_pushes(shop).latest
-    assert latest is not None
+    latest = read_latest(shop)
     assert latest.state == "pulled"
 
 

@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import time
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -29,7 +30,7 @@ from tests.kaggle.test_kernels import (
     finish_session,
     pull,
     push,
-    read_pushes,
+    read_latest,
     shop,
 )
 from tests.kaggle.world import Fault
@@ -148,8 +149,7 @@ def test_what_no_record_can_hold_is_not_pushed(shop: Desk, pair: str) -> None:
 def test_numbers_and_texts_that_fit_are_recorded(shop: Desk) -> None:
     options = ("--set", "HOURS=8", "--set", "FOLDS=0, 1", "--set", "PACK=")
     check(shop.call("kernels", "push", TRAINING, "--allow-dirty", *options))
-    latest = read_pushes(shop, TRAINING).latest
-    assert latest is not None
+    latest = read_latest(shop, TRAINING)
     assert latest.values == {"HOURS": 8.0, "FOLDS": "0, 1", "PACK": ""}
     assert math.isfinite(float(latest.values["HOURS"]))
 
@@ -195,3 +195,23 @@ def test_what_the_notebooks_have_and_what_they_understand_fits() -> None:
         assert parse_values([], notebook.read()) == {}
     assert get_args(Scheme) == SCHEMES
     assert set(PACKS) == {NOTHING, FOLDS, REFIT}
+
+
+@pytest.mark.parametrize("command", [("package",), ("push", NAME)])
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_folder_of_the_users_is_not_deleted(
+    desk: Desk, tmp_path: Path, command: tuple[str, ...], *, is_folder: bool
+) -> None:
+    """Nor is a file; the message names it, and what to do."""
+    photos = tmp_path / "photos"
+    mine = photos / "mine.jpg" if is_folder else photos
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_bytes(b"mine")
+    desk.more["FASTSLOW_WHEELS"] = str(photos)
+    check(
+        desk.call("kernels", *command, "--allow-dirty"),
+        FAILED,
+        f"{photos}: expected",
+        "FASTSLOW_WHEELS",
+    )
+    assert mine.read_bytes() == b"mine"

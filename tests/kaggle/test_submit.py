@@ -101,9 +101,7 @@ def test_a_run_that_another_process_merges_is_neither_sent_nor_merged(desk: Desk
 def test_what_was_merged_is_sent_whatever_lies_in_the_run_by_then(desk: Desk) -> None:
     desk.more["FASTSLOW_WAIT_SECONDS"] = "3"
     desk.world.faults = [Fault(LIST, "500", times=1)]
-    running = desk.start(*desk.submit_arguments())
-    while not desk.world.count(LIST):
-        assert not running.ends_within(0.02)
+    running = desk.start_until(LIST)
     merged = {path.name: path.read_bytes() for path in (desk.run.submission, desk.run.scores)}
     for name in merged:
         (desk.run.folder / name).write_text("of another recipe")
@@ -117,9 +115,7 @@ def test_what_was_merged_is_sent_whatever_lies_in_the_run_by_then(desk: Desk) ->
 def test_a_submit_that_does_not_end_keeps_others_out(desk: Desk) -> None:
     desk.world.faults = [Fault(PUT, "hangs")]
     desk.more["FASTSLOW_LOCK_SECONDS"] = "0.3"
-    running = desk.start(*desk.submit_arguments())
-    while not desk.world.count(PUT):
-        assert not running.ends_within(0.02)
+    running = desk.start_until(PUT)
     check(desk.submit(), 2, "another process", f"process {running.number}")
     os.kill(running.number, signal.SIGKILL)
     assert running.finish().code == -signal.SIGKILL
@@ -182,14 +178,14 @@ def test_what_kaggle_refuses_is_said_in_clear_words(desk: Desk, message: str, wo
 
 def test_a_file_that_another_clone_sent_is_refused(desk: Desk) -> None:
     assert desk.submit().code == 0
-    (desk.folder / "submissions" / "ledger.csv").unlink()
+    (desk.ledger_path).unlink()
     check(desk.submit(), 2, "same file", "41000000")
     assert len(desk.world.submissions) == 1
 
 
 def test_an_empty_list_of_what_kaggle_counts_is_no_list(desk: Desk) -> None:
     assert desk.submit().code == 0
-    (desk.folder / "submissions" / "ledger.csv").unlink()
+    (desk.ledger_path).unlink()
     desk.world.faults = [Fault(LIST, "wrong")]
     check(desk.submit(), 2, "no submission", "counts 1")
     assert len(desk.world.submissions) == 1
@@ -217,9 +213,7 @@ def test_a_run_on_other_data_is_not_sent(desk: Desk) -> None:
 
 
 def test_lines_and_columns_of_others_stay(desk: Desk) -> None:
-    path = desk.folder / "submissions" / "ledger.csv"
-    path.parent.mkdir()
-    path.write_text('who,key,notes\nme,,"tried\nby hand"\nyou,2020-x,\n', encoding="utf-8")
+    path = desk.write_ledger('who,key,notes\nme,,"tried\nby hand"\nyou,2020-x,\n')
     writer = threading.Thread(target=lambda: _write_meanwhile(path))
     writer.start()
     assert desk.submit().code == 0

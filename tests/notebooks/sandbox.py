@@ -22,17 +22,8 @@ from solution.data.folders import SAMPLE, GraphFile, find_files
 from submissions.kernels.notebooks import execute
 from submissions.kernels.packaging import IN_THE_IMAGE
 
-LACKING = (
-    "__editable__",
-    "fast_or_slow",
-    "isal",
-    "ipywidgets",
-    "kaggle",
-    "pymetis",
-    "safetensors",
-    "torch_geometric",
-    "xxhash",
-)
+LACKING = ("__editable__", "fast_or_slow", "isal", "ipywidgets", "kaggle", "pymetis",
+           "safetensors", "torch_geometric", "xxhash")  # fmt: skip
 COMPETITION = "predict-ai-model-runtime"
 NEEDED = sorted([*IN_THE_IMAGE, "ipykernel"])
 LOOK = f"""

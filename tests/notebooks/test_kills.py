@@ -51,15 +51,9 @@ def make_session(
 
 def train_whole(folder: Path, store: Store) -> Path:
     """What the notebook does when nobody stops it, in this process; returns its output."""
-    session = sessions.Session(
-        "whole",
-        "",
-        store.folder,
-        folder,
-        folder / "scratch",
-        on_kaggle=True,
-        begun=time.monotonic(),
-    )
+    folders = (store.folder, folder, folder / "scratch")
+    begun = time.monotonic()
+    session = sessions.Session("whole", "", *folders, on_kaggle=True, begun=begun)
     trained = train_session(session, Share("tile_*", packed=REFIT), num_folds=2, limit=True)
     assert trained.missing == ""
     return folder

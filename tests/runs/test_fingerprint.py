@@ -50,10 +50,8 @@ def hash_edited(root: Path, path: Path, old: str, new: str) -> tuple[str, str]:
     ("file", "old", "new"),
     [
         ("training/distilling.py", "np.exp((scores", "np.exp(-(scores"),
-        ("training/distilling.py", "MADE_LAYOUTS = 240", "MADE_LAYOUTS = 100"),
         ("../ensembles/votes.py", "return ", "return -"),
         ("domain/dividing.py", 'f"{seed}/{name}"', 'f"{seed}:{name}"'),
-        ("domain/dividing.py", "draw_place(group, seed)", "draw_place(group, 0)"),
         ("features/padding.py", " == ", " != "),
         ("models/nets/losses.py", " * ", " / "),
         ("models/layout/listed_net.py", "len(self.numbers) - 1", "len(self.numbers) - 2"),

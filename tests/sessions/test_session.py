@@ -140,7 +140,6 @@ def test_an_attached_bundle_is_found(kaggle: Path, tmp_path: Path) -> None:
     assert kernel.find_bundle() is None
     with pytest.raises(InputError, match="found none"):
         kernel.find_bundle("mine")
-
     unpack(DEFAULT, unpacked := make(kaggle / "datasets" / "me" / "mine" / "bundle"))
     assert kernel.find_bundle() == kernel.find_bundle("mine") == unpacked
     shutil.copyfile(DEFAULT, whole := make(kaggle / "theirs") / "bundle.zip")

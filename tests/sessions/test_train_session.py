@@ -103,10 +103,7 @@ def test_a_session_on_ray_ends_quietly_when_it_is_asked_to(
 
 @pytest.mark.parametrize(
     ("where", "words"),
-    [
-        ({"executor": "slurm"}, "executor local"),
-        ({"address": "auto"}, "address auto"),
-    ],
+    [({"executor": "slurm"}, "executor local"), ({"address": "auto"}, "address auto")],
 )
 def test_another_executor_is_refused_before_anything_is_done(
     where: dict[str, str], words: str, tmp_path: Path

@@ -85,13 +85,9 @@ def test_what_is_of_two_recipes_is_told_and_mended(run: Run, fastslow: FastSlow)
     assert "last merge" not in fastslow("verify", run.submission, "--run", run.folder).stdout
 
 
-def test_a_file_that_was_changed_is_not_what_was_merged(run: Run) -> None:
+def test_a_changed_file_is_found_if_the_record_has_checksums(run: Run) -> None:
     run.submission.write_text(run.submission.read_text() + "\n")
     assert not is_whole(run.folder)
-
-
-def test_a_record_without_checksums_is_taken_at_its_word(run: Run) -> None:
-    run.scores.write_text("of an earlier version")
     write_sealed({"recipe": ONE.model_dump(mode="json")}, run.folder / RECORD)
     assert is_whole(run.folder)
 
@@ -154,29 +150,21 @@ def test_a_score_of_zero_is_shown() -> None:
     assert "Kaggle: 1 " in foretelling.get_title()
 
 
-def test_of_a_damaged_table_of_scores_the_other_runs_are_shown(tmp_path: Path) -> None:
-    for name in ("a", "b", "c"):
+def test_a_damaged_table_of_scores_does_not_hide_the_other_runs(tmp_path: Path) -> None:
+    """A run that held out nothing has only a header, and is not damaged."""
+    header = b"collection,ranker,score\n"
+    line = header + b"tile:xla,ensemble r,"
+    texts = [line + b"0.75\n", b"\xff\xfe\x00", line + b"abc\n", header, b""]
+    for name, text in zip("abcde", texts, strict=True):
         make_run_runs(tmp_path / name)
-    (tmp_path / "b" / "scores.csv").write_bytes(b"\xff\xfe\x00")
-    text = "collection,ranker,score\ntile:xla,ensemble r,"
-    (tmp_path / "a" / "scores.csv").write_text(text + "0.75\n")
-    (tmp_path / "c" / "scores.csv").write_text(text + "abc\n")
-    assert [line.score for line in list_runs(tmp_path)] == ["0.750", "damaged", "damaged"]
-
-
-def test_a_run_that_held_out_nothing_has_no_score_and_is_not_damaged(tmp_path: Path) -> None:
-    for name, text in (("a", "collection,ranker,score\n"), ("b", "")):
-        make_run_runs(tmp_path / name)
-        (tmp_path / name / "scores.csv").write_text(text)
-    assert [line.score for line in list_runs(tmp_path)] == ["", "damaged"]
+        (tmp_path / name / "scores.csv").write_bytes(text)
+    scores = [line.score for line in list_runs(tmp_path)]
+    assert scores == ["0.750", "damaged", "damaged", "", "damaged"]
 
 
 @pytest.mark.parametrize(
     ("before", "again"),
-    [
-        ("mean_rank_001", "ensemble mean_rank_001"),
-        ("user", "`fastslow ensemble`"),
-    ],
+    [("mean_rank_001", "ensemble mean_rank_001"), ("user", "`fastslow ensemble`")],
 )
 def test_how_the_last_submission_is_made_again(before: str, again: str) -> None:
     """A user's file may have the name of a packaged recipe."""

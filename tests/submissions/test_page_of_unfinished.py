@@ -23,29 +23,30 @@ QUICK = "This is a quick look, by `--limit`: few graphs, one seed, short trainin
 ON_SAMPLE = "its scores must never be quoted as TpuGraphs results"
 
 
-def read_page(run: Run, recipe: Path | None = None) -> str:
-    chosen = choose_recipe(run, None if recipe is None else str(recipe))
-    page = write_page(run, chosen).read_text(encoding="utf-8")
+def write_recipe(folder: Path, text: str = RECIPE) -> str:
+    recipe = folder / "mine.toml"
+    recipe.write_text(text, encoding="utf-8")
+    return str(recipe)
+
+
+def read_page(run: Run, recipe: str | None = None) -> str:
+    page = write_page(run, choose_recipe(run, recipe)).read_text(encoding="utf-8")
     return page.replace("<code>", "`").replace("</code>", "`")
 
 
 def test_a_run_that_is_not_finished_is_called_so(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text(RECIPE, encoding="utf-8")
-    words = "The run is not finished: nothing of trees_001 stands in these numbers yet."
+    run, recipe = make_run(tmp_path / "run"), write_recipe(tmp_path)
+    words = "The run is not finished: these numbers do not include trees_001 yet."
     whole = read_page(run, recipe)
     assert words not in whole
     assert all(fact in whole for fact in ("20 models", "3 experiments", "30 labelled"))
-    assert words not in show_comparison(run, str(recipe), "net_001")[0]
+    assert words not in show_comparison(run, recipe, "net_001")[0]
     (run.folder / "trees_001" / "out_of_fold" / "predictions.parquet").unlink()
     (run.folder / "trees_001" / "test" / "predictions.parquet").unlink()
     part = read_page(run, recipe)
     assert words in part
-    assert all(
-        fact in part for fact in ("15 models", "2 experiments")
-    )  # those of trees_001 lie there, and are not merged
-    assert show_comparison(run, str(recipe), "net_001")[0].endswith(words)
+    assert all(fact in part for fact in ("15 models", "2 experiments"))  # without trees_001's
+    assert show_comparison(run, recipe, "net_001")[0].endswith(words)
     shutil.rmtree(run.folder / "trees_001")
     assert words in read_page(run, recipe)
 
@@ -64,41 +65,25 @@ def test_a_quick_look_is_called_so(fastslow: FastSlow, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "is_told"),
-    [
-        (SAMPLE, True),
-        (SAMPLE / "npz", True),
-        (SAMPLE / "npz" / "tile", True),
-        (SAMPLE.parent, False),
-    ],
+    ("data", "is_told"), [(SAMPLE, True), (SAMPLE / "npz" / "tile", True), (SAMPLE.parent, False)]
 )
 def test_scores_on_a_part_of_the_sample_are_no_results(
     data: Path, is_told: bool, tmp_path: Path
 ) -> None:
     run = make_run(tmp_path / "run")
     remember_origin(run, data, tmp_path / "store")
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text(RECIPE, encoding="utf-8")
-    assert (ON_SAMPLE in read_page(run, recipe)) == is_told
+    assert (ON_SAMPLE in read_page(run, write_recipe(tmp_path))) == is_told
 
 
 def test_who_makes_a_damaged_model_again_is_said(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text(RECIPE, encoding="utf-8")
     (run.jobs("trees_001")[0] / "job.json").write_text("{")
     with pytest.raises(InputError, match="`fastslow run`"):
-        read_page(run, recipe)
+        read_page(run, write_recipe(tmp_path))
 
 
 NO_TEXT = os.fsdecode(b"r\xff")
 LINUX = pytest.mark.skipif(sys.platform == "darwin", reason="macOS makes no such folder")
-
-
-def write_recipe(folder: Path) -> str:
-    recipe = folder / "mine.toml"
-    recipe.write_text(RECIPE, encoding="utf-8")
-    return str(recipe)
 
 
 def test_a_name_turns_no_direction_of_the_text_beside_it(tmp_path: Path) -> None:
@@ -132,28 +117,18 @@ def test_a_run_below_a_folder_whose_name_is_no_text_has_a_page(
 
 
 def test_a_recipe_that_was_fitted_on_these_graphs_gains_nothing_here(tmp_path: Path) -> None:
-    run, path = make_run(tmp_path / "run"), tmp_path / "mine.toml"
-    texts = []
-    for fitted in ("", f'fitted_on = "{checksum(run.labels)}"\nnested = 0.5\n'):
-        path.write_text(fitted + RECIPE, encoding="utf-8")
-        texts.append(write_page(run, find_recipe(str(path)), None, None).read_text())
+    run = make_run(tmp_path / "run")
+    marks = ("", f'fitted_on = "{checksum(run.labels)}"\nnested = 0.5\n')
+    texts = [read_page(run, write_recipe(tmp_path, mark + RECIPE)) for mark in marks]
     flattered = "fitted on these very graphs, which flatters it; on others the search reaches 0.5"
     assert [flattered in text for text in texts] == [False, True]
     assert ["best single" in text for text in texts] == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("scheme", "drawn"),
-    [
-        ("graph", "interval over"),
-        ("architecture", "interval over"),
-    ],
-)
-def test_intervals_say_what_was_drawn(scheme: str, drawn: str, tmp_path: Path) -> None:
-    run, path = make_run(tmp_path / "run", collections=("tile:xla",)), tmp_path / "mine.toml"
-    path.write_text(RECIPE, encoding="utf-8")
+@pytest.mark.parametrize(("scheme", "groups"), [("graph", "over graphs"), ("family", "families")])
+def test_intervals_name_their_groups(scheme: str, groups: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", collections=("tile:xla",))
     record = read_run_record(run.folder)
-    write_sealed(
-        {**record, "settings": {**record["settings"], "scheme": scheme}}, run.folder / RECORD
-    )
-    assert drawn in write_page(run, find_recipe(str(path)), None, None).read_text(encoding="utf-8")
+    settings = {**record["settings"], "scheme": scheme}
+    write_sealed({**record, "settings": settings}, run.folder / RECORD)
+    assert groups in read_page(run, write_recipe(tmp_path))

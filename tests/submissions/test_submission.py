@@ -17,17 +17,10 @@ from submissions.writer import Expected, Written, check_submission, write_submis
 
 L, N, T = "layout:xla:random", "layout:nlp:default", "tile:xla"
 GRAPHS = pl.DataFrame(
-    [
-        (T, "k2", "test", 7),
-        (T, "k1", "test", 3),
-        (T, "seen", "train", 9),
-        (N, "n", "test", 2),
-        (L, "b", "test", 3),
-        (L, "a", "test", 6),
-    ],
-    schema=["collection", "graph", "split", "configs"],
-    orient="row",
-)
+    [(T, "k2", "test", 7), (T, "k1", "test", 3), (T, "seen", "train", 9), (N, "n", "test", 2),
+     (L, "b", "test", 3), (L, "a", "test", 6)],
+    schema=["collection", "graph", "split", "configs"], orient="row",
+)  # fmt: skip
 SCORES = {
     (T, "k2"): [0.3, 0.1, 0.1, 0.9, 0.2, 0.1, 0.05],
     (T, "k1"): [0.3, 0.2, 0.1],
@@ -111,17 +104,10 @@ def broken_rankings() -> dict[str, pl.DataFrame]:
 @pytest.mark.parametrize("defect", broken_rankings())
 def test_a_broken_ranking_leaves_no_file(tmp_path: Path, defect: str) -> None:
     path = tmp_path / "submission.csv"
-    with pytest.raises(InputError, match=f"{L}:a"):
+    with pytest.raises(InputError, match=f"{L}:a") as caught:
         write_submission(broken_rankings()[defect], GRAPHS, None, path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_message_names_the_submission_and_not_a_file_that_is_gone(tmp_path: Path) -> None:
-    ranking = broken_rankings()["configuration missing"]
-    with pytest.raises(InputError) as caught:
-        write_submission(ranking, GRAPHS, None, tmp_path / "submission.csv")
-    assert "submission.csv" in str(caught.value)
-    assert ".partial-" not in str(caught.value)
+    assert "submission.csv" in str(caught.value) and ".partial-" not in str(caught.value)
 
 
 def test_a_good_submission_survives_a_failed_rewrite(tmp_path: Path) -> None:
@@ -136,12 +122,7 @@ def test_a_good_submission_survives_a_failed_rewrite(tmp_path: Path) -> None:
 
 
 EXPECTED = Expected({f"{T}:k2": 7, f"{T}:k1": 3, f"{L}:b": 3, f"{L}:far": None}, "a test")
-GOOD = [
-    f"{T}:k2,6;1;2;5;4",
-    f"{T}:k1,2;1;0",
-    f"{L}:b,2;0;1",
-    f"{L}:far,7;8",
-]
+GOOD = [f"{T}:k2,6;1;2;5;4", f"{T}:k1,2;1;0", f"{L}:b,2;0;1", f"{L}:far,7;8"]
 
 
 def check(folder: Path, lines: list[str], header: str = "ID,TopConfigs") -> int:
@@ -229,6 +210,7 @@ def test_the_checker_refuses_wrong_rows(tmp_path: Path, lines: list[str], messag
         (2, "2;0;²", "expected indices joined"),
         (2, "2 0 1", "expected indices joined"),
         (2, "2;0;1;", "expected indices joined"),
+        (2, "2;0;" + "9" * 5000, "expected indices joined"),
         (2, "", "expected indices joined"),
         (0, "6;1;2;5", "expected 5 indices, found 4"),
         (0, "6;1;2;5;4;3", "expected 5 indices, found 6"),
@@ -247,22 +229,13 @@ def test_the_checker_refuses_wrong_indices_by_line(
         check(tmp_path, lines)
 
 
-def test_the_checker_refuses_an_index_of_thousands_of_digits(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="line 4"):
-        check(tmp_path, [*GOOD[:2], f"{L}:b,2;0;{'9' * 5000}", GOOD[3]])
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00"])
-def test_the_checker_refuses_what_is_no_table(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe\x00"])
+def test_the_checker_refuses_what_is_no_table(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "submission.csv"
-    path.write_bytes(content)
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(InputError, match=r"submission\.csv"):
         check_submission(path, EXPECTED)
-
-
-def test_the_checker_refuses_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such"):
-        check_submission(tmp_path / "submission.csv", EXPECTED)
 
 
 def test_a_graph_of_very_many_configurations_is_written_and_checked(tmp_path: Path) -> None:
