@@ -270,8 +270,8 @@ def alone(experiment: str, method: Method = "mean_rank") -> Recipe:
 class RunScores:
     """The out-of-fold scores of a run."""
 
-    table: pl.DataFrame  # of TABLE_SCHEMA: every experiment, then the recipe under its label
-    seeds: pl.DataFrame  # of TABLE_SCHEMA: mean score of single seeds, if an experiment has several
+    table: pl.DataFrame  # a TABLE_SCHEMA of every experiment, then of the recipe under its label
+    seeds: pl.DataFrame  # a TABLE_SCHEMA of single seeds' mean scores, for experiments with several
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,11 +279,8 @@ class Merged:
     """The result of merging a run by a recipe."""
 
     scores: RunScores
-    # by ID, the configurations of test graphs from fastest to slowest
+    # the configurations of each test graph (by ID) from fastest to slowest
     orders: dict[str, np.ndarray]
-
-
-_Parts = tuple[list[pl.DataFrame], list[pl.DataFrame]]  # batches of the two tables of RunScores
 
 
 def merge_run(run: Run, recipe: Recipe) -> Merged:
@@ -292,18 +289,19 @@ def merge_run(run: Run, recipe: Recipe) -> Merged:
     Raises InputError if the recipe does not fit the run's experiments, or a member is not finished.
     """
     check_mergeable(run, recipe)
-    members, test = (find_members(run, recipe, part) for part in predictions.PARTS)
-    parts: _Parts = ([], [])
+    table: list[pl.DataFrame] = []
+    seeds: list[pl.DataFrame] = []
     orders: dict[str, np.ndarray] = {}
+    scored = _score_batches(run, _list_scored(run, recipe), table, seeds)
     merged = {
-        "out_of_fold": _score_batches(run, recipe, {**_find_scored(run), **members}, parts),
-        "test": _order_batches(merge_files(test, recipe), orders),
+        "out_of_fold": (batch[recipe.label] for batch in scored if recipe.label in batch),
+        "test": _order_batches(merge_files(find_members(run, recipe, "test"), recipe), orders),
     }
     for part, batches in merged.items():
         path = run.ranking(recipe.name, part)
         remove_leftovers(path.parent, ())
         write_batches(batches, predictions.RANKING_SCHEMA, path)
-    return Merged(RunScores(*map(_join, parts)), orders)
+    return Merged(RunScores(_join(table), _join(seeds)), orders)
 
 
 def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
@@ -317,44 +315,67 @@ def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
     """
     if recipe is not None:
         check_recipe(recipe, run.experiments())
-    parts: _Parts = ([], [])
-    deque(_score_batches(run, recipe, _find_scored(run), parts), maxlen=0)
-    return RunScores(*map(_join, parts))
+    table: list[pl.DataFrame] = []
+    seeds: list[pl.DataFrame] = []
+    deque(_score_batches(run, _list_scored(run, recipe), table, seeds), maxlen=0)
+    return RunScores(_join(table), _join(seeds))
 
 
-def _find_scored(run: Run) -> dict[str, Path]:
-    """Return the existing out-of-fold prediction files by experiment."""
-    # validates names, so that none points outside the run
-    names = [alone(name).name for name in run.experiments()]
-    paths = {name: run.predictions(name, "out_of_fold") for name in names}
-    return {name: path for name, path in paths.items() if path.is_file()}
+def _list_scored(run: Run, recipe: Recipe | None) -> dict[str, Recipe]:
+    """Return, by label, a recipe for each experiment alone, and the run's recipe."""
+    method: Method = "mean_rank" if recipe is None else recipe.method
+    recipes = {name: alone(name, method) for name in run.experiments()}
+    return recipes if recipe is None else {**recipes, recipe.label: recipe}
+
+
+def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
+    """Score every graph out of fold for every recipe, given by its name in the table.
+
+    A recipe without a member in a collection is scored by its fallback, or has no rows.
+
+    Returns:
+        A frame of TABLE_SCHEMA, sorted by collection and graph, then in the order of `recipes`.
+
+    Raises InputError if a member lacks graphs, and the recipe does not allow it.
+    """
+    table: list[pl.DataFrame] = []
+    deque(_score_batches(run, recipes, table), maxlen=0)
+    return _join(table)
 
 
 def _score_batches(
-    run: Run, recipe: Recipe | None, paths: Mapping[str, Path], parts: _Parts
-) -> Iterator[pl.DataFrame]:
-    """Yield the recipe's ranking batch by batch; collect all members' scores in `parts`."""
+    run: Run,
+    recipes: Mapping[str, Recipe],
+    table: list[pl.DataFrame],
+    seeds: list[pl.DataFrame] | None = None,
+) -> Iterator[dict[str, pl.DataFrame]]:
+    """Yield the rankings of each batch of graphs by label; add their scores to the table.
+
+    Scores of single seeds, for experiments with several, are added to `seeds` unless it is None.
+    """
     labels, groups = predictions.read(run.labels), read_draws(run)
-    several = {
-        name for name, one in run.record()["settings"][EXPERIMENTS].items()
-        if len(one.get("seeds", [])) > 1
-    }  # fmt: skip
-    method: Method = "mean_rank" if recipe is None else recipe.method
-    for collection, frames in read_by_graphs(paths):
-        own_labels = labels_of(labels, frames.values())
-        scaled = {name: normalise(frame, method) for name, frame in frames.items()}
-        rankings = dict(scaled)
-        if recipe is not None and _can_merge(collection, frames, recipe):
-            rankings[recipe.label] = merge_scaled(collection, scaled, recipe)
-        for name in [*paths, *(rankings.keys() - paths.keys())]:
-            if name in rankings:
-                scores = score_predictions(rankings[name], own_labels)
-                parts[0].append(name_scores(scores, name, groups))
-            if name in frames and name in several:
-                scores = score_predictions(frames[name], own_labels)
-                parts[1].append(name_scores(scores, name, groups))
-        if recipe is not None and recipe.label in rankings:
-            yield rankings[recipe.label]
+    described = run.record()["settings"].get(EXPERIMENTS, {})
+    several = {name for name, one in described.items() if len(one.get("seeds", [])) > 1}
+    used = {name for one in recipes.values() for name in one.and_fallback(one.names())}
+    paths = {name: run.predictions(name, "out_of_fold") for name in described if name in used}
+    for collection, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
+        batch_labels = labels_of(labels, frames.values())
+        scaled: dict[Method, dict[str, pl.DataFrame]] = {}
+        rankings: dict[str, pl.DataFrame] = {}
+        for label, recipe in recipes.items():
+            if recipe.method not in scaled:
+                scaled[recipe.method] = {
+                    name: normalise(frame, recipe.method) for name, frame in frames.items()
+                }
+            if any(n in frames for n in recipe.and_fallback(recipe.weights(collection))):
+                rankings[label] = merge_scaled(collection, scaled[recipe.method], recipe)
+                scores = score_predictions(rankings[label], batch_labels)
+                table.append(name_scores(scores, label, groups))
+        for name, frame in frames.items():
+            if seeds is not None and name in several:
+                scores = score_predictions(frame, batch_labels)
+                seeds.append(name_scores(scores, name, groups))
+        yield rankings
 
 
 def _order_batches(
@@ -375,36 +396,6 @@ def order_graphs(ranking: pl.DataFrame) -> dict[str, np.ndarray]:
 def _join(tables: list[pl.DataFrame]) -> pl.DataFrame:
     whole = pl.concat([pl.DataFrame(schema=TABLE_SCHEMA), *tables])
     return whole.sort("collection", "graph", maintain_order=True)
-
-
-def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
-    """Score every graph out of fold for every recipe, given by its name in the table.
-
-    A recipe without a member in a collection is scored by its fallback, or has no rows.
-
-    Returns:
-        A frame of TABLE_SCHEMA, sorted by collection and graph, then in the order of `recipes`.
-
-    Raises InputError if a member lacks graphs, and the recipe does not allow it.
-    """
-    labels, groups = predictions.read(run.labels), read_draws(run)
-    used = {name for one in recipes.values() for name in one.and_fallback(one.names())}
-    present = sorted(used & set(run.experiments()))
-    paths = {name: run.predictions(name, "out_of_fold") for name in present}
-    parts: list[pl.DataFrame] = []
-    for collection, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
-        own_labels = labels_of(labels, frames.values())
-        scaled: dict[Method, dict[str, pl.DataFrame]] = {}
-        for label, recipe in recipes.items():
-            if recipe.method not in scaled:
-                scaled[recipe.method] = {
-                    name: normalise(frame, recipe.method) for name, frame in frames.items()
-                }
-            if not _can_merge(collection, frames, recipe):
-                continue
-            merged = merge_scaled(collection, scaled[recipe.method], recipe)
-            parts.append(name_scores(score_predictions(merged, own_labels), label, groups))
-    return _join(parts)
 
 
 def describe_fit(run: Run, recipe: Recipe) -> str:
@@ -439,10 +430,6 @@ def name_scores(scores: pl.DataFrame, member: str, groups: pl.DataFrame) -> pl.D
     joined = scores.join(groups, on=["collection", "graph"], maintain_order="left")
     named = joined.with_columns(member=pl.lit(member))
     return named.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA)
-
-
-def _can_merge(collection: str, frames: Mapping[str, pl.DataFrame], recipe: Recipe) -> bool:
-    return any(n in frames for n in recipe.and_fallback(recipe.weights(collection)))
 
 
 def labels_of(labels: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:

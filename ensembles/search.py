@@ -38,7 +38,7 @@ SEED = 0
 # without optuna, which needs many more scores
 QUICK_FITS = ("equal", "best", "greedy", "least_squares")
 SHRINKAGES = (0.0, 0.5)
-BEST = "best member"  # of each collection, chosen on other graphs
+BEST = "best member"  # the best member of each collection, chosen on other graphs
 HINDSIGHT = "best member in hindsight"  # chosen on the graphs that it is scored on
 WHOLE = "search"
 MARK = "# Proposed by a search"  # first line of a file that may be overwritten
@@ -146,7 +146,7 @@ class Proposal:
 
     candidate: Candidate
     rule: Rule  # weights fitted on all graphs
-    members: dict[str, list[str]]  # by collection, in the order of the weights
+    members: dict[str, list[str]]  # each collection's members, in the order of the weights
     table: pl.DataFrame  # nested scores of every graph; members: candidates, WHOLE, BEST, HINDSIGHT
     # candidate, nested, naive, optimism; probabilities to beat BEST and HINDSIGHT
     candidates: pl.DataFrame

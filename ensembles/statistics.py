@@ -59,7 +59,7 @@ class CollectionScores:
 
     collection: str
     graphs: list[str]
-    groups: list[str]  # of each graph; a group has the same name in all collections of its source
+    groups: list[str]  # each graph's group; it has one name in all collections of its source
     members: list[str]
     scores: np.ndarray  # (graphs, members)
 

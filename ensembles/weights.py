@@ -137,7 +137,7 @@ def _check_labels(labelled: pl.DataFrame) -> None:
 
 Fit = Callable[[Sequence[Ballot], Method], np.ndarray]
 GREEDY_STEPS = 20  # members added, with replacement: weights are multiples of 1 / 20
-TRIALS = 60  # of optuna's search
+TRIALS = 60  # number of trials of optuna's search
 SEED = 0
 
 

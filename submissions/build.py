@@ -65,7 +65,7 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
     Raises InputError if the recipe does not fit the run, or the file would not pass the checker.
     """
     before = _recall_last(run)
-    remove_leftovers(run.folder, [f"*/{part}" for part in predictions.PARTS])  # of any recipe
+    remove_leftovers(run.folder, [f"*/{part}" for part in predictions.PARTS])  # any recipe's
     merged = merge_run(run, recipe)
     scores = summarise_run(run, recipe, merged.scores)
     graphs, sample = predictions.read(run.graphs), run.sample_submission()

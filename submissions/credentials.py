@@ -23,7 +23,7 @@ MAX_BYTES = 1 << 16  # maximum size of a file with credentials
 # White space around their values is stripped before the CLI is called: see make_environment.
 VARIABLES = ("KAGGLE_API_TOKEN", "KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_API_V1_TOKEN")
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=:-]+")  # valid in a header, by RFC 6750
-DEFECTS = (  # of a token, the most specific first
+DEFECTS = (  # patterns of invalid tokens, the most specific first
     (r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]", "it has more than one line"),
     (r"\s", "there is white space in it"),
     (r"[\x00-\x1f\x7f]", "there is a control character in it"),
@@ -32,7 +32,7 @@ DEFECTS = (  # of a token, the most specific first
     (r"[^\x00-\x7f]", "there is a character in it that is not ASCII"),
     (r"", "there is a character in it that no token has"),
 )
-PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")  # in a URL, such as a proxy's
+PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")  # a password in a URL, such as a proxy's
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,8 @@ class Line:
 class Scores:
     """The out-of-fold scores of a run."""
 
-    lines: list[Line]  # by collection, the ensemble last
-    overall: Mean | None  # of the ensemble over the five collections; None if one is missing
+    lines: list[Line]  # sorted by collection, the ensemble last
+    overall: Mean | None  # the ensemble's mean over the five collections; None if one is missing
     flattered: str = ""  # why the ensemble's scores are too high, if they are
 
     def describe(self) -> str:

@@ -135,7 +135,7 @@ def follow(tracker: Tracker, key: str) -> Outcome:
     try:
         for line, problem in _watch(tracker, key):  # noqa: B007 - the last ones count
             pass
-    except (InputError, OSError) as error:  # of the ledger
+    except (InputError, OSError) as error:  # the ledger cannot be read or written
         problem = f" {error}"
     except KeyboardInterrupt:
         problem = " Stopped waiting for it."

@@ -48,7 +48,7 @@ from solution.system.processes import count_cores
 from solution.system.sealing import check_any_seal, read_record
 
 RECORD, EXPERIMENTS, QUICK = "run.json", "experiments", "quick"
-QUICK_LOOK = "few graphs, one seed, short trainings"  # what a quick look is, in words
+QUICK_LOOK = "few graphs, one seed, short trainings"  # description of a smoke run
 JOBS, CHECKPOINTS = "jobs", ".checkpoints"
 # Experiments of `fastslow pack --distill`: students of the ensemble, which are not members of it.
 STUDENTS = ("distilled_layout", "distilled_tile")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 SCRIPT = "fastslow_install.py"  # name of the copy
 MANIFEST = "fast-or-slow-wheels.json"
-COMMIT_FILE = "solution/system/commit.txt"  # in the wheel of this project
+COMMIT_FILE = "solution/system/commit.txt"  # a file in the wheel of this project
 
 
 class InstallError(Exception):

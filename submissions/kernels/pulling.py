@@ -43,7 +43,7 @@ class Progress:
 
     push: Push
     session: KernelSession
-    record: SessionRecord | None = None  # of the latest session's outputs, if it has ended
+    record: SessionRecord | None = None  # the latest session's record, if it has ended
 
     @property
     def is_ours(self) -> bool:

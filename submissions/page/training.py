@@ -66,7 +66,7 @@ def _show(value: object) -> str:
 class Fit:
     """The learning curves of a model."""
 
-    scores: Curve  # on the graphs that it stops early on
+    scores: Curve  # validation scores, by which training stops early
     measures: dict[str, Curve]  # losses and accuracies by name
 
 
