@@ -265,27 +265,20 @@ def reseed_spread(run: Run) -> pl.DataFrame:
         deviation over the seeds; the spread of a single seed is null), seeds (their number).
     """
     labels = predictions.read(run.labels)
-    rows: list[tuple[Any, ...]] = []
-    for name in run.experiments():
-        per_seed = _score_seeds(run, name, labels).group_by("collection", "seed")
-        means = per_seed.agg(pl.col("score").mean()).sort("collection", "seed")
-        for (collection,), per_collection in means.group_by("collection", maintain_order=True):
-            value = per_collection["score"]
-            spread = (value.mean(), value.min(), value.max(), value.std())
-            rows.append((collection, name, *spread, len(per_collection)))
-    return _to_frame(rows, ["collection", "member", "value", "low", "high", "spread", "seeds"], 2)
-
-
-def _score_seeds(run: Run, experiment: str, labels: pl.DataFrame) -> pl.DataFrame:
-    """Return collection, graph, score, seed; no rows if there are no out-of-fold predictions."""
-    schema = {"collection": pl.String, "graph": pl.String, "score": pl.Float64, "seed": pl.Int32}
-    parts = [pl.DataFrame(schema=schema)]
-    path = run.predictions(experiment, "out_of_fold")
-    for _, frames in read_by_graphs({experiment: path} if path.is_file() else {}):
-        for (seed,), of_seed in frames[experiment].group_by("seed", maintain_order=True):
-            scores = score_predictions(of_seed, labels_of(labels, [of_seed]))
-            parts.append(scores.with_columns(seed=pl.lit(seed, pl.Int32)))
-    return pl.concat(parts)
+    schema = {"collection": pl.String, "graph": pl.String, "score": pl.Float64}
+    parts = [pl.DataFrame(schema={**schema, "member": pl.String, "seed": pl.Int32})]
+    paths = {name: run.predictions(name, "out_of_fold") for name in run.experiments()}
+    for _, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
+        for name, frame in frames.items():
+            for (seed,), of_seed in frame.group_by("seed", maintain_order=True):
+                scores = score_predictions(of_seed, labels_of(labels, [of_seed]))
+                parts.append(scores.with_columns(member=pl.lit(name), seed=pl.lit(seed, pl.Int32)))
+    score = pl.col("score")
+    per_seed = pl.concat(parts).group_by("collection", "member", "seed").agg(score.mean())
+    over_seeds = per_seed.group_by("collection", "member").agg(
+        value=score.mean(), low=score.min(), high=score.max(), spread=score.std(), seeds=pl.len()
+    )
+    return over_seeds.sort("collection", "member")
 
 
 def mean_scores(table: pl.DataFrame) -> pl.DataFrame:
