@@ -119,7 +119,7 @@ def test_joined_runs_are_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
         assert Packing(kind, [experiment], plan, one, ()).pack(tmp_path) is None
     with pytest.raises(InputError, match="trained.*nothing_001"):
         join_runs(sources[:2], tmp_path / "half").__enter__()
-    with pytest.raises(InputError, match="the inputs"):
+    with pytest.raises(InputError, match="inputs have no run"):
         join_runs([], tmp_path / "none").__enter__()
 
 
@@ -133,7 +133,7 @@ def test_what_was_made_differently_is_left_aside(sample_store: Store, tmp_path: 
         assert adopt(run, [other]) == 0
         assert adopt(run, [other, one]) == len(list_missing(experiments, plans[0], Run(tmp_path)))
         assert adopt(run, [one]) == 0
-    with pytest.raises(InputError, match="its graphs"):
+    with pytest.raises(InputError, match="differently.*graphs"):
         join_runs([one, other], tmp_path / "joined").__enter__()
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from ensembles.merge import merge_run
-from ensembles.recipe import find_recipe
+from ensembles.recipe import Recipe, find_recipe
 from solution.domain import predictions
 from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
@@ -70,14 +70,18 @@ class Page(HTMLParser):
         return " ".join(self.words[section].split())
 
 
+def make_recipe(folder: Path) -> Recipe:
+    path = folder / "mine.toml"
+    path.write_text(RECIPE, encoding="utf-8")
+    return find_recipe(str(path))
+
+
 def report(folder: Path, ledger: str | None = LEDGER, **parts: object) -> Page:
     """The page of a made run."""
-    recipe = folder / "mine.toml"
-    recipe.write_text(RECIPE, encoding="utf-8")
     if ledger is not None:
         (folder / "ledger.csv").write_text(ledger, encoding="utf-8")
     run = make_run(folder / "run", **parts)  # type: ignore[arg-type]
-    return Page(write_page(run, find_recipe(str(recipe)), None, folder / "ledger.csv"))
+    return Page(write_page(run, make_recipe(folder), None, folder / "ledger.csv"))
 
 
 def assert_stands_alone(page: Page) -> None:
@@ -140,28 +144,15 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert "not all" in page.said("")
 
 
-def test_the_page_and_the_table_of_a_run_have_one_interval_of_the_mean(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text(RECIPE, encoding="utf-8")
-    run, recipe = make_run(tmp_path / "run"), find_recipe(str(path))
-    merge_run(run, recipe)
-    evidence = Evidence(run, recipe)
-    overall = evidence.overall(evidence.ensemble)
-    assert overall is not None
-    assert collect_scores(run, recipe).overall == overall
-    assert overall.low < overall.value < overall.high
-
-
 def test_the_page_and_the_table_of_a_run_have_one_score_of_a_model(tmp_path: Path) -> None:
-    """That of its seeds averaged; a single seed has another column."""
-    run = make_run(tmp_path / "run")
-    (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
-    recipe = find_recipe(str(tmp_path / "mine.toml"))
+    """The score of its averaged seeds, with one interval; a single seed has another column."""
+    run, recipe = make_run(tmp_path / "run"), make_recipe(tmp_path)
     merge_run(run, recipe)
-    table = {
-        (line.ranker, line.collection.name): line for line in collect_scores(run, recipe).lines
-    }
-    evidence = Evidence(run, recipe)
+    scores, evidence = collect_scores(run, recipe), Evidence(run, recipe)
+    table = {(line.ranker, line.collection.name): line for line in scores.lines}
+    overall = evidence.overall(evidence.ensemble)
+    assert overall is not None and scores.overall == overall
+    assert overall.low < overall.value < overall.high
     for mean in evidence.means.iter_rows(named=True):
         shown = table[mean["member"], mean["collection"]].score
         assert (shown.low, shown.value, shown.high) == (mean["low"], mean["value"], mean["high"])
@@ -178,9 +169,7 @@ def test_an_experiment_without_a_held_out_graph_does_not_stop_the_report(tmp_pat
     run = make_run(tmp_path / "run")
     nothing = pl.DataFrame(schema=predictions.SCHEMA)
     predictions.write(nothing, run.predictions("trees_001", "out_of_fold"))
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text(RECIPE, encoding="utf-8")
-    page = Page(write_page(run, find_recipe(str(recipe))))
+    page = Page(write_page(run, make_recipe(tmp_path)))
     assert_stands_alone(page)
     assert list(page.sections) == EVERY
     assert "trees_001" not in page.said("scores")
@@ -219,10 +208,8 @@ def test_a_real_run_and_its_command(
 
 def test_a_run_without_predictions_is_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", graphs=0)
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text(RECIPE, encoding="utf-8")
     with pytest.raises(InputError, match="found none"):
-        write_page(run, find_recipe(str(recipe)))
+        write_page(run, make_recipe(tmp_path))
 
 
 def test_the_page_reads_the_ledger_as_all_commands_do(tmp_path: Path) -> None:
@@ -259,6 +246,5 @@ def test_the_ceiling_finds_the_noise_that_was_put_in() -> None:
 def test_the_ledger_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTSLOW_SUBMISSIONS", str(tmp_path))
     (tmp_path / "ledger.csv").write_text("key,recipe,oof_mean,public\nk,mine,0.5,0.777\n")
-    (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
-    page = write_page(make_run(tmp_path / "run"), find_recipe(str(tmp_path / "mine.toml")))
+    page = write_page(make_run(tmp_path / "run"), make_recipe(tmp_path))
     assert "0.777" in page.read_text(encoding="utf-8")
