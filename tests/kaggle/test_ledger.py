@@ -191,7 +191,7 @@ def test_without_kaggle_the_ledger_is_shown_all_the_same(desk: Desk) -> None:
     desk.world.faults = [Fault(LIST, "500")]
     done = check(desk.call("scores"), 2)
     assert "my_recipe" in done.stdout
-    assert "failure" in done.words
+    assert "server failed" in done.words
 
 
 def test_correlation_is_that_of_the_lines_with_both_scores() -> None:
