@@ -242,8 +242,8 @@ def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
         if found.push != latest.key:
             shutil.rmtree(folder)
             raise InputError(
-                f"{latest.kernel}: these outputs are of the push {found.push or 'of a person'}, "
-                f"not of {latest.key}. Another session has started: look at {latest.url}."
+                f"{latest.kernel}: Kaggle's outputs belong to push {found.push or 'by a person'}, "
+                f"expected {latest.key}: a newer session has started. Look at {latest.url}."
             )
         damaged = find_damaged(found, folder)
         if not damaged:

@@ -23,12 +23,11 @@ LABELS = ("collection", "graph", "config", "runtime")
 
 def describe_runtimes(evidence: Evidence) -> Section:
     """Return the section on how much slower a graph's configurations are than its fastest one."""
-    title = "How runtimes spread"
+    heading = "runtimes", "How runtimes spread"
     labels = predictions.read(evidence.run.labels, LABELS)
     if labels.is_empty():
         return Section(
-            "runtimes",
-            title,
+            *heading,
             "The run has no labels of held-out graphs. It needs at least two labelled graphs of "
             "different architectures in a collection.",
         )
@@ -56,8 +55,7 @@ def describe_runtimes(evidence: Evidence) -> Section:
         rows.append([collection.name, f"{graphs:,}", f"{len(rows_of):,}", *shown])
     columns = ["Collection", "Graphs", "Configs", *(f"{q:.0%}" for q in QUANTILES[:-1]), "slowest"]
     return Section(
-        "runtimes",
-        title,
+        *heading,
         "How many times as slow as its graph’s fastest a configuration is. Every graph weighs the "
         "same, however many configurations it has; only those that are predicted out of fold "
         f"count. {warn_of_estimates(evidence.run.label_sources())}".rstrip(),
@@ -73,12 +71,11 @@ def describe_runtimes(evidence: Evidence) -> Section:
 
 def describe_ceiling(evidence: Evidence) -> Section:
     """Return the section on the score that a perfect ranker could reach on labels this noisy."""
-    title, anchor = "The ceiling that label noise sets", "ceiling"
+    heading = "ceiling", "The ceiling that label noise sets"
     found = estimate_ceilings(evidence)
     if found.is_empty():
         return Section(
-            anchor,
-            title,
+            *heading,
             "Unknown for this run: the noise is estimated from identical configurations that were "
             "timed more than once, and the run’s graphs have none. Run again on data with "
             "duplicated configurations, such as layout:xla:default.",
@@ -101,8 +98,7 @@ def describe_ceiling(evidence: Evidence) -> Section:
     missing = [c.name for c in evidence.collections if c.name not in set(found["collection"])]
     columns = ["Collection", "Graphs", "Noise", "Ceiling", "Second timing", "Ensemble"]
     return Section(
-        anchor,
-        title,
+        *heading,
         "An estimate. Identical configurations have different labels; their median gap is a "
         "graph’s noise. It is modelled as log-normal with two timings each, and noise of this "
         f"size is added to the labels {COPIES} times.",

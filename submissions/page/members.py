@@ -23,7 +23,7 @@ from submissions.page.evidence import (
     signed,
 )
 
-TITLE, ANCHOR = "How much fitted weights flatter", "optimism"
+OPTIMISM = "optimism", "How much fitted weights flatter"
 NEEDED = ("group", "labelled")
 GREEDY = "greedy"
 MAX_GREEDY = 3000  # members times graphs; above it greedy selection would take too long
@@ -31,13 +31,12 @@ MAX_GREEDY = 3000  # members times graphs; above it greedy selection would take 
 
 def describe_agreement(evidence: Evidence) -> Section:
     """Return the section with heat maps of the correlation between the members' ranks."""
-    title, anchor = "How alike the members are", "agreement"
+    heading = "agreement", "How alike the members are"
     names = [name for name in evidence.members if name != evidence.ensemble]
     found = rank_correlations(evidence.run, names).filter(pl.col("correlation").is_not_null())
     if found.filter(pl.col("left") != pl.col("right")).is_empty():
         return Section(
-            anchor,
-            title,
+            *heading,
             "No collection has two members whose scores are not constant, so there is nothing to "
             "correlate. Add an experiment: `fastslow run --experiment NAME`.",
         )
@@ -56,8 +55,7 @@ def describe_agreement(evidence: Evidence) -> Section:
             ]
     columns = ["Collection", "Member", "Other", "Correlation"]
     return Section(
-        anchor,
-        title,
+        *heading,
         "Merging members that agree gains nothing. Shown is Spearman’s correlation of two members’ "
         "scores inside a graph, averaged over graphs; members with constant scores are left out.",
         figures,
@@ -100,12 +98,11 @@ def _share(weights: dict[str, float]) -> list[Row]:
 
 def describe_gains(evidence: Evidence) -> Section:
     """Return the section on the ensemble's loss without each member."""
-    title = "What each member adds"
+    heading = "gains", "What each member adds"
     gains = leave_one_out(evidence.run, evidence.recipe) if evidence.recipe.names() else None
     if gains is None or gains.is_empty():
         return Section(
-            "gains",
-            title,
+            *heading,
             "No member can be left out of this recipe: it has only one and no fallback. Add "
             'members to the recipe, or fallback = "nothing_001".',
         )
@@ -121,8 +118,7 @@ def describe_gains(evidence: Evidence) -> Section:
             rows.append([name, line["member"], *numbers, percent(line["probability"])])
     columns = ["Collection", "Member", "Gain", "95% interval", "Probability of a gain"]
     return Section(
-        "gains",
-        title,
+        *heading,
         "The ensemble’s score less its score without the member, on the same graphs; the others "
         "keep their weights. Left of zero the ensemble is better off without it.",
         figures,
@@ -136,8 +132,7 @@ def describe_optimism(evidence: Evidence) -> Section:
     rows = _estimate(evidence)
     if not rows:
         return Section(
-            ANCHOR,
-            TITLE,
+            *OPTIMISM,
             "Unknown for this run: it takes two members whose scores are not constant, and "
             "labelled graphs of at least two groups in a collection. Add experiments or graphs, "
             "and run again.",
@@ -147,8 +142,7 @@ def describe_optimism(evidence: Evidence) -> Section:
     ]
     figure = draw_pairs("mean of the collections", rows, ("on other graphs", "on the same graphs"))
     return Section(
-        ANCHOR,
-        TITLE,
+        *OPTIMISM,
         "Weights that are fitted and scored on the same graphs look better than they are. Here "
         f"the members are weighted in {len(rows)} ways, merged by "
         f"{evidence.recipe.method.replace('_', ' ')}, and each way is scored twice: on the graphs "

@@ -157,15 +157,14 @@ def _name_lowest(evidence: Evidence) -> str:
 
 def describe_leaderboard(path: Path) -> Section:
     """Return the section that compares out-of-fold scores with Kaggle's, from a ledger file."""
-    title, anchor = "Out of fold against the leaderboard", "leaderboard"
+    heading = "leaderboard", "Out of fold against the leaderboard"
     ledger = read_ledger(path)
     sent = ledger.lines
     points = {name: [p for line in sent if (p := _find_point(line, name))] for name in KAGGLES}
     if not any(points.values()):
         lines = f"{count(len(sent), 'line')}, none of which" if sent else "no line that"
         return Section(
-            anchor,
-            title,
+            *heading,
             f"The ledger, {path.name}, has {lines} has both an out-of-fold score and one of "
             "Kaggle’s. Submit with `make submit`, then fetch the scores with `make scores`.",
         )
@@ -185,7 +184,7 @@ def describe_leaderboard(path: Path) -> Section:
         rows.append([line["key"], line["when"], line["recipe"], *numbers])
     table = PageTable(f"{count(len(sent), 'submission')} in {path.name}", COLUMNS, rows, texts=3)
     reading = "A dot is a submission; on the dashed line both scores are equal."
-    return Section(anchor, title, " ".join(lead), figures, [table], reading)
+    return Section(*heading, " ".join(lead), figures, [table], reading)
 
 
 def _find_point(line: Line, name: str) -> Point | None:
