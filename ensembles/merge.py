@@ -134,8 +134,7 @@ def check_mergeable(run: Run, recipe: Recipe) -> None:
 
 
 def check_finished(run: Run, recipe: Recipe) -> None:
-    """Raise InputError if experiments of the recipe are still to be trained, or none has
-    predictions."""
+    """Raise InputError if predictions of the recipe are missing or still to be made."""
     missing, wanted = find_missing(run, recipe), _list_wanted(recipe)
     if missing or not _list_predicted(run, wanted):
         raise InputError(

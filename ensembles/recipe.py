@@ -62,8 +62,7 @@ RECORD, TEACHER = "recipe.json", "teacher.json"
 
 
 class Recipe(BaseModel):
-    """Members, weights and method of a merge. A member counts in the collections that it
-    predicts."""
+    """Members, weights and method of a merge; a member counts where it has predictions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -197,8 +196,7 @@ def make_file_recipe(path: Path, fields: Mapping[str, Any]) -> Recipe:
 
 
 def make_recipe(source: str, fields: Mapping[str, Any]) -> Recipe:
-    """Return a recipe of these fields; raise InputError with the source's name if one is not
-    valid."""
+    """Return a recipe of these fields; InputError names the source if one is not valid."""
     try:
         return Recipe(**fields)
     except ValidationError as error:
@@ -262,8 +260,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def describe_part(folder: Path) -> str:
-    """Return a warning if submission.csv or scores.csv differ from the last merge; else an empty
-    text."""
+    """Return a warning if submission.csv or scores.csv differ from the last merge; else ""."""
     recipe = recall(folder)
     if recipe is None or is_whole(folder):
         return ""

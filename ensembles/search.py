@@ -193,8 +193,7 @@ def learn_choice(candidates: Sequence[Candidate]) -> Choose:
 def choose_best(
     candidates: Sequence[Candidate], ballots: Sequence[Ballot], nested: Sequence[np.ndarray]
 ) -> Candidate:
-    """Return the candidate with the best mean of its nested scores (graphs,); ties go to the
-    first."""
+    """Return the candidate with the best mean of nested scores (graphs,); ties go to the first."""
     means = [mean_of_collections(ballots, scores) for scores in nested]
     return candidates[int(np.argmax(np.nan_to_num(means, nan=-np.inf)))]
 
@@ -225,12 +224,12 @@ def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) ->
 def drop_constants(
     names: Mapping[str, list[str]], ballots: Sequence[Ballot]
 ) -> tuple[dict[str, list[str]], list[Ballot]]:
-    """Drop members whose scores are constant in a collection, and collections without other
-    members."""
+    """Drop members with constant scores in every graph of a collection, and empty collections."""
     kept: dict[str, list[str]] = {}
     remaining: list[Ballot] = []
     for collection, members in names.items():
         graphs = [ballot for ballot in ballots if ballot.collection == collection]
+        # varies (members,): whether the member's highest and lowest scores differ in any graph
         votes = [next(iter(ballot.votes.values())) for ballot in graphs]
         varies = np.any([np.ptp(vote, axis=1) > 0 for vote in votes], axis=0)
         if varies.any():

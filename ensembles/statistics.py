@@ -128,8 +128,8 @@ def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
     sources: dict[str, list[CollectionScores]] = defaultdict(list)
     for part in parts:
         sources[find_collection(part.collection).source].append(part)
-    # For each source: the variance (members,), and the fewest degrees of freedom of its
-    # collections.
+    # With V_s the variance (members,) that source s adds, and f_s its degrees of freedom:
+    # variance = sum_s V_s, freedom = variance ** 2 / sum_s (V_s ** 2 / f_s), by Satterthwaite.
     spreads = [_find_variance(group, len(parts)) for group in sources.values()]
     variance = np.sum([spread for spread, _ in spreads], axis=0)
     weighed = np.sum([spread**2 / freedom for spread, freedom in spreads], axis=0)
@@ -141,15 +141,15 @@ def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
 
 
 def _find_variance(parts: Sequence[CollectionScores], collections: int) -> tuple[np.ndarray, float]:
-    """Return the variance (members,) that a source's collections add to a mean, and its degrees of
-    freedom."""
+    """Return the variance (members,) that a source adds to a mean, and its degrees of freedom."""
     number = {name: row for row, name in enumerate(sorted({n for p in parts for n in p.groups}))}
     deviations = np.zeros((len(number), parts[0].scores.shape[1]))
     freedoms = []
     for part in parts:
         rows = np.array([number[name] for name in part.groups])
         weights = np.bincount(rows, minlength=len(number)) / len(rows)
-        # w_g (m_g - m): a group's summed deviations from the mean, over the number of graphs.
+        # z_g = w_g (m_g - m) / sqrt(1 - 2 w_g + sum_h w_h ** 2), added up over the collections.
+        # w_g (m_g - m) is a group's summed deviations from the mean, over the number of graphs.
         sums = np.zeros_like(deviations)
         np.add.at(sums, rows, (part.scores - part.scores.mean(axis=0)) / len(rows))
         squares = (weights**2).sum()
@@ -191,8 +191,7 @@ def mean_over_collections(scores: pl.DataFrame) -> Mean:
 
 
 def mean_of_all(scores: pl.DataFrame) -> Mean | None:
-    """Return `mean_over_collections`, with its upper end at most 1; None unless the table has all
-    five collections."""
+    """Return `mean_over_collections`, cut at 1; None unless the table has all five collections."""
     if set(scores["collection"]) != set(NAMES):
         return None
     mean = mean_over_collections(scores)
@@ -251,8 +250,7 @@ def rank_correlations(run: Run, experiments: Sequence[str]) -> pl.DataFrame:
 
 
 def _correlate(both: pl.DataFrame) -> list[float | None]:
-    """Return Spearman's rho of the columns left and right in each graph; None if one is
-    constant."""
+    """Return Spearman's rho of the columns left and right in each graph; None for a constant."""
     rho = pl.corr("left", "right", method="spearman").fill_nan(None).alias("rho")
     return both.group_by(GRAPH).agg(rho)["rho"].to_list()
 

@@ -51,8 +51,7 @@ def merge_votes(
 
 
 def average(scores: Sequence[np.ndarray], method: Method) -> np.ndarray:
-    """Return a member's scores (configs,) float32 on the method's scale, averaged over its
-    models."""
+    """Return a member's scores (configs,) float32, scaled and averaged over its models."""
     total = np.zeros(len(scores[0]))
     for score in scores:
         total += scale(score, method)
@@ -77,8 +76,7 @@ def scale(scores: np.ndarray, method: Method) -> np.ndarray:
 
 
 def rank(scores: np.ndarray, *, highest: bool = False) -> np.ndarray:
-    """Return ranks (configs,) float64 from 1; equal scores share their mean or their highest
-    rank."""
+    """Return ranks (configs,) float64 from 1; ties share their mean or their highest rank."""
     # c equal scores have the ranks last - c + 1 to last, with the mean last - (c - 1) / 2.
     _, index, counts = np.unique(scores, return_inverse=True, return_counts=True)
     last = np.cumsum(counts).astype(np.float64)
@@ -111,8 +109,7 @@ def to_shares(weights: np.ndarray) -> np.ndarray:
 
 
 def _weighted_median(votes: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return the weighted median (configs,); the mean of two votes if half the weight is on each
-    side."""
+    """Return the weighted median (configs,): the mean of two votes if each side has half."""
     # Sort each configuration's votes; the median is the vote at which the summed shares pass 1/2.
     order = np.argsort(votes, axis=0, kind="stable")
     ordered = np.take_along_axis(votes, order, axis=0)

@@ -193,8 +193,7 @@ def fit_least_squares(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
 def fit_optuna(
     ballots: Sequence[Ballot], method: Method, trials: int = TRIALS, seed: int = SEED
 ) -> np.ndarray:
-    """Search weights by optuna's tree-structured Parzen estimator; the first trial is equal
-    weights."""
+    """Search weights by optuna's tree-structured Parzen estimator, starting from equal ones."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)

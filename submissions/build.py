@@ -86,8 +86,7 @@ def _recall_last(run: Run) -> Recipe | None:
 
 
 def check_complete(built: Built) -> None:
-    """Raise InputError if rows of the competition are missing, because a submission would be
-    wasted."""
+    """Raise InputError if rows of the competition are missing, which would waste a submission."""
     path = built.written.path
     names = [name for name, _ in read_rows(path, path)]
     rows = {c: sum(name.startswith(f"{c.name}:") for name in names) for c in COLLECTIONS}

@@ -199,8 +199,7 @@ class Calls:
 
 
 def _check_credentials(doing: str) -> None:
-    """Raise KaggleError if the credentials do not fit into an HTTP header: the CLI would print
-    them."""
+    """Raise KaggleError if no HTTP header can hold the credentials: the CLI would print them."""
     used = next(iter(find_credentials()), None)
     if used is not None and used.defect:
         words = BAD_CREDENTIALS.words.format(source=describe_credentials())
@@ -294,8 +293,7 @@ def find_program() -> str:
 
 
 def make_environment() -> dict[str, str]:
-    """Return the CLI's environment, without variables that make it leak secrets or change
-    commands."""
+    """Return the CLI's environment, without variables that leak secrets or change commands."""
     kept = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
     for name in VARIABLES:
         if not kept.setdefault(name, "").strip():
@@ -312,8 +310,7 @@ def pause(seconds: float, why: str) -> None:
 
 
 def find_json(printed: str, opening: str) -> str | None:
-    """Return the first JSON value that begins a line with `opening`; other lines may surround
-    it."""
+    """Return the first JSON value that begins a line with `opening`, without other lines."""
     for found in re.finditer(rf"^{re.escape(opening)}", printed, re.MULTILINE):
         try:
             _, end = json.JSONDecoder().raw_decode(printed, found.start())

@@ -96,8 +96,7 @@ def redact(text: str) -> str:
 
 
 def _hide_parts(text: str, forms: Iterable[str]) -> str:
-    """Redact every part of a text that has at least PART letters in common with one of the
-    forms."""
+    """Redact every part of at least PART letters that a text shares with one of the forms."""
     parts = {form[begin : begin + PART] for form in forms for begin in range(len(form) - PART + 1)}
     kept, end = [], 0
     for begin in range(len(text) - PART + 1) if parts else ():

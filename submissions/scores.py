@@ -195,8 +195,7 @@ BEST_ANCHORS = 3
 
 
 def draw_history(ledger: Ledger, anchors: Sequence[Anchor]) -> "Figure":
-    """Draw scores by submission beside known results, and Kaggle's scores against out-of-fold
-    scores."""
+    """Draw the scores of all submissions in order, and Kaggle's scores against out-of-fold ones."""
     from matplotlib.figure import Figure
 
     ordered = sorted(ledger.lines, key=lambda line: line["when"])
@@ -258,8 +257,7 @@ def best_public(ledger: Ledger) -> float | None:
 
 
 def tabulate_leaderboard(rows: list[LeaderboardRow], ours: float | None) -> Table:
-    """Return a table of the leaderboard's top, and of the rows around our score, if there is
-    one."""
+    """Return a table of the leaderboard's top, and of the rows around our score, if any."""
     table = make_table(f"Public leaderboard, {len(rows)} teams")
     table.add_column("Place", justify="right")
     table.add_column("Team", overflow="ellipsis", no_wrap=True, max_width=50)

@@ -133,8 +133,7 @@ def _shorten(text: str) -> str:
 
 
 def count_wanted(name: str, num_configs: int) -> int:
-    """Return how many indices the row `name` must list: all for layout, the five fastest for
-    tile."""
+    """Return how many indices the row must list: all for layout, the five fastest for tile."""
     kind = collection_of(name).kind
     return num_configs if kind == "layout" else min(TOP_K, num_configs)
 

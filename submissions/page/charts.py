@@ -245,8 +245,7 @@ def draw_pairs(
 def draw_heat_map(
     title: str, names: Sequence[str], values: Sequence[Sequence[float | None]]
 ) -> Figure:
-    """Draw a square for each pair of names, a stronger colour for a stronger correlation;
-    columns are numbered."""
+    """Draw a square for each pair of names, in a stronger colour for a stronger correlation."""
     left = 34 + 7.6 * max(len(name) for name in names)
     side = min(max((WIDTH - left - MARGIN) / len(names), 38.0), 46.0)
     width = max(WIDTH, left + side * len(names) + MARGIN)

@@ -49,7 +49,7 @@ def write_table(path: Path, columns: list[str], lines: list[dict[str, str]]) -> 
 
 @given(tables())
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_nothing_that_somebody_wrote_is_lost(
     tmp_path: Path, table: tuple[list[str], list[dict[str, str]]]
