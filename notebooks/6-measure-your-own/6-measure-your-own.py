@@ -57,8 +57,7 @@ from solution.collecting.records import Place
 from solution.collecting.report import show_finished
 from solution.collecting.session import collect_programs
 from solution.serving.comparison import show_rankings
-from solution.sessions.attached import add_to_sample
-from solution.sessions.session import Session
+from solution.sessions.session import Session, add_to_sample
 from solution.sessions.train_session import Share, train_session
 from solution.system.errors import InputError
 from solution.system.terminal import output, say

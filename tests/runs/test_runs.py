@@ -28,6 +28,16 @@ def names(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
 
 
+def refuse(words: str, folder: Path, settings: dict[str, Any], *, replace: bool = False) -> str:
+    """The message with which a run is refused."""
+    with (
+        pytest.raises(InputError, match=words) as caught,
+        open_run(folder, settings, replace=replace),
+    ):
+        pass
+    return str(caught.value)
+
+
 @pytest.mark.parametrize("ending", [StoppedError, KeyboardInterrupt])
 def test_a_block_that_fails_leaves_what_was_there(
     tmp_path: Path, ending: type[BaseException]
@@ -75,11 +85,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(
 ) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     for path in (tmp_path, tmp_path / "thesis.txt"):
-        with (
-            pytest.raises(InputError, match="other files"),
-            open_run(path, SETTINGS, replace=replace),
-        ):
-            pass
+        refuse("other files", path, SETTINGS, replace=replace)
     assert names(tmp_path) == {"thesis.txt"}
 
 
@@ -92,20 +98,14 @@ def test_other_settings_are_refused_and_named(
 ) -> None:
     with open_run(tmp_path, SETTINGS) as run:
         (run.folder / "unit").write_text("done")
-    with (
-        pytest.raises(InputError, match=f"{named}.*--replace") as caught,
-        open_run(tmp_path, SETTINGS | changed),
-    ):
-        pass
-    assert "seeds" not in str(caught.value)
+    assert "seeds" not in refuse(f"{named}.*--replace", tmp_path, SETTINGS | changed)
     assert names(tmp_path) == {"run.json", "unit"}
 
 
 def test_other_code_is_refused_and_named(tmp_path: Path) -> None:
     with open_run(tmp_path, SETTINGS) as run:
         write_sealed(run.record() | {"code": "0" * 16}, run.folder / "run.json")
-    with pytest.raises(InputError, match="other code"), open_run(tmp_path, SETTINGS):
-        pass
+    refuse("other code", tmp_path, SETTINGS)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '"text"', '{"lr": 0.1}'])
@@ -116,11 +116,7 @@ def test_a_folder_with_a_foreign_record_is_never_touched(
     """Another tool's run.json must not cost its user everything that lies beside it."""
     (tmp_path / "run.json").write_text(text)
     (tmp_path / "thesis.txt").write_text("years of work")
-    with (
-        pytest.raises(InputError, match=r"run\.json"),
-        open_run(tmp_path, SETTINGS, replace=replace),
-    ):
-        pass
+    refuse(r"run\.json", tmp_path, SETTINGS, replace=replace)
     assert names(tmp_path) == {"run.json", "thesis.txt"}
 
 
@@ -137,11 +133,7 @@ def test_replacing_empties_the_folder_whatever_the_settings_were(tmp_path: Path)
 def test_a_second_process_is_kept_out_and_touches_nothing(tmp_path: Path, replace: bool) -> None:
     with open_run(tmp_path, SETTINGS) as run:
         (run.folder / ".partial-unit").mkdir()
-        with (
-            pytest.raises(InputError, match="another process"),
-            open_run(tmp_path, SETTINGS, replace=replace),
-        ):
-            pass
+        refuse("another process", tmp_path, SETTINGS, replace=replace)
         assert names(tmp_path) == {"run.json", ".partial-unit"}
 
 
@@ -187,8 +179,7 @@ def test_of_an_experiment_that_was_changed_the_setting_is_named(tmp_path: Path) 
     with open_run(tmp_path, settings(10.0)):
         pass
     named = r"\(mine, ranker: penalty=10\.0\), now penalty=1\.0\)\)"
-    with pytest.raises(InputError, match=named), open_run(tmp_path, settings(1.0)):
-        pass
+    refuse(named, tmp_path, settings(1.0))
 
 
 Curve = list[tuple[int, float]]
@@ -235,8 +226,7 @@ def test_a_record_that_was_changed_by_hand_is_refused(tmp_path: Path) -> None:
         pass
     record = tmp_path / "run.json"
     record.write_text(record.read_text().replace('"folds": 5', '"folds": 4'))
-    with pytest.raises(InputError, match=r"run\.json.*damage"), open_run(tmp_path, SETTINGS):
-        pass
+    refuse(r"run\.json.*damage", tmp_path, SETTINGS)
 
 
 def test_replacing_removes_a_link_and_leaves_what_it_leads_to(tmp_path: Path) -> None:

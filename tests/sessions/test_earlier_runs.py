@@ -13,9 +13,8 @@ from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
-from solution.sessions.attached import add_to_sample
 from solution.sessions.earlier_runs import adopt, choose, describe_missing, join_runs
-from solution.sessions.session import Session
+from solution.sessions.session import Session, add_to_sample
 from solution.sessions.train_session import FOLDS, REFIT, Packing, Share, train_session
 from solution.store.store import Store
 from solution.system.errors import InputError

@@ -10,7 +10,6 @@ import pytest
 
 from solution.serving.archive import unpack
 from solution.serving.bundle import DEFAULT
-from solution.sessions.attached import find_attached_data
 from solution.sessions.record import (
     KERNEL_RECORD,
     SessionRecord,
@@ -18,7 +17,7 @@ from solution.sessions.record import (
     read_session_record,
     write_session_record,
 )
-from solution.sessions.session import Session, count_bytes
+from solution.sessions.session import Session, count_bytes, find_attached_data
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph

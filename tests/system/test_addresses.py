@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from solution.runs.folder import find_runs, find_stores
-from solution.sessions.attached import find_inputs
+from solution.sessions.session import find_inputs
 from solution.system.buckets import Mirror
 from solution.system.errors import InputError
 from solution.system.names import check_address, is_address, refuse_address
