@@ -1,6 +1,7 @@
 """Cache results of functions of a graph for as long as the graph lives, within a memory budget."""
 
 import dataclasses
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,8 +70,14 @@ class PerGraph(Generic[T]):
 
 
 def count_bytes(value: Any) -> int:
-    """Return the bytes in memory of an array or tensor, or of all fields of a dataclass."""
+    """Return the bytes in memory of an array or tensor, or of all that a dataclass, list, tuple or
+    dictionary holds."""
     if dataclasses.is_dataclass(value):
         return sum(count_bytes(getattr(value, field.name)) for field in dataclasses.fields(value))
-    is_mapped = isinstance(getattr(value, "base", None), np.memmap)
-    return 0 if is_mapped else int(getattr(value, "nbytes", 0))
+    if isinstance(value, (list, tuple)):
+        return sys.getsizeof(value) + sum(count_bytes(part) for part in value)
+    if isinstance(value, dict):
+        return sys.getsizeof(value) + sum(count_bytes(part) for part in value.values())
+    if isinstance(getattr(value, "base", None), np.memmap):
+        return 0
+    return int(value.nbytes) if hasattr(value, "nbytes") else sys.getsizeof(value)

@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.domain.graph import Graph, InvalidGraphError
-from solution.domain.memo import PerGraph
+from solution.domain.memo import Budget, PerGraph
 from solution.domain.vocabulary import DIMENSION_NUMBERS, MAX_RANK, OPCODE_IDS, SHAPE_DIMENSIONS
 from solution.features.candidates import make_candidates
 from solution.features.nodes import NUM_NUMERIC, compress, fit_scaler, numeric_features
@@ -120,6 +122,19 @@ def test_features_of_any_graph_are_numbers(seed: int) -> None:
         repaired = repair_padding(graph)
         for prune in PRUNINGS.values():
             assert np.isfinite(feature_table(prune(repaired, 1)).to_numpy()).all()
+
+
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: [x], lambda x: {"x": (x, 1)}])
+def test_a_result_that_the_budget_does_not_allow_is_computed_again(
+    wrap: Callable[[np.ndarray], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the array stands in a list, a tuple or a dictionary."""
+    function = PerGraph(lambda graph: wrap(np.zeros(1000)))
+    graph = make_layout_graph()
+    monkeypatch.setattr(PerGraph, "budget", Budget(7999))
+    assert function(graph) is not function(graph)
+    monkeypatch.setattr(PerGraph, "budget", Budget(9000))
+    assert function(graph) is function(graph)
 
 
 def test_a_failure_names_its_graph_once() -> None:
