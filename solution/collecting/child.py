@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 
 from solution.collecting.comparison import (
+    can_jump,
     can_tell_apart,
     describe_blindness,
     find_deviation,
+    find_doubtful,
     find_tolerances,
     shake,
     sharpen,
 )
 from solution.programs.child import ChildRequest, Host
 from solution.programs.compiler import Compiler, Executable, Flags, RefusedError
+from solution.programs.hlo.messages import MESSAGES
 
 CLOSED = "no program is open: this process was begun in place of one that ended"
 WARM_UPS = 2  # runs of a new executable before its results are used
@@ -150,6 +153,8 @@ class Workshop:
         self._arguments: list[list[Any]] = []  # the program's, then those added for comparisons
         self._expected: list[list[np.ndarray]] = []  # results for each set of arguments
         self._tolerances: list[list[float]] = []  # tolerance of each result
+        self._doubtful: list[list[np.ndarray]] = []  # numbers of each result not to compare
+        self._can_jump = False
         self._plain: Executable | None = None
         self._mutants: Executable | None = None
         self._loaded: dict[str, Executable] = {}
@@ -174,24 +179,36 @@ class Workshop:
     def _open(self, request: Open) -> Compiled:
         self._arguments = [self._compiler.place(request.arguments)]
         self._expected, self._tolerances, self._plain, self._mutants = [], [], None, None
+        self._doubtful.clear()
         self._loaded.clear()
         # the program is opened only to run executables that were compiled elsewhere
         if not request.module:
             return Compiled(b"", 0.0, "")
         self._plain, seconds = self._build(request.module, Flags())
-        self._expected = [self._plain.run(self._arguments[0])]
-        self._tolerances = [find_tolerances(self._expected[0])]
+        self._can_jump = can_jump(MESSAGES["Module"].FromString(request.module))
+        self._keep(self._arguments[0])
         again = find_deviation(self._plain.run(self._arguments[0]), self._expected[0])
         return Compiled(self._plain.serialize(), seconds, again)
 
     def _add(self, request: Add) -> Sight:
         self._check_open()
         assert self._plain is not None
-        placed = self._compiler.place(request.arguments)
-        self._expected.append(self._plain.run(placed))
-        self._arguments.append(placed)
-        self._tolerances.append(find_tolerances(self._expected[-1]))
+        self._arguments.append(self._compiler.place(request.arguments))
+        self._keep(self._arguments[-1])
         return self._look(Look(len(self._arguments) - 1))
+
+    def _keep(self, placed: list[Any]) -> None:
+        """Run the default program, and keep the results and which of their numbers to compare."""
+        plain = self._plain
+        assert plain is not None
+        self._expected.append(plain.run(placed))
+        self._tolerances.append(find_tolerances(self._expected[-1]))
+        self._doubtful.append([])
+        if self._can_jump:
+            given = [np.asarray(array) for array in placed]
+            self._doubtful[-1] = find_doubtful(
+                lambda nudged: plain.run(self._compiler.place(nudged)), given, self._expected[-1]
+            )
 
     def _look(self, request: Look) -> Sight:
         self._check_open()
@@ -199,11 +216,12 @@ class Workshop:
         turned = [_turn(result) for result in results]
         words = describe_blindness(results)
         is_finite = all(bool(np.isfinite(result.astype(np.complex128)).all()) for result in results)
-        return Sight(words, is_finite, can_tell_apart(turned, results))
+        differ = can_tell_apart(turned, results, doubtful=self._doubtful[request.place])
+        return Sight(words, is_finite, differ)
 
     def _drop(self, request: Drop) -> None:
         self._check_open()
-        for kept in (self._arguments, self._expected, self._tolerances):
+        for kept in (self._arguments, self._expected, self._tolerances, self._doubtful):
             del kept[request.place]
 
     def _sharpen(self, request: Sharpen) -> None:
@@ -223,7 +241,8 @@ class Workshop:
         (switches,) = self._compiler.place([request.switches])
         wrong = self._mutants.run([*self._arguments[request.place], switches])
         place = request.place
-        return can_tell_apart(wrong, self._expected[place], self._tolerances[place])
+        expected, tolerances = self._expected[place], self._tolerances[place]
+        return can_tell_apart(wrong, expected, tolerances, self._doubtful[place])
 
     def _compile(self, request: Compile) -> Compiled:
         self._check_open()
@@ -239,7 +258,8 @@ class Workshop:
         """Compare the results for all sets of arguments, the program's first."""
         for place, given in enumerate(self._arguments):
             found = executable.run(given)
-            defect = find_deviation(found, self._expected[place], self._tolerances[place])
+            tolerances, doubtful = self._tolerances[place], self._doubtful[place]
+            defect = find_deviation(found, self._expected[place], tolerances, doubtful)
             if defect:
                 return defect if not place else f"with other arguments: {defect}"
         return ""

@@ -1,5 +1,6 @@
 """A configuration is only called sound where a wrong one would have been noticed."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,12 @@ import pytest
 
 from benchmarks.nonsense import count, examine
 from solution.collecting.child import Compile, Tell
+from solution.collecting.comparison import (
+    can_jump,
+    can_tell_apart,
+    find_deviation,
+    find_doubtful,
+)
 from solution.collecting.cpu import Builder, Workers
 from solution.collecting.mutants import Kind, make_mutants
 from solution.collecting.program_space import TILES, make_collected_space
@@ -72,6 +79,59 @@ def test_tiles_that_compute_nonsense_are_found_wrong(name: str, workers: Workers
     for tile, expected in (((4, 4, 4), "wrong"), ((4, 4, 1), "sound")):
         built = builder.build(Compile(*space.prepare(space.from_array(np.array(tile)))))
         assert built[0] == expected, built
+
+
+@pytest.mark.parametrize("result", ["mod(p, 1e-3)", "floor(100 * p)", "argmax(p, -1)"])
+def test_results_that_jump_tell_right_tiles_from_wrong_ones(
+    result: str, workers: Workers, tmp_path: Path
+) -> None:
+    """Another order of the sums moves some of them by any amount."""
+    text = (
+        "import jax\nimport jax.numpy as jnp\n"
+        f"def program(x, w):\n    p = x @ w\n    return jnp.{result}\n"
+        "arguments = tuple(jax.ShapeDtypeStruct(s, 'float32') for s in ((33, 100), (100, 40)))\n"
+    )
+    program = read(write(tmp_path, text, "jumps.py"), workers)
+    assert can_jump(program.module)
+    space = make_collected_space(program, TILES)
+    builder = Builder(workers.compiling, program, needs_edges=True)
+    for tile, expected in (((4, 2, 4), "wrong"), ((4, 4, 1), "sound")):
+        built = builder.build(Compile(*space.prepare(space.from_array(np.array(tile)))))
+        assert built[0] == expected, built
+
+
+def test_numbers_next_to_a_jump_are_not_compared() -> None:
+    x = np.array([0.30000001, 0.4, 0.5, 1.0, 0.0], np.float32)
+    bounds = np.array([0.3, 0.3, 0.3, 1.0, 0.0], np.float32)
+
+    def run(given: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [given[0] > bounds, given[0] * 2]
+
+    above, doubled = run([x])
+    masks = find_doubtful(run, [x], [above, doubled])
+    assert masks[0].tolist() == [True, False, False, False, False]  # whole numbers are exact
+    assert not masks[1].any()
+    flipped = above ^ masks[0]
+    assert find_deviation([flipped, doubled], [above, doubled], None, masks) == ""
+    assert not can_tell_apart([flipped, doubled], [above, doubled], None, masks)
+    assert find_deviation([~above, doubled], [above, doubled], None, masks).startswith(
+        "result 0: 4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "jumps"),
+    [
+        ("ROOT r = f32[4] floor(x)", True),
+        ("ROOT r = s32[4] convert(x)", True),
+        ("ROOT r = f16[4] convert(x)", False),
+        ("ROOT r = f32[4] tanh(x)", False),
+        ("n = s32[4] parameter(1)\n  ROOT r = pred[4] compare(n, n), direction=LT", False),
+    ],
+)
+def test_a_program_jumps_where_floats_are_rounded_or_compared(line: str, jumps: bool) -> None:
+    text = f"HloModule m\nENTRY e {{\n  x = f32[4] parameter(0)\n  {line}\n}}\n"
+    assert can_jump(MESSAGES["Module"].FromString(Compiler().parse_hlo(text))) == jumps
 
 
 @pytest.mark.slow
