@@ -41,6 +41,7 @@ from solution.system.wording import spell
 # known, the passes over HLO alone.
 LEAST_SHARE = 0.1
 LEARN_EVERY = 8  # candidates between updates of the layouts that the compiler does not take
+MOST_IGNORED = 0.25  # share of its requests from which on a layout is not requested any more
 PARENTS = 6  # of the fastest, around which others are drawn
 LOWERING_MEGABYTES = 4096  # limit of the child that reads program files
 ESTIMATES = pl.Schema(
@@ -208,7 +209,7 @@ class Estimation:
         )
 
     def _find_untaken(self, seen: int) -> set[tuple[int, int]]:
-        """Return pairs (site, choice) that the compiler mostly ignored in the first `seen`
+        """Return pairs (site, choice) that the compiler often ignored in the first `seen`
         candidates."""
         asked: Counter[tuple[int, int]] = Counter()
         untaken: Counter[tuple[int, int]] = Counter()
@@ -217,7 +218,7 @@ class Estimation:
             pairs = self._space.list_choices(self._space.from_bytes(data))
             asked.update(pairs)
             untaken.update(pair for pair in pairs if pair[0] in nodes)
-        return {pair for pair, number in untaken.items() if 2 * number >= asked[pair]}
+        return {pair for pair, number in untaken.items() if number >= MOST_IGNORED * asked[pair]}
 
     def _find_fastest(self, wanted: int) -> np.ndarray:
         """Return the fastest of the first `wanted` sound configurations; the default if there is

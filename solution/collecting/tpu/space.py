@@ -9,7 +9,7 @@ The compiler does not take all of these. Reshapes of reductions and broadcasts t
 dimensions of size 1 are never asked for, because it cancels the copies around them. Otherwise it
 depends on the program: the compiler may keep the order that it prefers and copy behind it. So the
 first two configurations ask for the first and for the second choice everywhere, and what the
-compiler mostly did not take so far is not asked for again.
+compiler often did not take so far is not asked for again.
 
 Options are those that people tune by hand and whose effect estimates can show.
 """
