@@ -55,7 +55,7 @@ EQUAL_WEIGHTS = "equal_weights"  # name of the implicit recipe: every trained me
 RECIPES = Path(__file__).parent / "recipes"
 
 CollectionName = Annotated[str, Field(pattern=f"^({'|'.join(NAMES)})$")]
-Name = Annotated[str, AfterValidator(check_name)]  # valid as a folder of the run
+Name = Annotated[str, AfterValidator(check_name)]  # a valid name of a folder in the run
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Weights = Annotated[dict[Name, Weight], Field(min_length=1)]
 RECORD, TEACHER = "recipe.json", "teacher.json"
@@ -208,7 +208,7 @@ def _describe_defect(defect: ErrorDetails) -> str:
     """Return a validation error in words for the file's author."""
     path = [str(part) for part in defect["loc"] if part != "[key]"]
     if defect["type"] == "extra_forbidden":
-        known = list(Recipe.model_fields)[1:]  # without its name, which is the file's
+        known = list(Recipe.model_fields)[1:]  # without `name`, which is the name of the file
         near = suggest(path[0], known)
         return f"{path[0]}: no recipe has it.{near} There are {', '.join(known)}"
     if path[0] == "collections" and defect["type"] == "string_pattern_mismatch":

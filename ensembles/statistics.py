@@ -175,7 +175,7 @@ def _find_freedom(weights: np.ndarray, squares: float, scale: np.ndarray) -> flo
     )
     diagonal = scale**2 * (1 + 2 * (squares - 2 * weights))
     spread = everywhere + float(diagonal.sum())
-    return squares**2 / spread if spread > TINY else 1.0  # a single group
+    return squares**2 / spread if spread > TINY else 1.0  # 1.0 for a single group
 
 
 def mean_over_collections(scores: pl.DataFrame) -> Mean:

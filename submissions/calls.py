@@ -219,7 +219,7 @@ def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen
             bufsize=0,
             pass_fds=keep_open,
         )
-    except OSError as error:  # the program exists, but its #! interpreter may not
+    except OSError as error:  # such as a missing interpreter in the program's first line
         raise InputError(
             f"{command[0]}: the kaggle CLI cannot be run ({error.strerror}). Install it again: "
             "pip install --force-reinstall kaggle. That is needed after moving its environment."
@@ -300,7 +300,7 @@ def make_environment() -> dict[str, str]:
             del kept[name]
         else:
             kept[name] = kept[name].strip()  # a trailing line break would end up in a header
-    return {**kept, "PYTHONUTF8": "1"}  # team names are not always ASCII
+    return {**kept, "PYTHONUTF8": "1"}  # because names of teams may contain any character
 
 
 def pause(seconds: float, why: str) -> None:

@@ -22,7 +22,7 @@ PART = 10  # parts of a secret are redacted from this length on
 MAX_BYTES = 1 << 16  # maximum size of a file with credentials
 # White space around their values is stripped before the CLI is called: see make_environment.
 VARIABLES = ("KAGGLE_API_TOKEN", "KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_API_V1_TOKEN")
-TOKEN = re.compile(r"[A-Za-z0-9._~+/=:-]+")  # valid in a header, by RFC 6750
+TOKEN = re.compile(r"[A-Za-z0-9._~+/=:-]+")  # characters that RFC 6750 allows in a header
 DEFECTS = (  # patterns of invalid tokens, the most specific first
     (r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]", "it has more than one line"),
     (r"\s", "there is white space in it"),
@@ -191,7 +191,7 @@ def _legacy_keys() -> list[tuple[Credentials, set[str]]]:
 
 
 def _ask(variable: str) -> str:
-    """Return the value of a variable as the CLI gets it."""
+    """Return the value of an environment variable without surrounding white space."""
     return os.environ.get(variable, "").strip()
 
 

@@ -31,7 +31,7 @@ from submissions.provenance import read_tree
 from submissions.sending import SKEW
 
 OLDEST_CLI = Version("2.2.4")  # the first version that reports the remaining submissions
-DATA_GIGABYTES = 30  # the download and its unpacked files
+DATA_GIGABYTES = 30  # size of the download and its unpacked files
 LEAST_GIGABYTES = 1
 
 

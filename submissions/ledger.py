@@ -233,7 +233,7 @@ class Tracker:
         self.begun[key]["state"] = "accepted"
         with edit_ledger(self.path) as ledger:
             line = ledger.find(key)
-            # no other process has seen it listed meanwhile
+            # unless another process has found it in Kaggle's list and updated the row
             if line is None or line["state"] == "sending":
                 ledger.put(key, **(self.begun[key] if line is None else {"state": "accepted"}))
 

@@ -72,7 +72,7 @@ def read_tree() -> SourceTree:
     commit, said = (text.strip() for text in _ask_git("rev-parse", "HEAD"))
     if not commit and (PROJECT / ".git").exists():
         return SourceTree("", (), "", redact(said).partition("\n")[0] or "no commit was found")
-    if not commit or not (PROJECT / "pyproject.toml").is_file():  # installed, not a checkout
+    if not commit or not (PROJECT / "pyproject.toml").is_file():  # the project is no checkout
         return SourceTree("", (), "")
     here = ["--", ".", f":(exclude){LEDGER}"]
     tracked = _git(*DIFF, "HEAD", "--name-only", "-z", *here).split("\0")
@@ -101,7 +101,7 @@ def _ask_git(*command: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Upload:
-    """A submission with its provenance; every try to send it gets another key."""
+    """A submission with its provenance; each attempt to send it has a different key."""
 
     file: Path
     content: bytes  # read once, and sent even if the file changes later

@@ -41,7 +41,7 @@ class Scores:
 
     lines: list[Line]  # sorted by collection, the ensemble last
     overall: Mean | None  # the ensemble's mean over the five collections; None if one is missing
-    flattered: str = ""  # why the ensemble's scores are too high, if they are
+    flattered: str = ""  # reason why the ensemble's scores are too high; empty if they are not
 
     def describe(self) -> str:
         """Return the ensemble's scores, a line per collection."""

@@ -30,12 +30,12 @@ from submissions.ledger import (
 )
 from submissions.provenance import fingerprint_file
 
-ANCHORS = Path(__file__).parent / "anchors.csv"  # results in their authors' publications
+ANCHORS = Path(__file__).parent / "anchors.csv"  # published results of the competition
 SHORT = ("xla def", "xla ran", "nlp def", "nlp ran", "tile xla")
 KAGGLES = ("public", "private")  # Kaggle's scores
 MIN_PAIRS = 3  # a correlation of fewer points means nothing
-AROUND = 8  # rows above and below
-TOP = 3
+AROUND = 8  # rows of the leaderboard that are shown above and below our rank
+TOP = 3  # rows at the top of the leaderboard that are always shown
 DAMAGED = "damaged"
 
 
@@ -111,7 +111,7 @@ def tabulate_ledger(ledger: Ledger) -> Table:
         scored = line["state"] == "scored"
         table.add_row(
             line["when"][2:10],
-            Text(line["recipe"]),  # Text: brackets are not markup
+            Text(line["recipe"]),  # Text prevents that brackets are read as markup
             *(_round_number(line[column], 2) for column in OOF_COLUMNS.values()),
             _round_number(line["oof_mean"], 3),
             _round_number(line["public"], 3) if scored or line["public"] else Text(line["state"]),
@@ -310,7 +310,7 @@ def show_runs(lines: list[RunLine]) -> Table:
         right = name in ("Models", "Score", "Kaggle")
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "Recipe")
     for line in lines:
-        table.add_row(*map(Text, astuple(line)))  # Text: brackets are not markup
+        table.add_row(*map(Text, astuple(line)))  # Text prevents that brackets are read as markup
     return table
 
 

@@ -94,7 +94,7 @@ class Kernels(Calls):
             try:
                 printed = self.run(doing, ["datasets", "status", name, "--format", "json"])
             except KaggleError as error:
-                if error.kind is REFUSED:  # Kaggle also answers this if it does not exist
+                if error.kind is REFUSED:  # Kaggle's answer for a dataset that does not exist, too
                     return None
                 raise
             found: DatasetStatus = self.parse(DatasetStatus, find_json(printed, "{"), doing)

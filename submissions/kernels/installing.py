@@ -14,7 +14,7 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
-SCRIPT = "fastslow_install.py"  # name of the copy
+SCRIPT = "fastslow_install.py"  # name of this file's copy in the dataset
 MANIFEST = "fast-or-slow-wheels.json"
 COMMIT_FILE = "solution/system/commit.txt"  # a file in the wheel of this project
 

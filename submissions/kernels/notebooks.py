@@ -53,7 +53,7 @@ OUTPUTS = PROJECT / "build" / "notebooks"  # folder for files that the notebooks
 CELL_SECONDS = 1800  # time limit of a cell
 BETWEEN_KILLS = 0.2  # seconds; the first kill may come before the kernel starts
 COLOURS = 128  # colours of a stored picture
-UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # progress bars
+UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # outputs such as progress bars
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _explain_name(name: str, known: Mapping[str, Value]) -> str:
 
 def _parse(name: str, text: str, default: Value) -> Value:
     try:
-        text.encode()  # a lone surrogate, which stands for an invalid byte, cannot be encoded
+        text.encode()  # fails if the command line had bytes that are not valid text
         if isinstance(default, str):
             return text
         if isinstance(default, bool):

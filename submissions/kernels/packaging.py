@@ -126,7 +126,7 @@ def list_needs(python: str) -> list[str]:
             continue
         try:
             found = metadata.distribution(name)
-        except metadata.PackageNotFoundError:  # only the other Python version needs it
+        except metadata.PackageNotFoundError:  # required by the image's Python version only
             needed[name] = name
             continue
         needed[name] = f"{name}=={found.version}"

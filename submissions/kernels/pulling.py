@@ -108,7 +108,7 @@ def look(latest: Push, kernels: Kernels) -> Progress:
     session = kernels.find_session(latest.kernel)
     if session.is_running:
         return Progress(latest, session)
-    # not a fixed folder: another process may look at the same time
+    # a temporary folder, because another process may look at the same time
     with tempfile.TemporaryDirectory() as name:
         kernels.download_output(latest.kernel, Path(name), rf"^{KERNEL_RECORD}$")
         try:
@@ -169,7 +169,7 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
         _check_target(latest, target)  # again, because a download may take hours
     # The target of a link is replaced; the lock of the records keeps other pulls out.
     with replace_folder(target.resolve(), alone=True) as temporary:
-        # Leave out Jupyter's files. The others are the listed outputs and the log.
+        # Copy the recorded outputs and the log, but not Jupyter's files.
         hidden = shutil.ignore_patterns(".*", "__*")
         shutil.copytree(folder, temporary, dirs_exist_ok=True, ignore=hidden)
     shutil.rmtree(folder)

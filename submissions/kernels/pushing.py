@@ -46,7 +46,7 @@ class Order:
     values: dict[str, Value]
     tree: SourceTree
     resumes: bool = False
-    bundle: str = ""  # the name it was shared by, or OWNER/SLUG; empty: none
+    bundle: str = ""  # name of a shared bundle, or OWNER/SLUG; empty: none
 
 
 def push(order: Order, settings: WaitSettings) -> Outcome:

@@ -37,8 +37,8 @@ class Headline:
     """The page's first lines."""
 
     title: str
-    value: str  # the most important number
-    label: str  # its meaning
+    value: str  # the ensemble's score
+    label: str  # the collections of this score
     interval: str
     sentences: list[str]
     commit: str

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WIDTH, MARGIN = 328.0, 6.0
 # heights in points: of a row, of the ticks, of a figure with two axes
 ROW, AXIS, PLOT = 36.0, 22.0, 216.0
-MAX_SPECKS = 20  # dots in one column; more would only overlap
+MAX_SPECKS = 20  # maximum number of dots in one column
 MAX_FILL = 0.46  # opacity of a square; its number stays legible in light and in dark mode
 COLOURS = {
     name: f"#0000{code:02x}"  # placeholders for matplotlib; no other colour is drawn

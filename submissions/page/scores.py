@@ -23,7 +23,7 @@ from submissions.scores import KAGGLES, correlate
 
 FLOOR = -1.0  # a top-5 score has no lower bound; lower ones are drawn here
 MAX_GRAPHS = 1000  # rows of a table of graphs: those with the ensemble's lowest scores
-LOWEST = 3  # graphs named in the text
+LOWEST = 3  # number of graphs with the lowest scores that the text names
 COLUMNS = ["Submission", "When", "Recipe", "Out of fold", "Public", "Private"]
 
 
