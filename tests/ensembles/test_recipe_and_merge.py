@@ -67,6 +67,8 @@ def test_a_recipe_is_read_by_path_and_named_after_its_file(tmp_path: Path) -> No
         ('name = "other"\n' + VALID, "name"),
         ("members = [", "TOML"),
         ("[members]\none = 1.0\none = 2.0\n", "TOML"),
+        *(("members = " + opening * 5000 + "1" + closing * 5000, "nested too deeply")
+          for opening, closing in (("[", ""), ("[", "]"), ("{a=", "}"))),
     ],
 )  # fmt: skip
 def test_a_recipe_with_a_mistake_is_refused_by_file_and_field(
@@ -78,27 +80,19 @@ def test_a_recipe_with_a_mistake_is_refused_by_file_and_field(
     assert named in str(caught.value)
 
 
-@pytest.mark.parametrize(("opening", "closing"), [("[", ""), ("[", "]"), ("{a=", "}")])
-def test_a_recipe_that_is_nested_deeply_is_refused(
-    tmp_path: Path, opening: str, closing: str
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [*((name, VALID.encode(), "name: expected a name of letters")
+       for name in ("..toml", "...toml", "....toml", "a b.toml", "-a.toml")),
+     (f"{EQUAL_WEIGHTS}.toml", VALID.encode(), EQUAL_WEIGHTS),
+     ("mine.toml", b"\xff\xfe\x00", "not a valid TOML recipe")],
+)  # fmt: skip
+def test_a_recipe_with_an_invalid_name_or_no_text_is_refused(
+    tmp_path: Path, name: str, content: bytes, words: str
 ) -> None:
-    name = write_recipe(tmp_path, "members = " + opening * 5000 + "1" + closing * 5000)
-    with pytest.raises(InputError, match=re.escape(f"{name}: not a valid TOML recipe: it is nes")):
-        find_recipe(name)
-
-
-@pytest.mark.parametrize("name", ["..toml", "...toml", "....toml", "a b.toml", "-a.toml"])
-def test_a_recipe_whose_name_is_no_folder_of_a_run_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    path.write_text(VALID, encoding="utf-8")
-    with pytest.raises(InputError, match=re.escape(f"{name}: name: expected a name of letters")):
-        find_recipe(str(path))
-
-
-def test_a_recipe_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"mine\.toml"):
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=re.escape(f"{name}: {words}")):
         find_recipe(str(path))
 
 
@@ -294,15 +288,9 @@ def test_a_recipe_takes_the_place_of_nothing_in_the_run(tmp_path: Path) -> None:
     assert (tmp_path / "run.json").read_bytes() == record
 
 
-def test_the_name_for_no_recipe_is_no_files_and_a_mark_before_the_text_is_no_mistake(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / f"{EQUAL_WEIGHTS}.toml"
-    path.write_text("[members]\none = 1.0\n")
-    with pytest.raises(InputError, match="another name"):
-        find_recipe(str(path))
+def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     marked = tmp_path / "marked.toml"
-    marked.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    marked.write_bytes(b"\xef\xbb\xbf[members]\none = 1.0\n")
     assert find_recipe(str(marked)).members == {"one": 1.0}
 
 
@@ -318,15 +306,9 @@ def test_a_search_writes_over_its_own_proposals_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [
-        ("mine best", "expected a"),
-        ("ünder", "expected a"),
-        ("a+b", "expected a"),
-        ("-x", "expected a"),
-        (EQUAL_WEIGHTS, "file another"),
-        ("two", "an experiment"),
-    ],
-)
+    [*((name, "expected a") for name in ("mine best", "ünder", "a+b", "-x")),
+     (EQUAL_WEIGHTS, "file another"), ("two", "an experiment")],
+)  # fmt: skip
 def test_a_proposal_gets_no_name_that_no_recipe_may_have(
     name: str, words: str, tmp_path: Path
 ) -> None:

@@ -165,12 +165,8 @@ def test_missing_graphs_are_merged_by_who_has_them_where_that_is_allowed() -> No
         "two": make_frame({"a": [2, 1], "b": [3, 2]}),  # b only in part: it does not count there
         "nothing": make_frame({"a": [0, 0], "b": [0, 0, 0], "c": [0, 0]}),
     }
-    recipe = Recipe(
-        name="r",
-        members={"one": 1.0, "two": 1.0},
-        fallback="nothing",
-        allow_missing=frozenset({"graphs"}),
-    )
+    fields = {"fallback": "nothing", "allow_missing": {"graphs"}}
+    recipe = Recipe(name="r", members={"one": 1.0, "two": 1.0}, **fields)
     merged = merge_collection(TILE, frames, recipe)
     assert merged["graph"].to_list() == ["a"] * 2 + ["b"] * 3 + ["c"] * 2
     expected = [0.75, 0.75, 1 / 3, 2 / 3, 1, 0.75, 0.75]

@@ -70,7 +70,7 @@ def test_a_quick_look_is_called_so(fastslow: FastSlow, tmp_path: Path) -> None:
 def test_scores_on_a_part_of_the_sample_are_no_results(
     data: Path, is_told: bool, tmp_path: Path
 ) -> None:
-    run = make_run(tmp_path / "run")
+    run = make_run(tmp_path / "run", collections=("tile:xla",))
     remember_origin(run, data, tmp_path / "store")
     assert (ON_SAMPLE in read_page(run, write_recipe(tmp_path))) == is_told
 
@@ -87,7 +87,7 @@ LINUX = pytest.mark.skipif(sys.platform == "darwin", reason="macOS makes no such
 
 
 def test_a_name_turns_no_direction_of_the_text_beside_it(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run\u202e<b>")
+    run = make_run(tmp_path / "run\u202e<b>", collections=("tile:xla",))
     page = write_page(run, find_recipe(write_recipe(tmp_path))).read_text(encoding="utf-8")
     assert "\u202e" not in page
     assert "<h1>run\\u202e&lt" in page
@@ -109,7 +109,7 @@ def test_a_run_below_a_folder_whose_name_is_no_text_has_a_page(
     folder = tmp_path / NO_TEXT
     folder.mkdir()
     monkeypatch.chdir(folder)
-    run = make_run(Path("run"))
+    run = make_run(Path("run"), collections=("tile:xla",))
     remember_origin(run, Path("data"), Path("store"))
     origin = recall_origin(run)
     assert origin is not None and origin.data.endswith("r\\udcff/data")
@@ -117,7 +117,7 @@ def test_a_run_below_a_folder_whose_name_is_no_text_has_a_page(
 
 
 def test_a_recipe_that_was_fitted_on_these_graphs_gains_nothing_here(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
+    run = make_run(tmp_path / "run", collections=("tile:xla",))
     marks = ("", f'fitted_on = "{checksum(run.labels)}"\nnested = 0.5\n')
     texts = [read_page(run, write_recipe(tmp_path, mark + RECIPE)) for mark in marks]
     flattered = "fitted on these very graphs, which flatters it; on others the search reaches 0.5"
