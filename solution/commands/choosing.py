@@ -64,8 +64,7 @@ ModelOnly = Annotated[
     bool, typer.Option("--model-only", help="Measure nothing: show the model's favourite.")
 ]
 Out = Annotated[
-    Path | None,
-    typer.Option(help="Folder of the results and the journal. Default: chosen/NAME."),
+    Path | None, typer.Option(help="Folder of the results and the journal. Default: chosen/NAME.")
 ]
 InCollection = Annotated[
     str | None,

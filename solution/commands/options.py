@@ -130,8 +130,7 @@ Seconds = Annotated[
     float, typer.Option(min=1, callback=check_finite, help="Seconds a compilation may take.")
 ]
 MixLabels = Annotated[
-    bool,
-    typer.Option("--mix-labels", help="Train on measured and estimated runtimes together."),
+    bool, typer.Option("--mix-labels", help="Train on measured and estimated runtimes together.")
 ]
 # The largest seed that the random generators of all libraries accept.
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all random choices.")]
@@ -210,10 +209,7 @@ def check_outputs(*inputs: Path | None, **paths: Path | None) -> None:
 
 
 def make_executor(
-    kind: str,
-    address: str | None,
-    workers: int | None,
-    gpu_share: float = 1.0,
+    kind: str, address: str | None, workers: int | None, gpu_share: float = 1.0
 ) -> "Executor":
     """Return the executor; choose_executor rejects what is not possible."""
     from solution.training.executors.choose import choose_executor
@@ -228,9 +224,7 @@ def name_of(data: Path, *, limit: bool) -> str:
 
 @contextmanager
 def open_given_store(
-    data: str | None,
-    experiments: "Sequence[Experiment]" = (),
-    collections: "Sequence[str]" = (),
+    data: str | None, experiments: "Sequence[Experiment]" = (), collections: "Sequence[str]" = ()
 ) -> "Iterator[Store]":
     """Open the data's store; by default the sample's.
 

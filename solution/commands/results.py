@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from solution.commands.options import (
-    SAMPLE_RUN,
-    RecipeOption,
-    RunOption,
-    check_output,
-)
+from solution.commands.options import SAMPLE_RUN, RecipeOption, RunOption, check_output
 from solution.runs.folder import EXPERIMENTS, RECORD, Run, find_runs
 from solution.runs.record import keep_others_out
 from solution.system.errors import InputError
@@ -282,9 +277,7 @@ def _show(title: str, names: Sequence[str], found: Mapping[str, str]) -> None:
 
 
 @app.command()
-def runs(
-    folder: Annotated[Path, typer.Argument(help="Folder of the runs.")] = RUNS,
-) -> None:
+def runs(folder: Annotated[Path, typer.Argument(help="Folder of the runs.")] = RUNS) -> None:
     """Get the list of your runs: score, recipe, age and Kaggle's scores."""
     from submissions.scores import list_runs, show_runs
 

@@ -218,12 +218,7 @@ class Division:
 
 
 def _recall(
-    folder: Path,
-    divided: Division,
-    found: "list[Experiment]",
-    *,
-    hours: float | None,
-    afresh: bool,
+    folder: Path, divided: Division, found: "list[Experiment]", *, hours: float | None, afresh: bool
 ) -> "RunBudget | None":
     """Return the budget with which the run in the folder was begun; None if there is no run."""
     from solution.runs.record import check_folder

@@ -138,11 +138,7 @@ def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
             before = types[instruction.operand_ids[0]]
             if before != instruction.shape.element_type:
                 reshaped = _make(
-                    "reshape",
-                    instruction.shape.dimensions,
-                    instruction.operand_ids,
-                    fresh,
-                    before,
+                    "reshape", instruction.shape.dimensions, instruction.operand_ids, fresh, before
                 )
                 written.append(reshaped)
                 instruction = _as(instruction, "convert", [reshaped.id])

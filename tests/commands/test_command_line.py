@@ -153,10 +153,7 @@ def test_one_graph_and_missing_collections_still_end_in_a_submission(
         (["prepare", "--hops", "0"], "--hops"),
         (["run", "--recipe", "no_such_recipe"], "a recipe"),
         (["run", "--experiment", "no_such"], "an experiment"),
-        (
-            ["run", "--experiment", "tile_lightgbm_001", "--recipe", "z_score_001"],
-            "on nothing_001",
-        ),
+        (["run", "--experiment", "tile_lightgbm_001", "--recipe", "z_score_001"], "on nothing_001"),
         (["ensemble", "--run", "nowhere"], "run here"),
         (["verify", "submission.csv", "--run", "nowhere"], "run here"),
         (["inspect", "nowhere.npz"], "such file"),

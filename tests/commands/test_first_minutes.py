@@ -104,14 +104,8 @@ def test_data_without_labels_is_refused(fastslow: FastSlow, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (
-            ("--collection", "layout:nlp:random"),
-            "of layout",
-        ),
-        (
-            ("--recipe", "mine.toml"),
-            "labelled graphs",
-        ),
+        (("--collection", "layout:nlp:random"), "of layout"),
+        (("--recipe", "mine.toml"), "labelled graphs"),
     ],
 )
 def test_what_the_data_does_not_have_is_refused_before_a_run_is_begun(

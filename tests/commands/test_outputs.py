@@ -62,14 +62,8 @@ def folder(tmp_path: Path) -> Path:
         ("pack done --out file --refit", "file: expected a new name or a bundle"),
         ("pack done --out project", "project: expected a new name or a bundle"),
         ("pack done --out .", ".: expected the name of a new folder or of a bundle"),
-        (
-            "inspect a.hlo",
-            "a.hlo: is a program, expected an npz file. `fastslow rank a.hlo`",
-        ),
-        (
-            "inspect a.pb",
-            "a.pb: is a program, expected an npz file. `fastslow module a.pb`",
-        ),
+        ("inspect a.hlo", "a.hlo: is a program, expected an npz file. `fastslow rank a.hlo`"),
+        ("inspect a.pb", "a.pb: is a program, expected an npz file. `fastslow module a.pb`"),
     ],
 )
 def test_what_is_in_the_way_is_said_before_the_work(

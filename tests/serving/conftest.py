@@ -76,11 +76,7 @@ OF_TILES: dict[str, RankerSettings] = {
 }
 KINDS = {
     name: Experiment(name, collections, settings, seeds=(0, 1) if name == "lambdarank" else (0,))
-    for collections, kinds in (
-        ((LAYOUT, TILE), BOTH),
-        ((LAYOUT,), OF_LAYOUTS),
-        ((TILE,), OF_TILES),
-    )
+    for collections, kinds in (((LAYOUT, TILE), BOTH), ((LAYOUT,), OF_LAYOUTS), ((TILE,), OF_TILES))
     for name, settings in kinds.items()
 }
 RECIPE = Recipe(

@@ -218,9 +218,7 @@ def test_a_source_goes_from_the_file_through_the_store_to_the_ranking(tmp_path: 
     assert "tpu:v3" in ranking.sentence() and "estimate" in bundle.describe()
 
 
-def test_timed_and_estimated_labels_are_mixed_only_where_that_is_asked_for(
-    tmp_path: Path,
-) -> None:
+def test_timed_and_estimated_labels_are_mixed_only_where_that_is_asked_for(tmp_path: Path) -> None:
     data = write_data(tmp_path / "data", [SOURCE, TIMED] * 3)
     with pytest.raises(InputError, match="--mix-labels") as refused:
         train(data, tmp_path)

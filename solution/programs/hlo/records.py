@@ -27,12 +27,7 @@ from solution.data.npz_writer import Blocks, write_npz
 from solution.domain.codebook import Codebook, LayoutEncoder, LayoutValueError
 from solution.domain.collection import Collection, collection
 from solution.domain.graph import Graph, InvalidGraphError
-from solution.domain.vocabulary import (
-    LAYOUT_TENSORS,
-    LAYOUT_UNSET,
-    MAX_RANK,
-    NUM_LAYOUT_FEATURES,
-)
+from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_FEATURES
 from solution.programs.hlo.messages import MESSAGES, read_records
 from solution.programs.hlo.nodes import Nodes, find_configurable, first, read_nodes, summarise
 from solution.system.errors import InputError

@@ -61,10 +61,7 @@ def test_a_buffer_assignment_is_not_taken_for_runs(tmp_path: Path) -> None:
     ("content", "found"),
     [
         (b"", "empty file"),
-        (
-            b"HloModule jit_f, entry_computation_layout={...}\n",
-            "FILE` reads",
-        ),
+        (b"HloModule jit_f, entry_computation_layout={...}\n", "FILE` reads"),
         (b"hello\n", "FILE` reads"),
         (b"// dumped\nHloModule jit_f\n", "FILE` reads"),
         (b"#loc\n" + 200 * "é".encode(), "FILE` reads"),
