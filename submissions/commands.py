@@ -33,7 +33,7 @@ def submit(
     not_there: NotThere = False,
     allow_dirty: Dirty = False,
 ) -> None:
-    """Merge, check and upload a submission once, wait for its score, and write the ledger.
+    """Get a score from Kaggle: merge, check and upload a submission once, and record it.
 
     After a failure, give the same command again: it first looks whether the submission arrived.
 
@@ -73,7 +73,7 @@ def submit(
 
 @app.command()
 def scores() -> None:
-    """Add every submission at Kaggle to submissions/ledger.csv and show them.
+    """Get the scores of all submissions at Kaggle, recorded in submissions/ledger.csv.
 
     Exit codes: 0, or 2 if Kaggle could not be asked; the ledger is shown in both cases.
     """
@@ -107,7 +107,7 @@ def scores() -> None:
 
 @app.command()
 def leaderboard() -> None:
-    """Show the public leaderboard around our best submission.
+    """Get the public leaderboard around our best submission.
 
     Exit codes: 0, or 2 if Kaggle could not be asked.
     """
@@ -125,7 +125,7 @@ def leaderboard() -> None:
 
 @app.command()
 def doctor() -> None:
-    """Check everything that a submission needs, and say what to do.
+    """Get the list of what a submission still needs, and how to provide it.
 
     Exit codes: 0 if `fastslow submit` can work, 2 if something must be done first.
     """

@@ -94,7 +94,7 @@ Workers = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Number of processes, of 5 GB each. Default: one per core; with GPUs one per two.",
+        help="Number of processes, 5 GB each. Default: one per core; with GPUs, one per two cores.",
     ),
 ]
 ExecutorOption = Annotated[
@@ -147,11 +147,15 @@ CollectionOption = Annotated[
 ]
 ModuleOption = Annotated[
     str,
-    typer.Option("--module", help="The program to take from a file with several: name or number."),
+    typer.Option(
+        "--module", help="Which program of a file to take: its name, or its number from 1."
+    ),
 ]
 FunctionOption = Annotated[
     str,
-    typer.Option("--function", help="The StableHLO function to take. Default: main or the only."),
+    typer.Option(
+        "--function", help="The StableHLO function to take. Default: main, or the only one."
+    ),
 ]
 
 

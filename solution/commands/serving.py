@@ -114,7 +114,7 @@ def rank(
     ],
     bundle: Annotated[
         Path | None,
-        typer.Option("--with", help="Bundle to rank with: folder or zip. Default: the bundled."),
+        typer.Option("--with", help="Folder or zip of a bundle. Default: the bundled one."),
     ] = None,
     run_folder: Annotated[Path | None, typer.Option("--run", help="Run to rank with.")] = None,
     recipe: RecipeOption = None,

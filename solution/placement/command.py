@@ -53,7 +53,7 @@ def optimize(
     module: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:
-    """Choose device, order and fusion of a program's operations, evaluated by simulation."""
+    """Get a device, an order and a fusion for a program's operations, chosen by simulation."""
     from solution.placement.graphs.reading import NPZ, read_cost_graph
     from solution.placement.graphs.workloads import WORKLOADS
     from solution.placement.machine import make_machine

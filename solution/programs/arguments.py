@@ -28,7 +28,7 @@ NAMES = (
     "f8e5m2 f8e4m3fn s4 u4 f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz s2 u2 f8e4m3 f8e3m4 s1 u1 "
     "f4e2m1fn f8e8m0fnu"
 )
-VERSION = 2  # of the drawing rules: other numbers make another program of the same module
+VERSION = 2  # of the drawing rules; increase it when other numbers are drawn
 HIGHEST_INTEGER = 8  # exclusive bound of integers, which are mostly indices
 SPREAD = 0.5  # standard deviation of the logarithms of numbers that must be positive
 POWERS = (-2, 3)  # exponents of 2 for the one type that has only powers of 2
@@ -38,7 +38,7 @@ WITHOUT_NUMBERS = ("invalid", "tuple", "opaque", "token", "s1", "u1")
 # Positions of operands that must be positive, by opcode.
 POSITIVE = {"sqrt": (0,), "rsqrt": (0,), "log": (0,), "log-plus-one": (0,), "power": (0,),
             "divide": (1,), "batch-norm-inference": (4,)}  # fmt: skip
-# Opcodes whose result consists of the first operand's numbers, as far as it matters here.
+# Opcodes whose result consists of numbers of the first operand (custom calls by assumption).
 _MOVES = (
     "reshape broadcast transpose copy convert slice bitcast reverse dynamic-slice gather "
     "reduce-precision optimization-barrier pad custom-call copy-start copy-done"
@@ -51,7 +51,7 @@ KEEPS: dict[str, tuple[int, ...] | None] = {
     "divide": None, "maximum": None, "minimum": None, "dot": None, "convolution": None,
     "concatenate": None,
 }  # fmt: skip
-# their operands become the called computation's parameters
+# Opcodes whose operands become the parameters of the computation that they call.
 INSIDE = ("call", "fusion", "map", "async-start")
 Value = tuple[int, int | None]  # an instruction, and an element of its tuple
 
@@ -83,7 +83,7 @@ def find_entry(module: Any) -> Any:
 class Role:
     """How the numbers of a parameter are used."""
 
-    is_positive: bool = False  # a root, a logarithm or a division needs it
+    is_positive: bool = False  # a root, a logarithm or a division needs positive numbers
     terms: int = 1  # number of summed products in which the parameter is a factor
 
 

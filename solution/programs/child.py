@@ -51,14 +51,14 @@ class Refusal:
 
 
 class Host:
-    """What a request finds in the child: the compiler, and what earlier requests left."""
+    """The compiler of a child, and the state that its requests share."""
 
     def __init__(self, compiler: Compiler) -> None:
         self.compiler = compiler
         self._states: dict[Callable[[Compiler], Any], Any] = {}
 
     def find(self, make: Callable[[Compiler], State]) -> State:
-        """Return the state that `make` made of the compiler when it was first asked for."""
+        """Return the cached result of `make(compiler)`."""
         if make not in self._states:
             self._states[make] = make(self.compiler)
         return cast(State, self._states[make])

@@ -45,10 +45,10 @@ def find_left_out(module: Any) -> list[Any]:
 
 
 def restore_constants(module: Any, name: str, *, fill: bool) -> int:
-    """Turn these instructions into constants, in place; return how many numbers they have.
+    """Turn these instructions of the module into constants; return their count of numbers.
 
     Args:
-        name: of the program, for messages.
+        name: the program's name, for messages.
         fill: draw the numbers; they are not needed if nothing is run.
 
     Raises InputError if numbers of a type cannot be drawn, or are too many.

@@ -14,7 +14,7 @@ COLLECTIVES = (
     "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute",
     "ragged-all-to-all", "reduce-scatter",
 )  # fmt: skip
-# Instructions that wait for the host or another device, with or without -done.
+# Instructions that wait for the host or another device; some end with -done.
 WAITING = ("infeed", "outfeed", "send", "recv")
 # Custom calls of jax.shard_map, around the part that each device runs by itself.
 BORDERS = (

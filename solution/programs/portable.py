@@ -70,7 +70,7 @@ def replace_instructions(computation: Any, instructions: list[Any]) -> None:
 
 
 def lay_out(shape: Any) -> list[int]:
-    """Set a row-major layout, in minor-to-major order."""
+    """Return the row-major layout of a shape, in minor-to-major order."""
     return list(range(len(shape.dimensions)))[::-1]
 
 

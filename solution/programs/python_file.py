@@ -29,7 +29,7 @@ from solution.programs.compiler import Compiler, shorten
 from solution.system.errors import InputError
 from solution.system.wording import how_to_install
 
-OLDEST = Version("0.0.14.dev0")  # of torchax; earlier ones cannot be imported beside current torch
+OLDEST = Version("0.0.14.dev0")  # of torchax: earlier ones fail to import with current torch
 INSTALL = how_to_install("collect-torch")
 
 EXPECTED = "expected a function `program` and a tuple `arguments` (or a function that returns it)"

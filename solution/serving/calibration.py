@@ -100,7 +100,7 @@ def quantile(programs: Sequence[Program], regret: float, confidence: float) -> i
 
 
 class Learned:
-    """The programs that a collection's models learned from, with cached quantiles and distances."""
+    """Training programs of a collection's models, with cached quantiles of k and distances."""
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self.programs = programs
@@ -158,7 +158,7 @@ class Learned:
     @cached_property
     def _scale(self) -> np.ndarray:
         scale: np.ndarray = np.std([_sizes(program) for program in self.programs], axis=0)
-        scale[scale == 0] = 1  # if all programs have the same size, another size counts in full
+        scale[scale == 0] = 1  # all programs have the same size: do not scale differences
         return scale
 
 
@@ -201,7 +201,7 @@ def measure(
     )
     if configs > learned.most:  # keep the share of the list that k is
         k = math.ceil(k * configs / learned.most)
-        reason += f"; widened, for it has {configs:,} configurations, and those had up to "
+        reason += f"; widened, because it has {configs:,} configurations, and those had up to "
         reason += f"{learned.most:,}"
     return Measure(min(k, configs), reason)
 

@@ -164,7 +164,7 @@ def _copy_model(job: JobRecord, source: Path, folder: Path) -> Member:
     described = read_record(source / MODEL / catalogue.RECORD, "a model")
     if str(described.get("kind")).startswith(catalogue.OWN):
         raise InputError(
-            f"{job.experiment} is a model of your own, whose code is not of this program, so it is "
+            f"{job.experiment} is your model, whose code is not in this program, so it is "
             "not packed. Give a recipe without it: --recipe NAME."
         )
     try:  # an unreadable model is rejected here, not by those who receive the bundle

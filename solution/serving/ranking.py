@@ -71,7 +71,7 @@ class Ranking:
     def to_frame(self, top: int | None = None, *, whole: bool = False) -> "pl.DataFrame":
         """Return a frame: rank, config, score, spread (of ranks), configuration (in words).
 
-        Rows stand best first.
+        The best row comes first.
 
         Args:
             top: number of rows; None: all.

@@ -81,7 +81,7 @@ def read_questions(
     for file, _ in left_out:
         from solution.system.progress import warn  # imports rich, which most files need not
 
-        warn(f"{file}: left out, for nothing in it may be configured.")
+        warn(f"{file}: left out, because nothing in it may be configured.")
     if is_empty:
         raise InputError(f"{path}: holds no program in which anything may be configured.")
 

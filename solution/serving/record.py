@@ -221,7 +221,7 @@ def _check(record: BundleRecord, named: Path) -> None:
     if record.features != VERSION:
         raise InputError(_other_features(named, record.features))
     if not all(is_source(source) for source in record.label_sources):
-        raise InputError(f"{named}: names a source of labels that is none.")
+        raise InputError(f"{named}: names an unknown source of labels.")
     if set(record.files) != set(record.sizes):
         raise InputError(f"{named}: its record gives files without a size, or sizes of none.")
     total = sum(record.sizes.values())

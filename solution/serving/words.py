@@ -59,7 +59,7 @@ def list_given(node: int, layout: np.ndarray) -> list[AskedFor]:
 
 
 def _describe_all(graph: Graph, asked: Sequence[AskedFor]) -> str:
-    """Write such as `dot 4 output {1,0} kernel {0,1}; copy 7 input {0,1}`."""
+    """Return layouts in words, as in `dot 4 output {1,0} kernel {0,1}; copy 7 input {0,1}`."""
     words: dict[int, list[str]] = {}
     for node, tensor, order in asked:
         words.setdefault(node, [name_node(graph, node)]).append(spell(tensor, order))
@@ -93,7 +93,7 @@ def describe_options(
 
 
 def _describe_tile(row: np.ndarray) -> str:
-    """Write each block's sizes up to the last nonzero one; a block of zeros is not set."""
+    """Return each block's sizes up to the last nonzero one; a block of zeros is not set."""
     words = []
     for name, block in TILE_BLOCKS.items():
         sizes = np.trim_zeros(row[block][:MAX_RANK].astype(np.int64), "b")
@@ -137,7 +137,7 @@ def _describe_same(graph: Graph, given: np.ndarray) -> str:
 
 
 def _describe_pair(graph: Graph, layouts: Codebook, pair: int, changed: np.ndarray) -> str:
-    """Write such as `dot 4 output {1,0}`: opcode and number of the node, layouts minor to major."""
+    """Return a node's changed layouts in words, as in `dot 4 output {1,0}`, minor to major."""
     node = graph.configurable[layouts.node[pair]]
     slots = layouts.layouts[pair].reshape(len(LAYOUT_TENSORS), MAX_RANK)
     words = [

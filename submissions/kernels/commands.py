@@ -8,7 +8,9 @@ from solution.system.terminal import output, say
 
 # Slow imports are inside the commands that need them.
 
-app = typer.Typer(name="kernels", help="Run the notebooks on Kaggle.", no_args_is_help=True)
+app = typer.Typer(
+    name="kernels", help="Get the notebooks run on Kaggle, and their outputs.", no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(help="A notebook, or how its name begins.")]
 Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Pack uncommitted changes.")]

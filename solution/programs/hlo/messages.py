@@ -26,7 +26,7 @@ EXPECTED = (
 )
 ADVICE = "Get the file again, or write it in one of these forms."
 TEXT_ADVICE = "`fastslow rank FILE` reads text of HLO (.hlo) and StableHLO (.mlir)."
-TEXT_BYTES = 256  # of a file, examined to recognise text
+TEXT_BYTES = 256  # first bytes of a file, examined to recognise text
 
 
 def _make_classes() -> dict[str, Any]:
@@ -46,7 +46,7 @@ MESSAGES = _make_classes()  # by their names in hlo.proto
 
 
 def read_records(path: Path) -> list[Any]:
-    """Return the messages TuningRecord of a file, in order; a bare module becomes one without runs.
+    """Return the TuningRecord messages of a file; a bare module becomes one without runs.
 
     A file does not tell its form: the first form in which it holds instructions is taken.
 

@@ -160,7 +160,7 @@ def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
     names = find_option_set(message.option_names)  # the CPU's options if the record has no names
     if names is None:
         told = ", ".join(message.option_names)
-        raise InvalidGraphError([f"its options are {told}, which are those of no target"])
+        raise InvalidGraphError([f"its options are {told}, which no target has"])
     rows = [list(run.options.choices) for run in runs]
     if any(len(row) > len(names) for row in rows):
         raise InvalidGraphError([f"a run has more than {len(names)} options"])
