@@ -85,6 +85,7 @@ def test_run_refuses_a_folder_of_another_run(
     other = small_run(fastslow, sample, "--folds", "3")
     assert other.returncode == 2
     assert "folds: 2, now 3" in other.stderr
+    assert "data:" not in other.stderr  # other folds are not other data
     assert (tmp_path / "out" / "submission.csv").stat().st_mtime_ns == before
     assert small_run(fastslow, sample, "--folds", "3", "--replace").returncode == 0
     again = small_run(fastslow, sample, "--folds", "3")

@@ -121,15 +121,6 @@ def test_what_the_data_does_not_have_is_refused_before_a_run_is_begun(
     assert not (tmp_path / "out").exists()
 
 
-def test_other_folds_are_not_other_data(fastslow: FastSlow, tmp_path: Path) -> None:
-    data = make_data(tmp_path / "data")
-    options = ("--experiment", "nothing_001", "--run", "out")
-    assert fastslow("run", data, *options, "--folds", "2").returncode == 0
-    other = fastslow("run", data, *options, "--folds", "3")
-    assert "folds: 2, now 3" in other.stderr
-    assert "data:" not in other.stderr
-
-
 def test_one_collection_is_enough(fastslow: FastSlow, tmp_path: Path) -> None:
     data = make_data(tmp_path / "data")
     write_graph(make_layout_graph(0, name="asked", labelled=False), data, "test")
@@ -141,7 +132,7 @@ def test_one_collection_is_enough(fastslow: FastSlow, tmp_path: Path) -> None:
     assert "runs/data-tile-xla/submission.csv (2 rows, checked)" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["out[1]", "out*", "o?t"])
+@pytest.mark.parametrize("name", ["out[1]", "o*?"])
 def test_a_run_whose_name_is_a_pattern_is_read_again(
     name: str, fastslow: FastSlow, tmp_path: Path
 ) -> None:
@@ -190,7 +181,7 @@ def test_a_graph_is_found_by_its_name(fastslow: FastSlow, tmp_path: Path) -> Non
             (("--graph", "k22"), "has no graph 'k22'. Did you mean k2"),
             (
                 ("--graph", "k2", "--collection", "layout:nlp:random"),
-                "has no graph of layout:nlp:random, it has those of layout:xla:random, tile:xla",
+                "has no graph of layout:nlp:random, it has graphs of layout:xla:random, tile:xla",
             ),
         ):
             refused = fastslow("inspect", folder, *words)
