@@ -67,14 +67,9 @@ def available_memory() -> int:
     return free if left is None else min(free, left)
 
 
-def one_thread(libraries: ThreadpoolController | None = None) -> AbstractContextManager[object]:
-    """Limit matrix products to one thread; they are small, so threads would mostly wait.
-
-    Args:
-        libraries: the BLAS libraries to limit; None: search for them now, which is slow.
-    """
-    found = ThreadpoolController() if libraries is None else libraries
-    return found.limit(limits=1, user_api="blas")
+def one_thread() -> AbstractContextManager[object]:
+    """Limit matrix products to one thread; they are small, so threads would mostly wait."""
+    return ThreadpoolController().limit(limits=1, user_api="blas")
 
 
 def fork_server(modules: Sequence[str]) -> Context:
