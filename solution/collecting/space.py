@@ -12,12 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from solution.features.candidates import CHANGES, SHARES
+from solution.features.candidates import CHANGES, SHARES, draw_sites
 
 COLUMNS = 4096  # largest number of one-hot columns of a configuration's description
-# bounds of the share of sites at which a random configuration differs from the default
-FEW, MANY = SHARES
-MEAN = (MANY - FEW) / np.log(MANY / FEW)  # mean share, if its logarithm is uniform
+# mean share of sites that a random configuration changes: the logarithm of the share is uniform
+MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
 TRIES = 25  # rounds of drawing until enough unknown configurations are found
 MOST = 1500  # of a large table: this many at random, and with a prior as many of the prior's best
 NEAR, FAR = 192, 128  # without a table: neighbours of the fastest, and random ones
@@ -89,18 +88,16 @@ class Space:
     def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
         """Return random configurations (at most `count`, sites), possibly with duplicates.
 
-        All members of a table are equally probable. Otherwise a random share of the sites is
-        changed: the logarithm of the share is uniform, and at least one site changes.
+        All members of a table are equally probable. Otherwise a random share of the sites gets
+        random values.
         """
         if self.members is not None:
             return self.members[generator.integers(len(self.members), size=count)]
         free = np.flatnonzero(self.sizes > 1)
         drawn = np.tile(self.default, (count, 1))
-        shares = np.exp(generator.uniform(np.log(FEW), np.log(MANY), count))
-        changed = generator.random((count, len(free))) < shares[:, None]
-        changed[np.arange(count), generator.integers(len(free), size=count)] = True
-        values = generator.integers(self.sizes[free], size=(count, len(free)))
-        drawn[:, free] = np.where(changed, values, drawn[:, free])
+        for row in drawn:
+            changed = free[draw_sites(generator, len(free))]
+            row[changed] = generator.integers(self.sizes[changed])
         return self.keep_legal(drawn)
 
     def mutate(
@@ -111,8 +108,7 @@ class Space:
         changed = configs.copy()
         free = np.flatnonzero(self.sizes > 1)
         for row in changed:
-            count = min(len(free), int(generator.integers(1, most + 1)))
-            for site in generator.choice(free, count, replace=False):
+            for site in free[draw_sites(generator, len(free), most)]:
                 row[site] = self._step(generator, site, int(row[site]))
         return changed
 

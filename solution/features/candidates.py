@@ -29,9 +29,8 @@ from solution.features.tile.tiling import find_tiling
 from solution.system.errors import InputError
 
 DEFAULT, MOST = 1000, 100_000  # configurations
-# In every search a random configuration sets a share of its tensors from this range, uniform on a
-# logarithmic scale; one around the default sets at most this many. Most configurations measured for
-# the sample are like that.
+# A random configuration sets a share of its parameters from this range; a configuration near
+# another one changes at most CHANGES of them. Most configurations of the sample were drawn so.
 SHARES, CHANGES = (0.03, 0.7), 4
 MIN_RANK = 2  # a tensor of lower rank has one layout
 BLOCK_VALUES = 1 << 24  # values of the configuration tensor in memory at once
@@ -41,6 +40,23 @@ MAX_GRID = 1 << 20  # tiles that are listed before some are drawn
 
 class NothingToChooseError(InputError):
     """Nothing in the program can be configured."""
+
+
+def draw_sites(generator: np.random.Generator, sites: int, most: int | None = None) -> np.ndarray:
+    """Return the positions (k,) of the parameters that a configuration changes, without repeats.
+
+    Rankings of made-up layouts, collections and searches all draw with this function.
+
+    Args:
+        sites: number of parameters.
+        most: change 1 to `most` of them; None: a share from SHARES, uniform on a logarithmic scale.
+    """
+    if most is None:
+        share = np.exp(generator.uniform(*np.log(SHARES)))
+        count = max(1, int(generator.binomial(sites, share)))
+    else:
+        count = min(sites, int(generator.integers(1, most + 1)))
+    return generator.choice(sites, count, replace=False)
 
 
 def make_candidates(graph: Graph, count: int = DEFAULT, seed: int = 0) -> Graph:
@@ -71,8 +87,8 @@ def _draw_layouts(graph: Graph, count: int, generator: np.random.Generator) -> G
     encoder = LayoutEncoder(count, len(graph.configurable))
     step = max(1, BLOCK_VALUES // (len(ranks) * NUM_LAYOUT_FEATURES))
     for first in range(0, count, step):
-        places = range(first, min(first + step, count))
-        block = np.stack([_draw_layout(ranks, place, generator) for place in places])
+        numbers = range(first, min(first + step, count))
+        block = np.stack([_draw_layout(ranks, number, generator) for number in numbers])
         encoder.add(block.reshape(len(block), len(ranks), NUM_LAYOUT_FEATURES))
     drawn = _replace(graph, encoder.finish())
     return drawn.select(np.sort(drawn.distinct.first))
@@ -89,21 +105,17 @@ def _find_ranks(graph: Graph) -> np.ndarray:
     return np.where((ranks >= MIN_RANK) & ~((nodes >= 0) & is_longer[nodes]), ranks, 0)
 
 
-def _draw_layout(ranks: np.ndarray, place: int, generator: np.random.Generator) -> np.ndarray:
+def _draw_layout(ranks: np.ndarray, number: int, generator: np.random.Generator) -> np.ndarray:
     """Return a configuration (configurable, 3, 6) int8: random or near the default, alternating."""
     layout = np.full((*ranks.shape, MAX_RANK), LAYOUT_UNSET, np.int8)
-    if place == 0:
+    if number == 0:
         return layout
     tensors = np.argwhere(ranks > 0)
-    if place % 2:
-        share = np.exp(generator.uniform(*np.log(SHARES)))
-        number = max(1, int(generator.binomial(len(tensors), share)))
-    else:
-        number = min(len(tensors), int(generator.integers(1, CHANGES + 1)))
-    node, tensor = tensors[generator.choice(len(tensors), number, replace=False)].T
+    sites = draw_sites(generator, len(tensors), None if number % 2 else CHANGES)
+    node, tensor = tensors[sites].T
     # Sort random keys to permute a tensor's dimensions; slots past the rank get the highest keys.
     past = np.arange(MAX_RANK) >= ranks[node, tensor][:, None]
-    order = np.argsort(generator.random((number, MAX_RANK)) + past, axis=1)
+    order = np.argsort(generator.random(past.shape) + past, axis=1)
     layout[node, tensor] = np.where(past, LAYOUT_UNSET, order)
     return layout
 
@@ -135,7 +147,7 @@ def _choose(choices: list[list[int]], count: int, generator: np.random.Generator
     if prod(map(len, choices)) <= MAX_GRID:
         grid = np.array(list(product(*choices)))
         return grid[np.sort(generator.permutation(len(grid))[:count])]
-    drawn = [generator.choice(own, count) for own in choices]
+    drawn = [generator.choice(values, count) for values in choices]
     return np.unique(np.stack(drawn, axis=1), axis=0)
 
 

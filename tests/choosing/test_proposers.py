@@ -101,7 +101,7 @@ def test_ours_tries_what_acts_on_all_of_a_program_first_with_the_fastest_so_far(
         proposer.tell(asked[-1], 1000 * factor + asked[-1][:, :38].sum(axis=1))
     assert asked[0].tolist() == [[0] * 38 + [1, 0]]
     assert asked[1].tolist() == [[0] * 38 + [1, 1], [0] * 38 + [1, 2]]
-    assert (asked[2][:, 39] == 2).sum() >= 3
+    assert (asked[2][:, 39] == 2).sum() >= 2  # of four values
 
 
 def test_ours_finds_the_best_although_the_prior_is_upside_down() -> None:

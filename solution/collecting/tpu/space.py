@@ -39,7 +39,7 @@ from solution.domain.vocabulary import (
     MAX_RANK,
     TPU_OPTION_CHOICES,
 )
-from solution.features.candidates import CHANGES, SHARES
+from solution.features.candidates import CHANGES, draw_sites
 from solution.programs.arguments import find_entry
 from solution.programs.compiler import Flags
 from solution.programs.hlo.messages import instructions
@@ -122,10 +122,7 @@ class TpuSpace(ProgramSpace):
         )
 
     def _draw_one(self, generator: np.random.Generator) -> np.ndarray:
-        sites, share = self._open, np.exp(generator.uniform(*np.log(SHARES)))
-        chosen = sites[generator.random(len(sites)) < share]
-        if not len(chosen):
-            chosen = sites[generator.integers(len(sites), size=1)]
+        chosen = self._open[draw_sites(generator, len(self._open))]
         is_alike = generator.random() < ALIKE
         common = {opcode: int(generator.integers(2**31)) for opcode in sorted(set(self.opcodes))}
         config = self.default.copy()
@@ -138,8 +135,7 @@ class TpuSpace(ProgramSpace):
         sites = self._open
         first, second = (parents[generator.integers(len(parents))] for _ in range(2))
         config = np.where(generator.random(self.sites) < 0.5, first, second)
-        count = min(len(sites), int(generator.integers(1, CHANGES + 1)))
-        for site in generator.choice(sites, count, replace=False):
+        for site in sites[draw_sites(generator, len(sites), CHANGES)]:
             config[site] = self._offer(site, int(generator.integers(2**31)))
             if generator.random() < 0.25:
                 config[site] = 0
