@@ -28,7 +28,7 @@ from solution.collecting.journal import (
     read_state,
 )
 from solution.collecting.program_space import LAYOUTS, OPTIONS, TILES, make_collected_space
-from solution.collecting.records import Place
+from solution.collecting.records import Destination
 from solution.collecting.sample import draw_drafts
 from solution.collecting.space import draw_new
 from solution.collecting.timing import SCHEMA, summarise
@@ -61,7 +61,7 @@ def measure_noise(folder: Path, count: int) -> pl.DataFrame:
         for program in read_drafts("layout:xla:random", count, folder, compiling):
             executables = build_some(program, compiling, 40)
             journal = Journal(folder / "log" / program.name, {"time": time.time_ns()})
-            passes = Passes(timing, program, journal, np.random.default_rng(0))
+            passes = Passes(timing, program.arguments, journal, np.random.default_rng(0))
             passes.load(executables)
             for _ in range(16):
                 passes.make_pass()
@@ -94,7 +94,7 @@ def measure_tiles(folder: Path, count: int) -> pl.DataFrame:
         workers = Workers(compiling, timing)
         for program in read_drafts("tile:xla", count, folder, compiling):
             settings = Settings(configs=72, seconds=90, keep_flat=True)
-            place = Place(folder, "tile:xla", "train")
+            place = Destination(folder, "tile:xla", "train")
             state = ProgramCollection(
                 program, make_collected_space(program, TILES), place, settings, workers
             ).run(say)
@@ -117,7 +117,7 @@ def measure_options(folder: Path, count: int) -> pl.DataFrame:
                 if status == SOUND:
                     executables[name] = made.executable
             journal = Journal(folder / "log" / program.name, {"time": time.time_ns()})
-            passes = Passes(timing, program, journal, np.random.default_rng(0))
+            passes = Passes(timing, program.arguments, journal, np.random.default_rng(0))
             passes.load(executables)
             for _ in range(16):
                 passes.make_pass()
@@ -153,7 +153,7 @@ def _collect_layouts(folder: Path, count: int) -> None:
     core = choose_core()
     with Child(LIMITS, core) as compiling, Child(LIMITS, core) as timing:
         for program in read_drafts("layout:xla:random", count, folder, compiling):
-            place = Place(folder, "layout:xla:random", "train")
+            place = Destination(folder, "layout:xla:random", "train")
             settings = Settings(configs=40, seconds=90, keep_flat=True)
             workers = Workers(compiling, timing)
             ProgramCollection(

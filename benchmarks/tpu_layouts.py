@@ -23,7 +23,7 @@ from solution.collecting.collect import Settings
 from solution.collecting.families import FAMILIES, write_programs
 from solution.collecting.journal import CANDIDATE_FILE, SOUND, STATE
 from solution.collecting.program_space import LAYOUTS
-from solution.collecting.records import Place
+from solution.collecting.records import Destination
 from solution.collecting.session import collect_programs
 from solution.collecting.target import parse_target
 from solution.collecting.tpu.space import PROBES, make_tpu_space
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--module", type=Path, nargs="*", default=[], help="other programs")
     parser.add_argument("--only-show", action="store_true")
     options = parser.parse_args()
-    out = Place(options.folder / options.target.replace(":", "-"), COLLECTION, "train")
+    out = Destination(options.folder / options.target.replace(":", "-"), COLLECTION, "train")
     families = {name: name for names in FAMILIES.values() for name in names}
     paths = {
         family: write_programs(options.folder / "programs", family, options.programs)
@@ -65,7 +65,7 @@ def main() -> None:
     _show_opcodes([path for files in paths.values() for path in files], out)
 
 
-def _collect(paths: Sequence[Path], out: Place, configs: int, target: str) -> None:
+def _collect(paths: Sequence[Path], out: Destination, configs: int, target: str) -> None:
     """Collect one program after the other; record those that fail."""
     machine = parse_target(target)
     settings = Settings(configs=configs, limits=Limits(600, 8192), keep_flat=True, target=machine)
@@ -81,7 +81,7 @@ def _collect(paths: Sequence[Path], out: Place, configs: int, target: str) -> No
     write_json(failed, out.folder / FAILED)
 
 
-def _show(families: dict[str, list[str]], out: Place) -> None:
+def _show(families: dict[str, list[str]], out: Destination) -> None:
     """Print a row per family."""
     path = out.folder / FAILED
     failed = json.loads(path.read_text()) if path.is_file() else {}
@@ -103,7 +103,7 @@ def _show(families: dict[str, list[str]], out: Place) -> None:
         say(f"{name}: {reason}")
 
 
-def _read(out: Place, name: str) -> dict[str, Any] | None:
+def _read(out: Destination, name: str) -> dict[str, Any] | None:
     """Return a program's results so far."""
     log = out.find("log", name)
     if not (log / CANDIDATE_FILE).is_file():
@@ -146,7 +146,7 @@ def _describe(found: Sequence[dict[str, Any]], lost: int) -> str:
     return " | ".join(cells)
 
 
-def _show_opcodes(paths: Sequence[Path], out: Place) -> None:
+def _show_opcodes(paths: Sequence[Path], out: Destination) -> None:
     """Print by opcode how many layouts were requested, and how many the compiler did not use."""
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     with Child(Limits()) as child:

@@ -53,7 +53,7 @@ from pathlib import Path
 from solution import load_bundle, read_graph
 from solution.collecting.collect import Settings
 from solution.collecting.families import write_programs
-from solution.collecting.records import Place
+from solution.collecting.records import Destination
 from solution.collecting.report import show_finished
 from solution.collecting.session import collect_programs
 from solution.serving.comparison import show_rankings
@@ -81,7 +81,7 @@ say(f"{len(programs)} programs, such as {programs[0].name}:\n\n{programs[0].read
 
 # %%
 _, source, search = COLLECTION.split(":")
-place = Place(session.output / "measured", COLLECTION, "train")
+place = Destination(session.output / "measured", COLLECTION, "train")
 settings = Settings(configs=CONFIGS, keep_flat=KEEP_FLAT)
 make_space = partial(settings.target.make_space, kind="layouts", varies_fastest=search != "random")
 finished = collect_programs(programs, make_space, place, settings, MINUTES)

@@ -2,10 +2,10 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,11 +29,13 @@ from solution.collecting.cpu import Workers
 from solution.collecting.identity import describe_machine
 from solution.collecting.program_space import KINDS, ProgramSpace, make_program_space
 from solution.collecting.space import name_config
+from solution.collecting.target import Tell
 from solution.programs.child import Child, ChildDiedError, Limits, choose_core
 from solution.programs.compiler import check_installed
 from solution.programs.given import give_arguments
 from solution.programs.program import Program, Wanted, read_programs
 from solution.serving.bundle import Bundle
+from solution.serving.words import SAME
 from solution.system.errors import InputError
 from solution.system.files import locked, make_folder
 from solution.system.progress import warn
@@ -44,8 +46,6 @@ VERIFYING = 0.3  # share of the time that is kept for timing the winner again
 LEAST_VERIFYING = 20.0  # seconds; at least this long
 BATCH = 4
 MOST = 1000  # measurements if only a time is given
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Chosen:
     reference: float  # nanoseconds of the default
     verdict: Verdict | None  # None: no other configuration could be timed to the end
     configuration: str
-    changes: str
+    changes: str  # between the compiled default and the compiled winner
     note: str  # what guided the search
     seconds: float  # total duration, earlier sessions included
     files: list[Path] = field(default_factory=list)
@@ -109,7 +109,7 @@ def choose_program(
         for words in program.notes:
             warn(f"{path}: {words}")
         space = make_program_space(program, settings.kinds)
-        led = _open_search(bundle, space, settings)
+        proposer, note = _open_search(bundle, space, settings)
         identity = _identify(program, bundle, settings)
         # Only now: an input that cannot be searched must not create or change the folder.
         make_folder(folder)
@@ -119,11 +119,11 @@ def choose_program(
             journal = Journal.open(folder, identity, {"search": OURS})
             workers = Workers(compiling, timing)
             try:
-                return _choose(space, led, workers, journal, folder, settings, tell)
+                return _Run(space, workers, journal, folder, settings, tell).choose(proposer, note)
             except ChildDiedError as error:
                 raise InputError(
-                    f"{path}: timing the program as it is failed: {error}. Expected one that runs "
-                    "within the limits."
+                    f"{path}: its default configuration could not be timed: {error}. Expected a "
+                    "program that runs within the limits."
                 ) from error
 
 
@@ -139,88 +139,16 @@ def read_program(path: Path, child: Child, wanted: Wanted | None) -> Program:
     return programs[0]
 
 
-class Search(NamedTuple):
-    """The optimizer, and in words what guides it."""
-
-    proposer: Proposer
-    note: str
-
-
-def _open_search(bundle: Bundle | None, space: ProgramSpace, settings: Settings) -> Search:
+def _open_search(
+    bundle: Bundle | None, space: ProgramSpace, settings: Settings
+) -> tuple[Proposer, str]:
+    """Return the optimizer, and in words what guides it."""
     if bundle is None or not is_led(settings.search):
         prior = LivePrior(None, Beliefs(), describe_unled(settings.search))
     else:
         prior = open_prior(bundle, space)
     known = prior.score, prior.beliefs, settings.seed
-    return Search(make_proposer(settings.search, space, *known), prior.note)
-
-
-def _choose(
-    space: ProgramSpace,
-    led: Search,
-    workers: Workers,
-    journal: Journal,
-    folder: Path,
-    settings: Settings,
-    tell: Tell,
-) -> Chosen:
-    begin = time.monotonic()
-    earlier = sum(trial.seconds for trial in journal.trials.values())
-    tell("compiling the program as it is")
-    harness, default = _time_default(space, workers, journal, settings)
-    trials, note = _search(led, default, harness, journal, settings, tell)
-    ended = _recall_end(journal, trials, settings)
-    if ended is None:
-        tell("timing the best again, beside the default")
-        found = harness.verify(trials, settings.rounds)
-        ended = Ended(found, earlier + time.monotonic() - begin)
-        journal.result = _describe_end(ended, trials, settings)
-    else:
-        tell("nothing is left to measure, and what was timed at the end stands")
-    files = _hand_over(space, ended, folder)
-    result = _describe(space, harness, trials, ended, f"{note} {harness.note}".rstrip())
-    journal.result = {**(journal.result or {}), "configuration": result.configuration}
-    journal.write()
-    draw_search(trials, harness.reference, space.program.name, folder / PICTURE)
-    result.files.extend([*files, folder / PICTURE])
-    return result
-
-
-def _time_default(
-    space: ProgramSpace, workers: Workers, journal: Journal, settings: Settings
-) -> tuple[Harness, Trial]:
-    """Return the benchmark harness and the default's trial, which is timed once in all sessions."""
-    own = space.default
-    default = journal.trials.get(name_config(own))
-    harness = Harness(space, workers, settings.seed, default.time if default else None)
-    if default is None:
-        default = Trial(name_config(own), own.tolist(), harness.reference)
-        journal.trials[default.name] = default
-        journal.write()
-    return harness, default
-
-
-def _search(
-    led: Search,
-    default: Trial,
-    harness: Harness,
-    journal: Journal,
-    settings: Settings,
-    tell: Tell,
-) -> tuple[list[Trial], str]:
-    """Search, and return all trials except the default's, and in words what guided the search.
-
-    Trials of earlier sessions are returned too, even if fewer or others are asked for now: one of
-    them may be the best.
-    """
-    # The optimizer learns the default first: everything is compared with it.
-    led.proposer.tell(np.array([default.config], np.int32), np.array([default.time]))
-    budget = _budget(settings, harness.least_seconds(settings.rounds))
-    asked = search(led.proposer, harness, budget, journal, _narrate(harness, tell))
-    trials = [trial for trial in journal.trials.values() if trial.name != default.name]
-    more = len(trials) - len(asked)
-    counted = f" What was measured here before counts too: {more} more." if more else ""
-    return trials, led.note + counted
+    return make_proposer(settings.search, space, *known), prior.note
 
 
 @dataclass(frozen=True)
@@ -231,91 +159,147 @@ class Ended:
     seconds: float  # total duration of the search
 
 
-def _describe_end(ended: Ended, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
-    """Return the outcome as the journal stores it, with the trials that it is valid for."""
-    winner, verdict = ended.found or (None, None)
-    return {
-        "trials": [trial.name for trial in trials],
-        "rounds": settings.rounds,
-        "winner": winner and winner.name,
-        "verdict": verdict and asdict(verdict),
-        "seconds": ended.seconds,
-    }
+class _Run:
+    """Search, verify and write the result, with the journal and both child processes open."""
 
+    def __init__(
+        self,
+        space: ProgramSpace,
+        workers: Workers,
+        journal: Journal,
+        folder: Path,
+        settings: Settings,
+        tell: Tell,
+    ) -> None:
+        """Compile the default; time it unless an earlier session did."""
+        self._space, self._journal, self._folder = space, journal, folder
+        self._settings, self._tell = settings, tell
+        self._begin = time.monotonic() - sum(trial.seconds for trial in journal.trials.values())
+        tell("compiling the default configuration")
+        name = name_config(space.default)
+        default = journal.trials.get(name)
+        self._harness = Harness(space, workers, settings.seed, default.time if default else None)
+        if default is None:
+            default = Trial(name, space.default.tolist(), self._harness.reference)
+            journal.trials[name] = default
+            journal.write()
+        self._default = default
 
-def _recall_end(journal: Journal, trials: Sequence[Trial], settings: Settings) -> Ended | None:
-    """Return the stored outcome if the trials and repetitions are the same as now; else None.
+    def choose(self, proposer: Proposer, note: str) -> Chosen:
+        """Return the result of the search.
 
-    The comparison is not repeated, because that would give chance a second try. Journals of older
-    versions have no outcome.
-    """
-    known = journal.result or {}
-    wanted = {"trials": [trial.name for trial in trials], "rounds": settings.rounds}
-    if "verdict" not in known or any(known.get(name) != value for name, value in wanted.items()):
-        return None
-    if known["verdict"] is None:
-        return Ended(None, known["seconds"])
-    return Ended((journal.trials[known["winner"]], Verdict(**known["verdict"])), known["seconds"])
+        Args:
+            note: what guides the optimizer, in words.
+        """
+        trials, note = self._search(proposer, note)
+        ended = self._recall_end(trials)
+        if ended is None:
+            self._tell("timing the fastest again, in turns with the default")
+            found = self._harness.verify(trials, self._settings.rounds)
+            ended = Ended(found, time.monotonic() - self._begin)
+            self._record_end(ended, trials)
+        else:
+            self._tell("all configurations are measured; the earlier final comparison is kept")
+        files = self._write_files(ended)
+        result = self._describe(trials, ended, f"{note} {self._harness.note}".rstrip())
+        self._journal.result = {
+            **(self._journal.result or {}), "configuration": result.configuration
+        }  # fmt: skip
+        self._journal.write()
+        picture = self._folder / PICTURE
+        draw_search(trials, self._harness.reference, result.name, picture)
+        result.files.extend([*files, picture])
+        return result
 
+    def _search(self, proposer: Proposer, note: str) -> tuple[list[Trial], str]:
+        """Search, and return all trials except the default's, and in words what guided the search.
 
-def _hand_over(space: ProgramSpace, ended: Ended, folder: Path) -> Sequence[Path]:
-    """Write the winner's files into the folder if it is faster than the default; return them.
+        Trials of earlier sessions are returned too, even if fewer or others are requested now: one
+        of them may be the fastest.
+        """
+        # The optimizer learns the default first: everything is compared with it.
+        default, journal = self._default, self._journal
+        proposer.tell(np.array([default.config], np.int32), np.array([default.time]))
+        now = search(proposer, self._harness, self._make_budget(), journal, self._narrate)
+        trials = [trial for trial in journal.trials.values() if trial.name != default.name]
+        more = len(trials) - len(now)
+        counted = f" {more} earlier measurements in this folder count too." if more else ""
+        return trials, note + counted
 
-    If it is not, delete the files of an earlier result.
-    """
-    if ended.found is None or not ended.found[1].is_gain:
-        take_back(folder)
-        return ()
-    winner, verdict = ended.found
-    facts = {"gain": verdict.gain, "interval": [verdict.low, verdict.high]}
-    return hand_over(space, np.array(winner.config, np.int32), folder, facts)
+    def _make_budget(self) -> Budget:
+        """Return the search's budget, less the time for verification."""
+        settings = self._settings
+        most = settings.measurements or MOST
+        if settings.seconds is None:
+            return Budget(most, batch=BATCH)
+        verifying = self._harness.least_seconds(settings.rounds)
+        kept = max(LEAST_VERIFYING, VERIFYING * settings.seconds, verifying)
+        return Budget(most, max(1.0, settings.seconds - kept), BATCH)
 
-
-def _describe(
-    space: ProgramSpace, harness: Harness, trials: list[Trial], ended: Ended, note: str
-) -> Chosen:
-    verdict, configuration, changes = None, "as the compiler has it", "Nothing changes."
-    if ended.found is not None:
-        winner, verdict = ended.found
-        config = np.array(winner.config, np.int32)
-        before, after = harness.optimised(space.default), harness.optimised(config)
-        changes = describe_changes(before, after) if before and after else ""
-        configuration = describe_choice(space, config)
-    return Chosen(
-        space.program.name, trials, harness.reference, verdict, configuration, changes, note,
-        ended.seconds,
-    )  # fmt: skip
-
-
-def _budget(settings: Settings, verifying: float) -> Budget:
-    """Return the search's budget, less the time for verification (at least `verifying` seconds)."""
-    most = settings.measurements or MOST
-    if settings.seconds is None:
-        return Budget(most, batch=BATCH)
-    kept = max(LEAST_VERIFYING, VERIFYING * settings.seconds, verifying)
-    return Budget(most, max(1.0, settings.seconds - kept), BATCH)
-
-
-def _narrate(harness: Harness, tell: Tell) -> Callable[[Sequence[Trial]], None]:
-    def say(trials: Sequence[Trial]) -> None:
+    def _narrate(self, trials: Sequence[Trial]) -> None:
         times = [trial.nanoseconds for trial in trials if trial.nanoseconds]
-        best = f", best {min(times) / harness.reference:.3f} of the default" if times else ""
-        failed = len(trials) - len(times)
-        tell(f"measured {len(trials)}, {failed} failed{best}")
+        best = f", best {min(times) / self._harness.reference:.3f} of the default" if times else ""
+        self._tell(f"measured {len(trials)}, {len(trials) - len(times)} failed{best}")
 
-    return say
+    def _record_end(self, ended: Ended, trials: Sequence[Trial]) -> None:
+        """Store the outcome in the journal, with the trials that it is valid for."""
+        winner, verdict = ended.found or (None, None)
+        self._journal.result = {
+            "trials": [trial.name for trial in trials],
+            "rounds": self._settings.rounds,
+            "winner": winner and winner.name,
+            "verdict": verdict and asdict(verdict),
+            "seconds": ended.seconds,
+        }
 
+    def _recall_end(self, trials: Sequence[Trial]) -> Ended | None:
+        """Return the stored outcome if the trials and repetitions are the same as now; else None.
 
-def _hash_bundle(bundle: Bundle) -> str:
-    return hashlib.sha256(repr(sorted(bundle.record.files.items())).encode()).hexdigest()
+        The comparison is not repeated, because that would give chance a second try. Journals of
+        older versions have no outcome.
+        """
+        known = self._journal.result or {}
+        now = {"trials": [trial.name for trial in trials], "rounds": self._settings.rounds}
+        if "verdict" not in known or any(known.get(name) != value for name, value in now.items()):
+            return None
+        if known["verdict"] is None:
+            return Ended(None, known["seconds"])
+        winner = self._journal.trials[known["winner"]]
+        return Ended((winner, Verdict(**known["verdict"])), known["seconds"])
+
+    def _write_files(self, ended: Ended) -> Sequence[Path]:
+        """Write the winner's files if it is faster than the default; return their paths.
+
+        If it is not, delete the files of an earlier result.
+        """
+        if ended.found is None or not ended.found[1].is_gain:
+            take_back(self._folder)
+            return ()
+        winner, verdict = ended.found
+        facts = {"gain": verdict.gain, "interval": [verdict.low, verdict.high]}
+        return hand_over(self._space, np.array(winner.config, np.int32), self._folder, facts)
+
+    def _describe(self, trials: list[Trial], ended: Ended, note: str) -> Chosen:
+        verdict, configuration, changes = None, SAME, "Nothing changes."
+        if ended.found is not None:
+            winner, verdict = ended.found
+            config = np.array(winner.config, np.int32)
+            before, after = map(self._harness.optimised, (self._space.default, config))
+            changes = describe_changes(before, after) if before and after else ""
+            configuration = describe_choice(self._space, config)
+        return Chosen(
+            self._space.program.name, trials, self._harness.reference, verdict, configuration,
+            changes, note, ended.seconds,
+        )  # fmt: skip
 
 
 def _identify(program: Program, bundle: Bundle | None, settings: Settings) -> dict[str, Any]:
     """Return what must be equal for a search to be resumed."""
+    files = bundle and repr(sorted(bundle.record.files.items())).encode()
     return {
         "program": program.digest,
         "over": ", ".join(kind for kind in KINDS if kind in settings.kinds) or "all",
-        "bundle": bundle and _hash_bundle(bundle),
+        "bundle": files and hashlib.sha256(files).hexdigest(),
         "jax": check_installed(),
         "machine": describe_machine(),
         "seed": settings.seed,

@@ -22,7 +22,7 @@ NOISES = (0.02, 0.3)
 # medians over programs that were predicted out of fold.
 LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03)}
 UNSURE = 0.1  # deviation of log runtimes for other kinds of configurations
-# prior weight of "the scores are useless", for a program like and unlike the training programs
+# prior weight of "the scores are useless", for programs like and unlike the training programs
 DOUBT, FAR_DOUBT = 0.65, 0.9
 EXPLORED = 16  # one of this many measurements is random, first the twelfth
 FIRST_EXPLORED = 11
@@ -37,7 +37,7 @@ class Beliefs:
     """How much the mixture's components count before anything of a program is measured."""
 
     kind: str = ""  # "layout" or "tile"; for others there is no known slope
-    doubt: float = DOUBT  # prior weight of "the scores are useless"
+    doubt: float = DOUBT  # of the components that ignore the scores
 
     def mixture(self, *, has_prior: bool) -> tuple[Belief, ...]:
         """Return the members of the surrogate's mixture."""
@@ -91,8 +91,7 @@ class Guided(Proposer):
         works = self._works(columns)
         alone = self._forecast(columns, scores, [], np.empty(0)) if len(self.sound) else None
         chosen: list[int] = []
-        for place in range(min(count, len(pool))):
-            number = len(self.times) + place
+        for number in range(len(self.times), len(self.times) + min(count, len(pool))):
             left = np.setdiff1d(np.arange(len(pool)), chosen)
             if self._explored and number % self._explored == FIRST_EXPLORED % self._explored:
                 chosen.append(int(self.generator.choice(left)))
@@ -126,8 +125,10 @@ class Guided(Proposer):
     def _forecast(
         self, columns: np.ndarray, scores: np.ndarray, chosen: list[int], believed: np.ndarray
     ) -> Forecast:
-        """Return the surrogate's forecast, assuming log times `believed` for the `chosen`
-        candidates."""
+        """Return the surrogate's forecast.
+
+        The `chosen` candidates are assumed to have the log times `believed`.
+        """
         known, times = self.configs[self.sound], np.log(self.times[self.sound])
         model = Surrogate(
             self._mixture,

@@ -1,4 +1,4 @@
-"""Write what a search found: files for the compiler, what they change, and a picture of the way."""
+"""Write a search's result: files for the compiler, a description of the changes, a plot."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,9 +19,6 @@ CHOICE, MODULE = "choice.json", "chosen.pb"
 CHANGED = 4  # opcodes named in a sentence
 # Opcodes of layouts and library calls; others may just move into or out of a fusion.
 TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot", "convolution")
-PLURALS = {"copy": "copies", "fusion": "fusions", "custom-call": "library calls", "call": "calls",
-           "transpose": "transposes", "bitcast": "bitcasts", "dot": "dots",
-           "convolution": "convolutions"}  # fmt: skip
 
 
 def describe_choice(space: ProgramSpace, config: np.ndarray) -> str:
@@ -43,12 +40,12 @@ def record_layouts(space: ProgramSpace, config: np.ndarray) -> list[dict[str, An
     """Return the tensors whose layouts are set, in the form of `choice.json`."""
     program = space.program
     layouts = space.layouts(config[None])[0]
-    nodes = [i for c in program.module.computations for i in c.instructions]
-    asked = [list_given(*pair) for pair in zip(program.configurable.tolist(), layouts, strict=True)]
+    nodes = list(instructions(program.module))
     return [
         {"node": node, "opcode": nodes[node].opcode, "name": nodes[node].name, "tensor": tensor,
          "minor_to_major": order}
-        for own in asked for node, tensor, order in own
+        for pair in zip(program.configurable.tolist(), layouts, strict=True)
+        for node, tensor, order in list_given(*pair)
     ]  # fmt: skip
 
 
@@ -75,8 +72,7 @@ def hand_over(
 
 
 def take_back(folder: Path, *others: str) -> None:
-    """Delete the two files of an earlier result and the files `others`, so that no stale one
-    stays."""
+    """Delete the two files of an earlier result, and `others`: names of files in the folder."""
     for name in (CHOICE, MODULE, *others):
         (folder / name).unlink(missing_ok=True)
 
@@ -86,18 +82,17 @@ def describe_changes(before: bytes, after: bytes) -> str:
     first, second = _count(before), _count(after)
     changed = [name for name in TELLING if first[name] != second[name]]
     if not changed:
-        return "As compiled it has the same instructions; how they are done differs."
-    words = [
-        f"{abs(second[name] - first[name])} {'more' if second[name] > first[name] else 'fewer'} "
-        f"{_name(name, abs(second[name] - first[name]))} ({first[name]} to {second[name]})"
-        for name in changed[:CHANGED]
-    ]
-    return f"As compiled it has {', '.join(words)}."
+        return "The compiled program has the same instructions, which are computed differently."
+    words = [_compare_counts(name, first[name], second[name]) for name in changed[:CHANGED]]
+    return f"The compiled program has {', '.join(words)}."
 
 
-def _name(opcode: str, number: int) -> str:
-    singular = "library call" if opcode == "custom-call" else opcode
-    return singular if number == 1 else PLURALS[opcode]
+def _compare_counts(opcode: str, before: int, after: int) -> str:
+    number = abs(after - before)
+    noun = "library call" if opcode == "custom-call" else opcode
+    if number > 1:
+        noun = "copies" if opcode == "copy" else f"{noun}s"
+    return f"{number} {'more' if after > before else 'fewer'} {noun} ({before} to {after})"
 
 
 def _count(module: bytes) -> Counter[str]:
@@ -105,7 +100,7 @@ def _count(module: bytes) -> Counter[str]:
 
 
 def draw_search(trials: Sequence[Trial], reference: float, title: str, path: Path) -> None:
-    """Write a PNG of each trial's time and the best so far, compared with the default's time.
+    """Plot each trial's time and the best so far, over the default's time, as a PNG file.
 
     Args:
         reference: nanoseconds of the compiler's default.

@@ -9,7 +9,7 @@ different batches are comparable.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,7 @@ DEFAULT, WINNER = "default", "winner"  # names of executables
 COPIES = 3
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(NamedTuple):
     """A compiled configuration."""
 
     executable: bytes  # empty if compiling failed
@@ -69,8 +68,7 @@ class Harness:
         )
         self._default = self._builder.open().executable
         self._kept: dict[str, bytes] = {}
-        # why a compiled configuration could not be timed, by name
-        self._deaths: dict[str, str] = {}
+        self._deaths: dict[str, str] = {}  # by name: why a configuration could not be timed
         self._loaded = self._load_default()
         self._reference = reference or self._alternate([DEFAULT])[DEFAULT]
 
@@ -96,20 +94,18 @@ class Harness:
         biased by the selection before. None if no trial except the default has a time, or a process
         dies.
         """
-        own = name_config(self._space.default)
-        sound = sorted((t for t in trials if t.nanoseconds and t.name != own), key=lambda t: t.time)
-        finalists = sound[:FINALISTS]
+        default = name_config(self._space.default)
+        timed = [t for t in trials if t.nanoseconds and t.name != default]
+        finalists = sorted(timed, key=lambda t: t.time)[:FINALISTS]
         executables = {t.name: self._rebuild(t) for t in finalists}
         times = self._time(executables)
-        timed = [trial for trial in finalists if trial.name in times]
-        if not timed:
+        if not times:
             return None
-        winner = min(timed, key=lambda trial: times[trial.name])
-        made = [self._make_round(executables[winner.name]) for _ in range(rounds)]
-        times_of_both = np.array([one for one in made if one is not None])
-        if len(times_of_both) < rounds:
+        winner = min((t for t in finalists if t.name in times), key=lambda t: times[t.name])
+        pairs = [self._make_round(executables[winner.name]) for _ in range(rounds)]
+        if None in pairs:
             return None
-        return winner, judge(times_of_both[:, 0], times_of_both[:, 1])
+        return winner, judge(*np.array(pairs).T)
 
     def optimised(self, config: np.ndarray) -> bytes:
         """Return the optimised module (serialized); empty if compiling fails."""
@@ -150,7 +146,6 @@ class Harness:
         return self._kept.get(trial.name, b"")
 
     def _load_default(self) -> Loaded:
-        """Load the default alone into the timing child."""
         loaded = Loaded(self._workers.timing, self._builder.arguments, self._bury)
         loaded.add(DEFAULT, self._default)
         return loaded
@@ -162,8 +157,7 @@ class Harness:
         self._deaths[name] = f"died while it was timed: {reason}"
 
     def _time(self, executables: dict[str, bytes]) -> dict[str, float]:
-        """Return nanoseconds by name for executables that run; `_deaths` has the others'
-        reasons."""
+        """Return nanoseconds by name; executables that cannot run are missing (see `_deaths`)."""
         self._loaded.keep([DEFAULT])
         for name, executable in executables.items():
             if executable:
@@ -214,5 +208,5 @@ class Harness:
             return None
         if not smallest:
             return None
-        default, winner = (min(smallest[key] for key in own) for own in keys.values())
+        default, winner = (min(smallest[key] for key in copies) for copies in keys.values())
         return default, winner

@@ -34,13 +34,14 @@ class Trial:
 
     def to_record(self) -> dict[str, Any]:
         """Return the trial as the file stores it: the configuration is called choices."""
-        return {{"config": CHOICES}.get(name, name): own for name, own in asdict(self).items()}
+        record = asdict(self)
+        return {CHOICES: record.pop("config"), **record}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Trial":
         """Return the trial of a record; KeyError or TypeError if it is none."""
-        rest = {name: own for name, own in record.items() if name != CHOICES}
-        return cls(config=record[CHOICES], **rest)
+        rest = dict(record)
+        return cls(config=rest.pop(CHOICES), **rest)
 
 
 @dataclass
@@ -114,5 +115,5 @@ def _read(path: Path) -> dict[str, Any]:
         }
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"{path}: expected the record of a search, found another one. {ADVICE}"
+            f"{path}: expected the record of a search, found other entries. {ADVICE}"
         ) from error

@@ -72,9 +72,8 @@ class Process(Proposer):
         pool = find_candidates(self.space, self.generator, self.known, self.best(FIRST))
         if not len(pool):
             return pool
-        places = self.sound
-        times = np.log(self.times[places])
-        model = self._fit(self.space.describe(self.configs[places]), times)
+        times = np.log(self.times[self.sound])
+        model = self._fit(self.space.describe(self.configs[self.sound]), times)
         mean, deviation = model.predict(self.space.describe(pool), return_std=True)
         gap = (times.min() - mean) / np.maximum(deviation, 1e-12)
         improvement = deviation * (gap * norm.cdf(gap) + norm.pdf(gap))

@@ -16,7 +16,7 @@ from solution.serving.calibration import Learned, describe_graph
 from solution.serving.session import Session
 
 LAYOUT, TILE = "layout:xla:random", "tile:xla"
-UNLED = "No model of what is chosen: it is learned as it goes."
+UNLED = "No model of these configurations: the search learns from its measurements alone."
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +46,8 @@ def open_prior(bundle: Bundle, space: ProgramSpace) -> LivePrior:
     note = f"Led by {bundle.describe()}"
     if is_far:
         note += (
-            f" The program is unlike those: by size it lies {distance:.2f} from the nearest, none "
-            f"of which is over {learned.gap:.2f} from its own. So little is believed of them."
+            f" The program differs from the training programs: its distance to the nearest one is "
+            f"{distance:.2f}, theirs is at most {learned.gap:.2f}. So the scores count little."
         )
     return LivePrior(
         _remember(scorer(session, space)), Beliefs(kind, FAR_DOUBT if is_far else DOUBT), note
@@ -63,13 +63,12 @@ def _score_layouts(session: Session, space: ProgramSpace) -> Prior:
 
 
 def _score_tiles(session: Session, space: ProgramSpace) -> Prior:
-    """Return a function that scores tiles; the library's product, without a tile, gets their
-    mean."""
+    """Return a function that scores tiles; the library's product, without a tile, gets the mean."""
     tiles = make_collected_space(space.program, TILES)
     assert tiles.members is not None
     runs = [tiles.make_run(config, 1) for config in tiles.members]
-    own = session.score(read_tiles(runs)).astype(np.float64)
-    scores = np.append(own.mean(), own)
+    of_tiles = session.score(read_tiles(runs)).astype(np.float64)
+    scores = np.append(of_tiles.mean(), of_tiles)
 
     def score(configs: np.ndarray) -> np.ndarray:
         return np.asarray(scores[configs[:, -1]])
@@ -83,9 +82,9 @@ def _remember(score: Prior) -> Callable[[np.ndarray], np.ndarray]:
 
     def ask(configs: np.ndarray) -> np.ndarray:
         keys = [row.tobytes() for row in np.ascontiguousarray(configs, np.int32)]
-        new = [place for place, key in enumerate(keys) if key not in known]
+        new = {key: row for row, key in enumerate(keys) if key not in known}
         if new:
-            known.update(zip([keys[p] for p in new], score(configs[new]).tolist(), strict=True))
+            known.update(zip(new, score(configs[list(new.values())]).tolist(), strict=True))
         return np.array([known[key] for key in keys])
 
     return ask

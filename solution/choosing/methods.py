@@ -20,7 +20,7 @@ COOLING = 48  # measurements from warm to cold
 BEAM = 4
 ELITE, LEAST_ELITE = 0.25, 4  # the fastest share of all measured, and the least number
 SMOOTHING = 1.0  # pseudocount of each parameter, spread over its values
-OWN = 4.0  # pseudocount of the default, spread over the parameters; unused in a table
+DEFAULT = 4.0  # pseudocount of the default, spread over the parameters; unused in a table
 
 
 OURS, ORDER, PROCESS = "ours", "order", "gaussian-process"
@@ -83,19 +83,18 @@ class Beam(Proposer):
 
 
 class CrossEntropy(Proposer):
-    """Sample each parameter independently, from the frequencies among the fastest
-    configurations."""
+    """Sample each parameter by its frequencies among the fastest configurations."""
 
     def _propose(self, count: int) -> np.ndarray:
-        places = self.sound
-        if len(places) < LEAST_ELITE:
+        sound = self.sound
+        if len(sound) < LEAST_ELITE:
             return self.space.draw(self.generator, count)
-        elite = self.configs[places[: max(LEAST_ELITE, int(ELITE * len(places)))]]
+        elite = self.configs[sound[: max(LEAST_ELITE, int(ELITE * len(sound)))]]
         drawn = np.empty((4 * count, self.space.sites), np.int32)
         for site, size in enumerate(self.space.sizes):
             seen = np.bincount(elite[:, site], minlength=size) + SMOOTHING / size
             if self.space.members is None:
-                seen[self.space.default[site]] += OWN / self.space.sites
+                seen[self.space.default[site]] += DEFAULT / self.space.sites
             drawn[:, site] = self.generator.choice(size, len(drawn), p=seen / seen.sum())
         return drawn
 
@@ -104,7 +103,7 @@ def check_method(name: str) -> str:
     """Return the name; raise InputError if it is no optimizer's."""
     if name not in METHODS:
         raise InputError(
-            f"--search {name}: there is none of this name.{suggest(name, METHODS)} "
+            f"--search {name}: no search method has this name.{suggest(name, METHODS)} "
             f"Give one of {', '.join(METHODS)}."
         )
     return name
@@ -117,7 +116,7 @@ def is_led(name: str) -> bool:
 
 def describe_unled(name: str) -> str:
     """Return a note on an optimizer that no model guides."""
-    return f"Searched by {name}, which no model leads."
+    return f"Searched by {name}, without a model."
 
 
 def make_proposer(
@@ -137,8 +136,8 @@ def make_proposer(
 def _build_order(space: Space, prior: Prior | None, beliefs: Beliefs, seed: int) -> Proposer:
     if prior is None:
         raise InputError(
-            f"--search {ORDER} follows the model alone, and of what is chosen there is none. "
-            f"Leave --search out, or give another: {', '.join(METHODS)}."
+            f"--search {ORDER} follows a model's ranking, and no model ranks these "
+            f"configurations. Leave --search out, or give another: {', '.join(METHODS)}."
         )
     return ByOrder(space, seed, prior)
 

@@ -43,24 +43,22 @@ def replay_file(
     if question.made:  # generated configurations have no runtimes
         raise InputError(
             f"{path}: has one configuration, and there is nothing else to look up. Give a graph "
-            "with several that were measured, or leave --replay out."
+            "with several measured ones, or leave --replay out."
         )
     table = make_table(graph)
     ranking = None if bundle is None or graph.options is not None else bundle.rank(graph)
     proposer = _make_proposer(search_by, table, ranking, seed)
     trials = search(proposer, Lookup(table), Budget(measurements))
-    found = min(trials, key=lambda trial: trial.time)
-    place = table.space.names.index(found.name)
+    fastest = min(trials, key=lambda trial: trial.time)
+    config = table.first[table.space.names.index(fastest.name)]
     best = np.minimum.accumulate([trial.time for trial in trials]) / table.runtimes.min() - 1
     counts = sorted({*(k for k in SHOWN if k < len(best)), len(best)})
     shown = ", ".join(f"{k}: {best[k - 1]:.2%}" for k in counts)
-    what = describe_configs(graph, table.first[[place]])[0]
-    learned = _describe_lead(search_by, ranking)
     return (
         f"{graph.name}: looked {len(trials)} of {len(table.runtimes):,} configurations up; "
-        f"nothing was compiled.{learned}\n"
-        f"Best found: {int(table.first[place])}, {what}.\n"
-        f"From the best of the table, after so many: {shown}."
+        f"nothing was compiled.{_describe_lead(search_by, ranking)}\n"
+        f"Best found: {config}, {describe_configs(graph, np.array([config]))[0]}.\n"
+        f"Slower than the best of the table, after n measurements: {shown}."
     )
 
 
@@ -88,7 +86,7 @@ def follow_model(path: Path, bundle: Bundle, collection: str | None, seed: int) 
     ranking = bundle.rank(graph)
     best = int(ranking.order[0])
     return (
-        f"{graph.name}: of {graph.num_configs:,} configurations the model likes {best} best: "
+        f"{graph.name}: of {graph.num_configs:,} configurations the model ranks {best} first: "
         f"{describe_configs(graph, np.array([best]))[0]}.\nNothing was measured, so it may be "
         f"slower than the compiler's own choice. {ranking.sentence()}"
     )

@@ -29,8 +29,7 @@ class Proposer(ABC):
         return wanted
 
     def tell(self, configs: np.ndarray, times: np.ndarray) -> None:
-        """Add the times (k,) of configurations (k, sites); NaN: it crashed or gave wrong
-        results."""
+        """Add the times (k,) of configurations (k, sites); NaN if one failed."""
         self.known.update(map(name_config, configs))
         self.configs = np.concatenate([self.configs, configs.astype(np.int32)])
         self.times = np.append(self.times, times)
@@ -46,10 +45,9 @@ class Proposer(ABC):
         return order[: int(np.isfinite(self.times).sum())]
 
     def best(self, count: int) -> np.ndarray:
-        """Return the `count` fastest configurations told (k, sites); the default if there is
-        none."""
-        places = self.sound[:count]
-        return self.configs[places] if len(places) else self.space.default[None]
+        """Return the `count` fastest configurations (k, sites); the default if none has a time."""
+        fastest = self.configs[self.sound[:count]]
+        return fastest if len(fastest) else self.space.default[None]
 
     def _filter(self, configs: np.ndarray, count: int) -> np.ndarray:
         """Return the first `count` legal and unknown configurations, and mark them as known."""

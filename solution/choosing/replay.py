@@ -1,4 +1,4 @@
-"""Search in tables of known runtimes: how good a result, after how many measurements."""
+"""Replay searches in tables of known runtimes: the regret by number of measurements."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -76,28 +76,26 @@ def make_space(columns: np.ndarray, links: np.ndarray, *, ordered: bool) -> Spac
     Args:
         ordered: the numbers are sizes, not names.
     """
+    if not columns.shape[1]:
+        columns = np.zeros((len(columns), 1))
     found = [np.unique(column, return_inverse=True) for column in columns.T]
-    members = np.zeros((len(columns), max(1, len(found))), np.int32)
-    for site, (_, inverse) in enumerate(found):
-        members[:, site] = inverse
-    values = [own.astype(np.float64) for own, _ in found] or [np.zeros(1)]
+    members = np.column_stack([inverse for _, inverse in found]).astype(np.int32)
     return Space(
-        sizes=np.array([len(own) for own in values]),
+        sizes=np.array([len(values) for values, _ in found]),
         default=members[0],
         links=links,
-        coordinates=tuple(own if ordered else None for own in values),
+        coordinates=tuple(values.astype(np.float64) if ordered else None for values, _ in found),
         members=members,
     )
 
 
 class Lookup:
-    """Measures by looking up the runtimes of a table."""
+    """Measure by looking up the runtimes of a table."""
 
     def __init__(self, table: Table) -> None:
         self._times = dict(zip(table.space.names, table.runtimes.tolist(), strict=True))
 
     def measure(self, configs: np.ndarray) -> list[Trial]:
-        """Return trials with the known runtimes."""
         names = [name_config(row) for row in configs]
         return [
             Trial(name, row.tolist(), self._times.get(name), "" if name in self._times else FAILED)
@@ -126,10 +124,9 @@ def list_methods() -> dict[str, Build]:
 
 
 class TablePrior:
-    """Look up the scores of a table's members by their configurations."""
+    """Look up the scores (members,) of a table's members by their configurations."""
 
     def __init__(self, space: Space, scores: np.ndarray) -> None:
-        """Store scores (members,)."""
         self._space = space
         self._scores = np.asarray(scores, np.float64)
         self._by_name = dict(zip(space.names, self._scores.tolist(), strict=True))
@@ -148,15 +145,15 @@ def replay(table: Table, proposer: Proposer, most: int) -> np.ndarray:
     lookup = Lookup(table)
     best = table.runtimes.min()
     curve = np.zeros(most)
-    found = np.inf
-    for place in range(most):
+    fastest = np.inf
+    for turn in range(most):
         asked = proposer.ask(1)
         if len(asked):
             times = np.array([trial.time for trial in lookup.measure(asked)])
             proposer.tell(asked, times)
-            found = min(found, float(np.nanmin(times)))
-        curve[place] = found / best - 1
-        if found <= best:
+            fastest = min(fastest, float(np.nanmin(times)))
+        curve[turn] = fastest / best - 1
+        if fastest <= best:
             break
     return curve
 
@@ -164,7 +161,6 @@ def replay(table: Table, proposer: Proposer, most: int) -> np.ndarray:
 def replay_seeds(
     table: Table, scores: np.ndarray, build: Build, seeds: Sequence[int], most: int
 ) -> np.ndarray:
-    """Return the regret (seeds, most) of a method; `scores` (members,) are its prior in the
-    table."""
+    """Return the regret (seeds, most) of a method whose prior are the `scores` (members,)."""
     prior = TablePrior(table.space, scores)
     return np.stack([replay(table, build(table, prior, seed), most) for seed in seeds])

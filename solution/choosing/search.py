@@ -61,7 +61,7 @@ def search(
 
 def _look_up(asked: np.ndarray, measurer: Measurer, journal: Journal) -> list[Trial]:
     names = [name_config(row) for row in asked]
-    unknown = [place for place, name in enumerate(names) if name not in journal.trials]
+    unknown = [row for row, name in enumerate(names) if name not in journal.trials]
     if unknown:
         for trial in measurer.measure(asked[unknown]):
             journal.trials[trial.name] = trial

@@ -59,8 +59,9 @@ class Forecast:
         gap = (best - self.means) / self.deviations
         density = np.exp(_log_density(gap, self.freedom))
         factor = (self.freedom + gap**2) / max(self.freedom - 1, 0.5)
-        own = self.deviations * (gap * stdtr(self.freedom, gap) + factor * density)
-        return np.asarray(self.weights @ own)
+        # E[max(best - time, 0)] of a Student t distribution, then the mean over the members.
+        expected = self.deviations * (gap * stdtr(self.freedom, gap) + factor * density)
+        return np.asarray(self.weights @ expected)
 
 
 class Surrogate:
@@ -84,8 +85,8 @@ class Surrogate:
         """
         self._beliefs, self._unit = beliefs, unit
         self._columns = columns
-        self._slopes = np.array([own.slope for own in beliefs])[:, None]
-        noise = np.array([own.noise for own in beliefs])[:, None, None]
+        self._slopes = np.array([belief.slope for belief in beliefs])[:, None]
+        noise = np.array([belief.noise for belief in beliefs])[:, None, None]
         kernel = self._kernel(columns) + (noise + SMALLEST) * np.eye(len(times))
         self._factor = np.linalg.cholesky(kernel)  # (members, measured, measured)
         residual = times - self._slopes * scores  # (members, measured)
@@ -102,7 +103,7 @@ class Surrogate:
 
     def _weigh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the scale (members,) of the deviations' variance, and the members' weights."""
-        expected = np.array([own.deviation**2 for own in self._beliefs])
+        expected = np.array([belief.deviation**2 for belief in self._beliefs])
         misfit = (self._white[:, :, 0] ** 2).sum(axis=1) / expected
         self._freedom = 2 * PRIOR_MEASUREMENTS + count
         scale = expected * (2 * PRIOR_MEASUREMENTS + misfit) / self._freedom
@@ -110,20 +111,18 @@ class Surrogate:
         evidence = -logarithm - count / 2 * np.log(expected) - self._freedom / 2 * np.log1p(
             misfit / (2 * PRIOR_MEASUREMENTS)
         )  # fmt: skip
-        belief = np.log([own.share for own in self._beliefs]) + evidence
-        weights = np.exp(belief - belief.max())
+        posterior = np.log([belief.share for belief in self._beliefs]) + evidence
+        weights = np.exp(posterior - posterior.max())
         return scale, weights / weights.sum()
 
     def _solve(self, right: np.ndarray) -> np.ndarray:
         pairs = zip(self._factor, right, strict=True)
-        return np.stack(
-            [solve_triangular(own, side, lower=True, check_finite=False) for own, side in pairs]
-        )
+        return np.stack([solve_triangular(*pair, lower=True, check_finite=False) for pair in pairs])
 
     def _kernel(self, columns: np.ndarray) -> np.ndarray:
         """Return covariances (members, measured, n) of measured with other configurations."""
         distance = np.sqrt(squared_distances(self._columns, columns) / self._unit)
-        return np.stack([LEVEL + np.exp(-distance / own.length) for own in self._beliefs])
+        return np.stack([LEVEL + np.exp(-distance / belief.length) for belief in self._beliefs])
 
 
 def _log_density(values: np.ndarray, freedom: float) -> np.ndarray:

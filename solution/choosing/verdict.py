@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 ROUNDS = 6
-CONFIDENCE = 0.95  # of the two-sided interval; a false gain is half as frequent as its error
+CONFIDENCE = 0.95  # of the two-sided interval; half of its errors are false gains
 LEAST = 1.005  # smaller gains are useless, and differences between builds are as large
 
 
@@ -32,11 +32,11 @@ class Verdict:
         return self.low > 1 and self.gain >= LEAST
 
     def sentence(self) -> str:
-        """Write the A/B result in words, with the interval."""
-        interval = f"[{self.low:.3f}, {self.high:.3f}] in {self.rounds} fresh rounds"
+        """Describe the A/B result with its interval."""
+        interval = f"[{self.low:.3f}, {self.high:.3f}] in {self.rounds} new repetitions"
         if self.is_gain:
             return f"{self.gain:.3f} times as fast as the compiler's default, {interval}."
-        return f"No gain that can be told: {self.gain:.3f} times as fast, {interval}."
+        return f"No certain gain: {self.gain:.3f} times as fast, {interval}."
 
 
 def judge(default: np.ndarray, other: np.ndarray) -> Verdict:

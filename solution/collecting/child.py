@@ -21,7 +21,7 @@ from solution.programs.child import ChildRequest, Host
 from solution.programs.compiler import Compiler, Executable, Flags, RefusedError
 from solution.programs.hlo.messages import MESSAGES
 
-CLOSED = "no program is open: this process was begun in place of one that ended"
+CLOSED = "no program is open: this process replaces one that ended"
 WARM_UPS = 2  # runs of a new executable before its results are used
 IMPLAUSIBLE = 10  # a run this many times faster than the median of its visit is a clock error
 
@@ -52,24 +52,25 @@ class Add(ProgramRequest):
 
 
 @dataclass(frozen=True)
-class Look(ProgramRequest):
-    """Judge how much the results of the first (or next) arguments can show. Reply: Sight."""
+class SetRequest(ProgramRequest):
+    """A request about one set of arguments."""
 
-    place: int
-
-
-@dataclass(frozen=True)
-class Sharpen(ProgramRequest):
-    """Tighten the tolerances for some arguments as far as rounding allows. Reply: None."""
-
-    place: int
+    index: int  # 0: the program's arguments; from 1: those added by Add
 
 
 @dataclass(frozen=True)
-class Drop(ProgramRequest):
-    """Remove added arguments, by position, and their results. Reply: None."""
+class Look(SetRequest):
+    """Judge how much the results for these arguments can show. Reply: Sight."""
 
-    place: int
+
+@dataclass(frozen=True)
+class Sharpen(SetRequest):
+    """Tighten the tolerances of the results as far as rounding allows. Reply: None."""
+
+
+@dataclass(frozen=True)
+class Drop(SetRequest):
+    """Remove added arguments and their results. Reply: None."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,10 @@ class Spoil(ProgramRequest):
 
 
 @dataclass(frozen=True)
-class Tell(ProgramRequest):
+class Tell(SetRequest):
     """Run a mutant. Reply: True if its results were recognised as wrong."""
 
-    place: int  # position of the arguments
-    switches: np.ndarray  # (switches,) bool
+    switches: np.ndarray  # (switches,) bool, which mutants are on
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,9 @@ class Workshop:
         }
 
     def answer(self, request: ProgramRequest) -> Any:
-        """Return the result of a request."""
+        """Return the result of a request; raise RefusedError if it needs an open program."""
+        if not self._arguments and not isinstance(request, Open | Optimise):
+            raise RefusedError(CLOSED)
         return self._answers[type(request)](request)
 
     def _open(self, request: Open) -> Compiled:
@@ -181,8 +183,7 @@ class Workshop:
         self._expected, self._tolerances, self._plain, self._mutants = [], [], None, None
         self._doubtful.clear()
         self._loaded.clear()
-        # the program is opened only to run executables that were compiled elsewhere
-        if not request.module:
+        if not request.module:  # only to run executables that were compiled elsewhere
             return Compiled(b"", 0.0, "")
         self._plain, seconds = self._build(request.module, Flags())
         self._can_jump = can_jump(MESSAGES["Module"].FromString(request.module))
@@ -191,7 +192,6 @@ class Workshop:
         return Compiled(self._plain.serialize(), seconds, again)
 
     def _add(self, request: Add) -> Sight:
-        self._check_open()
         assert self._plain is not None
         self._arguments.append(self._compiler.place(request.arguments))
         self._keep(self._arguments[-1])
@@ -211,57 +211,46 @@ class Workshop:
             )
 
     def _look(self, request: Look) -> Sight:
-        self._check_open()
-        results = self._expected[request.place]
-        turned = [_turn(result) for result in results]
-        words = describe_blindness(results)
+        results = self._expected[request.index]
         is_finite = all(bool(np.isfinite(result.astype(np.complex128)).all()) for result in results)
-        differ = can_tell_apart(turned, results, doubtful=self._doubtful[request.place])
-        return Sight(words, is_finite, differ)
+        turned, doubtful = [_turn(result) for result in results], self._doubtful[request.index]
+        can_differ = can_tell_apart(turned, results, doubtful=doubtful)
+        return Sight(describe_blindness(results), is_finite, can_differ)
 
     def _drop(self, request: Drop) -> None:
-        self._check_open()
         for kept in (self._arguments, self._expected, self._tolerances, self._doubtful):
-            del kept[request.place]
+            del kept[request.index]
 
     def _sharpen(self, request: Sharpen) -> None:
-        self._check_open()
         assert self._plain is not None
-        given = [np.asarray(array) for array in self._arguments[request.place]]
+        given = [np.asarray(array) for array in self._arguments[request.index]]
         shaken = self._plain.run(self._compiler.place(shake(given)))
-        self._tolerances[request.place] = sharpen(shaken, self._expected[request.place])
+        self._tolerances[request.index] = sharpen(shaken, self._expected[request.index])
 
     def _spoil(self, request: Spoil) -> None:
-        self._check_open()
         self._mutants, _ = self._build(request.module, Flags())
 
     def _tell(self, request: Tell) -> bool:
-        self._check_open()
         assert self._mutants is not None
         (switches,) = self._compiler.place([request.switches])
-        wrong = self._mutants.run([*self._arguments[request.place], switches])
-        place = request.place
-        expected, tolerances = self._expected[place], self._tolerances[place]
-        return can_tell_apart(wrong, expected, tolerances, self._doubtful[place])
+        index = request.index
+        wrong = self._mutants.run([*self._arguments[index], switches])
+        expected, tolerances = self._expected[index], self._tolerances[index]
+        return can_tell_apart(wrong, expected, tolerances, self._doubtful[index])
 
     def _compile(self, request: Compile) -> Compiled:
-        self._check_open()
         executable, seconds = self._build(request.module, request.flags)
         deviation = self._find_deviation(executable)
         return Compiled(executable.serialize() if not deviation else b"", seconds, deviation)
 
-    def _check_open(self) -> None:
-        if not self._arguments:
-            raise RefusedError(CLOSED)
-
     def _find_deviation(self, executable: Executable) -> str:
         """Compare the results for all sets of arguments, the program's first."""
-        for place, given in enumerate(self._arguments):
-            found = executable.run(given)
-            tolerances, doubtful = self._tolerances[place], self._doubtful[place]
-            defect = find_deviation(found, self._expected[place], tolerances, doubtful)
+        for index, arguments in enumerate(self._arguments):
+            found, expected = executable.run(arguments), self._expected[index]
+            tolerances, doubtful = self._tolerances[index], self._doubtful[index]
+            defect = find_deviation(found, expected, tolerances, doubtful)
             if defect:
-                return defect if not place else f"with other arguments: {defect}"
+                return f"with other arguments: {defect}" if index else defect
         return ""
 
     def _optimise(self, request: Optimise) -> bytes:
@@ -273,24 +262,22 @@ class Workshop:
         return executable, time.perf_counter() - begin
 
     def _load(self, request: Load) -> int:
-        self._check_open()
         executable = self._compiler.load(request.executable)
         self._loaded[request.key] = executable
         return int(min(self._time(executable, WARM_UPS).wall))
 
     def _run(self, request: Run) -> Timings:
-        self._check_open()
         executable = self._loaded[request.key]
         executable.call(self._arguments[0])  # the CPU's caches still hold another program's data
         return self._time(executable, request.count)
 
     def _time(self, executable: Executable, count: int) -> Timings:
         cpu, wall = np.empty(count, np.int64), np.empty(count, np.int64)
-        for place in range(count):
+        for run in range(count):
             wall_begin, cpu_begin = time.perf_counter_ns(), time.process_time_ns()
             results = executable.call(self._arguments[0])
-            cpu[place] = time.process_time_ns() - cpu_begin
-            wall[place] = time.perf_counter_ns() - wall_begin
+            cpu[run] = time.process_time_ns() - cpu_begin
+            wall[run] = time.perf_counter_ns() - wall_begin
             del results  # free them outside of the timed part
         if not cpu.any():  # without CPU times, only the wall clock is left
             return Timings(wall, wall)
@@ -301,14 +288,15 @@ class Workshop:
 def find_plausible(cpu: np.ndarray) -> np.ndarray:
     """Return which runs (runs,) have a plausible CPU time: at least one, if any time is above 0.
 
-    A virtual machine subtracts time that it believes was stolen, and so may report 0 or almost 0
+    A virtual machine subtracts the time that it believes its host took, and so may report almost 0
     for a run. Such a time would become the smallest of its half.
     """
+    # above 0, and at least a tenth of the median
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))
 
 
 def _turn(result: np.ndarray) -> np.ndarray:
-    """Return the result reversed; for a single number return 0."""
+    """Return the result with all elements in reverse order; for a single number return 0."""
     if result.size == 1:
         return np.zeros_like(result)
     return result.ravel()[::-1].reshape(result.shape)

@@ -9,8 +9,8 @@ from solution.collecting.cpu import CpuTarget
 from solution.collecting.journal import Journal
 from solution.collecting.program_space import ProgramSpace
 from solution.collecting.records import (
+    Destination,
     Measured,
-    Place,
     has_graph,
     remove_graph,
     write_graph,
@@ -50,20 +50,19 @@ class ProgramCollection:
         self,
         program: Program,
         space: ProgramSpace,
-        place: Place,
+        destination: Destination,
         settings: Settings,
         workers: LabelWorkers,
     ) -> None:
-        self._program, self._space, self._place = program, space, place
+        self._program, self._space, self._destination = program, space, destination
         self._settings, self._workers = settings, workers
-        folder = place.find("log", program.name)
-        identity = _identify(program, space, place, settings.seed, workers)
+        folder = destination.find("log", program.name)
+        identity = _identify(program, space, destination, settings.seed, workers)
         if settings.replace and folder.exists():
             remove(folder)
-            remove_graph(place, program.name)
-        # Old records lack these keys. Without "kind" the collection's name tells layout or tile;
-        # without a target it was the CPU.
-        earlier = {"kind": collection(place.collection).kind, "target": CPU}
+            remove_graph(destination, program.name)
+        # Older records lack these keys: the collection's name tells the kind; all are of the CPU.
+        earlier = {"kind": collection(destination.collection).kind, "target": CPU}
         self.journal = Journal(folder, identity, earlier, settings.target.schema)
         self.journal.rename(lambda data: name_config(space.from_bytes(data)))
         self._labels = workers.start(program, space, self.journal, settings.seed)
@@ -72,7 +71,7 @@ class ProgramCollection:
         """Collect until the order is settled or the time is over; return the summary.
 
         Args:
-            tell: called with a short description of the current work.
+            tell: called with a description of the current work.
 
         Raises:
             InputError: the program cannot be compiled in its default configuration.
@@ -101,7 +100,7 @@ class ProgramCollection:
         """Return the stored summary; write the graph again if its files are missing."""
         state = self.journal.state
         is_kept = "npz" in state or self._settings.keep_flat
-        if is_kept and not has_graph(self._place, self._program.name):
+        if is_kept and not has_graph(self._destination, self._program.name):
             written = self._write(self._labels.summarise())
             self.journal.finish(state | {"npz": written}, is_final=True)
         return self.journal.state
@@ -114,7 +113,7 @@ class ProgramCollection:
         wanted, labels = self._settings.configs, self._labels
         most = 2 * wanted  # stop after twice as many attempts: if half of them fail, the rest will
         for number in range(1, ROUNDS + 1):
-            begin, end = (wanted * own // ROUNDS for own in (number - 1, number))
+            begin, end = wanted * (number - 1) // ROUNDS, wanted * number // ROUNDS
             while (sound := len(self.journal.sound())) < end:
                 known = len(self.journal.candidates)
                 if known >= most:
@@ -133,13 +132,15 @@ class ProgramCollection:
     def _finish(self, seconds: float, *, is_cut: bool) -> dict[str, Any]:
         outcome = self._labels.summarise()
         summary = self._describe(outcome, seconds)
-        reason = _find_reason(outcome)
         # If the time was too short for a graph, the same command resumes.
         is_final = len(outcome.configs) >= MIN_CONFIGS
+        reason = "flat" if outcome.is_flat else ""
+        if not is_final:
+            reason = f"only {len(outcome.configs)} configurations"
         if not reason or (self._settings.keep_flat and is_final):
             summary["npz"] = self._write(outcome)
         else:
-            remove_graph(self._place, self._program.name)
+            remove_graph(self._destination, self._program.name)
         summary |= {"left_out": reason, "cut": is_cut, "allowed": self._settings.seconds}
         self.journal.finish(summary, is_final=is_final)
         return self.journal.state
@@ -152,9 +153,9 @@ class ProgramCollection:
             Measured(self._space.from_bytes(data), times.get(name, 0)) for name, data in rows
         ]
         _, npz = write_graph(
-            self._program, self._space, measured, self._place, self._workers.label_source
+            self._program, self._space, measured, self._destination, self._workers.label_source
         )
-        return str(npz.relative_to(self._place.folder))
+        return str(npz.relative_to(self._destination.folder))
 
     def _describe(self, outcome: Outcome, seconds: float) -> dict[str, Any]:
         counts = self.journal.candidates["status"].value_counts()
@@ -169,19 +170,16 @@ class ProgramCollection:
         }
 
 
-def _find_reason(outcome: Outcome) -> str:
-    """Return why the program makes no graph; "" if it does."""
-    if len(outcome.configs) < MIN_CONFIGS:
-        return f"only {len(outcome.configs)} configurations"
-    return "flat" if outcome.is_flat else ""
-
-
 def _identify(
-    program: Program, space: ProgramSpace, place: Place, seed: int, workers: LabelWorkers
+    program: Program,
+    space: ProgramSpace,
+    destination: Destination,
+    seed: int,
+    workers: LabelWorkers,
 ) -> dict[str, Any]:
     """Return what must be equal for a collection to be resumed."""
     return {
-        "collection": place.collection,
+        "collection": destination.collection,
         "kind": space.kind,
         "seed": seed,
         **workers.identify(program),

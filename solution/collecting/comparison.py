@@ -21,8 +21,7 @@ from solution.programs.hlo.messages import instructions
 RULES = 2  # version of these rules: a collection compared by other rules is not resumed
 TOLERANCE = 1e-3  # the smallest relative tolerance
 ROUNDINGS = 16  # tolerance in roundings of the type, if larger: errors of many sums add up
-# for types with larger roundings, results are rounded once at the end: tolerate one
-COARSE = 2.0**-6
+COARSE = 2.0**-6  # types with larger roundings are rounded once at the end: tolerate one rounding
 NOISE = 64  # tolerance as a multiple of the change that rounding the arguments causes
 EXACT = "biu"  # numpy's kinds of types whose numbers must be equal
 JUMPING = frozenset(
@@ -52,10 +51,10 @@ def find_deviation(
     allowed = find_tolerances(expected) if tolerances is None else tolerances
     if len(found) != len(expected):
         return f"{len(found)} results, expected {len(expected)}"
-    for place, (own, other) in enumerate(zip(found, expected, strict=True)):
-        defect = _compare(own, other, allowed[place], doubtful[place] if doubtful else None)
+    for number, pair in enumerate(zip(found, expected, strict=True)):
+        defect = _compare(*pair, allowed[number], doubtful[number] if doubtful else None)
         if defect:
-            return f"result {place}: {defect}"
+            return f"result {number}: {defect}"
     return ""
 
 
@@ -73,8 +72,8 @@ def can_tell_apart(
     allowed = find_tolerances(expected) if tolerances is None else tolerances
     left_out = doubtful or [np.zeros(other.shape, bool) for other in expected]
     return any(
-        bool((_find_wrong(own, other, tolerance) & _find_finite(other) & ~mask).any())
-        for own, other, tolerance, mask in zip(wrong, expected, allowed, left_out, strict=True)
+        bool((_find_wrong(spoiled, right, tolerance) & np.isfinite(_widen(right)) & ~mask).any())
+        for spoiled, right, tolerance, mask in zip(wrong, expected, allowed, left_out, strict=True)
     )
 
 
@@ -146,7 +145,7 @@ def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> lis
         shaken: the results for arguments whose numbers were rounded once more (see `shake`). Their
             difference from the expected results shows how much rounding may matter.
     """
-    return [_sharpen(own, other) for own, other in zip(shaken, expected, strict=True)]
+    return [_sharpen(*pair) for pair in zip(shaken, expected, strict=True)]
 
 
 def _sharpen(shaken: np.ndarray, expected: np.ndarray) -> float:
@@ -173,11 +172,12 @@ def _shake(array: np.ndarray, generator: np.random.Generator, most: int = 1) -> 
 
 def _find_distance(found: np.ndarray, expected: np.ndarray) -> float:
     """Return the smallest tolerance under which all finite numbers agree."""
-    own, other = _widen(found), _widen(expected)
-    finite = np.isfinite(own) & np.isfinite(other)
-    size = np.abs(other[finite])
+    found, expected = _widen(found), _widen(expected)
+    finite = np.isfinite(found) & np.isfinite(expected)
+    # max |found - expected| / (|expected| + root mean square)
+    size = np.abs(expected[finite])
     scale = size + _find_typical(size)
-    distance = np.abs(own[finite] - other[finite])
+    distance = np.abs(found[finite] - expected[finite])
     return float(np.max(distance / np.where(scale > 0, scale, 1.0), initial=0.0))
 
 
@@ -211,15 +211,12 @@ def _compare(
 
 def _find_wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
     """Return where (the results' shape, bool) two arrays of one shape and type do not agree."""
-    if not tolerance:
-        own, other = (_widen(array) for array in (found, expected))
-        return np.asarray(own != other)
-    return ~_close(_widen(found), _widen(expected), tolerance)
+    found, expected = _widen(found), _widen(expected)
+    return ~_close(found, expected, tolerance) if tolerance else np.asarray(found != expected)
 
 
 def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return |found - expected| <= tolerance * (|expected| + root mean square of finite
-    numbers)."""
+    """Return |found - expected| <= tolerance * (|expected| + root mean square of the finite)."""
     size = np.abs(expected)
     finite = np.isfinite(size)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -252,10 +249,6 @@ def _find_rounding(dtype: np.dtype) -> float:
         return float(ml_dtypes.finfo(dtype).eps)
     except ValueError:  # int4 and similar types
         return 0.0
-
-
-def _find_finite(array: np.ndarray) -> np.ndarray:
-    return np.asarray(np.isfinite(_widen(array)))
 
 
 def _widen(array: np.ndarray) -> np.ndarray:

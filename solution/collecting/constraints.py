@@ -1,8 +1,8 @@
-"""Ask the compiler for layouts with a LayoutConstraint behind each tensor.
+"""Request layouts from the compiler with a LayoutConstraint after each tensor.
 
-It is the custom call that `jax.experimental.layout.with_layout_constraint` writes. Here it is put
-into the module itself, at the nodes of the graph, so it works for programs of any origin, and nodes
-are the same as in the features.
+LayoutConstraint is the custom call that `jax.experimental.layout.with_layout_constraint` writes.
+Here it is inserted into the module itself, at the nodes of the graph. So it works for programs of
+any origin, and the nodes are the same as in the features.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.portable import FreshIds, make_portable, replace_instructions
 
-OUTPUT, INPUT = 0, 1  # of a node's three tensors; 1 and 2 are the first and the second operand
+OUTPUT, INPUT = 0, 1  # number of a node's tensor: its output, its first operand (2: its second)
 MIN_RANK = 2  # tensors of lower rank have only one layout
 NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}
 # By an instruction's id: (which of its three tensors, layout minor to major).
@@ -26,8 +26,8 @@ def find_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
     shapes = {i.id: i.shape for i in instructions(module)}
     nodes = list(instructions(module))
     ranks = np.zeros((len(configurable), 3), np.int64)
-    for row, place in zip(ranks, configurable, strict=True):
-        node = nodes[place]
+    for row, number in zip(ranks, configurable, strict=True):
+        node = nodes[number]
         tensors = [node.shape, *(shapes[operand] for operand in node.operand_ids)]
         for tensor, shape in enumerate(tensors[: NUM_TENSORS.get(node.opcode, 0)]):
             rank = len(shape.dimensions)
@@ -47,13 +47,13 @@ def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> byt
 
 
 def list_wanted(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> Wanted:
-    """Return the given ones of layouts (configurable, 3, 6), by instruction."""
+    """Return by instruction the layouts that are set in `layouts` (configurable, 3, 6)."""
     nodes = list(instructions(module))
     wanted: Wanted = defaultdict(list)
-    for place, row in zip(configurable, layouts, strict=True):
+    for number, row in zip(configurable, layouts, strict=True):
         for tensor, layout in enumerate(row):
             if layout[0] != LAYOUT_UNSET:
-                wanted[nodes[place].id].append((tensor, layout[layout >= 0].tolist()))
+                wanted[nodes[number].id].append((tensor, layout[layout >= 0].tolist()))
     return wanted
 
 
@@ -72,46 +72,44 @@ def complete_layout(layout: list[int], rank: int) -> list[int]:
 
 def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) -> None:
     shapes = {i.id: i.shape for i in computation.instructions}
-    # by a node's id: the id of the constraint that its readers use instead
-    renamed: dict[int, int] = {}
+    renamed: dict[int, int] = {}  # by a node's id: the constraint that its readers use instead
     written: list[Any] = []
     for instruction in computation.instructions:
-        own = instruction.id
         operands = [renamed.get(operand, operand) for operand in instruction.operand_ids]
         instruction.operand_ids[:] = operands
-        places = dict(wanted.get(own, []))
-        for place in sorted(places.keys() - {OUTPUT}):
-            operand = instruction.operand_ids[place - 1]
-            added = _add_constraint(operand, shapes[operand], places[place], fresh)
-            instruction.operand_ids[place - 1] = added.id
+        layouts = dict(wanted.get(instruction.id, []))
+        for tensor in sorted(layouts.keys() - {OUTPUT}):
+            operand = instruction.operand_ids[tensor - 1]
+            added = _make_constraint(operand, shapes[operand], layouts[tensor], fresh)
+            instruction.operand_ids[tensor - 1] = added.id
             written.append(added)
         written.append(instruction)
-        if OUTPUT in places:
-            added = _add_constraint(own, instruction.shape, places[OUTPUT], fresh)
+        if OUTPUT in layouts:
+            added = _make_constraint(instruction.id, instruction.shape, layouts[OUTPUT], fresh)
             added.metadata.CopyFrom(instruction.metadata)  # it may replace the instruction
-            renamed[own] = added.id
+            renamed[instruction.id] = added.id
             shapes[added.id] = instruction.shape
             written.append(added)
     computation.root_id = renamed.get(computation.root_id, computation.root_id)
     replace_instructions(computation, written)
 
 
-def _add_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshIds) -> Any:
-    """Return the constraint, a custom call with the layout both in its operand and in its result.
+def _make_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshIds) -> Any:
+    """Return the constraint: a custom call with the layout both in its operand and in its result.
 
     Before layout assignment, XLA merges instructions that differ only in the results' layouts.
     Without the operand's layout, two constraints on one tensor would become the first one.
     """
     number = fresh.take()
-    own = MESSAGES["Shape"].FromString(shape.SerializeToString())
-    own.layout.minor_to_major[:] = complete_layout(layout, len(shape.dimensions))
+    laid_out = MESSAGES["Shape"].FromString(shape.SerializeToString())
+    laid_out.layout.minor_to_major[:] = complete_layout(layout, len(shape.dimensions))
     return MESSAGES["Instruction"](
         id=number,
         name=f"layout.{number}",
         opcode="custom-call",
         custom_call_target="LayoutConstraint",
-        shape=own,
+        shape=laid_out,
         operand_ids=[operand],
         constrain_layout=True,
-        operand_shapes_with_layout=[own],
+        operand_shapes_with_layout=[laid_out],
     )

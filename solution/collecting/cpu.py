@@ -40,18 +40,15 @@ class CpuTarget(Target):
     def make_space(
         self, program: Program, kind: str, *, varies_fastest: bool = False
     ) -> ProgramSpace:
-        """Return the space of a program's configurations; see Target."""
         return make_collected_space(program, kind, varies_fastest=varies_fastest)
 
     @property
     def schema(self) -> pl.Schema:
-        """Return the columns of the journal's candidates."""
         return CANDIDATES
 
     def summarise(
         self, sound: pl.DataFrame, repeats: pl.DataFrame, state: Mapping[str, Any]
     ) -> Outcome:
-        """Return the labels from all passes, see timing.Outcome."""
         runs = repeats.join(sound.select("config"), on="config", how="semi")
         return summarise(runs, state["clock"])
 
@@ -77,12 +74,10 @@ class Workers:
 
     @property
     def clock(self) -> str:
-        """Return "cpu" or "wall": CPU time repeats better, but only on one core and without a
-        GPU."""
+        """Return "cpu" or "wall": CPU time repeats better, if on one core and without a GPU."""
         return "cpu" if self.timing.pinned and self.timing.platform == "cpu" else "wall"
 
     def identify(self, program: Program) -> Mapping[str, Any]:
-        """Return the program with its arguments, the compiler and the machine."""
         return {
             "program": program.digest,
             "jax": check_installed(),
@@ -92,7 +87,6 @@ class Workers:
         }
 
     def start(self, program: Program, space: ProgramSpace, journal: Journal, seed: int) -> "Timing":
-        """Return the Timing of a program's configurations."""
         return Timing(program, space, journal, self, seed)
 
 
@@ -115,52 +109,43 @@ class Timing:
         self._parents: tuple[int, np.ndarray | None] = (-1, None)
 
     def open(self, tell: Tell, wanted: int) -> None:
-        """Compile the default configuration, and again those that an earlier session found
-        sound."""
-        tell("compiling the program as it is")
+        tell("compiling the default configuration")
         compiled = self._builder.open()
         generator = np.random.default_rng([self._seed, len(self._journal.candidates)])
         self._passes = Passes(
             self._workers.timing, self._builder.arguments, self._journal, generator
         )
-        default = self._space.default
-        own, has_unchanged = name_config(default), self._space.has_unchanged
-        if has_unchanged and own not in self._journal.names:
+        default, has_unchanged = self._space.default, self._space.has_unchanged
+        name_of_default = name_config(default)
+        if has_unchanged and name_of_default not in self._journal.names:
             array = self._space.to_array(default)
-            self._journal.add_candidate(own, array, SOUND, "", compiled.seconds)
-        reference = own if has_unchanged else REFERENCE
+            self._journal.add_candidate(name_of_default, array, SOUND, "", compiled.seconds)
+        reference = name_of_default if has_unchanged else REFERENCE
         self._passes.load({reference: compiled.executable})
-        again = self._journal.sound().filter(~self._journal.sound()["config"].is_in([reference]))
-        for place, (name, data) in enumerate(again.select("config", "values").iter_rows()):
-            tell(f"compiling again {place + 1} of {len(again)}")
+        again = self._journal.sound().filter(pl.col("config") != reference)
+        for number, (name, data) in enumerate(again.select("config", "values").iter_rows(), 1):
+            tell(f"compiling again {number} of {len(again)}")
             self._build(name, self._space.from_bytes(data), is_known=True)
-        self._build(own, default)
+        self._build(name_of_default, default)
 
     def draw(self, count: int, wanted: int) -> np.ndarray:
-        """Draw configurations, perhaps around the fastest ones at the beginning of the round.
-
-        They follow from the seed and the number of those before them, so a collection without
-        parents draws the same ones whenever it was stopped.
-        """
         if self._space.varies_fastest and self._parents[0] != wanted:
             self._parents = wanted, self._find_fastest()
         parents = self._parents[1]
         known = self._journal.names
+        # A resumed collection draws the same configurations as one that was never stopped.
         generator = np.random.default_rng([self._seed, len(known)])
         return draw_new(self._space, generator, count, known, parents)
 
     def label(self, configs: np.ndarray) -> None:
-        """Compile and compare configurations; load the sound ones into the timing child."""
         for config in configs:
             self._build(name_config(config), config)
 
     def look(self) -> None:
-        """Time all configurations in a few passes."""
         for _ in range(ROUND_PASSES):
             self._passes.make_pass()
 
     def finish(self, deadline: float, tell: Tell) -> None:
-        """Time all configurations until their order is settled."""
         clock = self._workers.clock
         longest = 0.0
         while True:
@@ -174,11 +159,9 @@ class Timing:
                 return
 
     def summarise(self) -> Outcome:
-        """Return the labels from all passes, see timing.Outcome."""
         return summarise(self._journal.sound_repeats(), self._workers.clock)
 
     def describe(self) -> dict[str, Any]:
-        """Return the number of passes, the clock, and more on how times were measured."""
         return {
             "repeat_tau": self.summarise().tau,
             "passes": self._journal.next_turn,
@@ -190,9 +173,8 @@ class Timing:
     def _find_fastest(self) -> np.ndarray:
         """Return the fastest configurations so far (k, sites); the default if none was timed."""
         outcome = self.summarise()
-        order = np.argsort(outcome.nanoseconds)[:PARENTS]
-        data = [self._journal.read_bytes(outcome.configs[place]) for place in order]
-        found = [self._space.from_bytes(own) for own in data]
+        fastest = [outcome.configs[n] for n in np.argsort(outcome.nanoseconds)[:PARENTS]]
+        found = [self._space.from_bytes(self._journal.read_bytes(name)) for name in fastest]
         return np.array(found or [self._space.default])
 
     def _build(self, name: str, config: np.ndarray, *, is_known: bool = False) -> None:
@@ -209,14 +191,13 @@ class Timing:
 
 
 class Builder:
-    """A child with an open program. If the child dies, the program is opened in a new one."""
+    """A child with an open program; if the child dies, the program is reopened in a new one.
+
+    Args:
+        needs_edges: see Examiner.
+    """
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
-        """Use a child for a program.
-
-        Args:
-            needs_edges: see Examiner.
-        """
         self._child = child
         self._examiner = Examiner(child, program, needs_edges=needs_edges)
         self._examined: Examined | None = None
@@ -264,7 +245,7 @@ class Builder:
 
 
 class Passes:
-    """A child with the executables of a program, and the times that it measured."""
+    """A child with the executables of a program, which writes their times into the journal."""
 
     def __init__(
         self,
@@ -282,15 +263,13 @@ class Passes:
         for name, executable in executables.items():
             self._loaded.add(name, executable)
 
-    def make_pass(self, only: set[str] | None = None) -> None:
-        """Visit all configurations (or those in `only`); write the journal after the whole pass."""
-        turn = self._journal.next_turn
-        names = [name for name in self._loaded.names if only is None or name in only]
-        rows = []
-        for place in self._generator.permutation(len(names)):
-            timings = self._loaded.visit(names[place])
+    def make_pass(self) -> None:
+        """Time all configurations in random order; write the journal after the whole pass."""
+        turn, names, rows = self._journal.next_turn, self._loaded.names, []
+        for number in self._generator.permutation(len(names)):
+            timings = self._loaded.visit(names[number])
             if timings is not None:
-                rows.append(_tabulate(names[place], turn, timings))
+                rows.append(_tabulate(names[number], turn, timings))
         self._journal.add_repeats(rows)
 
     def _mark(self, name: str, reason: str) -> None:

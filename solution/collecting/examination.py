@@ -1,9 +1,9 @@
-"""Check that a comparison of results can fail, before it is used to call configurations correct.
+"""Check that the comparison of results notices errors, before it is trusted.
 
-Results that are NaN, 0 or constant agree with anything. So the program's products (dots and
+Results that are NaN, 0 or constant would hide any error. So the program's products (dots and
 convolutions) are made wrong on purpose, one after the other, and the comparison must notice. If it
 does not, other arguments are drawn, and every configuration is then compared with these as well.
-Timing always uses the program's arguments, if it brings some.
+If the program brings arguments, timing uses these alone.
 """
 
 import time
@@ -45,7 +45,7 @@ ADVICE = (
 Result = TypeVar("Result")
 RANDOM = (
     "Expected a program whose results repeat. Let it draw random numbers from a key that is an "
-    "argument, as jax.random does, or leave them out."
+    "argument, as jax.random does, or remove them."
 )
 
 
@@ -104,9 +104,8 @@ class Examiner:
                 break
         if not self._is_proven():
             raise InputError(
-                f"{self._program.name}: its results cannot show whether a configuration computes "
-                f"them rightly: {self._explain(sights[0])}, for whatever arguments were drawn. "
-                f"{ADVICE}"
+                f"{self._program.name}: its results cannot show whether a configuration is "
+                f"correct: {self._explain(sights[0])}, for all arguments that were drawn. {ADVICE}"
             )
         return Examined(self._kept, self._compiled, self._describe())
 
@@ -116,11 +115,11 @@ class Examiner:
 
     def _reopen(self, examined: Examined) -> Compiled:
         compiled = open_program(self._child, self._program, examined.sets[0].arguments)
-        for place, one in enumerate(examined.sets):
-            if place:
+        for index, one in enumerate(examined.sets):
+            if index:
                 self._ask(Add(one.arguments))
             if one.is_sharp:
-                self._ask(Sharpen(place))
+                self._ask(Sharpen(index))
         return compiled
 
     def _list_sets(self) -> Iterator[tuple[list[np.ndarray], bool]]:
@@ -197,7 +196,7 @@ class Examiner:
         except ChildDiedError as error:
             self._deaths += 1
             self._restore()
-            # An endless loop counts as noticed; a child that was killed from outside tells nothing.
+            # An endless loop counts as noticed; a child that was killed from outside does not.
             return isinstance(error, TooMuchError)
         return reply is True
 
@@ -211,7 +210,7 @@ class Examiner:
             raise ChildDiedError(CLOSED)
         if isinstance(reply, Refusal):
             raise InputError(
-                f"{self._program.name}: finding out whether wrong results are noticed failed: "
+                f"{self._program.name}: the test whether wrong results are noticed failed: "
                 f"{reply.reason.rstrip('.')}. Expected a program that runs a few times within the "
                 "limits."
             )
@@ -243,20 +242,20 @@ class Examiner:
             return first.blindness
         untold = self._untold
         if not untold:
-            return "they are the same when they are turned round"
-        return f"what {_name(untold)} computes does not change them"
+            return "they are the same in reverse order"
+        return f"the output of {_name(untold)} does not change them"
 
     def _describe(self) -> str:
-        """Tell the user in words which errors would go unnoticed."""
+        """Return in words which errors would go unnoticed."""
         words = []
         if not any(one.sight.is_finite for one in self._kept):
-            words.append(f"{self._kept[0].sight.blindness}: those compare nothing")
+            words.append(f"{self._kept[0].sight.blindness}, and these are not compared")
         if self._untold:
             words.append(
-                f"what {_name(self._untold)} computes does not change the results, so it is not "
+                f"the output of {_name(self._untold)} does not change the results, so it is not "
                 "checked"
             )
-        return f"Of {self._program.name}, {'; '.join(words)}." if words else ""
+        return f"{self._program.name}: {'; '.join(words)}." if words else ""
 
 
 def open_program(child: Child, program: Program, arguments: list[np.ndarray]) -> Compiled:
@@ -270,8 +269,8 @@ def open_program(child: Child, program: Program, arguments: list[np.ndarray]) ->
     compiled: Compiled = reply
     if compiled.deviation:
         raise InputError(
-            f"{program.name}: run twice with the same arguments, the program as it is gives other "
-            f"results ({compiled.deviation}), so no configuration can be compared with it. {RANDOM}"
+            f"{program.name}: two runs with the same arguments give different results "
+            f"({compiled.deviation}), so no configuration can be compared with them. {RANDOM}"
         )
     return compiled
 
@@ -279,8 +278,7 @@ def open_program(child: Child, program: Program, arguments: list[np.ndarray]) ->
 def again_if_killed(name: str, work: Callable[[], Result]) -> Result:
     """Return the result of `work`; retry once if its child dies.
 
-    The system or a user may have ended the child; a death that the program causes will happen
-    again.
+    The system or a user may have ended the child; if the program killed it, it will again.
 
     Raises InputError if the child died twice, or exceeded a limit.
     """
@@ -297,8 +295,8 @@ def again_if_killed(name: str, work: Callable[[], Result]) -> Result:
 
 def _refuse(name: str, reason: str) -> InputError:
     return InputError(
-        f"{name}: the compiler does not take the program as it is: {reason.rstrip('.')}. Expected "
-        "one that it compiles and runs within the limits."
+        f"{name}: the compiler rejects the unchanged program: {reason.rstrip('.')}. Expected a "
+        "program that it compiles and runs within the limits."
     )
 
 

@@ -1,8 +1,8 @@
-"""Generate programs of many architectures from a seed, to collect the training sample from.
+"""Generate programs of many architectures from a seed, for the training sample.
 
-An architecture is what a program computes, regardless of its tensors' sizes: depth, activations,
-normalization, residuals, pooling, and whether a training step is taken. jax is imported when a
-program is built, which happens in a child process only.
+An architecture is a program regardless of its tensors' sizes: depth, activations, normalization,
+residuals, pooling, with or without a training step. jax is imported when a program is built, which
+happens in a child process only.
 """
 
 from collections.abc import Callable, Sequence
@@ -87,7 +87,7 @@ def build(**settings: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 class Weights:
-    """Draw the weights of a program, and number them, so that the program can look them up."""
+    """The weights of a program, which looks them up by number."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
@@ -107,11 +107,11 @@ def _train(forward: Callable[..., Any]) -> Callable[..., Any]:
     import jax
 
     def step(weights: Any, inputs: Any) -> Any:
-        def loss(own: Any) -> Any:
-            return (forward(own, inputs) ** 2).mean()
+        def loss(weights: Any) -> Any:
+            return (forward(weights, inputs) ** 2).mean()
 
         slopes = jax.grad(loss)(weights)
-        return [own - 0.01 * slope for own, slope in zip(weights, slopes, strict=True)]
+        return [array - 0.01 * slope for array, slope in zip(weights, slopes, strict=True)]
 
     return step
 
@@ -119,11 +119,7 @@ def _train(forward: Callable[..., Any]) -> Callable[..., Any]:
 def _activate(settings: Settings) -> Callable[[Any], Any]:
     import jax
 
-    return (
-        jax.numpy.tanh
-        if settings["activation"] == "tanh"
-        else getattr(jax.nn, settings["activation"])
-    )
+    return getattr(jax.nn, settings["activation"])  # type: ignore[no-any-return]
 
 
 def _normalise(settings: Settings, x: Any) -> Any:
@@ -139,25 +135,22 @@ def _normalise(settings: Settings, x: Any) -> Any:
 def _dense(settings: Settings, weights: Weights, width: int) -> Callable[..., Any]:
     """Apply two products with an activation between, optionally gated or with a residual."""
     activate = _activate(settings)
-    up, down, gate = (
-        weights.add(width, 2 * width),
-        weights.add(2 * width, width),
-        weights.add(width, 2 * width) if settings["gated"] else None,
-    )
+    up, down = weights.add(width, 2 * width), weights.add(2 * width, width)
+    gate = weights.add(width, 2 * width) if settings["gated"] else None
 
-    def layer(own: Any, x: Any) -> Any:
-        hidden = activate(_normalise(settings, x) @ own[up])
+    def layer(arrays: Any, x: Any) -> Any:
+        hidden = activate(_normalise(settings, x) @ arrays[up])
         if gate is not None:
-            hidden = hidden * (x @ own[gate])
-        return hidden @ own[down] + (x if settings["residual"] else 0)
+            hidden = hidden * (x @ arrays[gate])
+        return hidden @ arrays[down] + (x if settings["residual"] else 0)
 
     return layer
 
 
 def _chain(layers: list[Callable[..., Any]]) -> Callable[..., Any]:
-    def forward(own: Any, x: Any) -> Any:
+    def forward(arrays: Any, x: Any) -> Any:
         for layer in layers:
-            x = layer(own, x)
+            x = layer(arrays, x)
         return x
 
     return forward
@@ -172,10 +165,10 @@ def _gnn(settings: Settings, weights: Weights) -> Callable[..., Any]:
     edges = weights.add(nodes, nodes)
     mixes = [weights.add(width, width) for _ in range(settings["depth"])]
 
-    def forward(own: Any, x: Any) -> Any:
+    def forward(arrays: Any, x: Any) -> Any:
         for mix in mixes:
-            told = own[edges] @ _normalise(settings, x)
-            x = activate(told @ own[mix]) + (x if settings["residual"] else 0)
+            messages = arrays[edges] @ _normalise(settings, x)
+            x = activate(messages @ arrays[mix]) + (x if settings["residual"] else 0)
         return x.reshape(4, -1, width).max(1) if settings["pooled"] else x
 
     return forward
@@ -185,7 +178,9 @@ def _mixer(settings: Settings, weights: Weights) -> Callable[..., Any]:
     def block() -> Callable[..., Any]:
         tokens = _dense(settings, weights, settings["length"])
         channels = _dense(settings, weights, settings["width"])
-        return lambda own, x: channels(own, tokens(own, x.transpose(0, 2, 1)).transpose(0, 2, 1))
+        return lambda arrays, x: channels(
+            arrays, tokens(arrays, x.transpose(0, 2, 1)).transpose(0, 2, 1)
+        )
 
     return _chain([block() for _ in range(settings["depth"])])
 
@@ -198,11 +193,11 @@ def _recurrent(settings: Settings, weights: Weights) -> Callable[..., Any]:
         (weights.add(width, width), weights.add(width, width)) for _ in range(settings["depth"])
     ]
 
-    def forward(own: Any, x: Any) -> Any:
+    def forward(arrays: Any, x: Any) -> Any:
         for first, second in layers:
 
             def step(state: Any, now: Any, first: int = first, second: int = second) -> Any:
-                state = activate(now @ own[first] + state @ own[second])
+                state = activate(now @ arrays[first] + state @ arrays[second])
                 return state, state
 
             x = jax.lax.scan(step, 0 * x[0], _normalise(settings, x))[1]
@@ -220,16 +215,16 @@ def _convnet(settings: Settings, weights: Weights) -> Callable[..., Any]:
     head = weights.add(width, 16)
     numbers = ("NHWC", "HWIO", "NHWC")
 
-    def forward(own: Any, x: Any) -> Any:
-        for place, kernel in enumerate(kernels):
-            stride = 2 if settings["gated"] and place == 1 else 1
+    def forward(arrays: Any, x: Any) -> Any:
+        for number, kernel in enumerate(kernels):
+            stride = 2 if settings["gated"] and number == 1 else 1
             y = jax.lax.conv_general_dilated(
-                x, own[kernel], (stride, stride), "SAME", dimension_numbers=numbers
+                x, arrays[kernel], (stride, stride), "SAME", dimension_numbers=numbers
             )
             y = activate(_normalise(settings, y))
             x = x + y if settings["residual"] and x.shape == y.shape else y
         x = x.mean((1, 2)) if settings["pooled"] else x.reshape(-1, width)
-        return x @ own[head]
+        return x @ arrays[head]
 
     return forward
 
@@ -238,7 +233,7 @@ def _transformer(settings: Settings, weights: Weights) -> Callable[..., Any]:
     def block() -> Callable[..., Any]:
         attend = _attention(settings, weights)
         dense = _dense(settings, weights, settings["width"])
-        return lambda own, x: dense(own, x + attend(own, x))
+        return lambda arrays, x: dense(arrays, x + attend(arrays, x))
 
     return _chain([block() for _ in range(settings["depth"])])
 
@@ -253,13 +248,13 @@ def _attention(settings: Settings, weights: Weights) -> Callable[..., Any]:
     def split(x: Any) -> Any:
         return x.reshape(*x.shape[:2], heads, width // heads).transpose(0, 2, 1, 3)
 
-    def attend(own: Any, x: Any) -> Any:
+    def attend(arrays: Any, x: Any) -> Any:
         x = _normalise(settings, x)
-        scores = split(x @ own[query]) @ split(x @ own[key]).transpose(0, 1, 3, 2)
+        scores = split(x @ arrays[query]) @ split(x @ arrays[key]).transpose(0, 1, 3, 2)
         if settings["causal"]:
             length = x.shape[1]
             scores = jnp.where(jnp.tri(length, dtype=bool), scores, -1e9)
-        mixed = jax.nn.softmax(scores / (width // heads) ** 0.5) @ split(x @ own[value])
-        return mixed.transpose(0, 2, 1, 3).reshape(x.shape) @ own[out]
+        mixed = jax.nn.softmax(scores / (width // heads) ** 0.5) @ split(x @ arrays[value])
+        return mixed.transpose(0, 2, 1, 3).reshape(x.shape) @ arrays[out]
 
     return attend

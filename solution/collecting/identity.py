@@ -31,7 +31,7 @@ def check_identity(
     if other:
         reason = f"{UNSEEDED} " if "program" in other else ""
         raise InputError(
-            f"{folder}: another {what} stands there; "
+            f"{folder}: has another {what}: "
             + ", ".join(
                 f"its {key} is {_spell(found.get(key))}, not {_spell(wanted[key])}" for key in other
             )

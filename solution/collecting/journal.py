@@ -93,10 +93,10 @@ class Journal:
 
     def mark(self, config: str, status: str, note: str) -> None:
         """Change a configuration's status; if it is not sound, its times are no longer used."""
-        own = pl.col("config") == config
+        is_marked = pl.col("config") == config
         self.candidates = self.candidates.with_columns(
-            pl.when(own).then(pl.lit(status)).otherwise("status").alias("status"),
-            pl.when(own).then(pl.lit(note)).otherwise("note").alias("note"),
+            pl.when(is_marked).then(pl.lit(value)).otherwise(column).alias(column)
+            for column, value in (("status", status), ("note", note))
         )
         self._write(self.candidates, CANDIDATE_FILE)
 
@@ -106,7 +106,7 @@ class Journal:
         self._write(self.repeats, REPEAT_FILE)
 
     def sound(self) -> pl.DataFrame:
-        """Return the names of the configurations that compile and compute correct results."""
+        """Return the rows of the configurations that compile and compute correct results."""
         return self.candidates.filter(pl.col("status") == SOUND)
 
     def read_bytes(self, config: str) -> bytes:
@@ -115,7 +115,7 @@ class Journal:
         return bytes(rows["values"][0])
 
     def rename(self, name: Callable[[bytes], str]) -> None:
-        """Name the configurations of an older journal, by the bytes of their arrays, as now."""
+        """Rename the configurations of an older journal: `name` maps the bytes of their arrays."""
         rows = self.candidates.select("config", "values")
         if rows.is_empty() or name(rows["values"][0]) == rows["config"][0]:
             return
@@ -162,7 +162,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"{error} {ADVICE}") from error
     if not isinstance(state.get("identity"), dict):
-        raise InputError(f"{path}: expected the record of a collection, found another one.")
+        raise InputError(f"{path}: expected the record of a collection, found other entries.")
     return state
 
 
@@ -171,7 +171,7 @@ def read_log(path: Path, schema: pl.Schema) -> pl.DataFrame:
     try:
         check_any_seal(path)
     except InputError as error:
-        raise InputError(f"{error} To measure everything anew, add --replace.") from error
+        raise InputError(f"{error} To measure everything again, add --replace.") from error
     if not path.exists():
         return schema.to_frame()
     with reading(path, "the log of a collection"):

@@ -94,15 +94,14 @@ class Loaded:
             self._runs[name] = choose_runs(nanoseconds)
 
     def _ask(self, name: str, request: Load | Run) -> Any:
-        """Return the child's reply; None if it dies of the request, refuses, or lost its
-        program."""
+        """Return the child's reply; None if it dies, refuses the request or lost its program."""
         try:
             reply = self._child.ask(request)
         except ChildDiedError as error:
             reply = Refusal(str(error))
         if not isinstance(reply, Refusal):
             return reply
-        if reply.reason == CLOSED:  # the child was ended, so its successor has no program
+        if reply.reason == CLOSED:  # the child was replaced, and the new one has no program
             self._is_open = False
             return None
         del self._executables[name]

@@ -16,11 +16,10 @@ from solution.programs.arguments import find_entry
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.portable import FreshIds, lay_out, make_portable, replace_instructions
 
-PRED, TUPLE = 1, 13  # in XLA's PrimitiveType
+PRED, TUPLE = 1, 13  # numbers of XLA's PrimitiveType
 PRODUCTS = ("dot", "convolution")
 MAX_SITES = 48  # products that are mutated, evenly spaced: each mutant costs a run
-# products of the same sizes that are mutated: the last ones, which affect results most
-OF_A_FORM = 3
+OF_A_FORM = 3  # products of the same sizes that are mutated: the last ones, which matter most
 BLOCK = 8  # elements at the edge of the last dimension (a vector); at most an eighth of it
 EIGHTH = 8
 OFF = 0  # number of a switch that is always off
@@ -42,9 +41,9 @@ class Site:
 
     name: str
     opcode: str
-    form: str  # equal for products that one kernel computes: those of the same sizes
-    kinds: tuple[Kind, ...]  # those that can change the result; for a single number only the first
-    first: int  # the switch of its first kind; those of the other kinds follow
+    form: str  # equal for products of the same sizes, which one kernel computes
+    kinds: tuple[Kind, ...]  # errors that can change the result; for a single number only ZERO
+    first: int  # the switch of the first kind; the switches of the other kinds follow
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ def make_mutants(module: Any) -> Mutants:
 def _find_ways(module: Any) -> dict[int, str]:
     """Return how each computation is called, if switches can be passed into it.
 
-    Ways are: by calls, by loops whose state is a tuple, or by conditionals. A computation that is
-    called in several ways is left out.
+    Ways are: "call", "while" and "condition" (of a loop whose state is a tuple), "conditional". A
+    computation that is called in several ways is left out.
     """
     ways: dict[int, set[str]] = {}
     for node in instructions(module):
@@ -90,8 +89,8 @@ def _find_ways(module: Any) -> dict[int, str]:
             way = "other"
         # A loop's body and condition both receive the switches in its state, but only the body
         # returns them.
-        for place, called in enumerate(node.called_computation_ids):
-            ways.setdefault(called, set()).add("condition" if way == "while" and place else way)
+        for number, called in enumerate(node.called_computation_ids):
+            ways.setdefault(called, set()).add("condition" if way == "while" and number else way)
     return {
         called: way
         for called, (way, *others) in ways.items()
@@ -112,11 +111,11 @@ def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
     reached: dict[int, set[int]] = {}
     waiting = [find_entry(module).id]
     while waiting:
-        own = computations[waiting.pop()]
-        if own.id in reached:
+        computation = computations[waiting.pop()]
+        if computation.id in reached:
             continue
-        nodes = {i.id: i for i in own.instructions}
-        live, left = set[int](), [own.root_id]
+        nodes = {i.id: i for i in computation.instructions}
+        live, left = set[int](), [computation.root_id]
         while left:
             number = left.pop()
             if number in live or number not in nodes:
@@ -125,7 +124,7 @@ def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
             left += nodes[number].operand_ids
             if _is_entered(nodes[number], ways):
                 waiting += nodes[number].called_computation_ids
-        reached[own.id] = live
+        reached[computation.id] = live
     return reached
 
 
@@ -141,7 +140,7 @@ def _choose(found: list[Any], module: Any) -> list[tuple[Any, str]]:
             chosen.append((node, form))
     if len(chosen) <= MAX_SITES:
         return chosen
-    return [chosen[place * (len(chosen) - 1) // (MAX_SITES - 1)] for place in range(MAX_SITES)]
+    return [chosen[n * (len(chosen) - 1) // (MAX_SITES - 1)] for n in range(MAX_SITES)]
 
 
 def _describe_form(node: Any, shapes: dict[int, Any]) -> str:
@@ -151,10 +150,7 @@ def _describe_form(node: Any, shapes: dict[int, Any]) -> str:
 
 
 def _list_kinds(sizes: list[int]) -> tuple[Kind, ...]:
-    axis = _find_axis(sizes)
-    if axis is None:
-        return (Kind.ZERO,)
-    return (Kind.ZERO, Kind.SHIFT, Kind.TWICE, Kind.REVERSE)
+    return (Kind.ZERO,) if _find_axis(sizes) is None else tuple(Kind)
 
 
 def _find_axis(sizes: list[int]) -> int | None:
@@ -176,15 +172,14 @@ class _Writer:
         self._fresh = FreshIds(module)
         self._switches = _make_shape(PRED, [switches])
         self._computations = {c.id: c for c in module.computations}
-        # Computed before any change: what loops and branches are called with.
-        self._taken = {
+        # By computation: the shape of its parameter before any change.
+        self._parameter_shapes = {
             c.id: _copy_shape(i.shape)
             for c in module.computations for i in c.instructions if i.opcode == "parameter"
         }  # fmt: skip
 
     def write(self) -> None:
-        """Change the module in place: the entry gets the switches as an additional last
-        parameter."""
+        """Change the module: its entry gets the switches as an additional last parameter."""
         entered = [find_entry(self._module).id]
         for number in entered:  # the dictionary grows in the loop
             for node in self._computations[number].instructions:
@@ -198,8 +193,8 @@ class _Writer:
 
     def _rewrite(self, computation: Any, way: str) -> None:
         written: list[Any] = []
-        own = [i for i in computation.instructions if i.opcode == "parameter"]
-        switches = self._take_switches(own, way, written)
+        parameters = [i for i in computation.instructions if i.opcode == "parameter"]
+        switches = self._take_switches(parameters, way, written)
         renamed: dict[int, int] = {}
         for node in computation.instructions:
             node.operand_ids[:] = [renamed.get(operand, operand) for operand in node.operand_ids]
@@ -208,7 +203,7 @@ class _Writer:
             if node.id in self._sites:
                 renamed[node.id] = self._mutate(node, self._sites[node.id], switches, written)
             elif _is_entered(node, self._ways):
-                self._hand_on(node, switches, written)
+                self._pass_switches(node, switches, written)
             else:
                 written.append(node)
         root = renamed.get(computation.root_id, computation.root_id)
@@ -238,17 +233,16 @@ class _Writer:
         )  # fmt: skip
         return self._element(written, whole, shape, 1)
 
-    def _hand_on(self, node: Any, switches: int, written: list[Any]) -> None:
+    def _pass_switches(self, node: Any, switches: int, written: list[Any]) -> None:
         """Write a calling instruction with the switches among its arguments."""
         if node.opcode in CALLS:
             node.operand_ids.append(switches)
             written.append(node)
         elif node.opcode == "conditional":
-            shapes = [self._taken[called] for called in node.called_computation_ids]
-            for place, shape in enumerate(shapes, 1):
-                both = _make_tuple([shape, self._switches])
-                given = [node.operand_ids[place], switches]
-                node.operand_ids[place] = self._add(written, "tuple", both, given)
+            for branch, called in enumerate(node.called_computation_ids, 1):
+                both = _make_tuple([self._parameter_shapes[called], self._switches])
+                given = [node.operand_ids[branch], switches]
+                node.operand_ids[branch] = self._add(written, "tuple", both, given)
             written.append(node)
         else:
             old = MESSAGES["Instruction"].FromString(node.SerializeToString())
@@ -264,27 +258,22 @@ class _Writer:
 
     def _extend_value(self, value: int, shape: Any, written: list[Any], switches: int) -> int:
         """Write a tuple with the elements of another tuple, and the switches."""
-        elements = [
-            self._element(written, value, shape, place) for place in range(len(shape.tuple_shapes))
-        ]
+        elements = [self._element(written, value, shape, n) for n in range(len(shape.tuple_shapes))]
         return self._add(written, "tuple", self._extend_shape(shape), [*elements, switches])
 
     def _part(self, written: list[Any], whole: int, shape: Any, old: Any) -> None:
         """Write the original value of `old`: the first elements of the extended tuple."""
-        elements = [
-            self._element(written, whole, shape, place)
-            for place in range(len(old.shape.tuple_shapes))
-        ]
+        count = len(old.shape.tuple_shapes)
+        elements = [self._element(written, whole, shape, n) for n in range(count)]
         written.append(
             MESSAGES["Instruction"](
                 id=old.id, name=old.name, opcode="tuple", shape=old.shape, operand_ids=elements
             )
         )
 
-    def _element(self, written: list[Any], value: int, shape: Any, place: int) -> int:
-        return self._add(
-            written, "get-tuple-element", shape.tuple_shapes[place], [value], index=place
-        )
+    def _element(self, written: list[Any], value: int, shape: Any, index: int) -> int:
+        part = shape.tuple_shapes[index]
+        return self._add(written, "get-tuple-element", part, [value], index=index)
 
     def _extend_shape(self, shape: Any) -> Any:
         return _make_tuple([*shape.tuple_shapes, self._switches])
@@ -293,16 +282,16 @@ class _Writer:
         """Write a product, its mutants and a selection among them; return the selection's id."""
         written.append(node)
         value = int(node.id)
-        for place, kind in enumerate(site.kinds):
+        for number, kind in enumerate(site.kinds, site.first):
             wrong = self._make_wrong(node, kind, switches, written)
-            switch = self._switch(switches, site.first + place, node.shape, written)
+            switch = self._switch(switches, number, node.shape, written)
             value = self._add(written, "select", node.shape, [switch, wrong, value])
         return value
 
-    def _switch(self, switches: int, place: int, shape: Any, written: list[Any]) -> int:
+    def _switch(self, switches: int, number: int, shape: Any, written: list[Any]) -> int:
         """Write a switch, broadcast to the shape's sizes."""
         one = self._add(
-            written, "slice", _make_shape(PRED, [1]), [switches], slices=[(place, place + 1)]
+            written, "slice", _make_shape(PRED, [1]), [switches], slices=[(number, number + 1)]
         )
         scalar = self._add(written, "reshape", _make_shape(PRED, []), [one])
         sizes = list(shape.dimensions)
@@ -348,15 +337,16 @@ class _Writer:
         self, written: list[Any], opcode: str, shape: Any, operands: list[int] | None = None, *,
         number: int = 0, index: int = 0, slices: Any = (), dimensions: Any = (),
     ) -> int:  # fmt: skip
-        own = self._fresh.take()
+        added = self._fresh.take()
         node = MESSAGES["Instruction"](
-            id=own, name=f"{opcode}.{own}", opcode=opcode, shape=shape, operand_ids=operands or [],
-            parameter_number=number, tuple_index=index, dimensions=list(dimensions),
+            id=added, name=f"{opcode}.{added}", opcode=opcode, shape=shape,
+            operand_ids=operands or [], parameter_number=number, tuple_index=index,
+            dimensions=list(dimensions),
         )  # fmt: skip
         for start, limit in slices:
             node.slices.add(start=start, limit=limit, stride=1)
         written.append(node)
-        return own
+        return added
 
 
 def _make_shape(element_type: int, sizes: list[int]) -> Any:

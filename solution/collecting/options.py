@@ -35,11 +35,11 @@ BY_BACKEND: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("size", "small"): (("xla_cpu_optimize_for_size", "true"),),
     ("unrolling", "off"): (("xla_cpu_disable_loop_unrolling", "true"),),
 }
-# The order in which a search tries them: the most useful ones first.
+# The order in which a search tries the options: the most useful ones first.
 IN_TURN = ("vector_width", "unrolling", "effort", "library_fusions", "products",
            "tiling_propagation", "min_max", "size")  # fmt: skip
-# Values with little effect alone. XLA's loops compute a product only if no library does, and
-# they gain most with wide vectors.
+# By value, other values that it needs for an effect: XLA's loops compute a product only if no
+# library does, and gain most with wide vectors.
 NEEDS = {("products", "own_loops"): (("library_fusions", "none"), ("vector_width", "wide"))}
 
 
@@ -49,9 +49,9 @@ def find_flags(options: np.ndarray) -> Flags:
         (name, OPTION_CHOICES[name][value])
         for name, value in zip(OPTION_NAMES, options.tolist(), strict=True)
     ]
-    named = [flag for choice in chosen for flag in BY_NAME.get(choice, ())]
     return Flags(
-        tuple(named), tuple(flag for choice in chosen for flag in BY_BACKEND.get(choice, ()))
+        tuple(flag for choice in chosen for flag in BY_NAME.get(choice, ())),
+        tuple(flag for choice in chosen for flag in BY_BACKEND.get(choice, ())),
     )
 
 
@@ -60,10 +60,12 @@ def list_settings() -> list[list[tuple[int, int]]]:
 
     A setting has pairs: position of the option, position of its value.
     """
-    found = []
-    for name in IN_TURN:
-        for choice in OPTION_CHOICES[name][1:]:
-            told = [(name, choice)]
-            told += NEEDS.get((name, choice), ())
-            found.append([(OPTION_NAMES.index(n), OPTION_CHOICES[n].index(c)) for n, c in told])
-    return found
+    settings = [
+        ((name, choice), *NEEDS.get((name, choice), ()))
+        for name in IN_TURN
+        for choice in OPTION_CHOICES[name][1:]
+    ]
+    return [
+        [(OPTION_NAMES.index(name), OPTION_CHOICES[name].index(choice)) for name, choice in setting]
+        for setting in settings
+    ]

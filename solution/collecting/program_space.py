@@ -39,10 +39,10 @@ CHOOSE = "Choose its options instead: `fastslow choose PROGRAM --over options`."
 
 @dataclass(frozen=True, eq=False)
 class LayoutSite:
-    """The layouts of a tensor, or of all tensors of a node, among which one site chooses."""
+    """A site that sets the layout of a tensor, or of all three tensors of a node."""
 
-    index: tuple[int, ...]  # position among the configurable nodes; of a tensor also its number
-    # (choices, 6) or (choices, 3, 6), minor first; the first choice leaves it to the compiler
+    index: tuple[int, ...]  # position among the configurable nodes, for one tensor also its number
+    # (choices, 6) or (choices, 3, 6), minor to major; the first choice is the compiler's default
     values: np.ndarray
 
 
@@ -55,13 +55,13 @@ class ProgramSpace(Space):
 
     program: Program
     layout_sites: tuple[LayoutSite, ...] = ()
-    # By name the values of each compile option; none if options are not searched.
+    # By name the values of each compile option; empty if options are not in the space.
     option_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     product: Product | None = None  # the product whose tile is set; None: tiles are not searched
-    has_unchanged: bool = True  # the unchanged program is one of the configurations
-    varies_fastest: bool = False  # collecting varies the fastest so far; otherwise draws at random
+    has_unchanged: bool = True  # one of the configurations is the unchanged program
+    varies_fastest: bool = False  # a collection varies the fastest so far; False: draws at random
 
-    # Names in records; empty for those of the CPU's compiler.
+    # The options' names in records; empty for the CPU's compiler.
     option_names: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -75,9 +75,9 @@ class ProgramSpace(Space):
         """Return the layouts (n, configurable, 3, 6) of configurations (n, sites)."""
         shape = (len(configs), len(self.program.configurable), len(LAYOUT_TENSORS), MAX_RANK)
         found = np.full(shape, LAYOUT_UNSET, np.int8)
-        for site, own in enumerate(self.layout_sites):
-            index: tuple[int | slice, ...] = (slice(None), *own.index)
-            found[index] = own.values[configs[:, site]]
+        for number, site in enumerate(self.layout_sites):
+            index: tuple[int | slice, ...] = (slice(None), *site.index)
+            found[index] = site.values[configs[:, number]]
         return found
 
     def options(self, config: np.ndarray) -> np.ndarray:
@@ -88,26 +88,25 @@ class ProgramSpace(Space):
         return config[first : first + len(self.option_choices)].astype(np.int8)
 
     def tile(self, config: np.ndarray) -> np.ndarray | None:
-        """Return the tile's rows, sums and vectors (3,) of one configuration; None: library
-        product."""
+        """Return rows, sums and vectors (3,) of a configuration's tile; None: library product."""
         if self.product is None or not config[-1]:
             return None
         return np.asarray(self.product.tiles[config[-1] - 1])
 
     def flags(self, config: np.ndarray) -> Flags:
         """Return the compiler's flags for one configuration."""
-        told, tile = self.find_flags(self.options(config)), self.tile(config)
+        flags, tile = self.find_flags(self.options(config)), self.tile(config)
         if tile is None:
-            return told
-        own = find_tile_flags(tile)
-        return Flags((*own.options, *told.options), (*own.backend, *told.backend))
+            return flags
+        of_tile = find_tile_flags(tile)
+        return Flags((*of_tile.options, *flags.options), (*of_tile.backend, *flags.backend))
 
     def prepare(self, config: np.ndarray) -> tuple[bytes, Flags]:
         """Return the module and the flags of one configuration (sites,)."""
         return self.write_module(self.layouts(config[None])[0]), self.flags(config)
 
     def write_module(self, layouts: np.ndarray) -> bytes:
-        """Return the serialized module that asks for layouts (configurable, 3, 6)."""
+        """Return the serialized module that requests layouts (configurable, 3, 6)."""
         if (layouts == LAYOUT_UNSET).all():
             return self.program.plain
         return constrain(self.program.module, self.program.configurable, layouts)
@@ -117,7 +116,7 @@ class ProgramSpace(Space):
         return find_flags(options)
 
     def to_array(self, config: np.ndarray) -> np.ndarray:
-        """Return what a collection's journal stores: layouts, options or the tile's sizes."""
+        """Return a configuration as journals store it: layouts, options or a tile's sizes."""
         if self.kind == "layout":
             return np.asarray(self.layouts(config[None])[0])
         tile = self.tile(config)
@@ -134,8 +133,8 @@ class ProgramSpace(Space):
             return self.from_array(array)
         except (IndexError, ValueError) as error:
             raise InputError(
-                f"{self.program.name}: its journal has a configuration that is none of the "
-                f"program's. {ADVICE}"
+                f"{self.program.name}: its journal has a configuration that the program does not "
+                f"have. {ADVICE}"
             ) from error
 
     def from_array(self, array: np.ndarray) -> np.ndarray:
@@ -149,17 +148,20 @@ class ProgramSpace(Space):
                 raise ValueError
             return config
         if self.product is not None:
-            (places,) = np.nonzero((self.product.tiles == array).all(axis=1))
-            return np.array([1 + places[0]], np.int32)
+            (equal,) = np.nonzero((self.product.tiles == array).all(axis=1))
+            return np.array([1 + equal[0]], np.int32)
         config = self.default.copy()
-        for site, own in enumerate(self.layout_sites):
-            is_same = (own.values == array[own.index]).reshape(len(own.values), -1).all(axis=1)
-            config[site] = np.flatnonzero(is_same)[0]
+        for number, site in enumerate(self.layout_sites):
+            is_same = (site.values == array[site.index]).reshape(len(site.values), -1).all(axis=1)
+            config[number] = np.flatnonzero(is_same)[0]
         return config
 
     def describe(self, configs: np.ndarray) -> np.ndarray:
-        """Describe configurations as Space does; tiles alone by standardised logarithms of their
-        sizes, with the library's product apart."""
+        """Return features (n, columns), see Space.describe.
+
+        Tiles without options have the standardised logarithms of their sizes, and a column that
+        sets the library's product apart.
+        """
         if self.product is None or self.members is None:
             return super().describe(configs)
         sizes = np.log(self.product.tiles.astype(np.float64))
@@ -170,8 +172,7 @@ class ProgramSpace(Space):
         return np.hstack([rows, library])[configs[:, 0]].astype(np.float32)
 
     def make_run(self, config: np.ndarray, nanoseconds: int) -> Any:
-        """Return the protobuf message Run of a configuration, marked as failed if it has no
-        time."""
+        """Return the message Run of a configuration; without nanoseconds it is marked as failed."""
         is_default = bool((config == self.default).all())
         run = MESSAGES["Run"](is_default=is_default, error=not nanoseconds)
         run.profile.compute_time_ns = nanoseconds
@@ -205,7 +206,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
     if set(kinds) == {TILES} and found is not None:
         return _make_table(program, np.arange(1 + len(found.tiles))[:, None], product=found)
     options = OPTION_CHOICES if OPTIONS in wanted else {}
-    first, told = len(sites), list_settings() if options else []
+    first, settings = len(sites), list_settings() if options else []
     sizes = [len(site.values) for site in sites]
     sizes += [len(choices) for choices in options.values()]
     sizes += [1 + len(found.tiles)] if found is not None else []
@@ -213,8 +214,9 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
     def are_legal(configs: np.ndarray) -> np.ndarray:
         if not options or found is None:
             return np.ones(len(configs), bool)
-        asked = configs[:, [first + place for place in OF_PRODUCTS]].any(axis=1)
-        return np.asarray(~(asked & (configs[:, -1] > 0)))
+        # A tile excludes the options that ask for a library's product.
+        has_library = configs[:, [first + option for option in OF_PRODUCTS]].any(axis=1)
+        return np.asarray(~(has_library & (configs[:, -1] > 0)))
 
     return ProgramSpace(
         program=program,
@@ -222,7 +224,9 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
         default=np.zeros(len(sizes), np.int32),
         links=_link(program, sites),
         are_legal=are_legal,
-        settings=tuple(tuple((first + place, choice) for place, choice in own) for own in told),
+        settings=tuple(
+            tuple((first + option, choice) for option, choice in setting) for setting in settings
+        ),
         layout_sites=sites,
         option_choices=options,
         product=found,
@@ -232,7 +236,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
 def make_collected_space(
     program: Program, kind: str, *, varies_fastest: bool = False
 ) -> ProgramSpace:
-    """Return the space of one of KINDS as a collection holds it.
+    """Return the space of one of KINDS for a collection.
 
     Raises InputError if the program has nothing to set of this kind.
     """
@@ -254,7 +258,7 @@ def refuse_layouts(program: Program) -> InputError:
     """Return the error for a program without layouts to set."""
     return InputError(
         f"{program.name}: expected a convolution, dot or reshape of rank 2 to {MAX_RANK}, "
-        f"whose layouts may be set, found none. {CHOOSE}"
+        f"whose layouts can be set, found none. {CHOOSE}"
     )
 
 
@@ -268,8 +272,8 @@ def make_option_table(
     """
     if not len(program.configurable):
         raise InputError(
-            f"{program.name}: expected a convolution, dot or reshape, which a layout "
-            f"collection lists of each program, found none. {CHOOSE}"
+            f"{program.name}: expected a convolution, dot or reshape, without which a program has "
+            f"no layout graph, found none. {CHOOSE}"
         )
     grid = np.array(list(product(*(range(len(choices)) for choices in options.values()))))
     return _make_table(program, grid, make=make, option_choices=options)
@@ -286,8 +290,7 @@ def list_layout_sites(program: Program) -> tuple[LayoutSite, ...]:
 
 @cache
 def list_orders(rank: int) -> np.ndarray:
-    """Return layouts (choices, 6) of a tensor: the compiler's default, then every order, minor
-    first."""
+    """Return layouts (choices, 6) of a tensor: unset, then every order, minor to major."""
     orders = [(*order, *[LAYOUT_UNSET] * (MAX_RANK - rank)) for order in permutations(range(rank))]
     return np.array([[LAYOUT_UNSET] * MAX_RANK, *orders], np.int8)
 
@@ -311,7 +314,6 @@ def _make_table(
 
 
 def _link(program: Program, sites: Sequence[LayoutSite]) -> np.ndarray:
-    """Return pairs of sites at one node, or at neighbouring nodes."""
     nodes = np.array([site.index[0] for site in sites], int)
     return link_sites(program.nodes.edges, len(program.nodes.opcodes), program.configurable, nodes)
 

@@ -20,7 +20,7 @@ from solution.system.files import replace_file
 
 
 @dataclass(frozen=True)
-class Place:
+class Destination:
     """Where a program's files are stored: folder, collection, split."""
 
     folder: Path
@@ -35,10 +35,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Measured:
-    """A configuration with its time; without a time if it failed."""
+    """A configuration with its time."""
 
     config: np.ndarray  # (sites,)
-    nanoseconds: int
+    nanoseconds: int  # 0: it failed
 
 
 def make_record(
@@ -47,10 +47,10 @@ def make_record(
     """Return the configurations as a message TuningRecord, in their order.
 
     Args:
-        source: what the times come from: see solution.domain.labels.
+        source: where the times come from, see solution.domain.labels.
     """
     record = MESSAGES["TuningRecord"](module=program.module, label_source=source)
-    # An estimate does not need arguments, and some programs' cannot be drawn.
+    # Estimates need no arguments, and for some programs none can be drawn.
     record.fingerprint = int(program.digest if source == TIMED else program.module_digest, 16)
     if space.kind != "tile":
         record.config_index_to_node[:] = program.configurable.tolist()
@@ -63,32 +63,24 @@ def write_graph(
     program: Program,
     space: ProgramSpace,
     measured: Sequence[Measured],
-    place: Place,
+    destination: Destination,
     source: str = TIMED,
 ) -> tuple[Path, Path]:
-    """Write the record and the npz file atomically; return their paths.
-
-    Args:
-        source: what the times come from: see solution.domain.labels.
-    """
-    path = place.find("pb", program.name, ".pb")
+    """Write the record and the npz file atomically; return their paths. See make_record."""
+    path = destination.find("pb", program.name, ".pb")
     data = make_record(program, space, measured, source).SerializeToString(deterministic=True)
     with replace_file(path) as temporary:
         temporary.write_bytes(data)
-    (record,) = read_module_file(path, place.collection)
-    return path, write_record(record, place.folder, place.split)
+    (record,) = read_module_file(path, destination.collection)
+    return path, write_record(record, destination.folder, destination.split)
 
 
-def has_graph(place: Place, name: str) -> bool:
+def has_graph(destination: Destination, name: str) -> bool:
     """Return True if a program's record and npz file exist."""
-    return all(path.exists() for path in _list_files(place, name))
+    return all(destination.find(kind, name, f".{kind}").exists() for kind in ("pb", "npz"))
 
 
-def remove_graph(place: Place, name: str) -> None:
-    """Delete a program's record and npz file, which its changed journal no longer supports."""
-    for path in _list_files(place, name):
-        path.unlink(missing_ok=True)
-
-
-def _list_files(place: Place, name: str) -> list[Path]:
-    return [place.find(kind, name, f".{kind}") for kind in ("pb", "npz")]
+def remove_graph(destination: Destination, name: str) -> None:
+    """Delete a program's record and npz file, because its journal has changed."""
+    for kind in ("pb", "npz"):
+        destination.find(kind, name, f".{kind}").unlink(missing_ok=True)

@@ -1,10 +1,10 @@
-"""Pack measured programs as one file for a release: equal data give equal bytes, anywhere.
+"""Pack measured programs as a zip file for a release: equal data give equal bytes.
 
     python -m solution.collecting.release FOLDER --readme FILE --out FILE.zip
 
-The file holds one folder, called as FOLDER is: every npz file where find_files knows it, the sample
-submission, README.md (the given one, with a table of what is there) and SHA256SUMS. Who has it
-unpacks it with any program, compares with `sha256sum --check SHA256SUMS`, and runs on it.
+The zip file has one folder, named like FOLDER, with the npz files in the folder structure of the
+competition, the sample submission, README.md (the given one, with a table of the contents) and
+SHA256SUMS. `sha256sum --check SHA256SUMS` verifies the unpacked files.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def pack(folder: Path, readme: Path, out: Path) -> Release:
     summaries, defects = scan(files)
     if defects:
         raise InputError(
-            f"{folder}: nothing is packed, for {count(len(defects), 'file')} cannot be used:\n"
+            f"{folder}: nothing is packed, because {count(len(defects), 'file')} cannot be used:\n"
             f"{join_defects(defects)}"
         )
     members = {place_of(file): file.path for file in files}
@@ -100,13 +100,13 @@ def describe_contents(summaries: pl.DataFrame) -> str:
         "|---|---|---|---|",
     ]
     for name in (collection.name for collection in COLLECTIONS):
-        own = summaries.filter(collection=name)
-        if own.is_empty():
+        rows = summaries.filter(collection=name)
+        if rows.is_empty():
             continue
-        graphs = " / ".join(str(len(own.filter(split=split))) for split in SPLITS)
-        spreads = own["spread"].drop_nulls().to_numpy()  # graphs with labels only
+        graphs = " / ".join(str(len(rows.filter(split=split))) for split in SPLITS)
+        spreads = rows["spread"].drop_nulls().to_numpy()  # graphs with labels only
         shown = f"{np.median(spreads):.2f}" if len(spreads) else "no labels"
-        lines.append(f"| {name} | {graphs} | {own['configs'].sum():,} | {shown} |")
+        lines.append(f"| {name} | {graphs} | {rows['configs'].sum():,} | {shown} |")
     labelled = summaries.filter("labelled")
     lines += [
         "",
@@ -128,11 +128,13 @@ def _describe_splits(summaries: pl.DataFrame) -> str:
             tests[name].append(architecture)
         else:
             known[name].add(architecture)
-    shared = {name: sum(a in known[name] for a in own) for name, own in tests.items()}
-    if not shared:
+    if not tests:
         return "None is of the test split."
-    told = ", ".join(f"{name} {shared[name]} of {len(tests[name])}" for name in tests)
-    return f"Test graphs whose architecture is in train or valid as well: {told}."
+    shared = ", ".join(
+        f"{name} {sum(one in known[name] for one in found)} of {len(found)}"
+        for name, found in tests.items()
+    )
+    return f"Test graphs whose architecture is in train or valid as well: {shared}."
 
 
 def _read(readme: Path) -> str:
@@ -140,7 +142,7 @@ def _read(readme: Path) -> str:
         return readme.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{readme}: expected how the data were measured, as text, but: {error}."
+            f"{readme}: expected a text file on how the data were measured: {error}."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Show collections: a table of the programs, and a plot of times and their noise."""
+"""Show collections as a table of the programs, and as a plot of times and their noise."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 SPREAD = "Spread: slowest over fastest."
 TIMED_CAPTION = (
-    "Repeat tau: Kendall's tau between two halves of the runs, about what a perfect model could "
-    "reach. Failed: wrong results, refused, or killed the compiler."
+    "Repeat tau: Kendall's tau between two halves of the runs, which a perfect model could hardly "
+    "exceed. Failed: wrong results, rejected by the compiler, or killed it."
 )
 ESTIMATED_CAPTION = (
-    "Estimates of the compiler ({targets}), not measured. Programs: how many of what the "
-    "configurations compile to differ. As asked: requested output layouts that the compiled "
-    "program has. Failed: the compiler refused."
+    "Estimates of the compiler ({targets}), not measured. Programs: number of different compiled "
+    "programs. As asked: share of the requested output layouts that the compiled program has. "
+    "Failed: the compiler rejected the configuration."
 )
-# by header: how to show a row's state in this column
+# By header: the function that formats a program's state for this column.
 Columns = dict[str, Callable[[dict[str, Any]], str]]
 MAX_PANELS = 12  # programs whose two halves are plotted, the noisiest first
 COLUMNS = 4
@@ -84,13 +84,13 @@ def is_estimated(state: dict[str, Any]) -> bool:
 
 
 def describe_failures(finished: Sequence[Finished]) -> str:
-    """Say of the first program with failures how many failed, and why; "" if there is none."""
+    """Return how many configurations of the first failing program failed, and why; or ""."""
     for one in finished:
         if one.state.get("failure"):
             tried = sum(one.state["statuses"].values())
             return (
                 f"{one.name}: {_count_failed(one.state)} of {tried} configurations failed, most "
-                f"often because of this: {one.state['failure']}"
+                f"often because of: {one.state['failure']}"
             )
     return ""
 
@@ -127,8 +127,10 @@ def _count_failed(state: dict[str, Any]) -> int:
 
 def _describe_clock(timed: Sequence[dict[str, Any]]) -> str:
     if "wall" in {state["clock"] for state in timed}:
-        return "Timed by the clock: the process could not be kept on one core, so noise is larger."
-    return "Timed by the CPU time of a process on one core."
+        return (
+            "Labels are wall times: the process could not be pinned to a core, so noise is larger."
+        )
+    return "Labels are CPU times of a process on one core."
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def read_collections(folder: Path) -> list[Collected]:
     found = [_read(path.parent) for path in states]
     finished = [one for one in found if one is not None]
     if not finished:
-        unfinished = f"{len(states)} that are not finished" if states else "none"
+        unfinished = f"{len(states)} unfinished ones" if states else "none"
         raise InputError(
             f"{folder}: expected the logs of finished collections in it, found {unfinished}. "
             "Collect some, such as `fastslow collect layout program.py`."
@@ -167,7 +169,7 @@ def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
 
 
 def draw_collections(collected: Sequence[Collected]) -> "Figure":
-    """Plot all programs' runtimes over their fastest, and the two halves of the noisiest ones."""
+    """Plot each program's runtimes over its fastest, and the two halves of the noisiest ones."""
     from matplotlib.figure import Figure  # slow to import
 
     some = [one for one in collected if len(one.outcome.configs) > 1]
@@ -197,7 +199,7 @@ def _draw_runtimes(axes: "Axes", collected: Sequence[Collected]) -> None:
     kinds = ["timed"] if any(not is_estimated(one.state) for one in collected) else []
     kinds += [f"estimated for {target}" for target in targets]
     axes.set_title(
-        f"What there is to gain: {len(collected)} programs, a line each ({', '.join(kinds)})"
+        f"Possible gain: a line for each of {len(collected)} programs, {', '.join(kinds)}"
     )
 
 

@@ -3,9 +3,9 @@
     python -m solution.collecting.sample FOLDER --hours 4 --avoid FOLDER_WITH_TEST_GRAPHS
 
 If it was stopped or killed, the same command resumes. A program's split follows from its
-architecture, so that no architecture stands in two splits. A program with the architecture of a
-test graph or of an earlier program is left out. Workers are processes, each on its core and with a
-collection that no other worker has; they share nothing but the files in the sample's folder.
+architecture, so that no architecture is in two splits. A program with the architecture of a test
+graph or of an earlier program is left out. Each worker is a process on a separate core and with a
+collection that no other worker has; they share only the files in the sample's folder.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.cpu import Workers
 from solution.collecting.families import FAMILIES, draw_settings, write_file
 from solution.collecting.program_space import LAYOUTS, TILES, make_collected_space
-from solution.collecting.records import Place
+from solution.collecting.records import Destination
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.programs.child import Child, lease_core, list_cores
@@ -70,8 +70,7 @@ def draw_drafts(name: str) -> Iterator[Draft]:
             yield Draft(f"gemm_{number:03}", name, HEADER + text)
         else:
             settings = draw_settings(FAMILIES[rest[0]], generator)
-            name_of_file = f"{settings['family']}_{number:03}"
-            yield Draft(name_of_file, name, HEADER + write_file(settings))
+            yield Draft(f"{settings['family']}_{number:03}", name, HEADER + write_file(settings))
 
 
 def find_architectures(folder: Path) -> set[str]:
@@ -123,7 +122,7 @@ class Sample:
 
     def collect(self, draft: Draft) -> None:
         """Collect a program, or resume it, and note its outcome."""
-        note = self._note(draft)
+        note = self._notes(draft.collection) / f"{draft.name}.json"
         path = note.with_suffix(".py")
         path.write_text(draft.text, encoding="utf-8")
         architecture, npz = self._measure(draft, path)
@@ -142,17 +141,13 @@ class Sample:
             for path in self._notes(name).glob("*.json")
         }
 
-    def _note(self, draft: Draft) -> Path:
-        return self._notes(draft.collection) / f"{draft.name}.json"
-
     def _measure(self, draft: Draft, path: Path) -> tuple[str, str]:
         assert self._workers is not None
         try:
             (program,) = read_programs(path, self._workers.compiling)
-            is_tile = draft.collection == "tile:xla"
-            architecture = (
-                draft.name if is_tile else make_graph(program, draft.collection).architecture
-            )
+            architecture = draft.name
+            if draft.collection != "tile:xla":
+                architecture = make_graph(program, draft.collection).architecture
             if architecture in self._taken[draft.collection]:
                 return architecture, ""
             state = self._run(program, draft, architecture, self._workers)
@@ -175,10 +170,10 @@ class Sample:
             varies_fastest=not draft.collection.endswith(":random"),
         )
         is_valid = sum(architecture.encode()) % VALID_SHARE == 0
-        place = Place(self._folder, draft.collection, "valid" if is_valid else "train")
+        destination = Destination(self._folder, draft.collection, "valid" if is_valid else "train")
         seconds = TILE_SECONDS if is_tile else LAYOUT_SECONDS
         settings = Settings(configs=72 if is_tile else 60, seconds=seconds)
-        return ProgramCollection(program, space, place, settings, workers).run(lambda _: None)
+        return ProgramCollection(program, space, destination, settings, workers).run(lambda _: None)
 
 
 def _count_graphs(notes: Notes) -> int:
@@ -190,8 +185,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--hours", type=float, default=4.0)
-    parser.add_argument("--avoid", type=Path, help="whose test graphs' architectures are left out")
-    parser.add_argument("--workers", type=int, default=len(list_cores()) or 1, help="one a core")
+    parser.add_argument("--avoid", type=Path, help="leave out its test graphs' architectures")
+    parser.add_argument("--workers", type=int, default=len(list_cores()) or 1, help="one per core")
     options = parser.parse_args()
     deadline = time.monotonic() + 3600 * options.hours
     make_folder(options.folder)
@@ -217,7 +212,7 @@ def _describe_rest(sample: Sample, workers: int) -> str:
     seconds = (sum(left.values()) * LAYOUT_SECONDS + tiles * TILE_SECONDS) / workers
     return (
         f"{sum(left.values())} programs and {tiles} products are left: about {spell(seconds)} "
-        f"with {workers} at once."
+        f"with {workers} workers."
     )
 
 

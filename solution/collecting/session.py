@@ -1,4 +1,4 @@
-"""Collect several programs one after the other, here within a time limit, or on another machine."""
+"""Collect several programs in turn within a time limit, on this machine or another one."""
 
 import tempfile
 import time
@@ -11,7 +11,7 @@ from rich.progress import Progress, TaskID
 
 from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.program_space import ProgramSpace
-from solution.collecting.records import Place
+from solution.collecting.records import Destination
 from solution.collecting.target import LabelWorkers, Tell
 from solution.programs.child import ChildDiedError
 from solution.programs.compiler import check_installed
@@ -38,25 +38,24 @@ class Finished:
 def collect_programs(
     paths: Sequence[Path],
     make_space: Callable[[Program], ProgramSpace],
-    place: Place,
+    destination: Destination,
     settings: Settings,
     minutes: float,
 ) -> list[Finished]:
     """Collect the programs of all files; a failing program does not stop the others.
 
     Args:
-        minutes: time limit for all of them; time that one does not use is left to the following
-            ones.
+        minutes: time limit for all of them; time that a program does not use is left to the next.
 
     Raises:
-        InputError: jax is not installed, a file holds no program, or another process works in the
+        InputError: jax is not installed, a file holds no program, or another process uses the
             folder.
     """
     check_installed()
-    make_folder(place.folder)
+    make_folder(destination.folder)
     deadline = time.monotonic() + 60 * minutes
     with (
-        locked(place.folder, "Wait for it, or choose another --out."),
+        locked(destination.folder, "Wait for it, or choose another --out."),
         settings.target.open_workers(settings.limits) as workers,
         bars() as progress,
     ):
@@ -65,13 +64,14 @@ def collect_programs(
         if settings.arguments is not None:
             programs = [_give(programs, settings)]
         finished = []
-        for program, own in share_time(programs, settings, deadline):
+        for program, limited in share_time(programs, settings, deadline):
             for words in program.notes:
                 warn(f"{program.name}: {words}")
-            task = progress.add_task(program.name, total=round(own.seconds), note="")
+            total = round(limited.seconds)
+            task = progress.add_task(program.name, total=total, note="")
             tell = _Bar(progress, task)
-            finished.append(collect_one(program, make_space, place, own, workers, tell))
-            progress.update(task, completed=round(own.seconds))
+            finished.append(collect_one(program, make_space, destination, limited, workers, tell))
+            progress.update(task, completed=total)
     return finished
 
 
@@ -86,7 +86,7 @@ def _give(programs: Sequence[Program], settings: Settings) -> Program:
 
 
 def read_all(path: Path, workers: LabelWorkers, settings: Settings) -> Iterator[Program]:
-    """Yield the programs of a file as the target needs them."""
+    """Yield the programs of a file, lowered for the target's platform."""
     platform = settings.target.platform
     yield from read_programs(path, workers.compiling, settings.wanted, platform=platform)
 
@@ -114,28 +114,24 @@ class _Bar:
 def collect_one(
     program: Program,
     make_space: Callable[[Program], ProgramSpace],
-    place: Place,
+    destination: Destination,
     settings: Settings,
     workers: LabelWorkers,
     tell: Tell,
 ) -> Finished:
     """Collect a program; return its outcome even if it failed."""
     try:
-        space = make_space(program)
-        return Finished(
-            program.name, ProgramCollection(program, space, place, settings, workers).run(tell)
-        )
+        collection = ProgramCollection(program, make_space(program), destination, settings, workers)
+        return Finished(program.name, collection.run(tell))
     except ChildDiedError as error:
-        tell("failed")
-        return Finished(
-            program.name,
-            {},
-            f"{program.name}: the process that times it ended twice: {error}. What was measured is "
-            "kept: the same command goes on.",
+        defect = (
+            f"{program.name}: the timing process died twice: {error}. All measurements are kept, "
+            "and the same command resumes."
         )
     except InputError as error:
-        tell("failed")
-        return Finished(program.name, {}, str(error))
+        defect = str(error)
+    tell("failed")
+    return Finished(program.name, {}, defect)
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -144,21 +140,20 @@ def check_names(names: Sequence[str]) -> None:
     if twice:
         raise InputError(
             f"Expected programs of different names, found {', '.join(twice)} more than once. "
-            "Rename a file: it names the graph."
+            "Rename a file: the graph gets its name."
         )
 
 
 @dataclass(frozen=True)
 class Collector:
-    """A picklable collection job, for any machine.
+    """A collection job that can be pickled and sent to another machine.
 
     Args:
-        make_space: makes the space of configurations; it is pickled.
-        place: collection and split of the files; its folder is not used.
+        destination: collection and split of the files; its folder is not used.
     """
 
     make_space: Callable[[Program], ProgramSpace]
-    place: Place
+    destination: Destination
     settings: Settings
 
     def __call__(
@@ -175,17 +170,19 @@ class Collector:
             path = Path(scratch) / name
             path.write_bytes(content)
             out = Path(scratch) / "out"
-            place = replace(self.place, folder=out)
+            destination = replace(self.destination, folder=out)
             if log is not None:
-                unpack_folder(log, place.find("log", name_program(path)))
+                unpack_folder(log, destination.find("log", name_program(path)))
             try:
-                finished = self._collect(path, place, time.monotonic() + seconds, report)
-            except InputError as error:  # the message names the temporary file, not the user's
+                finished = self._collect(path, destination, time.monotonic() + seconds, report)
+            except InputError as error:  # name the user's file instead of the temporary one
                 raise InputError(str(error).replace(str(path), name)) from error
             out.mkdir(exist_ok=True)
             return finished, pack_folder(out)
 
-    def _collect(self, path: Path, place: Place, deadline: float, report: Report) -> list[Finished]:
+    def _collect(
+        self, path: Path, destination: Destination, deadline: float, report: Report
+    ) -> list[Finished]:
         begin, settings = time.monotonic(), self.settings
 
         def tell(note: str) -> None:
@@ -195,6 +192,6 @@ class Collector:
             programs = list(read_all(path, workers, settings))
             check_names([program.name for program in programs])
             return [
-                collect_one(program, self.make_space, place, own, workers, tell)
-                for program, own in share_time(programs, self.settings, deadline)
+                collect_one(program, self.make_space, destination, limited, workers, tell)
+                for program, limited in share_time(programs, self.settings, deadline)
             ]

@@ -1,8 +1,7 @@
 """Represent a search space by integers: a configuration is a vector of one choice per site.
 
-A site is a parameter: the layout of a tensor, a compile option, or the size of a tile. A choice is
-the position of its value in the list of the site's values. Collecting and all optimizers draw such
-vectors here, whatever the kind of configuration.
+A site is a parameter: the layout of a tensor, a compile option, or a tile. A choice is the index of
+a value in the list of the site's values. Collections and all optimizers draw such vectors here.
 """
 
 import hashlib
@@ -35,24 +34,20 @@ def name_config(config: np.ndarray) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Space:
-    """The configurations of one program.
+    """The configurations of one program: arrays (n, sites) of choices, 0 <= choice < sizes."""
 
-    Arrays named (n, sites) hold configs; 0 <= choice < sizes.
-    """
-
-    sizes: np.ndarray  # (sites,) number of values of each parameter
+    sizes: np.ndarray  # (sites,) number of values
     default: np.ndarray  # (sites,) the compiler's default
     # (links, 2) pairs of sites that are neighbours in the program
     links: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), int))
-    # By site, the values as numbers if they are sizes; None: the values are only names. Empty: all
-    # are names.
+    # By site: its values if they are sizes, None if they are only names. Empty: all are names.
     coordinates: tuple[np.ndarray | None, ...] = ()
     # Maps (n, sites) to (n,) bool: which configurations satisfy the known constraints.
     are_legal: Callable[[np.ndarray], np.ndarray] | None = None
     # (configs, sites) the only configurations, if the space is a table
     members: np.ndarray | None = None
-    # Settings that act on the whole program, as compile options do, in the order in which to try
-    # them. Each is a list of (site, choice); several if one has no effect without the other.
+    # Settings of the whole program, such as compile options, in the order in which to try them.
+    # Each has pairs (site, choice): several if one has no effect without the other.
     settings: tuple[Setting, ...] = ()
 
     @property
@@ -65,24 +60,19 @@ class Space:
         return [] if self.members is None else [name_config(row) for row in self.members]
 
     def find_unknown(self, known: Set[str]) -> np.ndarray:
-        """Return the positions of the table's members whose names are not in `known`."""
-        return np.array([p for p, name in enumerate(self.names) if name not in known], int)
+        """Return the row numbers of the table's members whose names are not in `known`."""
+        return np.array([row for row, name in enumerate(self.names) if name not in known], int)
 
     @cached_property
     def ordered(self) -> np.ndarray:
         """Return (sites,) bool: whether a site's values are sizes, in ascending order."""
-        is_size = [own is not None for own in self.coordinates]
+        is_size = [sizes is not None for sizes in self.coordinates]
         return np.array(is_size or [False] * self.sites, bool)
 
     @cached_property
-    def both_ways(self) -> np.ndarray:
-        """Return the links in both directions (2 x links, 2)."""
-        return np.concatenate([self.links, self.links[:, ::-1]]).reshape(-1, 2)
-
-    @cached_property
-    def next_to(self) -> list[np.ndarray]:
+    def neighbours(self) -> list[np.ndarray]:
         """Return by site the sites linked with it."""
-        both = self.both_ways
+        both = np.concatenate([self.links, self.links[:, ::-1]]).reshape(-1, 2)
         return [both[both[:, 0] == site, 1] for site in range(self.sites)]
 
     def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
@@ -103,8 +93,10 @@ class Space:
     def mutate(
         self, generator: np.random.Generator, configs: np.ndarray, most: int = 2
     ) -> np.ndarray:
-        """Return neighbours (n, sites): 1 to `most` sites get a new value; sizes move 1 or 2
-        steps."""
+        """Return a neighbour of each configuration of (n, sites).
+
+        At 1 to `most` sites the choice is redrawn, or moved by 1 or 2 if its values are sizes.
+        """
         changed = configs.copy()
         free = np.flatnonzero(self.sizes > 1)
         for row in changed:
@@ -128,13 +120,11 @@ class Space:
             site = edge.pop(0) if edge else order.pop()
             if site not in region:
                 region.add(site)
-                edge += [other for other in self.next_to[site].tolist() if other not in region]
-        child, places = first.copy(), sorted(region)
-        child[places] = second[places]
-        return child
+                edge += [one for one in self.neighbours[site].tolist() if one not in region]
+        return np.where(np.isin(np.arange(self.sites), list(region)), second, first)
 
     def breed(self, generator: np.random.Generator, count: int, parents: np.ndarray) -> np.ndarray:
-        """Return children (at most `count`, sites) of random pairs of parents, then mutated."""
+        """Return mutated children (at most `count`, sites) of random pairs of parents."""
         pairs = generator.integers(len(parents), size=(count, 2))
         mixed = [self.cross(generator, *parents[pair]) for pair in pairs]
         return self.keep_legal(self.mutate(generator, np.stack(mixed), most=CHANGES))
@@ -161,8 +151,10 @@ class Space:
         ]
 
     def apply(self, settings: Sequence[Setting], configs: np.ndarray) -> np.ndarray:
-        """Apply each setting to each of `configs` (n, sites); return the legal, changed ones (k,
-        sites)."""
+        """Apply each setting to each of `configs` (n, sites).
+
+        Returns the changed, legal configurations (k, sites).
+        """
         if not settings:  # skip the search for a table's nearest members
             return configs[:0]
         changed = []
@@ -181,11 +173,12 @@ class Space:
 
     def nearest(self, configs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         """Return positions (n,) of the allowed members nearest to each of `configs` (n, sites)."""
-        places = np.flatnonzero(allowed)
+        rows = np.flatnonzero(allowed)
         assert self.members is not None and self._described is not None
-        own, others = self.describe(configs), self._described[places]
-        distances = (others**2).sum(axis=1) - 2 * own @ others.T
-        return places[np.argmin(distances, axis=1)]
+        others = self._described[rows]
+        # |x - y|^2 - |x|^2 = |y|^2 - 2 x.y, which has its minimum at the same y
+        distances = (others**2).sum(axis=1) - 2 * self.describe(configs) @ others.T
+        return rows[np.argmin(distances, axis=1)]
 
     @cached_property
     def _weights(self) -> np.ndarray:
@@ -209,10 +202,11 @@ class Space:
         In very large spaces, sites share columns.
         """
         parts = [
-            ((own - own.mean()) / (own.std() or 1.0))[configs[:, site]]
-            for site, own in enumerate(self.coordinates)
-            if own is not None
+            ((sizes - sizes.mean()) / (sizes.std() or 1.0))[configs[:, site]]
+            for site, sizes in enumerate(self.coordinates)
+            if sizes is not None
         ]
+        # One-hot columns of the other sites, each scaled by its site's weight.
         named = np.flatnonzero(~self.ordered & (self.sizes > 1))
         width = int(self.sizes[named].sum())
         hot = np.zeros((len(configs), min(width, COLUMNS)), np.float32)
@@ -309,6 +303,7 @@ def link_sites(
         configurable: (configurable,) nodes.
         node: (sites,) position of each site's node among the configurable nodes.
     """
+    # Each round hands a configurable node's number on to all neighbours that have none yet.
     owner = np.full(nodes, -1)
     owner[configurable] = np.arange(len(configurable))
     both = np.concatenate([edges, edges[:, ::-1]])

@@ -1,7 +1,7 @@
-"""What labels configurations: the CPU, with a clock, or a TPU's compiler, with estimates.
+"""Interface of targets: the CPU, which a clock measures, and TPUs, whose compiler estimates.
 
-A target is one file: a Target, its LabelWorkers, which are open for many programs, and their
-Labelling of one program. Its class stands in TARGETS.
+A target is one file with a Target, its LabelWorkers, which serve many programs, and their Labelling
+of one program. TARGETS lists its class.
 """
 
 import importlib
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from solution.programs.child import Child, Limits
     from solution.programs.program import Program
 
-# Heavy imports (numpy, polars, jax) wait in the methods: a wrong name is told at once.
+# Heavy modules (numpy, polars, jax) are imported later, so that a wrong name is reported at once.
 
 CPU = "cpu"
-# By the first word of a target's name: the module and the class.
+# By the first word of a target's name: module and class.
 TARGETS = {
     CPU: ("solution.collecting.cpu", "CpuTarget"),
     "tpu": ("solution.collecting.tpu.target", "TpuTarget"),
@@ -36,22 +36,22 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Target:
-    """A kind of machine that programs are compiled for; small, for it is sent to other machines."""
+    """A machine that programs are compiled for; picklable, because other machines get it."""
 
     name: str  # one of NAMES
 
-    NAMES: ClassVar[tuple[str, ...]] = ()  # of all targets of the class
-    platform: ClassVar[str] = CPU  # jax lowers Python programs for it: cpu or tpu
-    # Limits of a compilation, and of a program, where the user gives none.
+    NAMES: ClassVar[tuple[str, ...]] = ()  # names of the class's targets
+    platform: ClassVar[str] = CPU  # for which jax lowers Python programs: cpu or tpu
+    # Default limits of a compilation
     seconds: ClassVar[float] = 60
     megabytes: ClassVar[int] = 4096
-    minutes: ClassVar[float] = 3
+    minutes: ClassVar[float] = 3  # default time limit of a program
 
     def check(self, kind: str = "") -> None:
         """Raise InputError if this machine cannot compile for the target.
 
         Args:
-            kind: one of solution.collecting.program_space.KINDS that the target must have; "": any.
+            kind: one of solution.collecting.program_space.KINDS, which the target must support.
         """
 
     def make_space(
@@ -61,7 +61,7 @@ class Target:
 
         Args:
             kind: one of solution.collecting.program_space.KINDS.
-            varies_fastest: a collection varies the fastest so far; by default it draws at random.
+            varies_fastest: a collection varies its fastest configurations; False: draws at random.
 
         Raises InputError if the program has nothing to set of this kind.
         """
@@ -90,9 +90,8 @@ class Target:
         """Open the workers.
 
         Args:
-            limits: of each compilation.
-            processes: number of parallel compilations, if labels are not measured; by default one
-                per core.
+            limits: for each compilation.
+            processes: parallel compilations, if labels are not measured; None: one per core.
         """
         raise NotImplementedError
 
@@ -135,7 +134,7 @@ class LabelWorkers(Protocol):
 
     @property
     def label_source(self) -> str:
-        """Return what the labels come from, a clock or an estimator: see solution.domain.labels."""
+        """Return the source of the labels, a clock or an estimator: see solution.domain.labels."""
         ...
 
     def identify(self, program: "Program") -> Mapping[str, Any]:
@@ -165,8 +164,7 @@ class Labelling(Protocol):
         ...
 
     def draw(self, count: int, wanted: int) -> "np.ndarray":
-        """Return up to `count` configurations (k, sites) that were not tried yet; none if no more
-        exist.
+        """Return up to `count` untried configurations (k, sites); fewer if no more exist.
 
         Args:
             wanted: number of sound configurations at the beginning of the current round.

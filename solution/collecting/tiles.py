@@ -1,9 +1,8 @@
-"""Set the tiles of XLA's built-in matrix products on a CPU: loops that XLA generates itself.
+"""Set the tile sizes of the loops that XLA generates for matrix products on a CPU.
 
-The sizes can be set for each compilation, so these are real tiles of a real compiler; runtimes
-differ by a factor of three to six. Not all tiles are right: one wider than the remainder at a
-ragged edge gives wrong numbers, and very large ones take all memory. So the results of each are
-compared with the default program's.
+Compiler flags set the sizes of a compilation. Runtimes differ by a factor of three to six. Some
+tiles are wrong: a tile wider than the remainder at a ragged edge gives wrong numbers, and very
+large tiles take all memory. So the results of each are compared with the default program's.
 """
 
 import platform
@@ -18,7 +17,7 @@ from solution.programs.hlo.messages import instructions
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
-# Keep libraries away from the product: only then XLA generates loops.
+# XLA generates loops only if no library computes the product.
 LIBRARIES_OFF = (
     ("xla_cpu_multi_thread_eigen", False),
     ("xla_cpu_experimental_ynn_fusion_type", ""),
@@ -45,8 +44,7 @@ class Product:
     tiles: np.ndarray  # (tiles, 3) int16: rows, sums, vectors, ascending
 
     def write(self, tile: np.ndarray, run: Any) -> None:
-        """Write a tile (3,) into a message Run, in elements: the output's tile, and the summed
-        dimension's tile of the input."""
+        """Write a tile (3,) into a message Run: sizes in elements of the output and the sum."""
         rows, sums, vectors = tile.tolist()
         run.tile.sizes.output_bounds[:] = [*[1] * self.batch, rows, vectors * self.width]
         run.tile.sizes.input_bounds[:] = [sums]
@@ -92,9 +90,9 @@ def _find_dot(program: Program) -> tuple[Any, tuple[int, int, int]]:
         if is_plain:
             return dots[0], (left[-2], left[-1], right[-1])
     raise InputError(
-        f"{program.name}: expected one matrix product of float32 or float64 whose left factor ends "
-        f"with, and whose right one begins with what is summed up, found {len(dots)} products. "
-        "Write such a program: x @ weights, perhaps with a batch dimension in front."
+        f"{program.name}: expected a single matrix product (x @ weights, perhaps with batch "
+        f"dimensions in front) of float32 or float64, found {len(dots)} products. Write such a "
+        "program."
     )
 
 

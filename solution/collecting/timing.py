@@ -1,9 +1,8 @@
-"""Turn repeated times of configurations into labels, and say how reliable these are.
+"""Turn repeated times of configurations into labels, and measure how reliable these are.
 
 Every pass visits all configurations in a new random order, so that no configuration alone profits
-from quiet moments of the machine. Passes alternate between two halves, which share no runs.
-Kendall's tau between the halves' smallest times, the repeat tau, says how far the order depends on
-the programs and not on noise.
+from quiet moments of the machine. Passes alternate between two halves, which share no runs. The
+repeat tau is Kendall's tau between the halves' smallest times: 1 if noise never changes the order.
 
 Measured on programs with nearly equal runtimes: the CPU time of a process pinned to one core
 repeats best. CPU time of a process with several cores repeats worse than wall time, because the
@@ -30,8 +29,10 @@ VISIT_NANOSECONDS = 4_000_000  # approximate duration of a visit
 MIN_RUNS, MAX_RUNS = 2, 20  # runs in a visit
 MIN_PASSES = 6  # passes before the order can count as settled
 SETTLED_TAU = 0.97
-WINDOW = 0.6  # if the repeat tau in the last 40% of the passes rose by no more than
-GAIN = 0.01  # this, more passes are useless
+WINDOW, GAIN = (
+    0.6,
+    0.01,
+)  # settled, too, if repeat tau rose by less than GAIN since 60% of the passes
 FLAT_TAU = 0.35  # below this repeat tau, the order is chance
 FLAT_SPREAD = 1.02  # below this ratio of slowest to fastest, all are equally fast
 

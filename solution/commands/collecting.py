@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from solution.collecting.collect import Settings
     from solution.collecting.program_space import ProgramSpace
-    from solution.collecting.records import Place
+    from solution.collecting.records import Destination
     from solution.collecting.session import Finished
     from solution.programs.program import Program, Wanted
     from solution.training.executors.base import Executor
@@ -104,7 +104,7 @@ def layout(
     fastest. If stopped or killed, the same command resumes. For a TPU the runtimes are estimates.
     """
     from solution.collecting.program_space import LAYOUTS
-    from solution.collecting.records import Place
+    from solution.collecting.records import Destination
     from solution.domain.collection import collection as find_collection
 
     found = find_collection(collection)
@@ -118,7 +118,7 @@ def layout(
         settings.target.make_space, kind=LAYOUTS, varies_fastest=not found.name.endswith(":random")
     )
     _collect(
-        programs, make_space, Place(out, collection, split), settings, minutes,
+        programs, make_space, Destination(out, collection, split), settings, minutes,
         make_executor(executor, address, None),
     )  # fmt: skip
 
@@ -144,14 +144,14 @@ def tile(
 ) -> None:
     """Get runtimes of matrix products in many tilings of XLA's loops, on a CPU."""
     from solution.collecting.program_space import TILES
-    from solution.collecting.records import Place
+    from solution.collecting.records import Destination
 
     settings = _make_settings(
         target, TILES, seconds, megabytes, make_wanted(module, function), configs=configs,
         seed=seed, keep_flat=keep_flat, replace=replace, arguments=arguments,
     )  # fmt: skip
     _collect(
-        programs, partial(settings.target.make_space, kind=TILES), Place(out, "tile:xla", split),
+        programs, partial(settings.target.make_space, kind=TILES), Destination(out, "tile:xla", split),
         settings, minutes, make_executor(executor, address, None),
     )  # fmt: skip
 
@@ -181,7 +181,7 @@ def options(
     The npz files have one array more than the competition's, so they get a separate folder.
     """
     from solution.collecting.program_space import OPTIONS
-    from solution.collecting.records import Place
+    from solution.collecting.records import Destination
 
     settings = _make_settings(
         target, OPTIONS, seconds, megabytes, make_wanted(module, function), configs=configs,
@@ -189,7 +189,7 @@ def options(
     )  # fmt: skip
     _collect(
         programs, partial(settings.target.make_space, kind=OPTIONS),
-        Place(out, f"layout:{source}:random", split), settings, minutes,
+        Destination(out, f"layout:{source}:random", split), settings, minutes,
         make_executor(executor, address, None),
     )  # fmt: skip
 
@@ -246,7 +246,7 @@ def _make_settings(
 def _collect(
     programs: list[Path],
     make_space: "Callable[[Program], ProgramSpace]",
-    place: "Place",
+    place: "Destination",
     settings: "Settings",
     minutes: float | None,
     executor: "Executor",
@@ -278,7 +278,7 @@ def _collect_away(
     nodes: "Executor",
     files: list[Path],
     make_space: "Callable[[Program], ProgramSpace]",
-    place: "Place",
+    place: "Destination",
     settings: "Settings",
     minutes: float,
 ) -> "list[Finished]":
@@ -322,7 +322,7 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _pack_log(place: "Place", path: Path) -> bytes | None:
+def _pack_log(place: "Destination", path: Path) -> bytes | None:
     """Pack the journal of an earlier collection of the program, so that it is resumed."""
     from solution.programs.program import name_program
     from solution.system.zips import pack_folder

@@ -8,7 +8,7 @@ from solution.collecting.space import Space, name_config
 
 def make_table(sites: int = 4, choices: int = 4, members: int = 60, *, ordered: bool = False,
                seed: int = 0) -> Table:  # fmt: skip
-    """A table whose runtimes are a smooth function of its numbers, with the best at the lowest."""
+    """Return a table whose runtimes grow smoothly with its numbers."""
     generator = np.random.default_rng(seed)
     drawn = np.unique(generator.integers(choices, size=(4 * members, sites)), axis=0)
     columns = generator.permutation(drawn)[:members].astype(float)
@@ -19,20 +19,20 @@ def make_table(sites: int = 4, choices: int = 4, members: int = 60, *, ordered: 
 
 
 def make_free(sites: int = 5, choices: int = 4) -> Space:
-    """A space that is no table; the first two sites may not both be set."""
+    """Return a space that is no table; the first two sites may not both be set."""
     return Space(
         sizes=np.full(sites, choices),
         default=np.zeros(sites, np.int32),
         links=np.array([(site, site + 1) for site in range(sites - 1)]),
         coordinates=tuple([None] * sites),
-        are_legal=lambda choices: ~((choices[:, 0] > 0) & (choices[:, 1] > 0)),
+        are_legal=lambda configs: ~((configs[:, 0] > 0) & (configs[:, 1] > 0)),
     )
 
 
 def tell_all(table: Table, asked: np.ndarray) -> np.ndarray:
-    """The runtimes (k,) of members."""
+    """Return the runtimes (k,) of members."""
     return np.array([trial.time for trial in Lookup(table).measure(asked)])
 
 
-def names(choices: np.ndarray) -> list[str]:
-    return [name_config(row) for row in choices]
+def names(configs: np.ndarray) -> list[str]:
+    return [name_config(row) for row in configs]

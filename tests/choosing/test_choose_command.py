@@ -37,20 +37,17 @@ KERNEL = "npz/tile/xla/valid"
 CASES = Path(__file__).parent.parent / "collecting" / "cases"
 
 
-def test_a_replay_says_how_soon_it_found_what(fastslow: FastSlow, sample: Path) -> None:
+def test_a_replay_shows_the_regret_by_number_of_measurements(
+    fastslow: FastSlow, sample: Path
+) -> None:
     file = min((sample / KERNEL).glob("*.npz"))
     done = fastslow("choose", file, "--replay", "--measure", "9")
     assert done.returncode == 0, done.stderr
-    assert "looked 9 of" in done.stdout and "was compiled" in done.stdout
-    assert "the table" in done.stdout
+    assert "looked 9 of" in done.stdout
     assert ", 9: 0.00%." in done.stdout  # the last, too
-
-
-def test_a_search_without_a_model_speaks_of_none(fastslow: FastSlow, sample: Path) -> None:
-    file = min((sample / KERNEL).glob("*.npz"))
     done = fastslow("choose", file, "--replay", "--search", "random", "--measure", "6")
     assert done.returncode == 0, done.stderr
-    assert "Searched by" in done.stdout and "Ranked by" not in done.stdout
+    assert "random" in done.stdout
 
 
 def test_an_order_needs_a_model() -> None:
@@ -58,11 +55,11 @@ def test_an_order_needs_a_model() -> None:
         make_proposer("order", make_free(), None, Beliefs(), 0)
 
 
-def test_the_model_alone_says_that_nothing_was_measured(fastslow: FastSlow, sample: Path) -> None:
+def test_the_model_alone_measures_nothing(fastslow: FastSlow, sample: Path) -> None:
     file = min((sample / KERNEL).glob("*.npz"))
     done = fastslow("choose", file, "--model-only")
     assert done.returncode == 0, done.stderr
-    assert "was measured" in done.stdout
+    assert "measured" in done.stdout
 
 
 def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Path) -> None:
@@ -77,13 +74,14 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
     for words, expected in (
         (("choose", file, "--replay", "--model-only"), "not both"),
         (("choose", unlabelled, "--replay"), "has no runtimes to look up"),
-        (("choose", single, "--replay"), "has one configuration, and there is nothing else"),
-        (("choose", tmp_path / "missing.py"), "there is no such file"),
-        (("choose", tmp_path), "is a folder. Give the file of one program in it"),
-        (("choose", empty), "expected a function `program`"),
+        (("choose", single, "--replay"), "has one configuration"),
+        (("choose", tmp_path / "missing.py"), "missing.py: there is no such file"),
+        (("choose", tmp_path), "is a folder"),
+        (("choose", empty), "`program`"),
         (("choose", file, "--replay", "--search", "genetics"), "Did you mean genetic? Give one of"),
         (("choose", file, "--replay", "--search", "tpe", "--with", file), "Leave --with out"),
-        (("choose", file), "no program that could be compiled. Give --replay"),
+        (("choose", file), "Give --replay"),
+        (("choose", "my_program.py", "--collection", "tile:xla"), "--collection is for"),
     ):
         done = fastslow(*words)
         assert (done.returncode, expected in " ".join(done.stderr.split())) == (2, True), done
@@ -94,13 +92,8 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
     "words",
     [
         ("--replay", "--over", "tiles"),
-        ("--replay", "--minutes", "1"),
-        ("--replay", "--out", "elsewhere"),
         ("--replay", "--replace"),
-        ("--model-only", "--over", "tiles"),
         ("--model-only", "--measure", "9"),
-        ("--model-only", "--out", "elsewhere"),
-        ("--model-only", "--seed", "1"),
         ("--model-only", "--search", "random"),
     ],
 )
@@ -111,11 +104,9 @@ def test_an_option_that_would_be_ignored_is_refused(
     message = " ".join(done.stderr.split())
     assert done.returncode == 2, done
     assert f"Give {words[0]} " in message and f" or {words[1]} " in message
-    alone = fastslow("choose", "my_program.py", "--collection", "tile:xla")
-    assert "--collection is for --replay and --model-only" in " ".join(alone.stderr.split())
 
 
-def test_a_program_is_chosen_for_and_the_same_command_goes_on(
+def test_the_same_command_resumes_a_search_and_other_settings_are_refused(
     workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "dense.py"
@@ -124,11 +115,10 @@ def test_a_program_is_chosen_for_and_the_same_command_goes_on(
     notes: list[str] = []
     first = choose_program(path, bundle, out, Settings(4, rounds=2), notes.append)
     assert len(first.trials) == 4 and (out / "search.png").exists()
-    assert notes[-1] == "timing the best again, beside the default"
     record = json.loads((out / RECORD).read_text())
     assert len(record["trials"]) == 5  # the default among them
     for name in (CHOICE, MODULE):
-        (out / name).write_text("of a verdict with a gain")
+        (out / name).write_text("of an earlier gain")
     monkeypatch.setattr(harness, "judge", lambda *_: Verdict(1.0, 0.9, 1.1, 2))
     again = choose_program(path, bundle, out, Settings(6, rounds=2), notes.append)
     assert not (out / CHOICE).exists() and not (out / MODULE).exists()
@@ -137,7 +127,6 @@ def test_a_program_is_chosen_for_and_the_same_command_goes_on(
     monkeypatch.setattr(harness, "judge", lambda *_: Verdict(9.0, 8.9, 9.1, 2))
     ended = choose_program(path, bundle, out, Settings(6, rounds=2), notes.append)
     assert ended.verdict == again.verdict  # chance is not asked once more
-    assert notes[-1] == "nothing is left to measure, and what was timed at the end stands"
     assert not (out / CHOICE).exists()
     twice = Settings(6, kinds=("options", "layouts", "options"), rounds=2)
     with pytest.raises(InputError, match="not layouts"):
@@ -147,16 +136,16 @@ def test_a_program_is_chosen_for_and_the_same_command_goes_on(
     with pytest.raises(InputError, match="not genetic"):
         choose_program(path, bundle, out, Settings(6, search="genetic"), notes.append)
     other = choose_program(path, bundle, out, Settings(2, search="genetic", replace=True), print)
-    assert other.note == "Searched by genetic, which no model leads."
+    assert "genetic" in other.note
     record = json.loads((out / RECORD).read_text())
     assert record["identity"]["search"] == "genetic"
     path.write_text("program = 3\n")
     with pytest.raises(InputError, match="expected.*`program`"):
         choose_program(path, bundle, out, Settings(6, replace=True), notes.append)
-    assert (out / RECORD).exists()  # nothing takes its place
+    assert (out / RECORD).exists()
 
 
-def test_fewer_measurements_keep_what_was_verified_and_a_new_start_what_is_not_its_own(
+def test_fewer_measurements_keep_the_result_and_replace_keeps_files_of_the_user(
     workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, out, bundle = tmp_path / "dense.py", tmp_path / "chosen", load_bundle()
@@ -166,7 +155,7 @@ def test_fewer_measurements_keep_what_was_verified_and_a_new_start_what_is_not_i
     monkeypatch.setattr(harness, "judge", lambda *_: Verdict(1.0, 0.9, 1.1, 2))
     fewer = choose_program(path, bundle, out, Settings(2, rounds=2), print)
     assert (fewer.verdict, fewer.trials) == (first.verdict, first.trials)
-    assert fewer.note == f"{first.note} What was measured here before counts too: 4 more."
+    assert fewer.note.startswith(first.note) and "4" in fewer.note[len(first.note) :]
     assert (out / CHOICE).exists() and (out / MODULE).exists()
     (out / "repository").mkdir()
     (out / "repository" / "mine.py").write_text("mine")
@@ -180,10 +169,10 @@ def test_fewer_measurements_keep_what_was_verified_and_a_new_start_what_is_not_i
     assert (out / "repository" / "mine.py").exists()
 
 
-def test_where_timing_again_takes_all_of_the_time_a_second_is_searched(
+def test_a_second_is_searched_if_the_final_comparison_takes_all_of_the_time(
     workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a slow program, of which a round takes as long as its runs."""
+    """Repetitions of a slow program take as long as its runs."""
     path = tmp_path / "dense.py"
     path.write_text(DENSE)
     monkeypatch.setattr(harness, "LEAST_FINAL", 10**9)
@@ -232,7 +221,7 @@ def test_what_is_written_is_what_the_compiler_takes(fastslow: FastSlow, tmp_path
     done = fastslow("choose", "ragged.py", "--over", "tiles", "--measure", "8")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "chosen" / "ragged"
-    if "No gain that can be told" in done.stdout:
+    if "No certain gain" in done.stdout:
         assert not (folder / CHOICE).exists()
         return
     choice = json.loads((folder / CHOICE).read_text())

@@ -1,4 +1,4 @@
-"""Real programs: what is asked of the compiler, what fails, what is measured."""
+"""The benchmark harness, with real programs and a real compiler."""
 
 from dataclasses import dataclass, fields
 
@@ -32,7 +32,7 @@ from tests.made.timed import FEW_MEGABYTES
 
 
 def find_tile(space: ProgramSpace, *sizes: int) -> np.ndarray:
-    """The configuration of a space of tiles that has the sizes."""
+    """Return the configuration of a tile's sizes."""
     return space.from_array(np.array(sizes))
 
 
@@ -44,14 +44,14 @@ def test_a_space_has_a_site_for_every_tensor_and_every_option(dense: Program) ->
     assert space.sizes[: len(space.layout_sites)].tolist() == [orders[r] for r in ranks[ranks > 0]]
 
 
-def test_nothing_set_is_the_program_as_it_is(dense: Program) -> None:
+def test_the_default_configuration_is_the_unchanged_program(dense: Program) -> None:
     space = make_program_space(dense)
     assert space.prepare(space.default) == (dense.plain, Flags())
     assert describe_choice(space, space.default) == "as the compiler has it"
     assert record_layouts(space, space.default) == []
 
 
-def test_what_is_chosen_is_said_in_words(dense: Program) -> None:
+def test_a_configuration_is_described_in_words(dense: Program) -> None:
     space = make_program_space(dense)
     config = space.default.copy()
     config[0], config[len(space.layout_sites)] = 2, 1
@@ -64,7 +64,7 @@ def test_what_is_chosen_is_said_in_words(dense: Program) -> None:
     )
 
 
-def test_a_tile_and_a_library_for_the_product_are_not_legal_together(ragged: Program) -> None:
+def test_a_tile_excludes_a_library_for_the_product(ragged: Program) -> None:
     space = make_program_space(ragged, (OPTIONS, TILES))
     both = space.default.copy()
     both[0] = both[-1] = 1
@@ -74,7 +74,7 @@ def test_a_tile_and_a_library_for_the_product_are_not_legal_together(ragged: Pro
     assert space.are_legal(np.stack([both, apart])).tolist() == [False, True]
 
 
-def test_what_the_program_does_not_have_is_refused(dense: Program) -> None:
+def test_kinds_that_the_program_does_not_have_are_refused(dense: Program) -> None:
     with pytest.raises(InputError, match="matrix product"):
         make_program_space(dense, (TILES,))
     with pytest.raises(InputError, match="--over is.*expected"):
@@ -96,7 +96,7 @@ def test_a_tile_with_wrong_numbers_is_never_returned(ragged: Program, workers: W
 
 @dataclass(frozen=True, eq=False)
 class Deadly(ProgramSpace):
-    """The second tile makes the compiler abort."""
+    """A space whose second tile makes the compiler abort."""
 
     def flags(self, config: np.ndarray) -> Flags:
         if config[0] == 2:
@@ -104,7 +104,7 @@ class Deadly(ProgramSpace):
         return super().flags(config)
 
 
-def test_what_kills_the_compiler_costs_one_configuration(ragged: Program, workers: Workers) -> None:
+def test_an_aborted_compilation_costs_one_configuration(ragged: Program, workers: Workers) -> None:
     space = make_program_space(ragged, (TILES,))
     deadly = Deadly(**{one.name: getattr(space, one.name) for one in fields(space)})
     trials = Harness(deadly, workers).measure(np.array([[1], [2], [3]], np.int32))
@@ -114,7 +114,7 @@ def test_what_kills_the_compiler_costs_one_configuration(ragged: Program, worker
 
 @dataclass(frozen=True, eq=False)
 class Hungry(ProgramSpace):
-    """The second and fourth tile compile, and take too much memory where they are timed."""
+    """A space whose second and fourth tile compile, and take too much memory when timed."""
 
     heavy: bytes = b""
 
@@ -122,13 +122,13 @@ class Hungry(ProgramSpace):
         return (self.heavy, Flags()) if config[0] in (2, 4) else super().prepare(config)
 
 
-def test_what_kills_the_child_that_times_costs_only_itself(
+def test_executables_that_kill_the_timing_child_cost_only_themselves(
     ragged: Program, heavy: Program, workers: Workers
 ) -> None:
-    """Also where several of a batch do, and others are yet to be loaded."""
+    """Also if several of a batch do, and others are still to be loaded."""
     space = make_program_space(ragged, (TILES,))
-    own = {one.name: getattr(space, one.name) for one in fields(space)}
-    hungry = Hungry(**own, heavy=heavy.plain)
+    arguments = {one.name: getattr(space, one.name) for one in fields(space)}
+    hungry = Hungry(**arguments, heavy=heavy.plain)
     with Child(Limits(240, FEW_MEGABYTES), workers.timing.core) as timing:
         harness = Harness(hungry, Workers(workers.compiling, timing))
         trials = harness.measure(np.array([[1], [2], [4], [3]], np.int32))
@@ -138,20 +138,19 @@ def test_what_kills_the_child_that_times_costs_only_itself(
         assert trial.note == expected
 
 
-def test_layouts_and_options_are_measured_beside_the_default(
+def test_layouts_and_options_are_timed_in_turns_with_the_default(
     dense: Program, workers: Workers
 ) -> None:
     space = make_program_space(dense, (LAYOUTS, OPTIONS))
     harness = Harness(space, workers)
-    own = space.default[None]
     drawn = space.draw(np.random.default_rng(0), 2)
-    trials = harness.measure(np.concatenate([own, drawn]))
+    trials = harness.measure(np.concatenate([space.default[None], drawn]))
     assert trials[0].time / harness.reference == pytest.approx(1, rel=0.5)  # it is the default
     assert all(trial.nanoseconds for trial in trials)
     assert harness.optimised(drawn[0])
 
 
-def test_the_prior_is_what_the_bundles_session_says(dense: Program) -> None:
+def test_the_prior_has_the_scores_of_the_bundles_session(dense: Program) -> None:
     bundle = load_bundle()
     space = make_program_space(dense)
     prior = open_prior(bundle, space)

@@ -18,7 +18,7 @@ from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.cpu import Workers
 from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, SOUND, STATE, Journal
 from solution.collecting.program_space import LAYOUTS, OPTIONS, ProgramSpace, make_collected_space
-from solution.collecting.records import Measured, Place, write_graph
+from solution.collecting.records import Destination, Measured, write_graph
 from solution.collecting.report import describe_failures
 from solution.collecting.session import Finished, check_names
 from solution.collecting.space import draw_new, name_config
@@ -32,7 +32,7 @@ from tests.made import modules
 
 SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200")
 KILLS = 10
-Collected = tuple[Callable[..., ProgramCollection], Program, Place]
+Collected = tuple[Callable[..., ProgramCollection], Program, Destination]
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +217,7 @@ def test_a_collection_of_another_program_is_not_gone_on_with(
 
 def test_all_files_of_a_program_have_the_name_that_its_graph_has(tmp_path: Path) -> None:
     """Two programs of one graph have one name, so that they are refused."""
-    place = Place(tmp_path, "layout:xla:random", "train")
+    place = Destination(tmp_path, "layout:xla:random", "train")
     for stem, expected in (
         ("a b", "a_b"), ("a_b", "a_b"), ("..a(1)", "a_1_"), ("é" * 100, "é" * 75), ("(", "_"),
     ):  # fmt: skip
@@ -236,7 +236,7 @@ def flat(dense: Path, workers: Workers, tmp_path: Path) -> Collected:
     """A finished collection of eight layouts that take the same time."""
     (program,) = read_programs(dense, workers.compiling)
     space = make_collected_space(program, LAYOUTS)
-    place = Place(tmp_path / "out", "layout:xla:random", "train")
+    place = Destination(tmp_path / "out", "layout:xla:random", "train")
 
     def open_collection(settings: Settings, other: ProgramSpace = space) -> ProgramCollection:
         return ProgramCollection(program, other, place, settings, workers)
