@@ -119,7 +119,7 @@ def _train(forward: Callable[..., Any]) -> Callable[..., Any]:
 def _activate(settings: Settings) -> Callable[[Any], Any]:
     import jax
 
-    return getattr(jax.nn, settings["activation"])  # type: ignore[no-any-return]
+    return getattr(jax.nn, settings["activation"])
 
 
 def _normalise(settings: Settings, x: Any) -> Any:

@@ -329,8 +329,7 @@ def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain:
     """
     from solution.analysis.graph_lookup import read_file
     from solution.analysis.module_table import show_guesses
-    from solution.collecting.lifting.lift import lift
-    from solution.collecting.lifting.program_files import write_program
+    from solution.collecting.lifting.lift import lift, write_program
 
     if not is_plain:
         raise InputError(

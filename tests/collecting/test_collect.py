@@ -99,7 +99,7 @@ def test_stopped_or_not_the_same_configurations_are_drawn_in_the_same_order(
 
     def draw(name: str, *stops: int) -> list[tuple[str, bytes]]:
         for stop in stops:
-            place = Place(tmp_path / name, "layout:xla:random", "train")
+            place = Destination(tmp_path / name, "layout:xla:random", "train")
             made = ProgramCollection(program, space, place, Settings(configs=12), workers)
 
             def stop_there(_: str, journal: Journal = made.journal, most: int = stop) -> None:

@@ -1,12 +1,11 @@
 """Infer attributes of instructions: dimension numbers, windows, slices, padding, directions."""
 
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from solution.collecting.lifting.draft import FLOATS, PRED, TUPLE, Draft
-from solution.collecting.lifting.gathers import Indexing, find_indexing
 from solution.collecting.lifting.products import (
     BATCH_GROUPS,
     FEATURE_GROUPS,
@@ -22,13 +21,24 @@ Fields = dict[str, Any]
 # columns of the features: two numbers, sum, product
 STARTS, STRIDES, LIMITS, LOWS, HIGHS = 109, 113, 117, 125, 129
 IS_STABLE = 133
-MAX_TRIES = 20_000  # ways to divide a sum among the dimensions beyond the features that are tried
+MAX_TRIES = 20_000  # tried divisions of a sum among the dimensions that the features leave out
+MAX_WAYS = 2000  # dimension numbers of a gather that are compared
 UNIFORM = 1  # numbers of XLA's enumerations
 NO_TRANSPOSE = 1
 HALVES = ("X64SplitLow", "X64SplitHigh")
 JOINED = "X64Combine"
 UNKNOWN_TARGET = "Unknown"
 S64, U64, U32, S32 = 5, 9, 8, 4
+
+
+class Indexing(NamedTuple):
+    """The dimension numbers of a gather; of a scatter too, with its updates as the output."""
+
+    offsets: list[int]  # dimensions of the output that belong to a slice
+    collapsed: list[int]  # dimensions of the tensor whose slice has size 1 and is dropped
+    mapped: list[int]  # dimensions of the tensor that an index vector addresses
+    vector: int  # the dimension of the indices that holds the index vectors
+    slices: list[int]  # sizes of a slice
 
 
 class Attributes:
@@ -44,7 +54,7 @@ class Attributes:
         row = draft.features[node]
         known: Fields = {
             "dimensions": self._list_dimensions(node),
-            "window": {"dimensions": [vars(dimension) for dimension in read_window(draft, node)]},
+            "window": {"dimensions": [vars(one) for one in read_window(draft, node)]},
             "feature_group_count": int(row[FEATURE_GROUPS]),
             "batch_group_count": int(row[BATCH_GROUPS]),
             "is_stable": bool(row[IS_STABLE]),
@@ -71,8 +81,7 @@ class Attributes:
         return found
 
     def _list_many(self, node: int) -> list[int]:
-        """Return dimension numbers if some are above the sixth, from the file's unrepaired
-        numbers."""
+        """Return dimension numbers if one is above 5, from the file's unrepaired numbers."""
         draft, rank = self._draft, len(self._draft.sizes[node])
         read = len(draft.sizes[self._types.operands[node][0]]) if draft.operands[node] else 0
         counts = {"broadcast": read, "reduce": read - rank}
@@ -170,10 +179,8 @@ class Attributes:
                 fallback = fallback or found
                 others = prod(whole[axis] for axis in range(FEW, len(part)) if axis not in cut)
                 limits = row[LIMITS : LIMITS + FEW].tolist()
-                if (
-                    prod(limits) * others * prod(one[2] for one in found.values())
-                    == row[LIMITS + 3]
-                ):
+                cut_limits = prod(limit for _, _, limit in found.values())
+                if prod(limits) * others * cut_limits == row[LIMITS + 3]:
                     return found
         if fallback is None:
             raise draft.refuse(node, "it cuts several dimensions that the features leave out")
@@ -204,13 +211,8 @@ class Attributes:
             interior = more // (size - 1) if more else 0
             if interior:
                 draft.guesses.add("interior padding, by sizes", node)
-            dimensions.append(
-                {
-                    "edge_padding_low": low,
-                    "edge_padding_high": high,
-                    "interior_padding": interior,
-                }
-            )
+            edges = {"edge_padding_low": low, "edge_padding_high": high}
+            dimensions.append(edges | {"interior_padding": interior})
         return {"padding": {"dimensions": dimensions}}
 
     def _slice_dynamically(self, node: int) -> Fields:
@@ -250,8 +252,7 @@ class Attributes:
         return found
 
     def _compare(self, node: int) -> Fields:
-        """Guess the direction, which is lost, from what comparators, loops and masks mostly
-        have."""
+        """Guess the direction of a comparison: the usual one of comparators, loops and masks."""
         draft = self._draft
         draft.guesses.add("direction of compare", node)
         caller = draft.callers.get(draft.computation[node])
@@ -266,8 +267,7 @@ class Attributes:
         return {"distribution": UNIFORM}
 
     def _call_custom(self, node: int) -> Fields:
-        """Infer a custom call: a TPU splits 64-bit integers into halves; other targets are
-        unknown."""
+        """Infer a custom call: a TPU's for halves of 64-bit integers; others are unknown."""
         draft, operands = self._draft, self._types.operands[node]
         read = [draft.kinds[one] for one in operands]
         if draft.kinds[node] in (U32, S32) and read in ([S64], [U64]):
@@ -314,6 +314,67 @@ class Attributes:
     def _reduce_precision(self, node: int) -> Fields:
         self._draft.guesses.add("bits of reduce-precision: those of bfloat16", node)
         return {"exponent_bits": 8, "mantissa_bits": 7}
+
+
+def find_indexing(
+    tensor: Sequence[int], indices: Sequence[int], output: Sequence[int]
+) -> Indexing | None:
+    """Return the likeliest dimension numbers for tensors of these sizes; None if none fit.
+
+    Preferred are slices of whole dimensions, indices into the first dimensions, and outputs that
+    begin with the dimensions of the indices.
+    """
+    best: tuple[tuple[int, ...], Indexing] | None = None
+    for count, found in enumerate(_list_ways(tensor, indices, output)):
+        cut = {axis for axis, size in enumerate(found.slices) if size != tensor[axis]}
+        cost = (
+            len(cut.union(found.collapsed) - set(found.mapped)),
+            len(cut) - len(found.collapsed),
+            sum(found.collapsed),
+            -sum(found.offsets),
+            found.vector,
+        )
+        if best is None or cost < best[0]:
+            best = cost, found
+        if count >= MAX_WAYS:
+            break
+    return None if best is None else best[1]
+
+
+def _list_ways(
+    tensor: Sequence[int], indices: Sequence[int], output: Sequence[int]
+) -> Iterator[Indexing]:
+    rank = len(tensor)
+    for vector in range(len(indices), -1, -1):
+        batch = [size for axis, size in enumerate(indices) if axis != vector]
+        width = indices[vector] if vector < len(indices) else 1
+        pieces = len(output) - len(batch)
+        if not 0 <= pieces <= rank or width > rank:
+            continue
+        for kept in combinations(range(len(output)), len(batch)):
+            if [output[axis] for axis in kept] != batch:
+                continue
+            offsets = [axis for axis in range(len(output)) if axis not in kept]
+            for collapsed in combinations(range(rank), rank - pieces):
+                rest = [axis for axis in range(rank) if axis not in collapsed]
+                pairs = list(zip(rest, offsets, strict=True))
+                if any(output[offset] > tensor[axis] for axis, offset in pairs):
+                    continue
+                slices = [1] * rank
+                for axis, offset in pairs:
+                    slices[axis] = output[offset]
+                yield Indexing(
+                    offsets, list(collapsed), _map(tensor, slices, collapsed, width), vector, slices
+                )
+
+
+def _map(
+    tensor: Sequence[int], slices: Sequence[int], collapsed: Sequence[int], width: int
+) -> list[int]:
+    """Return `width` indexed dimensions: collapsed ones, cut ones, then the first of the others."""
+    cut = [axis for axis, size in enumerate(tensor) if slices[axis] != size]
+    order = [*collapsed, *cut, *range(len(tensor))]
+    return sorted(dict.fromkeys(order).keys(), key=order.index)[:width]
 
 
 RULES: dict[str, Callable[[Attributes, int], Fields]] = {

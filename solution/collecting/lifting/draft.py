@@ -15,7 +15,8 @@ from solution.programs.hlo.nodes import ELEMENT_TYPES
 from solution.system.errors import InputError
 
 CALLERS = frozenset([*CALLING.split(), "custom-call"])
-TUPLE_COUNT = 29  # columns of the node features that the vocabulary does not name
+# Columns of the node features that the vocabulary does not name
+TUPLE_COUNT = 29
 WINDOW_COUNTS = slice(91, 93)  # numbers of reversed and of other window dimensions
 PRED, S32, S64, U32, U64 = 1, 4, 5, 8, 9  # XLA's PrimitiveType
 TUPLE, OPAQUE, TOKEN = 13, 14, 17
@@ -30,7 +31,7 @@ class NotLiftedError(InputError):
 
 @dataclass
 class Guesses:
-    """By kind of guess, the nodes where something was guessed that the graph does not tell."""
+    """By kind of guess: the nodes of which the graph does not tell something."""
 
     nodes: dict[str, list[int]] = field(default_factory=dict)
 
@@ -42,7 +43,7 @@ class Guesses:
 class Draft:
     """The nodes of a graph; each list has an entry per node, unless its comment says otherwise."""
 
-    graph: Graph  # with padded dimension numbers
+    graph: Graph  # with repaired padding
     features: np.ndarray  # (nodes, 140) int64
     listed: np.ndarray  # (nodes, 6) int64 `dimensions` as in the file, padded with 0
     opcodes: list[str]
@@ -61,25 +62,22 @@ class Draft:
     guesses: Guesses
 
     def key(self, node: int) -> tuple[int, tuple[int, ...], int]:
-        """Return element type, sizes and number of elements: what the features tell of a node's
-        type."""
+        """Return what the features tell of a type: element type, sizes, number of elements."""
         return self.kinds[node], self.sizes[node], self.parts[node]
 
     def refuse(self, node: int, reason: str) -> NotLiftedError:
-        """Return an error that names the node."""
         return NotLiftedError(
             f"{self.graph.name}: node {node} ({self.opcodes[node]}) cannot be lifted: {reason}."
         )
 
     def find_constant(self, node: int) -> int | None:
-        """Return the constant behind a node, through broadcasts and conversions; None: there is
-        none."""
+        """Return the constant that a node broadcasts, converts or reshapes, if any."""
         while self.opcodes[node] in ("broadcast", "convert", "reshape") and self.operands[node]:
             node = self.operands[node][0]
         return node if self.opcodes[node] == "constant" else None
 
     def is_kept(self, node: int) -> bool:
-        """True if a call returns a value that only other calls read, such as gradients."""
+        """Return True if a call returns a value that only other calls read, such as gradients."""
         return (
             self.opcodes[node] == "get-tuple-element"
             and self.opcodes[self.operands[node][0]] == "call"
@@ -99,7 +97,7 @@ def make_draft(graph: Graph) -> Draft:
     Raises:
         NotLiftedError: an opcode or element type is unknown, or no node is a root.
     """
-    # includes dimension numbers above the sixth
+    # before the repair, which removes dimension numbers above 5
     listed = np.rint(graph.node_features).astype(np.int64)
     graph = repair_padding(graph)
     features = np.rint(graph.node_features).astype(np.int64)
@@ -115,31 +113,17 @@ def make_draft(graph: Graph) -> Draft:
     ranges = find_computations(roots, operands, opcodes, numbers)
     computation = [number for number, nodes in enumerate(ranges) for _ in nodes]
     draft = Draft(
-        graph,
-        features,
-        listed[:, vocabulary.DIMENSIONS],
-        opcodes,
-        codes.tolist(),
-        sizes,
-        layouts,
-        features[:, TUPLE_COUNT].tolist(),
-        numbers,
-        operands,
-        called,
-        [[] for _ in opcodes],
-        roots,
-        ranges,
-        computation,
-        {},
-        Guesses(),
-    )
+        graph, features, listed[:, vocabulary.DIMENSIONS], opcodes, codes.tolist(), sizes, layouts,
+        features[:, TUPLE_COUNT].tolist(), numbers, operands, called, [[] for _ in opcodes], roots,
+        ranges, computation, {}, Guesses(),
+    )  # fmt: skip
     _link(draft)
     _check(draft)
     return draft
 
 
 def _link(draft: Draft) -> None:
-    """Find users and callers; a root that its computation reads is an operand, not a called one."""
+    """Find users and callers; a root that is read in its computation is an operand."""
     computation = draft.computation
     for node, (operands, called) in enumerate(zip(draft.operands, draft.called, strict=True)):
         for root in [one for one in called if computation[one] == computation[node]]:
@@ -154,15 +138,13 @@ def _link(draft: Draft) -> None:
 def _check(draft: Draft) -> None:
     for node, (opcode, kind) in enumerate(zip(draft.opcodes, draft.kinds, strict=True)):
         if opcode in ("unknown", "virtual"):
-            raise draft.refuse(node, "its opcode is none of XLA's that the competition knows")
+            raise draft.refuse(node, "its opcode is unknown to the competition")
         if kind == UNKNOWN_TYPE:
             raise draft.refuse(node, "the graph does not say its element type")
-        computation = draft.computation[node]
         for producer in draft.operands[node]:
-            if producer >= node or draft.computation[producer] != computation:
-                raise draft.refuse(
-                    node, f"it reads node {producer}, which is not before it in its computation"
-                )
+            if producer >= node or draft.computation[producer] != draft.computation[node]:
+                reason = f"it reads node {producer}, which is not before it in its computation"
+                raise draft.refuse(node, reason)
 
 
 def _read_shapes(
@@ -174,8 +156,8 @@ def _read_shapes(
     table = np.column_stack([ranks, rest, features[:, vocabulary.SHAPE_PRODUCT], shapes, layouts])
     rows, inverse = np.unique(table, axis=0, return_inverse=True)
     read = [_read_shape(row.tolist()) for row in rows]
-    which = inverse.reshape(-1).tolist()
-    return [read[row][0] for row in which], [read[row][1] for row in which]
+    distinct = inverse.reshape(-1).tolist()
+    return [read[row][0] for row in distinct], [read[row][1] for row in distinct]
 
 
 def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,24 +1,27 @@
 """Lift a graph back to a program: a module that has the graph's features.
 
-The competition gives graphs, not programs. Opcodes, types, shapes, windows and edges are in the
+The competition publishes graphs, not programs. Opcodes, types, shapes, windows and edges are in the
 features. The rest is inferred from shapes, or guessed such that it costs the same; guesses are
-counted. Read with solution.programs.hlo.nodes, the module gives the same node features, edges and
-configurable nodes.
+counted. solution.programs.hlo.nodes reads the same node features, edges and configurable nodes from
+the module.
 """
 
 from dataclasses import dataclass
+from math import prod
+from pathlib import Path
 from typing import Any
 
 from solution.collecting.lifting.attributes import Attributes
-from solution.collecting.lifting.checks import check_operands
 from solution.collecting.lifting.draft import TOKEN, TUPLE, Draft, make_draft
-from solution.collecting.lifting.operand_order import order_operands
-from solution.collecting.lifting.tuple_types import Parts, Tensor, TupleTypes, Type
+from solution.collecting.lifting.operand_order import COMMUTATIVE, ORDERED, order_operands
+from solution.collecting.lifting.tuple_types import Parts, TupleTypes, Type
 from solution.collecting.lifting.values import find_values, make_literal
 from solution.domain.graph import Graph
+from solution.programs.compiler import print_hlo
 from solution.programs.hlo.messages import MESSAGES
+from solution.system.files import replace_file
 
-# Opcodes that need facts which no feature tells, so that no equivalent can be written.
+# Opcodes whose attributes are not in the features, so that no equivalent can be written.
 REFUSED_NAMES = """
     send send-done recv recv-done copy-start copy-done async-start async-update async-done
     all-gather-start all-gather-done collective-permute-start collective-permute-done
@@ -27,33 +30,98 @@ REFUSED_NAMES = """
     rng-get-and-update-state
 """
 REFUSED = frozenset(REFUSED_NAMES.split())
+UNARY_NAMES = """
+    abs cbrt ceil convert copy cosine count-leading-zeros exponential exponential-minus-one floor
+    imag is-finite log log-plus-one logistic negate not popcnt real reduce-precision
+    round-nearest-afz round-nearest-even rsqrt sign sine sqrt tan tanh
+"""
+UNARY = frozenset(UNARY_NAMES.split())
+BINARY = frozenset([*COMMUTATIVE, *ORDERED])
+REORDERS = frozenset({"reshape", "transpose", "reverse"})
+SINGLE = UNARY | REORDERS | {"broadcast", "slice", "bitcast-convert", "get-tuple-element"}
+# By opcode, the largest number of operands.
+MOST = dict.fromkeys(SINGLE, 1) | dict.fromkeys(BINARY, 2) | {"select": 3, "clamp": 3}
+PROTOBUF = ".pb"
 CONTRADICTS = "its features, or the sizes of what it reads, contradict each other"
-FIXED, FREE = "value of constant, by what reads it", "value of constant, any"
+FIXED, FREE = "value of constant, by its readers", "value of constant, any"
 
 
 @dataclass(frozen=True)
 class Lifted:
-    """A program that has the features of a graph."""
+    """A program with the features of a graph."""
 
     module: Any  # the message Module; instruction n + 1 is node n
-    guesses: dict[str, list[int]]  # by kind of guess: the nodes where something was guessed
+    guesses: dict[str, list[int]]  # by kind of guess: the nodes with such a guess
 
 
 def lift(graph: Graph) -> Lifted:
     """Return the graph as a module.
 
     Raises:
-        NotLiftedError: a node cannot become an instruction; the message names it and says why.
+        NotLiftedError: a node cannot become an instruction; the message names it and the reason.
     """
     draft = make_draft(graph)
     for node, opcode in enumerate(draft.opcodes):
         if opcode in REFUSED:
-            raise draft.refuse(node, "the graph lacks what this operation needs")
-    check_operands(draft)
+            raise draft.refuse(node, "the graph lacks attributes that this operation needs")
+    _check_operands(draft)
     types = TupleTypes(draft, order_operands(draft))
     types.resolve()
     module = _Writer(draft, types).write()
     return Lifted(module, draft.guesses.nodes)
+
+
+def write_program(lifted: Lifted, graph: Graph, path: Path) -> None:
+    """Write the program of a graph atomically: a .pb file as protobuf, any other as text.
+
+    The protobuf is a tuning record without runs, which XLA's tools read like a dumped module.
+
+    Raises:
+        InputError: jax, which writes text, is needed but not installed.
+        RefusedError: XLA rejects the module.
+    """
+    if path.suffix == PROTOBUF:
+        record = MESSAGES["TuningRecord"](
+            module=lifted.module, config_index_to_node=graph.configurable.tolist()
+        )
+        data = record.SerializeToString()
+    else:
+        data = print_hlo(lifted.module.SerializeToString()).encode()
+    with replace_file(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def _check_operands(draft: Draft) -> None:
+    """Check numbers and sizes of operands.
+
+    Raises:
+        NotLiftedError: a node has too many or too few operands, or operands of other sizes.
+    """
+    for node, opcode in enumerate(draft.opcodes):
+        most = MOST.get(opcode)
+        if most is None:
+            continue
+        operands = draft.operands[node]
+        if not operands:
+            raise draft.refuse(node, "no edge says what it reads")
+        if len(operands) > most:
+            raise draft.refuse(node, f"it reads {len(operands)} nodes, but takes {most}")
+        sizes = draft.sizes[node]
+        for one in operands if draft.kinds[node] != TUPLE else ():
+            read = draft.sizes[one]
+            if read != sizes and not _is_fit(opcode, sizes, read):
+                raise draft.refuse(node, f"its sizes {sizes} do not fit {read} of node {one}")
+
+
+def _is_fit(opcode: str, sizes: tuple[int, ...], read: tuple[int, ...]) -> bool:
+    """Return True if an operation may have a result of other sizes than its operand (`read`)."""
+    if opcode in ("select", "clamp"):
+        return not read
+    if opcode in REORDERS:
+        return prod(read) == prod(sizes)
+    if opcode == "broadcast":
+        return prod(sizes) % max(1, prod(read)) == 0
+    return opcode not in UNARY and opcode not in BINARY
 
 
 class _Writer:
@@ -95,7 +163,6 @@ class _Writer:
         return f"while_body.{number}" if is_body else f"while_condition.{number}"
 
     def _make(self, node: int) -> Any:
-        """Return the instruction of a node."""
         draft, opcode = self._draft, self._draft.opcodes[node]
         shape = self._shape_of(node)
         try:
@@ -120,19 +187,14 @@ class _Writer:
     def _shape_of(self, node: int) -> Any:
         return self._make_shape(self._types.type_of(node))
 
-    def _make_shape(self, node_type: Type) -> Any:
-        if node_type not in self._shapes:
-            make = MESSAGES["Shape"]
-            if isinstance(node_type, Parts):
-                parts = [self._make_shape(part) for part in node_type.parts]
-                self._shapes[node_type] = make(element_type=TUPLE, tuple_shapes=parts)
+    def _make_shape(self, kind: Type) -> Any:
+        if kind not in self._shapes:
+            if isinstance(kind, Parts):
+                parts = [self._make_shape(part) for part in kind.parts]
+                shape = MESSAGES["Shape"](element_type=TUPLE, tuple_shapes=parts)
             else:
-                self._shapes[node_type] = _make_tensor(node_type)
-        return self._shapes[node_type]
-
-
-def _make_tensor(node_type: Tensor) -> Any:
-    shape = MESSAGES["Shape"](element_type=node_type.kind, dimensions=node_type.sizes)
-    if node_type.kind != TOKEN:
-        shape.layout.minor_to_major.extend(node_type.layout)
-    return shape
+                shape = MESSAGES["Shape"](element_type=kind.kind, dimensions=kind.sizes)
+                if kind.kind != TOKEN:
+                    shape.layout.minor_to_major.extend(kind.layout)
+            self._shapes[kind] = shape
+        return self._shapes[kind]

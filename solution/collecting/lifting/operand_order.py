@@ -1,7 +1,7 @@
 """Restore the operand order of each node, and repeat operands that are read twice.
 
 The edges of a graph are a set: an operand that is read twice has one edge, and operands are sorted
-by number. Types and shapes mostly tell which is which.
+by number. Types and shapes mostly determine the order.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,12 +42,10 @@ def order_operands(draft: Draft) -> list[list[int]]:
 
 
 def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return both operands; their order is a guess, also where it does not change the result.
+    """Return both operands; their order is guessed as most known programs have it.
 
-    The guess follows most programs whose modules are known:
-
-    * A constant is the second operand. It is the first one of a division by an opcode in RECIPROCAL
-      or by a square, and of a subtraction, unless that subtracts from a difference to a constant.
+    * A constant is the second operand. Exceptions: it is divided by an opcode in RECIPROCAL or by a
+      square, or something is subtracted from it (see _is_subtrahend).
     * Tensors are divided by a broadcast.
     * All other operands are in the order of their nodes.
     """
@@ -57,29 +55,25 @@ def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
     draft.guesses.add(f"order of the operands of {opcode}", node)
     if _has_one_constant(draft, operands):
         other, constant = sorted(operands, key=lambda one: _is_constant(draft, one))
-        is_first = FROM_CONSTANT.get(opcode, _never)(draft, other)
+        is_first = opcode in FROM_CONSTANT and FROM_CONSTANT[opcode](draft, other)
         return [constant, other] if is_first else [other, constant]
     is_last = [opcode == "divide" and draft.opcodes[one] == "broadcast" for one in operands]
     return operands[::-1] if is_last == [True, False] else operands
 
 
 def _is_divisor(draft: Draft, other: int) -> bool:
-    """True if a constant is divided by a node, and not the node by the constant."""
+    """Return True if a constant is divided by a node, and not the node by the constant."""
     is_square = draft.opcodes[other] == "multiply" and len(draft.operands[other]) == 1
     return is_square or draft.opcodes[other] in RECIPROCAL
 
 
 def _is_subtrahend(draft: Draft, other: int) -> bool:
-    """True if a node is subtracted from a constant: a counter of steps ends with `n - i - 1`."""
+    """Return True if a node is subtracted from a constant; not so in step counts `n - i - 1`."""
     is_difference = draft.opcodes[other] == "subtract"
     return not (is_difference and _has_one_constant(draft, draft.operands[other]))
 
 
-def _never(draft: Draft, other: int) -> bool:
-    return False
-
-
-# By opcode: whether a constant is the first operand, beside an operand that is none.
+# By opcode: whether the constant of a constant and another operand is the first one.
 FROM_CONSTANT = {"divide": _is_divisor, "subtract": _is_subtrahend}
 
 
@@ -98,7 +92,7 @@ def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
     rest = [one for one in operands if one != flags[0]] or [flags[0]]
     if len(operands) == len(flags) > 1 or len(rest) == 2:
         draft.guesses.add("order of the operands of select", node)
-        rest.sort(key=lambda one: _is_constant(draft, one))  # as most programs have it
+        rest.sort(key=lambda one: _is_constant(draft, one))  # the order of most programs
     return [flags[0], rest[0], rest[-1]]
 
 
@@ -145,11 +139,11 @@ def _match(
         by_type.setdefault(describe(one), []).append(one)
     taken: dict[object, int] = {}
     found = []
-    for description in wanted:
-        fitting = by_type.get(description) or list(pool)
-        count = taken.get(description, 0)
+    for kind in wanted:
+        fitting = by_type.get(kind) or list(pool)
+        count = taken.get(kind, 0)
         found.append(fitting[min(count, len(fitting) - 1)])
-        taken[description] = count + 1
+        taken[kind] = count + 1
     return found, any(len(fitting) > 1 for fitting in by_type.values())
 
 
@@ -178,22 +172,16 @@ def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
     """
     is_update = draft.opcodes[node] == "dynamic-update-slice"
     rank = len(draft.sizes[node])
-    tensors = [
-        one
-        for one in operands
-        if draft.kinds[one] == draft.kinds[node] and len(draft.sizes[one]) == rank
-    ]
+    kind = draft.kinds[node], rank
+    tensors = [one for one in operands if (draft.kinds[one], len(draft.sizes[one])) == kind]
     if is_update:
         tensors.sort(key=lambda one: draft.sizes[one] != draft.sizes[node])
-    tensors = tensors[: 1 + is_update]
-    if len(tensors) < 1 + is_update:
-        tensors *= 2
-    tensors = tensors[: 1 + is_update]
+    tensors = (tensors * 2 if len(tensors) == 1 else tensors)[: 1 + is_update]
     indices = [one for one in operands if one not in tensors] or operands[:1]
     if not tensors:
         raise draft.refuse(node, "none of its operands has its rank")
     if len(draft.sizes[indices[0]]) == 1 and rank != 0:
-        return [*tensors, indices[0]]  # the older form: one tensor of indices
+        return [*tensors, indices[0]]  # an older form of the operation: one tensor of indices
     whole = draft.sizes[tensors[0]]
     part = draft.sizes[tensors[1]] if is_update else draft.sizes[node]
     return [*tensors, *_spread_indices(draft, node, indices, whole, part)]
@@ -255,7 +243,7 @@ def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
         raise draft.refuse(node, "no edge says what it is called with")
     if draft.opcodes[node] == "map":
         return _match_kinds(draft, [kind for kind, _, _ in wanted], operands)
-    # A gradient's first arguments are what the forward pass kept for it.
+    # A gradient's first arguments are the values that the forward pass kept for it.
     kept_first = sorted(operands, key=lambda one: not draft.is_kept(one))
     found, is_guess = _match(wanted, kept_first, draft.key)
     if is_guess:
@@ -311,7 +299,7 @@ def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[i
         if not fitting:
             raise draft.refuse(node, "the sizes of its parts do not add up to its size")
         found += [fitting[0]] * (missing // draft.sizes[fitting[0]][axis])
-        draft.guesses.add("part of concatenate that is joined several times", node)
+        draft.guesses.add("repeated part of concatenate", node)
         missing = 0
     if len(found) > 1:
         draft.guesses.add("order of the parts of concatenate", node)
@@ -326,8 +314,11 @@ def _order_solver(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def order_results(draft: Draft, results: list[int]) -> None:
-    """Sort the elements that a called computation returns as programs of jax do: the value that it
-    computes, then what its gradient needs: derivatives, intermediates and its arguments."""
+    """Sort the elements that a called computation returns in the order of jax.
+
+    First the computed values, then those that the gradient needs: derivatives, intermediates and
+    arguments.
+    """
     is_derivative = {one: _is_derivative(draft, one) for one in results}
     inner: set[int] = set()
     for one in results:
@@ -343,7 +334,7 @@ def order_results(draft: Draft, results: list[int]) -> None:
 
 
 def _is_derivative(draft: Draft, node: int) -> bool:
-    """True for `1 - y` and `y * (1 - y)`, by which gradients of activations are multiplied."""
+    """Return True for `1 - y` and `y * (1 - y)`, the factors in gradients of activations."""
     return any(
         draft.opcodes[one] == "subtract" and _has_one_constant(draft, draft.operands[one])
         for one in (node, *draft.operands[node])

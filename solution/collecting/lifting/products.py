@@ -1,6 +1,6 @@
 """Infer the operand order and the shared dimensions of convolutions and dots."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -17,7 +17,7 @@ FEATURE_GROUPS, BATCH_GROUPS = 107, 108
 
 @dataclass(frozen=True)
 class WindowDimension:
-    """A window along one dimension, with XLA's names."""
+    """A window along one dimension; XLA's names."""
 
     size: int
     stride: int
@@ -78,21 +78,18 @@ def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list
     spatial = row[vocabulary.CONVOLUTION_INPUT_SPATIAL].tolist()[: len(window)]
     kernel = row[vocabulary.CONVOLUTION_KERNEL_SPATIAL].tolist()[: len(window)]
     dimensions = (batch, feature, *spatial), (given, made, *kernel)
-    if (
-        any(sorted(numbers) != list(range(rank)) for numbers in dimensions)
-        or out_batch == out_feature
-    ):
+    if any(sorted(axes) != list(range(rank)) for axes in dimensions) or out_batch == out_feature:
         return None
-    counts = [dimension.count(left[axis]) for dimension, axis in zip(window, spatial, strict=True)]
+    counts = [one.count(left[axis]) for one, axis in zip(window, spatial, strict=True)]
     is_fit = (
-        [right[axis] for axis in kernel] == [dimension.size for dimension in window]
+        [right[axis] for axis in kernel] == [one.size for one in window]
         and left[feature] == right[given] * groups
         and left[batch] == output[out_batch] * batches
         and right[made] == output[out_feature]
     )
     rest = [axis for axis in range(rank) if axis not in (out_batch, out_feature)]
     orders = (list(order) for order in permutations(rest)) if is_fit else iter(())
-    return next((order for order in orders if [output[axis] for axis in order] == counts), None)
+    return next((axes for axes in orders if [output[axis] for axis in axes] == counts), None)
 
 
 def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
@@ -106,7 +103,7 @@ def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
     found = find_operands(draft.graph)
     for node in dots:
         if node not in found.letters:
-            raise draft.refuse(node, "the sizes of its operands do not fit its own")
+            raise draft.refuse(node, "the sizes of its operands do not fit its sizes")
     return {node: [int(found.input[node]), int(found.kernel[node])] for node in dots}
 
 
@@ -123,24 +120,19 @@ class DotDimensions:
 def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
     """Return the summed and the batch dimensions of a dot."""
     letters = find_operands(draft.graph).letters[node]
-    if not is_ordered(letters):
+    if not _is_ordered(letters):
         raise draft.refuse(node, "its output has the dimensions of its operands in another order")
     summed = [letter for letter in letters.left if letter not in letters.output]
     return DotDimensions(
-        [*find_each(summed, letters.left)],
-        [*find_each(summed, letters.right)],
-        [*find_each(letters.batch, letters.left)],
-        [*find_each(letters.batch, letters.right)],
+        [letters.left.index(letter) for letter in summed],
+        [letters.right.index(letter) for letter in summed],
+        [letters.left.index(letter) for letter in letters.batch],
+        [letters.right.index(letter) for letter in letters.batch],
     )
 
 
-def find_each(letters: Iterable[int], dimensions: Sequence[int]) -> Iterable[int]:
-    """Return the dimension that each letter names."""
-    return (dimensions.index(letter) for letter in letters)
-
-
-def is_ordered(letters: Einsum) -> bool:
-    """True if the output has the batch, then the left dimensions, then the right ones."""
+def _is_ordered(letters: Einsum) -> bool:
+    """Return True if the output has the batch, then the left dimensions, then the right ones."""
     batch = letters.batch
     left = [one for one in letters.left if one in letters.output and one not in batch]
     right = [one for one in letters.right if one in letters.output and one not in batch]

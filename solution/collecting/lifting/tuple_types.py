@@ -1,9 +1,9 @@
 """Infer the types of tuples, and which element of a tuple each get-tuple-element reads.
 
-A tuple's features tell only its number of elements. Their types follow from the nodes that make the
-tuple, or from its readers. If several elements have one type, the n-th reader of that type reads
-the n-th of them. In loops, an element is assigned to the reader that is nearest before the node
-that computes its next value.
+A tuple's features tell only its number of elements. Their types follow from the tuple's operands
+or its readers. If several elements have the same type, the n-th reader of that type reads the n-th
+such element. In loops, an element is assigned to the reader that is nearest before the node that
+computes its next value.
 """
 
 from collections import Counter, defaultdict, deque
@@ -13,8 +13,8 @@ from typing import NamedTuple
 from solution.collecting.lifting.draft import PRED, S32, TOKEN, TUPLE, Draft
 from solution.collecting.lifting.operand_order import order_results
 
-NEAR = 6  # steps back from a loop element's next value to its current value
-SEEN = 64  # largest number of nodes visited on the way
+NEAR = 6  # largest distance from a loop element's next value back to its current value
+SEEN = 64  # largest number of nodes visited in this search
 READ = "get-tuple-element"
 
 
@@ -44,8 +44,6 @@ Type = Tensor | Parts
 TOKEN_TYPE = Tensor(TOKEN, (), ())
 UNREAD = Tensor(S32, (), ())  # type of an element without readers
 PASSED = ("opt-barrier", "add-dependency", "copy", "all-reduce")
-
-
 LACKING = "it has no element of a type that its loop needs"
 
 
@@ -56,17 +54,17 @@ class Loop(NamedTuple):
     condition: int  # root node
     body: int  # root node
     counter: int | None  # the element that counts the iterations
-    fixed: frozenset[int] = frozenset()  # elements that the body gives back as they are
+    fixed: frozenset[int] = frozenset()  # elements that the body returns unchanged
 
 
 class TupleTypes:
-    """Infers the types of tuples; orders the operands of the tuples with which loops start."""
+    """Infers the types of tuples, and orders the operands of the tuples that loops start with."""
 
     def __init__(self, draft: Draft, operands: list[list[int]]) -> None:
         self._draft = draft
-        self.operands = operands  # of each node, in order; changed here
-        self.index: dict[int, int] = {}  # of each get-tuple-element
-        self.loops: dict[int, Loop] = {}  # of each while
+        self.operands = operands  # by node, in order; this class changes them
+        self.index: dict[int, int] = {}  # by get-tuple-element: the element that it reads
+        self.loops: dict[int, Loop] = {}  # by while
         self._types: dict[int, Type] = {}
         self._open: set[int] = set()  # nodes whose type is being inferred: stops endless recursion
 
@@ -91,7 +89,6 @@ class TupleTypes:
                 raise draft.refuse(node, "it reads no tuple")
 
     def type_of(self, node: int) -> Type:
-        """Return the type of a node."""
         draft = self._draft
         if draft.kinds[node] != TUPLE:
             return Tensor(draft.kinds[node], draft.sizes[node], draft.layouts[node])
@@ -128,23 +125,21 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_element(self, node: int) -> Type:
-        """Return the type of a tuple in a tuple, from the outer tuple, otherwise from its
-        readers."""
+        """Return the type of a nested tuple: from the outer tuple, otherwise from its readers."""
         (outer,) = self.operands[node]
         if self._draft.opcodes[outer] == "infeed" or outer in self._open:
             return self._read_from_readers(node)
         whole = self.type_of(outer)
         self._number_readers(outer)
-        element = self.index.get(node)
-        if isinstance(whole, Parts) and element is not None:
-            return whole.parts[element]
+        index = self.index.get(node)
+        if isinstance(whole, Parts) and index is not None:
+            return whole.parts[index]
         return self._read_from_readers(node)
 
     def _find_parameter(self, node: int) -> Type:
-        """Return the type of a parameter, from its callers; the program's, from its readers."""
+        """Return the type of a parameter: from the caller; without a caller, from its readers."""
         draft = self._draft
-        computation = draft.computation[node]
-        caller = draft.callers.get(computation)
+        caller = draft.callers.get(draft.computation[node])
         if caller is None:
             return self._read_from_readers(node)
         if draft.opcodes[caller] == "while":
@@ -169,7 +164,7 @@ class TupleTypes:
         gone = {axis for axis in draft.features[node, 31:37].tolist() if axis >= 0}
         left = tuple(size for axis, size in enumerate(sizes) if axis not in gone)
         readers = [one for one in self._readers(node) if draft.kinds[one] != TUPLE]
-        if readers:  # each has the elements' sizes and layout
+        if readers:  # all elements have the same sizes and layout
             left, layout = draft.sizes[readers[0]], draft.layouts[readers[0]]
         else:
             layout = tuple(range(len(left)))[::-1]
@@ -179,11 +174,10 @@ class TupleTypes:
         draft = self._draft
         readers = self._readers(node)[: draft.parts[node]]
         parts = [self.type_of(reader) for reader in readers]
-        for element, reader in enumerate(readers):
-            self.index[reader] = element
+        self.index |= {reader: index for index, reader in enumerate(readers)}
         missing = draft.parts[node] - len(parts)
         if missing > 0:
-            draft.guesses.add("type of elements of a tuple that nobody reads", node)
+            draft.guesses.add("type of unread elements of a tuple", node)
         return Parts((*parts, *[UNREAD] * missing))
 
     def _readers(self, node: int) -> list[int]:
@@ -206,7 +200,7 @@ class TupleTypes:
         if missing > 0 and not found:
             raise draft.refuse(node, "no edge says what its elements are")
         if missing > 0:
-            draft.guesses.add("element of a tuple that stands in it several times", node)
+            draft.guesses.add("repeated element of a tuple", node)
             caller = self._find_caller(node)
             tuples = [node] if caller is None else [node, caller]
             read = Counter(draft.key(one) for whole in tuples for one in self._readers(whole))
@@ -221,28 +215,30 @@ class TupleTypes:
         whole = self.type_of(node)
         readers = [one for one in self._readers(node) if one not in self.index]
         if readers and isinstance(whole, Parts):
-            # Of a loop mostly those elements are read that it changes.
+            # Most readers of a loop read elements that it changes.
             fixed = self.loops[node].fixed if node in self.loops else ()
-            if self._draft.opcodes[node] == "call":  # what a call computes is read by others too
+            if self._draft.opcodes[node] == "call":  # first the readers of its result
                 readers.sort(key=self._draft.is_kept)
             self._give(node, readers, [part.key for part in whole.parts], set(fixed))
 
     def _give(
         self, node: int, readers: Iterable[int], keys: Sequence[object], taken: set[int]
     ) -> None:
-        """Assign the n-th element of a type that is not in `taken` to the n-th reader of the
-        type."""
+        """Assign to the n-th reader of a type the n-th element of the type.
+
+        Args:
+            keys: the types of the tuple's elements.
+            taken: elements to assign only if no other has the type.
+        """
         draft = self._draft
-        elements: dict[object, list[int]] = defaultdict(list)
-        for element, key in enumerate(keys):
-            if element not in taken:
-                elements[key].append(element)
+        free: dict[object, list[int]] = defaultdict(list)
+        for index, key in enumerate(keys):
+            if index not in taken:
+                free[key].append(index)
         used: Counter[object] = Counter()
         for reader in readers:
             key = draft.key(reader)
-            fitting = elements[key] or [
-                element for element, other in enumerate(keys) if other == key
-            ]
+            fitting = free[key] or [index for index, other in enumerate(keys) if other == key]
             if not fitting:
                 raise draft.refuse(reader, f"node {node} has no element of its type and sizes")
             if len(fitting) > 1:
@@ -251,7 +247,7 @@ class TupleTypes:
             used[key] += 1
 
     def _resolve_loop(self, node: int) -> None:
-        """Order the state of a loop as its body returns it."""
+        """Order the state with which a loop starts like the state that its body returns."""
         draft = self._draft
         is_flag = [draft.key(root) == (PRED, (), 0) for root in draft.called[node]]
         if sorted(is_flag) != [False, True]:
@@ -267,9 +263,9 @@ class TupleTypes:
         self._match_state(parameter, self.operands[body], keys)
         counter = self._find_counter(parameter, self.operands[body])
         fixed = frozenset(
-            element
-            for element, result in enumerate(self.operands[body])
-            if self.index.get(result) == element and draft.operands[result] == [parameter]
+            index
+            for index, result in enumerate(self.operands[body])
+            if self.index.get(result) == index and draft.operands[result] == [parameter]
         )
         self.loops[node] = Loop(node, condition, body, counter, fixed)
         self._read_counter(condition, counter, keys)
@@ -279,8 +275,7 @@ class TupleTypes:
             self._order_start(self.loops[node], keys)
 
     def _order_by_start(self, node: int, body: int) -> None:
-        """Complete the body's result; reorder it like the loop's start if the start cannot be
-        changed."""
+        """Complete the body's result, and order it like the start if that cannot be changed."""
         draft = self._draft
         self._complete_state(node, body)
         (start,) = self.operands[node]
@@ -291,12 +286,12 @@ class TupleTypes:
             self._reorder(body, [part.key for part in whole.parts])
 
     def _complete_state(self, node: int, body: int) -> None:
-        """Repeat elements of the body's result whose types its parameter's readers need."""
+        """Repeat elements of the body's result so that there is one for each reader's type."""
         draft, found = self._draft, self.operands[body]
         missing = draft.parts[body] - len(found)
         if missing <= 0:
             return
-        draft.guesses.add("element of a loop's state that stands in it several times", body)
+        draft.guesses.add("repeated element of a loop's state", body)
         (parameter,) = draft.parameters(body)
         have = Counter(draft.key(one) for one in found)
         need: Counter[object] = Counter()
@@ -326,11 +321,11 @@ class TupleTypes:
         self.operands[node][:] = ordered
 
     def _order_start(self, loop: Loop, keys: Sequence[object]) -> None:
-        """Order the tuple with which a loop starts as its body's result.
+        """Order the tuple with which a loop starts like its body's result.
 
-        Of operands of one type, tensors go to the elements that the loop leaves as they are, and
-        constants to those that it changes, first of all to its counter and to elements into which
-        it writes slices. If there are too few operands, a constant is repeated.
+        Of operands of one type, tensors go to the elements that the loop does not change, constants
+        to those that it changes: first to its counter, then to elements into which it writes
+        slices. If operands are missing, a constant is repeated.
         """
         draft = self._draft
         (start,) = self.operands[loop.node]
@@ -338,31 +333,31 @@ class TupleTypes:
         for one in dict.fromkeys(self.operands[start]):
             pool[draft.key(one)].append(one)
         elements: dict[object, list[int]] = defaultdict(list)
-        for element, key in enumerate(keys):
-            elements[key].append(element)
-        if any(len(elements[key]) < len(wanted) for key, wanted in pool.items()):
-            raise draft.refuse(start, "it has elements that its loop has not")
+        for index, key in enumerate(keys):
+            elements[key].append(index)
+        if any(len(elements[key]) < len(operands) for key, operands in pool.items()):
+            raise draft.refuse(start, "it has elements that its loop does not have")
         ordered: dict[int, int] = {}
-        for key, wanted in elements.items():
+        for key, indices in elements.items():
             if not pool[key]:
                 raise draft.refuse(start, LACKING)
-            wanted.sort(key=lambda element: self._rank_start(loop, element))
+            indices.sort(key=lambda index: self._rank_start(loop, index))
             values = [one for one in pool[key] if draft.find_constant(one) is None]
             constants = [one for one in pool[key] if one not in values]
             repeated = constants[:1] or values[-1:]
-            constants = repeated * (len(wanted) - len(pool[key])) + constants
-            if loop.counter in wanted:
+            constants = repeated * (len(indices) - len(pool[key])) + constants
+            if loop.counter in indices:
                 constants.reverse()  # it starts with the first constant
-            ordered |= dict(zip(wanted, values + constants, strict=True))
-        self.operands[start][:] = [ordered[element] for element in range(len(keys))]
+            ordered |= dict(zip(indices, values + constants, strict=True))
+        self.operands[start][:] = [ordered[index] for index in range(len(keys))]
 
-    def _rank_start(self, loop: Loop, element: int) -> int:
-        """Return how likely an element of a loop starts with a constant: 0 is the least."""
-        if element == loop.counter:
+    def _rank_start(self, loop: Loop, index: int) -> int:
+        """Return how likely an element starts with a constant: 0 (least) to 3."""
+        if index == loop.counter:
             return 3
-        if element in loop.fixed:
+        if index in loop.fixed:
             return 0
-        draft, node = self._draft, self.operands[loop.body][element]
+        draft, node = self._draft, self.operands[loop.body][index]
         while draft.opcodes[node] == "call" and draft.called[node]:
             node = draft.called[node][0]
         return 2 if draft.opcodes[node] == "dynamic-update-slice" else 1
@@ -370,25 +365,25 @@ class TupleTypes:
     def _match_state(self, parameter: int, results: Sequence[int], keys: Sequence[object]) -> None:
         """Assign to each reader of a body's parameter the element whose next value is nearest."""
         draft = self._draft
-        readers = self._readers(parameter)
-        found: dict[int, int] = {}
+        nearest: dict[int, int] = {}  # by reader: the element
         steps = sorted(
-            (distance, reader, element)
-            for element, result in enumerate(results)
+            (distance, reader, index)
+            for index, result in enumerate(results)
             for reader, distance in self._look_back(result, parameter).items()
-            if draft.key(reader) == keys[element]
+            if draft.key(reader) == keys[index]
         )
         taken: set[int] = set()
-        for _, reader, element in steps:
-            if reader not in found and element not in taken:
-                found[reader] = element
-                taken.add(element)
-        self.index |= found
-        draft.guesses.nodes.setdefault("element of a loop's state, by distance", []).extend(found)
-        self._give(parameter, [one for one in readers if one not in found], keys, taken)
+        for _, reader, index in steps:
+            if reader not in nearest and index not in taken:
+                nearest[reader] = index
+                taken.add(index)
+        self.index |= nearest
+        draft.guesses.nodes.setdefault("element of a loop's state, by distance", []).extend(nearest)
+        rest = [one for one in self._readers(parameter) if one not in nearest]
+        self._give(parameter, rest, keys, taken)
 
     def _look_back(self, result: int, parameter: int) -> dict[int, int]:
-        """Return the parameter's readers from which a result is computed, with their distances."""
+        """Return the distances of a parameter's readers that a result is computed from."""
         draft = self._draft
         found: dict[int, int] = {}
         distance, waiting = {result: 0}, deque([result])
@@ -406,25 +401,24 @@ class TupleTypes:
     def _find_counter(self, parameter: int, results: Sequence[int]) -> int | None:
         """Return the element to which a constant is added in each iteration."""
         draft = self._draft
-        for element, result in enumerate(results):
+        for index, result in enumerate(results):
             read = draft.operands[result]
             if draft.opcodes[result] == "add" and not draft.sizes[result] and len(read) == 2:
-                current = [one for one in read if self.index.get(one) == element]
+                current = [one for one in read if self.index.get(one) == index]
                 step = [one for one in read if draft.opcodes[one] == "constant"]
                 if current and step and draft.operands[current[0]] == [parameter]:
-                    return element
+                    return index
         return None
 
     def _read_counter(self, condition: int, counter: int | None, keys: Sequence[object]) -> None:
-        """Let the condition compare the counter, if it reads one element of the counter's type."""
+        """Let the condition's first reader of the counter's type read the counter."""
         draft = self._draft
         for parameter in draft.parameters(condition):
-            readers = self._readers(parameter)
-            first = [
-                one for one in readers if counter is not None and draft.key(one) == keys[counter]
-            ][:1]
-            for one in first:
-                self.index[one] = counter or 0
-            rest = [one for one in readers if one not in first]
-            taken = {counter} if first and counter is not None else set()
-            self._give(parameter, rest, keys, taken)
+            readers, taken = self._readers(parameter), set[int]()
+            key = None if counter is None else keys[counter]
+            first = next((one for one in readers if draft.key(one) == key), None)
+            if first is not None and counter is not None:
+                self.index[first] = counter
+                readers.remove(first)
+                taken.add(counter)
+            self._give(parameter, readers, keys, taken)

@@ -1,7 +1,7 @@
-"""Choose values of constants: the originals are lost, but some affect compilation.
+"""Choose values of constants: the graph lacks them, but some affect compilation.
 
-Neutral values stay neutral (a sum starts with 0); all other values are ones that no simplification
-removes.
+Values follow from the readers where these tell (a sum starts with 0). All other values are chosen
+so that no simplification removes them.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,8 +15,8 @@ from solution.collecting.lifting.tuple_types import TupleTypes
 from solution.programs.arguments import DTYPES
 from solution.programs.hlo.messages import MESSAGES
 
-TRIPS = 10  # iterations of a loop that does not tell them
-# The neutral element of each reduction; infinite stands for an extreme of the type.
+TRIPS = 10  # iterations of a loop of unknown length
+# The neutral element of each reduction; infinity stands for the type's largest or smallest number.
 NEUTRAL = {"add": 0.0, "or": 0.0, "xor": 0.0, "multiply": 1.0, "and": 1.0,
            "maximum": -np.inf, "minimum": np.inf}  # fmt: skip
 # By element type, the literal's field; numpy's type name if the field holds bytes.
@@ -31,9 +31,9 @@ def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
     values: dict[int, float] = {}
     for node, opcode in enumerate(draft.opcodes):
         rule = RULES.get(opcode)
-        for position, one in enumerate(types.operands[node]) if rule is not None else ():
+        for number, one in enumerate(types.operands[node]) if rule is not None else ():
             source = draft.find_constant(one)
-            value = rule(draft, node, position) if rule and source is not None else None
+            value = rule(draft, node, number) if rule and source is not None else None
             if source is not None and value is not None:
                 values.setdefault(source, value)
     for node in types.loops:
@@ -41,9 +41,9 @@ def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
     return values
 
 
-def _start_reduction(draft: Draft, node: int, position: int) -> float | None:
+def _start_reduction(draft: Draft, node: int, number: int) -> float | None:
     count = max(1, draft.parts[node])
-    if position < count:
+    if number < count:
         return None
     roots = draft.called[node]
     if draft.opcodes[node] == "select-and-scatter":
@@ -52,20 +52,20 @@ def _start_reduction(draft: Draft, node: int, position: int) -> float | None:
     return known[0] if known else 0.0
 
 
-def _shift(draft: Draft, node: int, position: int) -> float | None:
-    return 3.0 + node % 5 if position == 1 else None
+def _shift(draft: Draft, node: int, number: int) -> float | None:
+    return 3.0 + node % 5 if number == 1 else None
 
 
-def _index(draft: Draft, node: int, position: int) -> float | None:
-    return 0.0 if position else None
+def _index(draft: Draft, node: int, number: int) -> float | None:
+    return 0.0 if number else None
 
 
-def _bound(draft: Draft, node: int, position: int) -> float | None:
-    return float(position)
+def _bound(draft: Draft, node: int, number: int) -> float | None:
+    return float(number)
 
 
-def _limit(draft: Draft, node: int, position: int) -> float | None:
-    """Return the bound of a tensor: 0, or what leaves the maximum of elements as it is."""
+def _limit(draft: Draft, node: int, number: int) -> float | None:
+    """Return the lower bound of a tensor: 0, or -infinity if it reads a maximum of elements."""
     if draft.kinds[node] not in FLOATS or not draft.sizes[node]:
         return None
     reduced = (_find_reduction(draft, one) for one in draft.operands[node])
@@ -81,10 +81,10 @@ def _find_reduction(draft: Draft, node: int) -> str:
     return called[0] if is_one else ""
 
 
-def _average(draft: Draft, node: int, position: int) -> float | None:
+def _average(draft: Draft, node: int, number: int) -> float | None:
     """Return the number of summed elements if a sum is divided by a constant: a mean."""
     others = [one for one in draft.operands[node] if draft.find_constant(one) is None]
-    if position == 0 or len(others) != 1:
+    if number == 0 or len(others) != 1:
         return None
     total = others[0]
     if _find_reduction(draft, total) != "add":
@@ -95,13 +95,13 @@ def _average(draft: Draft, node: int, position: int) -> float | None:
     return float(whole // max(1, prod(draft.sizes[total])))
 
 
-def _let_through(draft: Draft, node: int, position: int) -> float | None:
+def _let_through(draft: Draft, node: int, number: int) -> float | None:
     return 1.0 if draft.kinds[node] == PRED else None
 
 
 RULES: dict[str, Callable[[Draft, int, int], float | None]] = {
     **dict.fromkeys(["reduce", "reduce-window"], _start_reduction),
-    "select-and-scatter": lambda draft, node, position: 0.0 if position == 2 else None,
+    "select-and-scatter": lambda draft, node, number: 0.0 if number == 2 else None,
     "pad": _index,
     **dict.fromkeys(["dynamic-slice", "dynamic-update-slice"], _index),
     **dict.fromkeys(["shift-left", "shift-right-logical", "shift-right-arithmetic"], _shift),
@@ -141,11 +141,9 @@ def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
             whole = draft.sizes[operands[0]]
             is_update = draft.opcodes[one] == "dynamic-update-slice"
             part = draft.sizes[operands[1] if is_update else one]
-            lengths += [
-                length for length, size in zip(whole, part, strict=False) if size == 1 < length
-            ]
+            lengths += [full for full, size in zip(whole, part, strict=False) if size == 1 < full]
     draft.guesses.add(
-        "iterations of a loop, by what it slices" if lengths else f"iterations of a loop: {TRIPS}",
+        "iterations of a loop, by its slices" if lengths else f"iterations of a loop: {TRIPS}",
         node,
     )
     return max(set(lengths), key=lengths.count) if lengths else TRIPS
