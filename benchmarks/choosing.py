@@ -23,10 +23,11 @@ from rich.console import Console
 
 from benchmarks.bootstrap import bootstrap_mean
 from benchmarks.policy_search import list_compared
+from benchmarks.replay import OURS, replay_seeds
 from ensembles import DEFAULT_RECIPE
 from ensembles.recipe import choose_recipe, find_recipe
 from ensembles.votes import merge_votes
-from solution.choosing.replay import OURS, Table, make_table, replay_seeds
+from solution.choosing.offline import Table, make_table
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph

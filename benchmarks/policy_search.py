@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.replay import Build, list_methods
 from solution.choosing.proposer import Proposer
-from solution.choosing.replay import Build, list_methods
 from solution.collecting.space import MEAN, Space
 from solution.placement.policy.network import GraphSage
 from solution.placement.policy.ppo import find_gain

@@ -1,15 +1,19 @@
 """Search without compiling: in a table of known runtimes, or by the model's scores alone."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs
+from solution.choosing.journal import FAILED, Trial
 from solution.choosing.live_prior import UNLED
 from solution.choosing.methods import OURS, describe_unled, is_led, make_proposer
 from solution.choosing.proposer import Proposer
-from solution.choosing.replay import Lookup, Table, TablePrior, make_table
 from solution.choosing.search import Budget, search
+from solution.collecting.space import Space, link_sites, name_config
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, TILE_BLOCKS
 from solution.serving.bundle import Bundle
 from solution.serving.ranking import KNOWN, Ranking
 from solution.serving.reading import read_graph, read_question
@@ -17,6 +21,105 @@ from solution.serving.words import describe_configs
 from solution.system.errors import InputError
 
 SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Distinct configurations and their runtimes."""
+
+    name: str
+    collection: str
+    space: Space
+    runtimes: np.ndarray  # (members,) the mean of equal configurations
+    first: np.ndarray  # (members,) position in the graph, the first of equal configurations
+
+
+def make_table(graph: Graph) -> Table:
+    """Return the table of a labelled graph.
+
+    Raises InputError if its runtimes are not known.
+    """
+    if graph.runtimes is None:
+        raise InputError(
+            f"{graph.name}: has no runtimes to look up. Give a graph with measured ones, or leave "
+            "--replay out."
+        )
+    first, inverse = graph.distinct.first, graph.distinct.inverse
+    counts = np.bincount(inverse, minlength=len(first))
+    runtimes = np.bincount(inverse, graph.runtimes, len(first)) / counts
+    if graph.collection.kind == "tile":
+        space = _tile_space(graph.tiles[first])
+    else:
+        space = _layout_space(graph, first)
+    return Table(graph.name, graph.collection.name, space, runtimes, first)
+
+
+def _tile_space(tiles: np.ndarray) -> Space:
+    """Return a space with a site for each size that varies between tiles; values are logarithms."""
+    sizes = np.concatenate([tiles[:, block][:, :MAX_RANK] for block in TILE_BLOCKS.values()], 1)
+    varied = sizes[:, (sizes != sizes[0]).any(axis=0)]
+    return make_space(np.log1p(varied), np.zeros((0, 2), int), ordered=True)
+
+
+def _layout_space(graph: Graph, first: np.ndarray) -> Space:
+    """Return a space with a site for each tensor and option that varies between configurations."""
+    book = graph.layouts.select(first)
+    tensors = book.expand().reshape(len(first), -1, MAX_RANK)  # (members, nodes * 3, 6)
+    codes = (tensors.astype(np.int64) + 1) @ (7 ** np.arange(MAX_RANK))
+    node = np.repeat(np.arange(len(graph.configurable)), len(LAYOUT_TENSORS))
+    varied = np.flatnonzero((codes != codes[0]).any(axis=0))
+    links = link_sites(graph.edges, graph.num_nodes, graph.configurable, node[varied])
+    columns = codes[:, varied]
+    if graph.options is not None:
+        columns = np.column_stack([columns, graph.options[first]])
+    return make_space(columns, links, ordered=False)
+
+
+def make_space(columns: np.ndarray, links: np.ndarray, *, ordered: bool) -> Space:
+    """Return the space whose members are the rows of (members, sites) numbers; default: row 0.
+
+    Args:
+        ordered: the numbers are sizes, not names.
+    """
+    if not columns.shape[1]:
+        columns = np.zeros((len(columns), 1))
+    found = [np.unique(column, return_inverse=True) for column in columns.T]
+    members = np.column_stack([inverse for _, inverse in found]).astype(np.int32)
+    return Space(
+        sizes=np.array([len(values) for values, _ in found]),
+        default=members[0],
+        links=links,
+        coordinates=tuple(values.astype(np.float64) if ordered else None for values, _ in found),
+        members=members,
+    )
+
+
+class Lookup:
+    """Measure by looking up the runtimes of a table."""
+
+    def __init__(self, table: Table) -> None:
+        self._times = dict(zip(table.space.names, table.runtimes.tolist(), strict=True))
+
+    def measure(self, configs: np.ndarray) -> list[Trial]:
+        names = [name_config(row) for row in configs]
+        return [
+            Trial(name, row.tolist(), self._times.get(name), "" if name in self._times else FAILED)
+            for name, row in zip(names, configs, strict=True)
+        ]
+
+
+class TablePrior:
+    """Look up the scores (members,) of a table's members by their configurations."""
+
+    def __init__(self, space: Space, scores: np.ndarray) -> None:
+        self._space = space
+        self._scores = np.asarray(scores, np.float64)
+        self._by_name = dict(zip(space.names, self._scores.tolist(), strict=True))
+
+    def __call__(self, configs: np.ndarray) -> np.ndarray:
+        if configs is self._space.members:
+            return self._scores
+        return np.array([self._by_name[name_config(row)] for row in configs])
 
 
 def replay_file(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from solution.choosing.replay import Lookup, Table, make_space
+from solution.choosing.offline import Lookup, Table, make_space
 from solution.collecting.space import Space, name_config
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from benchmarks.policy_search import list_compared
+from benchmarks.replay import list_methods, replay_seeds
 from solution.choosing.guided import Beliefs, Guided
 from solution.choosing.journal import RECORD, Journal, Trial
+from solution.choosing.offline import Lookup, Table, TablePrior
 from solution.choosing.proposer import Proposer
-from solution.choosing.replay import Lookup, Table, TablePrior, list_methods, replay_seeds
 from solution.choosing.search import Budget, search
 from solution.collecting.space import Space
 from solution.system.errors import InputError

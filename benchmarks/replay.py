@@ -1,0 +1,61 @@
+"""Replay searches in tables of known runtimes: the regret by number of measurements."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from solution.choosing.guided import Beliefs
+from solution.choosing.methods import METHODS, ORDER, OURS, PROCESS, make_proposer
+from solution.choosing.offline import Lookup, Table, TablePrior
+from solution.choosing.proposer import Proposer
+from solution.collecting.space import Prior
+
+ALONE = "ours, no prior"
+LABELS = {ORDER: "ours, not online", PROCESS: "gaussian process"}
+Build = Callable[[Table, Prior, int], Proposer]
+
+
+def list_methods() -> dict[str, Build]:
+    """Return by name functions that make an optimizer from a table, its prior and a seed.
+
+    This project's optimizer is in the list with and without the prior.
+    """
+
+    def build(name: str, *, is_led: bool = True) -> Build:
+        def make(table: Table, prior: Prior, seed: int) -> Proposer:
+            beliefs = Beliefs(table.collection.split(":")[0])
+            return make_proposer(name, table.space, prior if is_led else None, beliefs, seed)
+
+        return make
+
+    named = {LABELS.get(name, name): build(name) for name in METHODS}
+    return {OURS: named.pop(OURS), ALONE: build(OURS, is_led=False), **named}
+
+
+def replay(table: Table, proposer: Proposer, most: int) -> np.ndarray:
+    """Return the regret (most,) after each measurement: best time so far over best time, less 1.
+
+    The search ends as soon as the best configuration is found.
+    """
+    lookup = Lookup(table)
+    best = table.runtimes.min()
+    curve = np.zeros(most)
+    fastest = np.inf
+    for turn in range(most):
+        asked = proposer.ask(1)
+        if len(asked):
+            times = np.array([trial.time for trial in lookup.measure(asked)])
+            proposer.tell(asked, times)
+            fastest = min(fastest, float(np.nanmin(times)))
+        curve[turn] = fastest / best - 1
+        if fastest <= best:
+            break
+    return curve
+
+
+def replay_seeds(
+    table: Table, scores: np.ndarray, build: Build, seeds: Sequence[int], most: int
+) -> np.ndarray:
+    """Return the regret (seeds, most) of a method whose prior are the `scores` (members,)."""
+    prior = TablePrior(table.space, scores)
+    return np.stack([replay(table, build(table, prior, seed), most) for seed in seeds])
