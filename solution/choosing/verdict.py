@@ -36,7 +36,7 @@ class Verdict:
         interval = f"[{self.low:.3f}, {self.high:.3f}] in {self.rounds} new repetitions"
         if self.is_gain:
             return f"{self.gain:.3f} times as fast as the compiler's default, {interval}."
-        return f"No certain gain: {self.gain:.3f} times as fast, {interval}."
+        return f"No gain can be shown: {self.gain:.3f} times as fast, {interval}."
 
 
 def judge(default: np.ndarray, other: np.ndarray) -> Verdict:

@@ -63,7 +63,7 @@ def test_tiles_without_runtimes_are_not_called_fast() -> None:
 def test_a_module_with_nothing_to_set_is_inspected(fastslow: FastSlow, tmp_path: Path) -> None:
     nodes = [modules.node(1, "parameter", modules.shape(4))]
     module = modules.module(("main", 1, nodes))
-    path = modules.write(modules.record(own=module), tmp_path / "mine.pb")
+    path = modules.write(modules.record(module=module), tmp_path / "mine.pb")
     (record,) = read_module_file(path)
     written = write_record(record, tmp_path / "data")
     result = fastslow("inspect", written)

@@ -1,31 +1,22 @@
-"""Programs to collect, and whether there is a compiler."""
+"""Programs to collect, as files and as read, and the children that compile them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("jax")  # the extra `collect`; make test installs it
 
-from solution.collecting.cpu import Workers
-from tests.made.timed import DENSE, RAGGED, open_workers
+from tests.made.timed import DENSE, RAGGED, dense, heavy, ragged, workers  # noqa: F401
 
 
 @pytest.fixture
-def dense(tmp_path: Path) -> Path:
+def dense_file(tmp_path: Path) -> Path:
     return _write(tmp_path / "dense.py", DENSE)
 
 
 @pytest.fixture
-def ragged(tmp_path: Path) -> Path:
+def ragged_file(tmp_path: Path) -> Path:
     return _write(tmp_path / "ragged.py", RAGGED)
-
-
-@pytest.fixture(scope="session")
-def workers() -> Iterator[Workers]:
-    """Two children with a compiler each, for all tests of a process."""
-    with open_workers() as opened:
-        yield opened
 
 
 def _write(path: Path, text: str) -> Path:

@@ -1,4 +1,4 @@
-"""A compiler that dies, takes all memory or never ends costs one request."""
+"""A compiler that dies, takes all memory or never ends costs a single request."""
 
 import subprocess
 import sys
@@ -17,15 +17,14 @@ from solution.collecting.program_space import TILES, make_collected_space
 from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
 from solution.programs.child import Child, ChildDiedError, Limits
 from solution.programs.compiler import Flags
-from solution.programs.program import read_programs
+from solution.programs.program import Program, read_programs
 from solution.system.errors import InputError
 
 
-def test_wide_tiles_over_a_ragged_edge_are_found_wrong(workers: Workers, ragged: Path) -> None:
-    """XLA's own defect: 70 columns, tiles of four vectors."""
-    (program,) = read_programs(ragged, workers.compiling)
-    builder, space = Builder(workers.compiling, program), make_collected_space(program, TILES)
-    wide, narrow = (space.from_array(np.array(own)) for own in ((4, 4, 4), (8, 8, 2)))
+def test_wide_tiles_over_a_ragged_edge_are_found_wrong(workers: Workers, ragged: Program) -> None:
+    """A defect of XLA: 70 columns, tiles of four vectors."""
+    builder, space = Builder(workers.compiling, ragged), make_collected_space(ragged, TILES)
+    wide, narrow = (space.from_array(np.array(tile)) for tile in ((4, 4, 4), (8, 8, 2)))
     status, note, compiled = builder.build(Compile(*space.prepare(wide)))
     assert status == "wrong"
     assert "numbers are" in note
@@ -33,33 +32,31 @@ def test_wide_tiles_over_a_ragged_edge_are_found_wrong(workers: Workers, ragged:
     assert builder.build(Compile(*space.prepare(narrow)))[0] == "sound"
 
 
-def test_an_abort_of_the_compiler_costs_one_candidate(workers: Workers, ragged: Path) -> None:
-    (program,) = read_programs(ragged, workers.compiling)
-    builder = Builder(workers.compiling, program)
+def test_an_abort_of_the_compiler_costs_one_candidate(workers: Workers, ragged: Program) -> None:
+    builder = Builder(workers.compiling, ragged)
     malformed = Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, "4:4:4")))
-    status, note, _ = builder.build(Compile(program.plain, malformed))
+    status, note, _ = builder.build(Compile(ragged.plain, malformed))
     assert status == "died"
     assert "Check failed" in note
-    assert builder.build(Compile(program.plain, Flags()))[0] == "sound"
+    assert builder.build(Compile(ragged.plain, Flags()))[0] == "sound"
 
 
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [(Limits(seconds=2), "more than 2 seconds"), (Limits(240, 290), "more than 290 MB")],
 )
-def test_a_tile_that_eats_all_memory_is_ended(
-    limits: Limits, expected: str, ragged: Path, workers: Workers
+def test_a_tile_that_takes_all_memory_is_ended(
+    limits: Limits, expected: str, ragged: Program, workers: Workers
 ) -> None:
-    (program,) = read_programs(ragged, workers.compiling)
     huge = Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, "64:64:4*vectwidth")))
     with Child(Limits(240), workers.compiling.core) as child:
-        builder = Builder(child, program)
+        builder = Builder(child, ragged)
         builder.open()
         child.limits = limits
-        status, note, _ = builder.build(Compile(program.plain, huge))
+        status, note, _ = builder.build(Compile(ragged.plain, huge))
         assert (status, expected in note) == ("died", True), note
         child.limits = Limits(240)
-        assert builder.build(Compile(program.plain, Flags()))[0] == "sound"
+        assert builder.build(Compile(ragged.plain, Flags()))[0] == "sound"
 
 
 def wait_forever(connection: Connection, errors: Path, core: int | None) -> None:
@@ -71,18 +68,17 @@ def wait_forever(connection: Connection, errors: Path, core: int | None) -> None
     [(Limits(), 0.5, "more than 0 seconds"), (Limits(megabytes=5), 60, "more than 5 MB")],
 )
 def test_a_process_that_does_not_start_is_not_the_files_fault(
-    limits: Limits, seconds: float, fact: str, ragged: Path, monkeypatch: pytest.MonkeyPatch
+    limits: Limits, seconds: float, fact: str, ragged_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a busy machine."""
     monkeypatch.setattr("solution.programs.child.START_SECONDS", seconds)
     with Child(limits, work=wait_forever) as child:
         with pytest.raises(InputError, match=f"did not start: .*{fact}.*busy") as raised:
-            list(read_programs(ragged, child))
+            list(read_programs(ragged_file, child))
         assert "ragged" not in str(raised.value)
         assert not child.is_alive
 
 
-def test_what_a_program_started_ends_with_it(workers: Workers, tmp_path: Path) -> None:
+def test_processes_that_a_program_started_end_with_it(workers: Workers, tmp_path: Path) -> None:
     path, number = tmp_path / "endless.py", tmp_path / "number"
     path.write_text(
         "import subprocess, pathlib\n"
@@ -132,7 +128,7 @@ def find_sleeping(seconds: str) -> list[psutil.Process]:
 
 @pytest.fixture
 def seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The argument by which a test's daemons are found."""
+    """Return the argument by which a test's daemons are found."""
     monkeypatch.chdir(tmp_path)
     chosen = f"600.{abs(hash(str(tmp_path)))}"
     yield chosen

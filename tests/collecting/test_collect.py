@@ -1,4 +1,4 @@
-"""A collection from the program to the npz file, and what a kill leaves of it."""
+"""Collections from the program to the npz file, also after kills and with other settings."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from solution.collecting.session import Finished, check_names
 from solution.collecting.space import draw_new, name_config
 from solution.collecting.timing import SCHEMA
 from solution.programs.hlo.messages import read_records
-from solution.programs.program import Program, name_program, read_programs
+from solution.programs.program import Program, name_program
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from tests.conftest import FastSlow
@@ -57,24 +58,26 @@ def finish(process: "subprocess.Popen[str]") -> str:
     return printed
 
 
-@pytest.mark.parametrize(("kind", "place"), [("layout", "layout/xla/random"), ("tile", "tile/xla")])
-def test_a_program_becomes_files_that_the_competition_could_have_given(
-    kind: str, place: str, out: Path, ragged: Path, fastslow: FastSlow, tmp_path: Path
+@pytest.mark.parametrize(
+    ("kind", "folder"), [("layout", "layout/xla/random"), ("tile", "tile/xla")]
+)
+def test_a_collection_writes_files_like_the_competitions(
+    kind: str, folder: str, out: Path, ragged_file: Path, fastslow: FastSlow, tmp_path: Path
 ) -> None:
-    assert "Repeat tau" in finish(collect(kind, ragged, out, 3))
-    npz, record = out / "npz" / place / "train/ragged.npz", out / "pb" / place / "train/ragged.pb"
-    checked = fastslow("check", out / "npz" / place.split("/")[0])
+    assert "Repeat tau" in finish(collect(kind, ragged_file, out, 3))
+    npz, record = (out / k / folder / f"train/ragged.{k}" for k in ("npz", "pb"))
+    checked = fastslow("check", out / "npz" / kind)
     assert checked.returncode == 0, checked.stderr
     again = fastslow("module", record, "--to", tmp_path / "again")
     assert again.returncode == 0, again.stderr
-    copy = tmp_path / "again" / "npz" / place / "train/ragged.npz"
+    copy = tmp_path / "again" / "npz" / folder / "train/ragged.npz"
     assert copy.read_bytes() == npz.read_bytes()
-    check_log(out / "log" / place / "train/ragged", npz, record)
+    check_log(out / "log" / folder / "train/ragged", npz, record)
     assert (out / "report.png").exists() or fastslow("collect", "report", out).returncode == 0
 
 
 def check_log(log: Path, npz: Path, record: Path) -> None:
-    """A label is the smallest time both halves saw of its configuration; wrong ones are no data."""
+    """Check that a label is the larger of both halves' smallest times; failures have none."""
     candidates = pl.read_parquet(log / CANDIDATE_FILE)
     repeats = pl.read_parquet(log / REPEAT_FILE)
     clock = json.loads((log / STATE).read_text())["clock"]
@@ -91,16 +94,15 @@ def check_log(log: Path, npz: Path, record: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [LAYOUTS, OPTIONS])
-def test_stopped_or_not_the_same_configurations_are_drawn_in_the_same_order(
-    kind: str, tmp_path: Path, dense: Path, workers: Workers
+def test_a_stopped_collection_draws_the_same_configurations_in_the_same_order(
+    kind: str, tmp_path: Path, dense: Program, workers: Workers
 ) -> None:
-    (program,) = read_programs(dense, workers.compiling)
-    space = make_collected_space(program, kind)
+    space = make_collected_space(dense, kind)
 
     def draw(name: str, *stops: int) -> list[tuple[str, bytes]]:
         for stop in stops:
-            place = Destination(tmp_path / name, "layout:xla:random", "train")
-            made = ProgramCollection(program, space, place, Settings(configs=12), workers)
+            destination = Destination(tmp_path / name, "layout:xla:random", "train")
+            made = ProgramCollection(dense, space, destination, Settings(configs=12), workers)
 
             def stop_there(_: str, journal: Journal = made.journal, most: int = stop) -> None:
                 if len(journal.candidates) >= most:
@@ -114,35 +116,34 @@ def test_stopped_or_not_the_same_configurations_are_drawn_in_the_same_order(
 
 
 @pytest.mark.slow
-def test_killed_ten_times_nothing_is_lost_and_nothing_stands_under_another_name(
-    tmp_path: Path, dense: Path, workers: Workers
+def test_kills_lose_nothing_and_confuse_no_names(
+    tmp_path: Path, dense: Program, dense_file: Path
 ) -> None:
-    """After each kill the log holds all that it held before, and each name is its numbers'."""
+    """After each kill, the log has all earlier rows, and each name fits its configuration."""
     out, chance = tmp_path / "out", random.Random(0)
     log = out / "log/layout/xla/random/train/dense"
-    (program,) = read_programs(dense, workers.compiling)
-    space = make_collected_space(program, LAYOUTS)
+    space = make_collected_space(dense, LAYOUTS)
     known: dict[str, bytes] = {}
     turns = 0
     for _ in range(KILLS):
-        process = collect("layout", dense, out, 15)
+        process = collect("layout", dense_file, out, 15)
         wait_for_progress(process, log, len(known), turns)
         time.sleep(chance.uniform(0, 1.5))
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         known, turns = check_nothing_lost(log, known, turns, space)
-    finish(collect("layout", dense, out, 6))
+    finish(collect("layout", dense_file, out, 6))
     check_nothing_lost(log, known, turns, space)
     npz = out / "npz/layout/xla/random/train/dense.npz"
     check_log(log, npz, out / "pb/layout/xla/random/train/dense.pb")
-    assert "dense" in finish(collect("layout", dense, out, 6))  # finished: nothing is done again
+    assert "dense" in finish(collect("layout", dense_file, out, 6))  # nothing is done again
 
 
 def wait_for_progress(
     process: "subprocess.Popen[str]", log: Path, configs: int, turns: int
 ) -> None:
-    """Until something is there that was not there before, or all is done."""
+    """Wait until the log has more configurations or passes, or the process has ended."""
     deadline = time.monotonic() + 240
     while process.poll() is None and time.monotonic() < deadline:
         found, last = read_progress(log)
@@ -162,7 +163,7 @@ def read_progress(log: Path) -> tuple[dict[str, bytes], int]:
 
 
 def read_at_once(path: Path) -> pl.DataFrame:
-    """polars opens a file twice, and in between another may have taken its place."""
+    """Read the file once: polars opens it twice, and it may be replaced in between."""
     return pl.read_parquet(path.read_bytes())
 
 
@@ -177,54 +178,53 @@ def check_nothing_lost(
     return found, last
 
 
-def test_one_command_collects_programs_with_other_arguments_one_after_the_other(
-    tmp_path: Path, dense: Path, ragged: Path, fastslow: FastSlow
+def test_one_command_collects_several_programs(
+    tmp_path: Path, dense_file: Path, ragged_file: Path, fastslow: FastSlow
 ) -> None:
-    out = tmp_path / "out"
-    read = fastslow("collect", "layout", dense, ragged, "--out", out, *SMALL, "--minutes", "4")
-    assert read.returncode == 0, read.stderr
+    files, out = (dense_file, ragged_file), tmp_path / "out"
+    done = fastslow("collect", "layout", *files, "--out", out, *SMALL, "--minutes", "0.2")
+    assert done.returncode == 0, done.stderr
     for name in ("dense", "ragged"):
         candidates = pl.read_parquet(out / f"log/layout/xla/random/train/{name}" / CANDIDATE_FILE)
         assert set(candidates["status"]) == {"sound"}
         assert (out / f"npz/layout/xla/random/train/{name}.npz").exists()
 
 
-def test_what_the_time_was_too_short_for_is_said_also_where_another_one_failed(
-    tmp_path: Path, ragged: Path, fastslow: FastSlow
+def test_a_failing_program_does_not_hide_that_another_ran_out_of_time(
+    tmp_path: Path, ragged_file: Path, fastslow: FastSlow
 ) -> None:
     other = tmp_path / "sums.py"
     other.write_text("def program(x):\n    return x[0] + x[1]\narguments = ((1.0, 2.0),)\n")
-    done = fastslow("collect", "tile", ragged, other, "--out", tmp_path, "--minutes", "0.1")
+    done = fastslow("collect", "tile", ragged_file, other, "--out", tmp_path, "--minutes", "0.1")
     assert done.returncode == 2 and "matrix product" in done.stderr
-    said = " ".join(done.stdout.split())
-    assert "many configurations" in said
+    assert "many configurations" in " ".join(done.stdout.split())
 
 
-def test_a_collection_of_another_program_is_not_gone_on_with(
-    out: Path, tmp_path: Path, dense: Path, ragged: Path
+def test_a_collection_of_another_program_is_not_resumed(
+    dense: Program, ragged: Program, workers: Workers, tmp_path: Path
 ) -> None:
-    begun = collect("tile", ragged, tmp_path / "out", 0.4)
-    begun.communicate(timeout=900)
-    assert begun.returncode in (0, 1)  # 1: a busy machine measured too few
-    ragged.write_text(ragged.read_text().replace("x @ weights", "2 * (x @ weights)"))
-    process = collect("tile", ragged, tmp_path / "out", 0.4)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 2
-    assert "its program" in errors
-    assert "numbers without" in errors
-    assert "--replace" in errors
+    destination = Destination(tmp_path, "layout:xla:random", "train")
+
+    def open_collection(program: Program) -> None:
+        space = make_collected_space(program, LAYOUTS)
+        ProgramCollection(program, space, destination, Settings(), workers)
+
+    open_collection(dense)
+    open_collection(dense)
+    with pytest.raises(InputError, match="its program.*numbers without.*--replace"):
+        open_collection(replace(ragged, name=dense.name))
 
 
-def test_all_files_of_a_program_have_the_name_that_its_graph_has(tmp_path: Path) -> None:
-    """Two programs of one graph have one name, so that they are refused."""
-    place = Destination(tmp_path, "layout:xla:random", "train")
+def test_all_files_of_a_program_have_the_name_of_its_graph(tmp_path: Path) -> None:
+    """Two programs with the same name are refused."""
+    destination = Destination(tmp_path, "layout:xla:random", "train")
     for stem, expected in (
         ("a b", "a_b"), ("a_b", "a_b"), ("..a(1)", "a_1_"), ("é" * 100, "é" * 75), ("(", "_"),
     ):  # fmt: skip
         name = name_program(Path(f"{stem}.py"))
         program = Program(name, modules.make_module(), [])
         space = make_collected_space(program, OPTIONS)
-        record, npz = write_graph(program, space, [Measured(space.default, 100)], place)
+        record, npz = write_graph(program, space, [Measured(space.default, 100)], destination)
         assert (name, record.stem, npz.stem) == (expected,) * 3
     assert name_program(Path("a b.hlo.pb"), 2) == "a_b_2"
     with pytest.raises(InputError, match="found.*a_b"):
@@ -232,14 +232,13 @@ def test_all_files_of_a_program_have_the_name_that_its_graph_has(tmp_path: Path)
 
 
 @pytest.fixture
-def flat(dense: Path, workers: Workers, tmp_path: Path) -> Collected:
+def flat(dense: Program, workers: Workers, tmp_path: Path) -> Collected:
     """A finished collection of eight layouts that take the same time."""
-    (program,) = read_programs(dense, workers.compiling)
-    space = make_collected_space(program, LAYOUTS)
-    place = Destination(tmp_path / "out", "layout:xla:random", "train")
+    space = make_collected_space(dense, LAYOUTS)
+    destination = Destination(tmp_path / "out", "layout:xla:random", "train")
 
     def open_collection(settings: Settings, other: ProgramSpace = space) -> ProgramCollection:
-        return ProgramCollection(program, other, place, settings, workers)
+        return ProgramCollection(dense, other, destination, settings, workers)
 
     journal = open_collection(Settings()).journal
     drawn = draw_new(space, np.random.default_rng(0), 8, set())
@@ -250,19 +249,19 @@ def flat(dense: Path, workers: Workers, tmp_path: Path) -> Collected:
         rows += [(name, turn % 2, turn, 100 + turn, 100 + turn) for turn in range(4)]
     journal.add_repeats([pl.DataFrame(rows, SCHEMA, orient="row")])
     journal.finish({"asked": 8, "clock": "cpu", "left_out": "flat"}, is_final=True)
-    return open_collection, program, place
+    return open_collection, dense, destination
 
 
 def test_a_flat_graph_is_written_from_its_log_and_removed_with_it(flat: Collected) -> None:
-    open_collection, program, place = flat
-    files = [place.find(kind, program.name, f".{kind}") for kind in ("pb", "npz")]
+    open_collection, program, destination = flat
+    files = [destination.find(kind, program.name, f".{kind}") for kind in ("pb", "npz")]
     assert "npz" not in open_collection(Settings(8)).run(print)
     state = open_collection(Settings(8, keep_flat=True)).run(print)
     assert state["npz"] == "npz/layout/xla/random/train/dense.npz"
     assert files[0].exists() and open_collection(Settings(8)).journal.state == state
     with np.load(files[1]) as arrays:
-        assert arrays["config_runtime"].tolist() == [101] * 8  # the slower half says it, too
-    for path in files:  # of one that is gone, the log still has all
+        assert arrays["config_runtime"].tolist() == [101] * 8  # the slower half's
+    for path in files:  # a deleted file is written again from the log
         whole = path.read_bytes()
         path.unlink()
         assert open_collection(Settings(8)).run(print) == state and path.read_bytes() == whole
@@ -277,7 +276,7 @@ def test_more_configurations_than_before_are_measured(flat: Collected) -> None:
     assert (state["asked"], state["passes"] > 4) == (9, True)
 
 
-def test_what_was_cut_short_goes_on_with_more_time(flat: Collected) -> None:
+def test_a_collection_that_ran_out_of_time_resumes_with_more_time(flat: Collected) -> None:
     open_collection, _, _ = flat
     journal = open_collection(Settings()).journal
     cut = {**journal.state, "asked": 9, "cut": True, "allowed": 2.0}
@@ -288,15 +287,15 @@ def test_what_was_cut_short_goes_on_with_more_time(flat: Collected) -> None:
     assert state["failure"] == ""
 
 
-def test_what_failed_is_counted_where_no_graph_was_written() -> None:
+def test_failures_are_counted_if_no_graph_was_written() -> None:
     state = {"statuses": {"sound": 7, "died": 2, "wrong": 1}, "failure": "it ended with -6"}
     finished = [Finished("fine", {"statuses": {"sound": 9}, "failure": ""}), Finished("b", state)]
     assert describe_failures(finished[:1]) == ""
-    assert describe_failures(finished).startswith("b: 3 of 10 configurations failed, most often")
+    assert describe_failures(finished).startswith("b: 3 of 10")
 
 
-def test_options_are_not_what_was_measured_of_layouts(flat: Collected) -> None:
-    """Even of a record from before it had the kind."""
+def test_a_collection_of_layouts_is_not_resumed_for_options(flat: Collected) -> None:
+    """Also if an older record lacks the kind."""
     open_collection, program, _ = flat
     journal = open_collection(Settings()).journal
     for _ in range(2):
@@ -307,8 +306,8 @@ def test_options_are_not_what_was_measured_of_layouts(flat: Collected) -> None:
     assert open_collection(Settings()).journal.is_finished
 
 
-def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense: Path) -> None:
-    """And nothing of jax is imported by the parent, which runs without it."""
+def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense_file: Path) -> None:
+    """The parent process does not import jax, and runs without it."""
     code = (
         "import sys, importlib.metadata as metadata\n"
         "real = metadata.version\n"
@@ -317,7 +316,7 @@ def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense: Path) ->
         "    return real(name)\n"
         "metadata.version = version\n"
         "sys.modules['jax'] = None\n"
-        f"sys.argv = ['fastslow', 'collect', 'layout', {str(dense)!r}]\n"
+        f"sys.argv = ['fastslow', 'collect', 'layout', {str(dense_file)!r}]\n"
         "from solution.cli import main\n"
         "main()\n"
     )

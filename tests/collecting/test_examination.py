@@ -1,4 +1,4 @@
-"""A configuration is only called sound where a wrong one would have been noticed."""
+"""A configuration counts as sound only if the comparison would notice a wrong one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +21,8 @@ from solution.programs.arguments import MANNERS, find_roles, make_arguments
 from solution.programs.child import Child
 from solution.programs.compiler import Compiler, Flags
 from solution.programs.hlo.messages import MESSAGES
-from solution.programs.program import Program, read_programs
 from solution.system.errors import InputError
+from tests.made.timed import read_file, read_text
 
 CASES = Path(__file__).parent / "cases"
 TYPES = "f8e5m2 f8e4m3fn f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz f8e4m3 f8e3m4 f4e2m1fn f8e8m0fnu "
@@ -60,20 +60,10 @@ arguments = draw((8, 24), np.float32), draw((24, 24), np.float32) / 5
 """
 
 
-def read(path: Path, workers: Workers) -> Program:
-    (program,) = read_programs(path, workers.compiling)
-    return program
-
-
-def write(folder: Path, text: str, name: str = "written.hlo") -> Path:
-    (folder / name).write_text(text, encoding="utf-8")
-    return folder / name
-
-
 @pytest.mark.parametrize("name", ["plain", "rooted", "finite", "wide", "half", "narrow"])
 def test_tiles_that_compute_nonsense_are_found_wrong(name: str, workers: Workers) -> None:
-    """Products, and the same of roots of what may be negative; results in 16 and in 8 bits."""
-    program = read(CASES / f"{name}.hlo", workers)
+    """Products, also of roots of negative numbers; results in 16 and in 8 bits."""
+    program = read_file(CASES / f"{name}.hlo", workers)
     space = make_collected_space(program, TILES)
     builder = Builder(workers.compiling, program, needs_edges=True)
     for tile, expected in (((4, 4, 4), "wrong"), ((4, 4, 1), "sound")):
@@ -135,10 +125,10 @@ def test_a_program_jumps_where_floats_are_rounded_or_compared(line: str, jumps: 
 
 
 @pytest.mark.slow
-def test_nothing_nonsensical_is_called_sound_whatever_the_program(
+def test_no_wrong_result_counts_as_sound_in_random_programs(
     workers: Workers, tmp_path: Path
 ) -> None:
-    """Some of the benchmark's 200."""
+    """Runs five programs of the benchmark's 200."""
     rows = [examine(number, tmp_path, workers.compiling) for number in range(5)]
     counts = count(rows)
     assert counts["nonsense"] > 5 and counts["nonsense called wrong"]
@@ -146,7 +136,7 @@ def test_nothing_nonsensical_is_called_sound_whatever_the_program(
 
 
 def test_a_variance_that_is_a_parameter_is_drawn_positive(workers: Workers) -> None:
-    program = read(CASES / "normalised.hlo", workers)
+    program = read_file(CASES / "normalised.hlo", workers)
     roles = find_roles(program.module)
     assert [role.is_positive for role in roles] == [False, False, False, True, False, False, False]
     assert [role.terms for role in roles] == [1, 48, 1, 1, 1, 1, 64]
@@ -166,65 +156,66 @@ def test_roles_are_found_through_calls_loops_and_tuples(workers: Workers, tmp_pa
         "    return jax.lax.fori_loop(0, 2, step, (x, v))[0] + n\n"
         "arguments = tuple(jnp.ones(4) for _ in range(3))\n"
     )
-    program = read(write(tmp_path, text, "loop.py"), workers)
+    program = read_text(text, tmp_path / "loop.py", workers)
     assert [role.is_positive for role in find_roles(program.module)] == [False, True, False]
 
 
 @pytest.mark.parametrize("words", ["are 0", "NaN", "constant", "results are 0"])
-def test_results_that_compare_nothing_are_refused_with_the_reason(
+def test_useless_results_are_refused_with_the_reason(
     words: str, workers: Workers, tmp_path: Path
 ) -> None:
-    program = read(write(tmp_path, PRODUCT.format(BLIND[words])), workers)
+    program = read_text(PRODUCT.format(BLIND[words]), tmp_path / "written.hlo", workers)
     with pytest.raises(InputError, match=f"written: .*{words}.*--arguments FILE.npz"):
         Builder(workers.compiling, program).open()
 
 
 def test_a_partition_that_multiplies_by_its_number_is_refused(workers: Workers) -> None:
     with pytest.raises(InputError, match="numbered.*0"):
-        Builder(workers.compiling, read(CASES / "numbered.hlo", workers)).open()
+        Builder(workers.compiling, read_file(CASES / "numbered.hlo", workers)).open()
 
 
 def test_a_program_that_never_repeats_is_refused_before_anything_is_compared(
     workers: Workers,
 ) -> None:
-    with pytest.raises(InputError, match="noisy: run twice with the same arguments.*2,048 numbers"):
-        Builder(workers.compiling, read(CASES / "noisy.py", workers)).open()
+    with pytest.raises(InputError, match="noisy: .*same arguments.*2,048 numbers"):
+        Builder(workers.compiling, read_file(CASES / "noisy.py", workers)).open()
 
 
 def test_ones_are_timed_and_other_numbers_compared(workers: Workers, tmp_path: Path) -> None:
-    """Columns that change places are not noticed where all columns are the same."""
+    """Swapped columns are not noticed if all columns are the same."""
     text = (
         "import numpy as np\ndef program(x, w):\n    return x @ w\n"
         "arguments = np.ones((64, 48), np.float32), np.ones((48, 70), np.float32)\n"
     )
-    builder = Builder(workers.compiling, read(write(tmp_path, text, "ones.py"), workers))
+    builder = Builder(workers.compiling, read_text(text, tmp_path / "ones.py", workers))
     builder.open()
     assert (builder.arguments[0] == 1).all() and (builder.arguments[1] == 1).all()
-    turned = read(write(tmp_path, text.replace("@ w", "@ w[:, ::-1]"), "turned.py"), workers)
+    text = text.replace("@ w", "@ w[:, ::-1]")
+    turned = read_text(text, tmp_path / "turned.py", workers)
     status, note, _ = builder.build(Compile(turned.plain, Flags()))
     assert (status, note[:20]) == ("wrong", "with other arguments")
 
 
 def test_a_step_of_training_is_compared_closely(workers: Workers, tmp_path: Path) -> None:
-    """What is added to the weights is a thousandth of the tolerance of other programs."""
+    """The change of the weights is a thousandth of the tolerance for other programs."""
     text = (
         "import numpy as np\nimport jax.numpy as jnp\n"
         "def program(x, w):\n    return w - 1e-6 * jnp.tanh(x.T @ (x @ w))\n"
         "draw = np.random.default_rng(0).standard_normal\n"
         "arguments = draw((8, 16), np.float32), draw((16, 32), np.float32)\n"
     )
-    program = read(write(tmp_path, text.replace("1e-6", "1e-4"), "step.py"), workers)
+    program = read_text(text.replace("1e-6", "1e-4"), tmp_path / "step.py", workers)
     builder = Builder(workers.compiling, program)
     builder.open()
     assert builder.build(Compile(program.plain, Flags()))[0] == "sound"
-    other = read(write(tmp_path, text.replace("1e-6", "0.9e-4"), "other.py"), workers)
+    other = read_text(text.replace("1e-6", "0.9e-4"), tmp_path / "other.py", workers)
     assert builder.build(Compile(other.plain, Flags()))[0] == "wrong"
 
 
 def test_mutants_reach_loops_branches_and_calls_and_change_nothing_when_off(
     workers: Workers, tmp_path: Path
 ) -> None:
-    program = read(write(tmp_path, SWITCHED, "switched.py"), workers)
+    program = read_text(SWITCHED, tmp_path / "switched.py", workers)
     mutants = make_mutants(program.module)
     assert len(mutants.sites) == 3
     compiler = Compiler()
@@ -239,18 +230,15 @@ def test_mutants_reach_loops_branches_and_calls_and_change_nothing_when_off(
 
     np.testing.assert_allclose(run(), plain, rtol=1e-5, atol=1e-5)
     for site in mutants.sites:
-        for place in range(len(site.kinds)):
-            assert np.abs(run(site.first + place) - plain).max() > 0.01, (site, place)
+        for number, kind in enumerate(site.kinds, site.first):
+            assert np.abs(run(number) - plain).max() > 0.01, (site, kind)
     last = mutants.sites[0]  # the program's result
-    np.testing.assert_allclose(
-        run(last.first + last.kinds.index(Kind.ZERO))[:, -3:], np.zeros((8, 3))
+    zero, shifted, reversed_ = (
+        run(last.first + last.kinds.index(kind)) for kind in (Kind.ZERO, Kind.SHIFT, Kind.REVERSE)
     )
-    np.testing.assert_allclose(
-        run(last.first + last.kinds.index(Kind.SHIFT))[:, -3:], plain[:, -6:-3], rtol=1e-5
-    )
-    np.testing.assert_allclose(
-        run(last.first + last.kinds.index(Kind.REVERSE)), plain[::-1, ::-1], rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(zero[:, -3:], np.zeros((8, 3)))
+    np.testing.assert_allclose(shifted[:, -3:], plain[:, -6:-3], rtol=1e-5)
+    np.testing.assert_allclose(reversed_, plain[::-1, ::-1], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", TYPES.split())
@@ -262,7 +250,7 @@ def test_numbers_are_drawn_of_every_type(kind: str, workers: Workers) -> None:
         (drawn,) = make_arguments(module, "m", manner)
         numbers = drawn.astype(np.complex128 if kind == "c64" else np.float64)
         assert np.isfinite(numbers).all()
-        assert len(np.unique(numbers)) > 1 or manner.scale < 1  # which narrow types round to 0
+        assert len(np.unique(numbers)) > 1 or manner.scale < 1  # narrow types round these to 0
         (same,) = compiler.compile(module.SerializeToString(), Flags()).run(compiler.place([drawn]))
         assert same.dtype == drawn.dtype
         np.testing.assert_array_equal(same.view(np.uint8), drawn.view(np.uint8))
@@ -270,7 +258,7 @@ def test_numbers_are_drawn_of_every_type(kind: str, workers: Workers) -> None:
 
 @pytest.mark.parametrize("name", ["eight.hlo", "eight.py"])
 def test_eight_bit_floats_are_collected(name: str, workers: Workers) -> None:
-    builder = Builder(workers.compiling, read(CASES / name, workers))
+    builder = Builder(workers.compiling, read_file(CASES / name, workers))
     builder.open()
     assert {array.dtype.name for array in builder.arguments} == {"float8_e4m3fn"}
 
@@ -281,16 +269,14 @@ def test_arguments_larger_than_the_memory_are_refused_before_they_are_drawn(
     sizes: str, amount: str, workers: Workers, tmp_path: Path
 ) -> None:
     text = f"HloModule m\nENTRY e {{ ROOT p = f32{sizes} parameter(0) }}\n"
-    program = read(write(tmp_path, text), workers)
+    program = read_text(text, tmp_path / "written.hlo", workers)
     with pytest.raises(InputError, match=f"parameter 0 .*{amount}.*--megabytes"):
         Builder(workers.compiling, program).open()
 
 
-def test_a_child_killed_meanwhile_is_followed_by_another(
-    workers: Workers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As the system does when memory runs out, at each request in turn."""
-    program = read(CASES / "rooted.hlo", workers)
+def test_a_killed_child_is_replaced(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child is killed at each request in turn, as by the system when memory runs out."""
+    program = read_file(CASES / "rooted.hlo", workers)
     ask, asked = Child.ask, list[object]()
 
     def ask_and_kill(child: Child, request: object, seconds: float | None = None) -> object:

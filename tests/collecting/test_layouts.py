@@ -1,4 +1,4 @@
-"""Layouts are really set, and change nothing but the time."""
+"""Requested layouts are set, and change only the time."""
 
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from solution.programs.compiler import Flags
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.hlo.nodes import read_nodes
 from solution.programs.portable import make_portable
-from solution.programs.program import Program, read_programs
+from solution.programs.program import Program
 from tests.made import modules
+from tests.made.timed import read_text
 
 
 def unset(count: int) -> np.ndarray:
@@ -29,7 +30,7 @@ def constraints(module: Any) -> list[Any]:
     return [i for i in instructions(module) if i.custom_call_target == "LayoutConstraint"]
 
 
-def test_a_constraint_stands_between_a_node_and_all_that_read_it() -> None:
+def test_a_constraint_is_between_a_node_and_all_its_readers() -> None:
     module, layouts = modules.make_module(), unset(2)
     layouts[0, 0, :2] = (0, 1)  # the output of the dot
     changed = MESSAGES["Module"].FromString(constrain(module, np.array([4, 5]), layouts))
@@ -42,8 +43,7 @@ def test_a_constraint_stands_between_a_node_and_all_that_read_it() -> None:
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
-def test_the_graph_without_constraints_is_the_graph(seed: int) -> None:
-    """Taken out again, constraints leave the program's instructions and edges."""
+def test_constraints_leave_the_instructions_and_edges_of_a_program(seed: int) -> None:
     generator, module = np.random.default_rng(seed), modules.make_module()
     program, layouts = Program("p", module, []), unset(2)
     for node, tensor in np.argwhere(find_ranks(module, program.configurable) > 0):
@@ -63,25 +63,21 @@ def test_the_graph_without_constraints_is_the_graph(seed: int) -> None:
     read_nodes(changed)  # every id is there, once
 
 
-def test_random_configurations_are_new_and_permutations(workers: Workers, dense: Path) -> None:
-    (program,) = read_programs(dense, workers.compiling)
-    space = make_collected_space(program, LAYOUTS)
+def test_random_configurations_are_new_and_permutations(dense: Program) -> None:
+    space = make_collected_space(dense, LAYOUTS)
     for parents in (None, space.default[None]):
         drawn = draw_new(space, np.random.default_rng(0), 50, {name_config(space.default)}, parents)
         assert len({name_config(values) for values in drawn}) == len(drawn) > 30
-        ranks = find_ranks(program.module, program.configurable)
+        ranks = find_ranks(dense.module, dense.configurable)
         for layouts in space.layouts(drawn):
-            for own, rank in zip(layouts.reshape(-1, 6), ranks.ravel(), strict=True):
-                given_dimensions = own[own >= 0].tolist()
-                assert given_dimensions in ([], *[[]]) or sorted(given_dimensions) == list(
-                    range(rank)
-                )
+            for layout, rank in zip(layouts.reshape(-1, 6), ranks.ravel(), strict=True):
+                assert sorted(layout[layout >= 0]) in ([], list(range(rank)))
 
 
-def test_the_compiler_copies_where_a_layout_asks_for_it(workers: Workers, dense: Path) -> None:
-    """And the results stay what they were."""
-    (program,) = read_programs(dense, workers.compiling)
-    builder, space = Builder(workers.compiling, program), make_collected_space(program, LAYOUTS)
+def test_layouts_change_the_executable_and_not_its_results(
+    workers: Workers, dense: Program
+) -> None:
+    builder, space = Builder(workers.compiling, dense), make_collected_space(dense, LAYOUTS)
     plain = builder.open()
     drawn = draw_new(space, np.random.default_rng(1), 4, set())
     for values in drawn:
@@ -107,9 +103,8 @@ arguments = (np.ones((8, 8), np.float32), np.ones((8, 8), np.float32))
 def test_layouts_are_set_inside_a_function_that_the_program_calls(
     workers: Workers, tmp_path: Path
 ) -> None:
-    """XLA tells instructions of a computation apart by the lower half of their ids alone."""
-    (tmp_path / "nested.py").write_text(NESTED, encoding="utf-8")
-    (program,) = read_programs(tmp_path / "nested.py", workers.compiling)
+    """XLA distinguishes instructions of a computation by the lower half of their ids alone."""
+    program = read_text(NESTED, tmp_path / "nested.py", workers)
     assert len(program.module.computations) > 1
     builder, space = Builder(workers.compiling, program), make_collected_space(program, LAYOUTS)
     builder.open()
@@ -117,17 +112,16 @@ def test_layouts_are_set_inside_a_function_that_the_program_calls(
         assert builder.build(Compile(*space.prepare(values)))[:2] == ("sound", "")
 
 
-def test_a_refused_program_is_a_status_and_not_the_end(workers: Workers, dense: Path) -> None:
-    (program,) = read_programs(dense, workers.compiling)
-    builder = Builder(workers.compiling, program)
-    status, note, _ = builder.build(Compile(program.plain, Flags((("xla_cpu_no_such", True),))))
+def test_a_rejected_configuration_is_a_status(workers: Workers, dense: Program) -> None:
+    builder = Builder(workers.compiling, dense)
+    status, note, _ = builder.build(Compile(dense.plain, Flags((("xla_cpu_no_such", True),))))
     assert status == "refused"
     assert "xla_cpu_no_such" in note
-    assert builder.build(Compile(program.plain, Flags()))[0] == "sound"
+    assert builder.build(Compile(dense.plain, Flags()))[0] == "sound"
 
 
 @pytest.mark.parametrize("left_out", ["schedule", "input_output_alias", "buffer_donor"])
-def test_what_belongs_to_one_backend_is_taken_out(left_out: str) -> None:
+def test_fields_of_one_backend_are_removed(left_out: str) -> None:
     module = modules.make_module()
     if left_out == "schedule":
         module.schedule.SetInParent()
@@ -149,12 +143,11 @@ arguments = (np.ones((8, 16, 64), np.float32), *(np.ones((64, 64), np.float32) f
 """
 
 
-def test_each_reader_of_a_tensor_gets_the_layout_that_it_asks_for(
+def test_each_reader_of_a_tensor_gets_its_requested_layout(
     workers: Workers, tmp_path: Path
 ) -> None:
-    """The compiler takes custom calls for one that differ by nothing but the layouts they make."""
-    (tmp_path / "three.py").write_text(THREE, encoding="utf-8")
-    (program,) = read_programs(tmp_path / "three.py", workers.compiling)
+    """The compiler merges custom calls that differ only in the layouts of their results."""
+    program = read_text(THREE, tmp_path / "three.py", workers)
     space = make_collected_space(program, LAYOUTS)
     asked = [(0, 1, 2), (1, 0, 2), (1, 2, 0)]
     layouts = space.to_array(space.default)

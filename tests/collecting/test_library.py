@@ -1,4 +1,4 @@
-"""What the compiler fuses, against what the propagation says that it does."""
+"""The compiler's fusions and layouts, compared with those that the propagation predicts."""
 
 from collections import Counter
 from dataclasses import replace
@@ -32,6 +32,7 @@ from solution.features.propagation.states import MADE
 from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.program import Program, make_graph, read_programs
+from tests.made.timed import read_text
 
 COUNTED = {OPCODES[opcode] for opcode in (*MAKING, *PRODUCTS, REDUCE, WINDOWS)}
 NETS = '''
@@ -107,7 +108,7 @@ arguments = (draw(8, 16, 48), draw(48, 40), draw(40, 24))
 
 
 def count_compiled(module: bytes) -> Counter[str]:
-    """The instructions that stand in a fusion of the library with a reduction or pooling."""
+    """Count the instructions in the library's fusions that have a reduction or pooling."""
     compiled = MESSAGES["Module"].FromString(module)
     computations = {each.id: each for each in compiled.computations}
     counts: Counter[str] = Counter()
@@ -120,7 +121,7 @@ def count_compiled(module: bytes) -> Counter[str]:
 
 
 def count_left_out(module: bytes) -> tuple[int, int]:
-    """Reductions in two steps, and dots that are in no fusion of the library."""
+    """Count reductions in two steps, and dots that are in no fusion of the library."""
     compiled = MESSAGES["Module"].FromString(module)
     fused = {
         number
@@ -158,11 +159,10 @@ def count_joined(program: Program, layouts: np.ndarray) -> list[Counter[str]]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_library_is_given_what_the_propagation_says(
+def test_the_library_gets_the_instructions_that_the_propagation_predicts(
     name: str, workers: Workers, tmp_path: Path
 ) -> None:
-    (tmp_path / "program.py").write_text(NETS + PROGRAMS[name], encoding="utf-8")
-    (program,) = read_programs(tmp_path / "program.py", workers.compiling)
+    program = read_text(NETS + PROGRAMS[name], tmp_path / "program.py", workers)
     space = make_collected_space(program, LAYOUTS, varies_fastest=True)
     known = {name_config(space.default)}
     drawn = draw_new(space, np.random.default_rng(0), 11, known, space.default[None])
@@ -172,7 +172,7 @@ def test_the_library_is_given_what_the_propagation_says(
         for config in configs
     ]
     found = count_joined(program, space.layouts(configs))
-    if name == "attention":  # the maximum of what a reduction finds and where it begins is left out
+    if name == "attention":  # not the maximum of a reduction's result and its initial value
         for each in (*compiled, *found):
             del each["maximum"]
     assert compiled == found
@@ -180,11 +180,10 @@ def test_the_library_is_given_what_the_propagation_says(
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_the_library_leaves_out_what_the_propagation_says(
+def test_the_library_leaves_out_the_instructions_that_the_propagation_predicts(
     name: str, workers: Workers, tmp_path: Path
 ) -> None:
-    (tmp_path / "program.py").write_text(NETS + LEFT_OUT[name], encoding="utf-8")
-    (program,) = read_programs(tmp_path / "program.py", workers.compiling)
+    program = read_text(NETS + LEFT_OUT[name], tmp_path / "program.py", workers)
     space = make_collected_space(program, LAYOUTS)
     configs = draw_new(space, np.random.default_rng(0), 12, set())
     compiled = [
@@ -205,7 +204,7 @@ def test_the_library_leaves_out_what_the_propagation_says(
 def test_layouts_of_a_training_step_are_the_compilers(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of tensors that passes leave as they are; row-major is the most of what could be guessed."""
+    """Tensors that passes do not change; the alternative guess is row-major everywhere."""
     settings = draw_settings((family,), np.random.default_rng(1))
     settings |= {"train": True, "depth": 3, "gated": False, "causal": False}
     (tmp_path / "program.py").write_text(write_file(settings), encoding="utf-8")
@@ -218,50 +217,14 @@ def test_layouts_of_a_training_step_are_the_compilers(
     assert found.right > max(0.98, found.default)
 
 
-ENCODER = '''
-"""A training step of an encoder with square weights, whose heads have as many numbers as rows."""
-import jax
-import numpy as np
-from jax import numpy as jnp
-
-random = np.random.default_rng(0)
-
-def draw(*shape):
-    return random.normal(size=shape).astype(np.float32)
-
-BATCH, ROWS, WIDTH, HEADS = 4, 16, 64, 4
-SIZES = {**dict.fromkeys("qkvo", (WIDTH, WIDTH)), "up": (WIDTH, 256), "down": (256, WIDTH)}
-weights = [{name: draw(*sizes) for name, sizes in SIZES.items()} for _ in range(2)]
-
-def split(x):
-    return x.reshape(BATCH, ROWS, HEADS, -1).transpose(0, 2, 1, 3)
-
-def forward(weights, x):
-    for own in weights:
-        scores = jnp.einsum("bhqd,bhkd->bhqk", split(x @ own["q"]), split(x @ own["k"]))
-        mixed = jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores), split(x @ own["v"]))
-        x = x + mixed.transpose(0, 2, 1, 3).reshape(x.shape) @ own["o"]
-        x = x + jax.nn.gelu(x @ own["up"]) @ own["down"]
-    return (x**2).mean()
-
-program = jax.grad(forward)
-arguments = (weights, draw(BATCH, ROWS, WIDTH))
-'''
-
-
-def write_step(family: str) -> str:
-    settings = draw_settings((family,), np.random.default_rng(1))
-    return write_file(settings | {"train": True, "depth": 2})
-
-
 @pytest.mark.parametrize("family", ["gnn", "convnet", "transformer"])
-def test_of_training_steps_shapes_and_who_reads_what_tell_all(
+def test_operand_orders_and_summed_dimensions_of_training_steps_are_inferred(
     family: str, workers: Workers, tmp_path: Path
 ) -> None:
-    """Their files say neither: edges have no order, and sums stand nowhere."""
-    text = ENCODER if family == "encoder" else write_step(family)
-    (tmp_path / "program.py").write_text(text, encoding="utf-8")
-    (program,) = read_programs(tmp_path / "program.py", workers.compiling)
+    """Graph files have neither."""
+    settings = draw_settings((family,), np.random.default_rng(1))
+    text = write_file(settings | {"train": True, "depth": 2})
+    program = read_text(text, tmp_path / "program.py", workers)
     found = count_wrong(program)
     assert found.pop("products") > 5
     assert found == {"wrong operands": 0, "wrong sums": 0}

@@ -1,7 +1,6 @@
-"""What a child holds to be timed: of those that it dies of, each costs only itself."""
+"""Executables in a child that times them: one that kills it costs only itself."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,22 +9,19 @@ from solution.collecting.cpu import Builder, Workers
 from solution.collecting.loaded import Loaded
 from solution.programs.child import Child, Limits
 from solution.programs.compiler import Flags
-from solution.programs.program import Program, read_programs
-from tests.made.timed import FEW_MEGABYTES, HEAVY
+from solution.programs.program import Program
+from tests.made.timed import FEW_MEGABYTES
 
 Executables = tuple[Program, bytes, bytes]
 AMPLE = Limits(240)
 
 
 @pytest.fixture
-def built(ragged: Path, workers: Workers) -> Executables:
-    """A product, and an executable of it that takes little memory, and one that takes much."""
-    (program,) = read_programs(ragged, workers.compiling)
-    ragged.write_text(HEAVY)
-    (heavy,) = read_programs(ragged, workers.compiling)
-    builder = Builder(workers.compiling, program)
+def built(ragged: Program, heavy: Program, workers: Workers) -> Executables:
+    """Return a product, and its executables that take little and much memory."""
+    builder = Builder(workers.compiling, ragged)
     modest = builder.open().executable
-    return program, modest, builder.build(Compile(heavy.plain, Flags()))[2].executable
+    return ragged, modest, builder.build(Compile(heavy.plain, Flags()))[2].executable
 
 
 @pytest.fixture
@@ -50,7 +46,7 @@ def test_one_that_cannot_be_loaded_leaves_the_others(built: Executables, child: 
     assert deaths["heavy"] == f"it took more than {FEW_MEGABYTES} MB of memory"
 
 
-def test_of_those_loaded_again_one_that_the_child_dies_of_costs_only_itself(
+def test_a_reloaded_executable_that_kills_the_child_costs_only_itself(
     built: Executables, child: Child
 ) -> None:
     program, modest, heavy = built
@@ -65,7 +61,7 @@ def test_of_those_loaded_again_one_that_the_child_dies_of_costs_only_itself(
     assert loaded.names == ["first", "last"]
 
 
-def test_what_is_not_kept_is_held_no_longer(built: Executables, child: Child) -> None:
+def test_executables_that_are_not_kept_are_removed(built: Executables, child: Child) -> None:
     program, modest, _ = built
     loaded = Loaded(child, program.arguments, {}.__setitem__)
     for name in ("kept", "forgotten"):

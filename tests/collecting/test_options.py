@@ -1,4 +1,4 @@
-"""Options are taken by the compiler, stand in the files, and are read by features."""
+"""The compiler takes the options, files hold them, and features read them."""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -19,54 +19,53 @@ from solution.domain.collection import collection
 from solution.domain.graph import InvalidGraphError
 from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
 from solution.features.option_table import FEATURES
-from solution.programs.program import Program, read_programs
+from solution.programs.program import Program
 from solution.store.graph_file import read_prepared, write_prepared
 from solution.system.errors import InputError
 from tests.conftest import FastSlow
 from tests.made import modules
 
 EACH = [
-    (place, choice)
-    for place, choices in enumerate(OPTION_CHOICES.values())
+    (option, choice)
+    for option, choices in enumerate(OPTION_CHOICES.values())
     for choice in range(1, len(choices))
 ]
 
-SINCE = {"tiling_propagation": Version("0.10.2")}  # of jax; those before refuse it
+SINCE = {"tiling_propagation": Version("0.10.2")}  # of jax; earlier versions reject the option
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """A program of seven nodes with nine choices of options, which take 100 to 900 ns."""
+    """Return the npz file of seven nodes with nine configurations that take 100 to 900 ns."""
     program = Program("p", modules.make_module(), [])
     space = make_collected_space(program, OPTIONS)
     known = {name_config(space.default)}
     drawn = [space.default, *draw_new(space, np.random.default_rng(0), 8, known)]
-    measured = [Measured(config, 100 * place) for place, config in enumerate(drawn, 1)]
+    measured = [Measured(config, 100 * number) for number, config in enumerate(drawn, 1)]
     return write_graph(
         program, space, measured, Destination(tmp_path, "layout:xla:random", "train")
     )[1]
 
 
-@pytest.mark.parametrize(("place", "choice"), EACH)
+@pytest.mark.parametrize(("option", "choice"), EACH)
 def test_the_compiler_takes_each_choice(
-    place: int, choice: int, workers: Workers, dense: Path
+    option: int, choice: int, workers: Workers, dense: Program
 ) -> None:
-    (program,) = read_programs(dense, workers.compiling)
-    builder, space = Builder(workers.compiling, program), make_collected_space(program, OPTIONS)
+    builder, space = Builder(workers.compiling, dense), make_collected_space(dense, OPTIONS)
     config = space.default.copy()
-    config[place] = choice
+    config[option] = choice
     builder.open()
     state, reason, _ = builder.build(Compile(*space.prepare(config)))
-    if OPTION_NAMES[place] in SINCE and Version(version("jax")) < SINCE[OPTION_NAMES[place]]:
+    if OPTION_NAMES[option] in SINCE and Version(version("jax")) < SINCE[OPTION_NAMES[option]]:
         assert (state, "No such compile option" in reason) == ("refused", True)
     else:
         assert (state, reason) == ("sound", "")
 
 
-def test_a_program_that_no_graph_can_hold_is_refused_before_it_is_timed(
+def test_a_program_without_a_graph_is_refused_before_it_is_timed(
     fastslow: FastSlow, tmp_path: Path
 ) -> None:
-    """Its layouts and its options alike."""
+    """For layouts and for options."""
     path, out = tmp_path / "sums.py", tmp_path / "out"
     path.write_text("def program(x):\n    return x[0] + x[1]\narguments = ((1.0, 2.0),)\n")
     for kind in ("options", "layout"):
@@ -85,14 +84,16 @@ def test_options_come_back_from_the_npz_file_and_from_the_store(
     assert graph.options.shape == (9, len(OPTION_NAMES))
     assert not graph.options[0].any()
     assert graph.runtimes is not None
-    assert graph.runtimes.tolist() == [100 * place for place in range(1, 10)]
+    assert graph.runtimes.tolist() == list(range(100, 1000, 100))
     write_prepared(graph, {}, tmp_path / "g.safetensors")
     again = read_prepared(tmp_path / "g.safetensors")
     np.testing.assert_array_equal(again.options, graph.options)
 
 
 @pytest.mark.parametrize("count", [1, 5])
-def test_a_file_from_before_some_options_has_the_compilers_own(written: Path, count: int) -> None:
+def test_options_that_an_older_file_lacks_are_the_compilers_defaults(
+    written: Path, count: int
+) -> None:
     now = read_graph(written, collection("layout:xla:random"))
     assert now.options is not None
     rewrite_options(written, now.options[:, :count], OPTION_NAMES[:count])
@@ -111,14 +112,14 @@ def test_options_of_another_version_are_refused(written: Path, names: tuple[str,
 
 
 def rewrite_options(path: Path, options: np.ndarray, names: tuple[str, ...]) -> None:
-    """Other options in the same file."""
+    """Replace the options in the file."""
     with np.load(path) as file:
         arrays = dict(file)
     arrays |= {"config_options": options, "config_option_names": np.array(names)}
     np.savez(path, **arrays)
 
 
-def test_every_choice_is_a_setting_that_the_search_tries_with_what_it_needs() -> None:
+def test_a_search_tries_every_choice_with_the_choices_that_it_needs() -> None:
     settings = list_settings()
     assert sorted(setting[0] for setting in settings) == sorted(EACH)
     own_loops, wide = (OPTION_NAMES.index("products"), 1), (OPTION_NAMES.index("vector_width"), 1)

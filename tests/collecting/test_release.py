@@ -1,4 +1,4 @@
-"""All measured programs as one file: the same bytes for the same data, and it is used as it is."""
+"""Releases of measured programs, and the bundled sample of them."""
 
 import os
 import re
@@ -26,7 +26,7 @@ README = REPOSITORY / "docs" / "measured-programs.md"
 
 
 def make_data(folder: Path) -> Path:
-    """Four kernels and a program that are learned from, one of each to be ranked."""
+    """Write four training kernels, a validation program, and a test graph of each kind."""
     for number in range(4):
         write_graph(make_tile_graph(number, name=f"k{number}"), folder, "train")
     write_graph(make_layout_graph(0, name="p0"), folder, "valid")
@@ -56,12 +56,12 @@ def test_a_release_is_unpacked_compared_and_run_on(fastslow: FastSlow, tmp_path:
 
 def test_the_same_data_give_the_same_bytes(tmp_path: Path) -> None:
     first, second = (make_data(tmp_path / name / "measured") for name in ("one", "two"))
-    for number, path in enumerate(sorted(second.rglob("*"))):  # other times, other rights
+    for number, path in enumerate(sorted(second.rglob("*"))):  # other times and permissions
         if path.is_file():
             path.chmod(0o600)
             os.utime(path, (number, number))
     (second / "log").mkdir()
-    (second / "log" / "state.json").write_text("{}")  # what a collection leaves beside its files
+    (second / "log" / "state.json").write_text("{}")  # a file of a collection
     one = pack(first, README, tmp_path / "one.zip")
     two = pack(second, README, tmp_path / "two.zip")
     assert one.path.read_bytes() == two.path.read_bytes()
@@ -85,8 +85,8 @@ def test_a_defective_file_is_not_published(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def test_make_says_where_the_data_are_if_they_are_not_here(tmp_path: Path) -> None:
-    for target in ("papers", "bench-tile", "bench-layout", "release-data"):
+def test_make_names_the_missing_data(tmp_path: Path) -> None:
+    for target in ("papers", "release-data"):
         command = ["make", target, f"SHARED={tmp_path}"]
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
         assert done.returncode == 2
@@ -99,7 +99,7 @@ COLLECTED = REPOSITORY / "solution" / "data" / "collected"
 
 
 def read_layouts() -> dict[tuple[str, str], list[str]]:
-    """Architectures, by collection and split."""
+    """Return architectures by collection and split."""
     found: dict[tuple[str, str], list[str]] = {}
     for file in find_files(COLLECTED):
         if file.collection.kind == "layout":
@@ -108,12 +108,13 @@ def read_layouts() -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def test_every_file_is_sound_and_no_architecture_stands_twice() -> None:
+def test_every_bundled_file_is_sound_and_no_architecture_is_repeated() -> None:
     _, defects = scan(find_files(COLLECTED))
     assert not defects
-    for name in {name for name, _ in read_layouts()}:
-        own = [a for (other, _), found in read_layouts().items() if other == name for a in found]
-        assert len(set(own)) == len(own) > 10
+    layouts = read_layouts()
+    for name in {name for name, _ in layouts}:
+        found = [a for (other, _), some in layouts.items() if other == name for a in some]
+        assert len(set(found)) == len(found) > 10
 
 
 def test_no_test_graph_is_among_them() -> None:
@@ -124,8 +125,8 @@ def test_no_test_graph_is_among_them() -> None:
     assert not tested & {a for found in read_layouts().values() for a in found}
 
 
-def test_what_was_collected_is_not_collected_again() -> None:
-    """Each note leads to its graph; the drafts are drawn in the same order everywhere."""
+def test_collected_drafts_are_not_collected_again() -> None:
+    """Each note has its graph; the drafts are drawn in the same order everywhere."""
     sample = Sample(COLLECTED, set(), workers=None, say=print)
     for name in COUNTS:
         notes = COLLECTED / "drafts" / name.replace(":", "-")
@@ -137,8 +138,7 @@ def test_what_was_collected_is_not_collected_again() -> None:
         assert sample.count(name) == len(graphs_of(name))
 
 
-def test_what_stands_behind_a_gap_is_not_taken_twice(tmp_path: Path) -> None:
-    """A draft that was tried counts, wherever it stands among those that were not."""
+def test_a_draft_behind_an_untried_one_is_not_taken_twice(tmp_path: Path) -> None:
     first, second, third, *_ = draw_drafts("layout:xla:random")
     notes = tmp_path / "drafts" / "layout-xla-random"
     for draft, architecture in ((first, "one"), (third, "other")):
@@ -153,7 +153,7 @@ def test_what_stands_behind_a_gap_is_not_taken_twice(tmp_path: Path) -> None:
 def test_two_workers_are_at_different_collections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And where others are at all that is left, there is nothing to do."""
+    """If other workers use all collections, there is nothing to do."""
     drawn: list[str] = []
     monkeypatch.setattr(Sample, "collect", lambda _, draft: drawn.append(draft.collection))
     sample = Sample(tmp_path, set(), workers=None, say=print)
@@ -169,8 +169,8 @@ def test_two_workers_are_at_different_collections(
     assert sample.collect_next()
 
 
-def test_programs_of_a_family_are_drawn_alike_and_can_be_read(tmp_path: Path) -> None:
-    """By a child that compiles; other numbers are other programs."""
+def test_programs_of_a_family_are_reproducible_and_can_be_read(tmp_path: Path) -> None:
+    """Different numbers are different programs."""
     paths = write_programs(tmp_path / "one", "mlp", 3)
     again = write_programs(tmp_path / "other", "mlp", 2)
     assert [path.read_text() for path in again] == [path.read_text() for path in paths[:2]]

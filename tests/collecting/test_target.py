@@ -27,11 +27,7 @@ except InputError as error:
 def test_each_target_is_found_by_its_name(name: str) -> None:
     target = parse_target(name)
     assert target.name == name
-    assert (
-        pickle.loads(pickle.dumps(target))
-        == target
-        != parse_target("cpu" if name != "cpu" else "tpu:v2")
-    )
+    assert pickle.loads(pickle.dumps(target)) == target
 
 
 @pytest.mark.parametrize("name", ["tpu", "tpu:", "tpu:v9", "gpu", "", "v3", "tpu:V3"])
@@ -41,19 +37,19 @@ def test_a_wrong_name_lists_the_targets(name: str) -> None:
     assert all(known in str(caught.value) for known in list_names())
 
 
-def test_without_the_extra_it_says_what_to_install() -> None:
-    said = _check(sys.executable, "-S")  # no installed package is seen
+def test_without_the_extra_the_message_names_it() -> None:
+    message = _check(sys.executable, "-S")  # installed packages are invisible
     if (sys.platform, platform.machine()) == ("linux", "x86_64"):
-        assert ".[tpu]" in said
-    assert "tpu:v3" in said
-    assert len(said.splitlines()) == 1
+        assert ".[tpu]" in message
+    assert "tpu:v3" in message
+    assert len(message.splitlines()) == 1
 
 
 @pytest.mark.skipif(shutil.which("setarch") is None, reason="setarch (util-linux) is not here")
-def test_on_another_processor_it_says_which_this_is() -> None:
-    said = _check("setarch", "i686", sys.executable, "-S")
-    assert "i686" in said
-    assert "x86-64" in said
+def test_on_another_processor_the_message_names_it() -> None:
+    message = _check("setarch", "i686", sys.executable, "-S")
+    assert "i686" in message
+    assert "x86-64" in message
 
 
 def test_the_cpu_needs_nothing() -> None:

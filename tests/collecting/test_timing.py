@@ -1,4 +1,4 @@
-"""Halves, repeat tau, flat graphs, and when it is enough."""
+"""Labels from repeated times, and comparisons of results."""
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ from tests.made import modules
 
 
 def make_repeats(times: np.ndarray) -> pl.DataFrame:
-    """From times (passes, configs, runs)."""
+    """Return the repeats of times (passes, configs, runs)."""
     passes, configs, runs = times.shape
     turn, config, _ = np.indices(times.shape).reshape(3, -1)
     return pl.DataFrame(
@@ -30,8 +30,8 @@ def make_repeats(times: np.ndarray) -> pl.DataFrame:
     ).cast(dict(SCHEMA))
 
 
-def test_a_label_is_the_smallest_time_that_both_halves_have_seen() -> None:
-    """A clock that once says too little, here 4 and 60, does not make the fastest of all."""
+def test_a_label_is_the_larger_of_both_halves_smallest_times() -> None:
+    """A clock error in one half, here 4 and 60, does not become the label."""
     times = np.array([[[5, 9], [70, 80]], [[6, 4], [90, 60]], [[3, 8], [75, 99]]])
     outcome = summarise(make_repeats(times), "cpu")
     assert outcome.configs == ["c0", "c1"]
@@ -41,14 +41,14 @@ def test_a_label_is_the_smallest_time_that_both_halves_have_seen() -> None:
     assert summarise(make_repeats(times), "wall").nanoseconds.tolist() == [40, 700]
 
 
-def test_what_was_timed_in_one_half_alone_has_no_label() -> None:
+def test_a_configuration_timed_in_one_half_has_no_label() -> None:
     repeats = make_repeats(np.ones((4, 3, 1)))
     only = repeats.filter((pl.col("config") != "c1") | (pl.col("half") == 0))
     assert summarise(only, "cpu").configs == ["c0", "c2"]
     assert summarise(SCHEMA.to_frame(), "cpu").configs == []
 
 
-def test_repeat_tau_is_near_one_for_programs_apart_and_near_nothing_for_equal_ones() -> None:
+def test_repeat_tau_is_near_1_for_different_runtimes_and_near_0_for_equal_ones() -> None:
     generator = np.random.default_rng(0)
     noise = generator.exponential(1000, (20, 40, 3))
     apart = summarise(make_repeats(100_000 + 5000 * np.arange(40)[:, None] + noise), "cpu")
@@ -77,13 +77,13 @@ def test_short_programs_run_more_often(nanoseconds: int, runs: int) -> None:
 @pytest.mark.parametrize(
     ("cpu", "kept"),
     [
-        ([900, 1000, 0, 1100], [900, 1000, 1100]),  # a clock that left a whole run out
-        ([900, 1000, 40, 9000], [900, 1000, 9000]),  # and one that left out most of one
-        ([300, 1000, 1000], [300, 1000, 1000]),  # slow at first, or disturbed: all are runs
+        ([900, 1000, 0, 1100], [900, 1000, 1100]),  # the clock missed a whole run
+        ([900, 1000, 40, 9000], [900, 1000, 9000]),  # the clock missed most of a run
+        ([300, 1000, 1000], [300, 1000, 1000]),  # disturbed runs are kept
         ([0, 0, 500], [500]),
     ],
 )
-def test_a_run_that_took_next_to_nothing_was_misread(cpu: list[int], kept: list[int]) -> None:
+def test_implausibly_short_runs_are_dropped(cpu: list[int], kept: list[int]) -> None:
     times = np.array(cpu)
     assert times[find_plausible(times)].tolist() == kept
 
@@ -99,13 +99,13 @@ def test_another_order_of_sums_is_no_deviation() -> None:
 
 @given(st.integers(0, NUMBERS.size - 1), st.sampled_from([0.0, 1.0, np.nan, np.inf]))
 @settings(deadline=None)
-def test_one_wrong_number_is_found(place: int, value: float) -> None:
+def test_one_wrong_number_is_found(index: int, value: float) -> None:
     wrong = NUMBERS.copy()
-    wrong.ravel()[place] = value + 3
+    wrong.ravel()[index] = value + 3
     assert "1 of 1,200 numbers are wrong" in find_deviation([wrong], [NUMBERS])
 
 
-def test_a_number_that_is_none_must_be_none_in_both() -> None:
+def test_nan_and_infinity_must_be_in_both() -> None:
     with_gaps = NUMBERS.copy()
     with_gaps[3, 4], with_gaps[5, 6] = np.nan, np.inf
     assert find_deviation([with_gaps], [with_gaps]) == ""
@@ -119,7 +119,7 @@ def test_shapes_types_and_counts_must_agree() -> None:
 
 
 def make_product() -> Program:
-    """Of 6 rows, 9 sums and 32 columns: a hundred tiles are no larger."""
+    """Return a product of 6 rows, 9 sums and 32 columns, which has a hundred tiles."""
     nodes = [
         modules.node(10, "parameter", modules.shape(6, 9)),
         modules.node(11, "parameter", modules.shape(9, 32), parameter_number=1),
@@ -131,7 +131,7 @@ def make_product() -> Program:
 
 
 def test_every_tile_of_a_small_grid_is_drawn() -> None:
-    """One after the other, as a collection asks for them, and in another order by another seed."""
+    """Drawn one by one, as by a collection; the order depends on the seed."""
     space = make_collected_space(make_product(), TILES)
     orders = []
     for seed in range(5):

@@ -106,7 +106,7 @@ def test_a_program_that_was_never_run_is_ranked_beside_others(
         for _ in range(4)
     ]
     records = [
-        modules.record(*timed, own=modules.make_module(f"kernel.{number}"), fingerprint=number)
+        modules.record(*timed, module=modules.make_module(f"kernel.{number}"), fingerprint=number)
         for number, timed in enumerate(runs)
     ]
     modules.write(MESSAGES["TuningRecords"](modules=records), tmp_path / "timed.pb")

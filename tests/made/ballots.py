@@ -1,4 +1,4 @@
-"""Ballots, score tables and runs made by a seed, with members of known worth."""
+"""Make stacked predictions, score tables and runs from a seed, with members of known quality."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,11 @@ LABELS = pl.Schema({**{k: SCHEMA[k] for k in ("collection", "graph", "config")},
 def make_tables(
     noises: Sequence[float], graphs: int, configs: int = 12, collection: str = LAYOUT, seed: int = 0
 ) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
-    """Predictions by member, the runtimes plus noise (in their deviations), and labels."""
+    """Return predictions by member, and labels.
+
+    Args:
+        noises: standard deviation of each member's errors, in deviations of the runtimes.
+    """
     generator = np.random.default_rng(seed)
     runtimes = generator.normal(size=(graphs, configs))
     keys = [(collection, f"graph_{g:03}", c) for g in range(graphs) for c in range(configs)]
@@ -38,9 +42,11 @@ def make_tables(
 def make_score_table(
     scores: Mapping[tuple[str, str], Sequence[float]], of_a_group: int = 1
 ) -> pl.DataFrame:
-    """By collection and member, the scores of its graphs, which have the same names in all.
+    """Return a score table.
 
-    So many graphs, one after the other, share a group.
+    Args:
+        scores: by collection and member, the scores of its graphs.
+        of_a_group: number of consecutive graphs in a group.
     """
     rows = [
         (collection, f"graph {place:04}", f"group {place // of_a_group:04}", member, float(value))
@@ -53,14 +59,14 @@ def make_score_table(
 def draw_ballots(
     noises: Sequence[float], graphs: int, methods: Sequence[Method] = METHODS, seed: int = 0
 ) -> list[Ballot]:
-    """Ballots of members with these noises; two graphs share a group."""
+    """Return the stacked predictions of members with these noises; two graphs share a group."""
     members, labels = make_tables(noises, graphs, seed=seed)
     groups = {(LAYOUT, f"graph_{g:03}"): f"xla/{g // 2}" for g in range(graphs)}
     return make_ballots(members, labels, groups, methods)
 
 
 def write_run(folder: Path, noises: Sequence[float], graphs: int = 12, seed: int = 0) -> Run:
-    """A run of a layout and the tile collection, and nothing_001, which says nothing."""
+    """Write a run of a layout and the tile collection; nothing_001 predicts 0 everywhere."""
     layout, labels = make_tables(noises, graphs, seed=seed)
     tile, tile_labels = make_tables(noises, graphs, collection="tile:xla", seed=seed + 1)
     frames = {name: pl.concat([layout[name], tile[name]]) for name in layout}

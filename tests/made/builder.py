@@ -1,4 +1,4 @@
-"""Programs that are written an instruction at a time."""
+"""Build a program instruction by instruction."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 class Builder:
-    """A program that grows by one instruction at a time."""
+    """A program under construction."""
 
     def __init__(self) -> None:
         self.opcodes: list[str] = []
@@ -32,25 +32,25 @@ class Builder:
         return node
 
     def transpose(self, read: int, order: Shape) -> int:
-        """Nothing is added where the order is that which is there."""
+        """Add a transpose unless it changes nothing; return the node."""
         if order == tuple(range(len(order))):
             return read
         shape = tuple(self.shapes[read][k] for k in order)
         return self.add("transpose", shape, read, listed=list(order))
 
     def describe(self) -> np.ndarray:
-        """Node features (nodes, 140), padded with 0 as in npz files."""
+        """Return node features (nodes, 140), padded with 0 as in npz files."""
         features = make_nodes(self.shapes)
         for node, listed in self.listed.items():
             features[node, vocabulary.DIMENSIONS][: len(listed)] = listed
         return features
 
     def number(self) -> np.ndarray:
-        """The opcodes (nodes,) uint8."""
+        """Return the opcodes (nodes,) uint8."""
         return np.array([OPCODE_IDS[name] for name in self.opcodes], np.uint8)
 
     def build(self) -> Graph:
-        """The program; its first dot may be configured, and never is."""
+        """Return the graph; its first dot is configurable, and no configuration sets it."""
         return dataclasses.replace(
             make_layout_graph(),
             node_features=self.describe(),

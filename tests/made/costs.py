@@ -1,4 +1,4 @@
-"""What the states of a program cost, added up, and labels that are made so."""
+"""Additive costs of a program's states, and labels made of them."""
 
 from dataclasses import replace
 
@@ -10,16 +10,16 @@ from solution.models.layout.known_costs import weigh_states
 
 
 def sum_costs(graph: Graph, costs: np.ndarray) -> np.ndarray:
-    """Sums (configs,) of what each state (states,) costs."""
+    """Return for each configuration (configs,) the sum of its states' costs (states,)."""
     return costs[state_tables("cpu")(graph).numbers].sum(axis=1)[graph.distinct.inverse]
 
 
 def label(graph: Graph, costs: np.ndarray) -> Graph:
-    """Runtimes by what states (states,) cost."""
+    """Label the graph with runtimes by the costs (states,) of its states."""
     return replace(graph, runtimes=1e6 * (1 + sum_costs(graph, costs)))
 
 
 def label_by_copies(graph: Graph, counts: float) -> Graph:
-    """Runtimes by copied bytes, those of arguments counted so often."""
+    """Label the graph by copied bytes; copies of arguments count `counts` times."""
     known = weigh_states(graph, state_tables("cpu")(graph))
     return label(graph, known.copying + counts * known.arguments)

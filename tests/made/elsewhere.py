@@ -1,4 +1,4 @@
-"""What a layout net computes on any device but a CPU, on a CPU."""
+"""Run a layout net's implementation for other devices on a CPU."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from solution.models.layout.layout_gnn import DeviceRound
 
 
 def compute_as_elsewhere(patch: pytest.MonkeyPatch) -> None:
-    """Take torch's operations where a CPU has compiled ones."""
+    """Replace the operations that are compiled for a CPU by torch's."""
     patch.setattr(layout_gnn, "make_round", DeviceRound)

@@ -1,4 +1,4 @@
-"""Small graphs made by hand or by a seed, and the way back from a Graph to an npz file."""
+"""Make small graphs by hand or from a seed, and write graphs as npz files."""
 
 import dataclasses
 from pathlib import Path
@@ -16,7 +16,7 @@ F32 = 13  # column of the one-hot element type
 
 
 def make_nodes(shapes: list[tuple[int, ...]]) -> np.ndarray:
-    """Node features (nodes, 140) of row-major float32 tensors, padded with 0 as in npz files."""
+    """Return features (nodes, 140) of row-major float32 tensors, padded with 0 as in npz files."""
     features = np.zeros((len(shapes), vocabulary.NUM_NODE_FEATURES), np.float32)
     features[:, F32] = 1
     for row, shape in zip(features, shapes, strict=True):
@@ -30,7 +30,7 @@ def make_nodes(shapes: list[tuple[int, ...]]) -> np.ndarray:
 def make_layout_graph(
     seed: int = 0, configs: int = 12, *, name: str = "program", labelled: bool = True
 ) -> Graph:
-    """x -> dot(x, w) -> add -> reshape, and a few more; random layouts on the dot and reshapes."""
+    """Return a dot, an addition, a tanh and reshapes; random layouts of the dot and reshapes."""
     generator = np.random.default_rng(seed)
     rows, inner, columns = (int(size) for size in generator.integers(2, 40, 3))
     opcodes = ["parameter", "parameter", "dot", "parameter", "add", "reshape", "tanh", "reshape"]
@@ -67,7 +67,7 @@ def make_layout_graph(
 
 
 def make_wide_graph(configs: int = 20_000, nodes: int = 60, *, name: str = "wide") -> Graph:
-    """A chain of reshapes with three layouts each; its codes take over a megabyte."""
+    """Return a chain of reshapes with three layouts each; its codes take over a megabyte."""
     generator = np.random.default_rng(0)
     layouts = np.full((3, vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
     layouts[1, :2], layouts[2, :2] = (0, 1), (1, 0)
@@ -90,7 +90,7 @@ def make_wide_graph(configs: int = 20_000, nodes: int = 60, *, name: str = "wide
 def make_tile_graph(
     seed: int = 0, configs: int = 12, *, name: str = "kernel", labelled: bool = True
 ) -> Graph:
-    """A matrix product and an addition, with random tiles of its output."""
+    """Return a matrix product and a tanh, with random tiles of the output."""
     generator = np.random.default_rng(seed)
     rows, inner, columns = (int(size) for size in generator.integers(16, 200, 3))
     shapes: list[tuple[int, ...]] = [(rows, inner), (inner, columns), (rows, columns)]
@@ -131,7 +131,7 @@ def renumber_nodes(graph: Graph, seed: int) -> tuple[Graph, np.ndarray]:
 
 
 def find_difference(left: Graph, right: Graph) -> str | None:
-    """The first field that differs, in its values or its dtype."""
+    """Return the first field that differs in its values or its dtype; None: there is none."""
     for field in dataclasses.fields(Graph):
         values = [getattr(graph, field.name) for graph in (left, right)]
         if all(isinstance(value, Codebook) for value in values):
@@ -142,7 +142,7 @@ def find_difference(left: Graph, right: Graph) -> str | None:
 
 
 def to_arrays(graph: Graph) -> dict[str, np.ndarray]:
-    """The arrays of the competition's npz file, with its dtypes."""
+    """Return the arrays of the competition's npz file, with its dtypes."""
     labels = np.zeros(graph.num_configs) if graph.runtimes is None else graph.runtimes
     arrays = {
         "node_feat": graph.node_features,
@@ -170,6 +170,6 @@ def to_arrays(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def write_graph(graph: Graph, folder: Path, split: str = "train") -> Path:
-    """Write the graph where the competition's download has it below `folder`."""
+    """Write the graph below `folder` at its path in the competition's download."""
     path = folder / "npz" / graph.collection.folder / split / f"{graph.name}.npz"
     return write_npz(to_arrays(graph), path)

@@ -1,6 +1,6 @@
-"""Hostile input is read in a process of its own, with little memory and little time.
+"""Read hostile input in a separate process with limited memory and time.
 
-A regression then fails a test, instead of filling the machine or waiting for ever.
+So a regression fails a test, and does not fill the machine's memory or hang.
 """
 
 import resource
@@ -14,12 +14,12 @@ from typing import ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-MEMORY = 1 << 30  # bytes, beside what the process has when it begins
+MEMORY = 1 << 30  # bytes, in addition to those at the start
 SECONDS = 120  # processor time is shared, so this is much
 
 
 class Guard:
-    """One process that calls functions, which it must find by their names; it is begun again."""
+    """A process that calls picklable functions; after a failure it is started again."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
@@ -30,9 +30,9 @@ class Guard:
         *arguments: Arguments.args,
         **options: Arguments.kwargs,
     ) -> Result:
-        """The result, or what the function raises.
+        """Return the function's result, or raise its exception.
 
-        Raises AssertionError where it needs more time than SECONDS, or its process is killed.
+        Raises AssertionError if it needs more time than SECONDS, or its process is killed.
         """
         self._pool = self._pool or ProcessPoolExecutor(1, get_context("spawn"))
         future = self._pool.submit(_limited, function, *arguments, **options)
@@ -44,7 +44,7 @@ class Guard:
             raise AssertionError(f"{function.__name__}{arguments}: {kind} {error}") from error
 
     def close(self) -> None:
-        """End the process, whatever it is at."""
+        """Kill the process."""
         pool, self._pool = self._pool, None
         if pool is not None:
             for process in list(pool._processes.values()):

@@ -1,4 +1,4 @@
-"""What a graph that was written back as a program has lost."""
+"""Compare a graph with the features of the program that it was lifted to."""
 
 from collections import Counter
 
@@ -12,8 +12,8 @@ from solution.programs.hlo.nodes import find_configurable, read_nodes
 def find_lost(graph: Graph, lifted: Lifted) -> Counter[int]:
     """Count the nodes whose features differ, by column; columns -1 to -3 are no features.
 
-    -1: opcodes. -2: edges. -3: configurable nodes that the module's would not be. A file may let
-    fewer nodes be configured than the rule does.
+    -1: opcodes. -2: edges. -3: nodes that are configurable in the graph and not in the module. A
+    file may have fewer configurable nodes than the rule finds.
     """
     nodes = read_nodes(lifted.module)
     lost = Counter(np.nonzero(nodes.features != graph.node_features)[1].tolist())

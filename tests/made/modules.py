@@ -1,4 +1,4 @@
-"""Small XLA modules and tuning records made by hand, as protobuf messages."""
+"""Make small XLA modules and tuning records as protobuf messages."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ F32, TUPLE = 11, 13  # of XLA's PrimitiveType
 
 
 def shape(*dimensions: int, kind: int = F32, order: list[int] | None = None) -> Any:
-    """Row-major unless `order` (minor to major) says otherwise."""
+    """Return a shape; its layout is `order` (minor to major), row-major by default."""
     layout = list(range(len(dimensions)))[::-1] if order is None else order
     return MESSAGES["Shape"](
         element_type=kind,
@@ -20,14 +20,14 @@ def shape(*dimensions: int, kind: int = F32, order: list[int] | None = None) -> 
     )
 
 
-def node(place: int, opcode: str, own: Any, operands: tuple[int, ...] = (), **fields: Any) -> Any:
+def node(number: int, opcode: str, kind: Any, operands: tuple[int, ...] = (), **fields: Any) -> Any:
     return MESSAGES["Instruction"](
-        id=place, opcode=opcode, shape=own, operand_ids=operands, **fields
+        id=number, opcode=opcode, shape=kind, operand_ids=operands, **fields
     )
 
 
 def dot(*lists: list[int]) -> Any:
-    """Contracting dimensions left and right, batch dimensions left and right."""
+    """Return dot dimensions from four lists: contracting left and right, batch left and right."""
     left, right, left_batch, right_batch = lists
     return MESSAGES["DotDimensions"](
         lhs_contracting_dimensions=left,
@@ -38,18 +38,18 @@ def dot(*lists: list[int]) -> Any:
 
 
 def module(*computations: tuple[str, int, list[Any]], name: str = "program") -> Any:
-    """From (name, id of the root, instructions) each; they are numbered from 1."""
+    """Return a module of computations (name, id of the root, instructions), numbered from 1."""
     return MESSAGES["Module"](
         name=name,
         computations=[
-            MESSAGES["Computation"](name=own, id=place, root_id=root, instructions=nodes)
-            for place, (own, root, nodes) in enumerate(computations, 1)
+            MESSAGES["Computation"](name=title, id=number, root_id=root, instructions=nodes)
+            for number, (title, root, nodes) in enumerate(computations, 1)
         ],
     )
 
 
 def make_module(name: str = "program") -> Any:
-    """sum(reshape(x . w)): seven nodes, of which the dot (4) and the reshape (5) are settable."""
+    """Return sum(reshape(x . w)): seven nodes; dot (4) and reshape (5) are configurable."""
     add = [
         node(10, "parameter", shape()),
         node(11, "parameter", shape(), parameter_number=1),
@@ -65,7 +65,7 @@ def make_module(name: str = "program") -> Any:
 
 
 def layout_run(*nodes: list[list[int]], time: int = 0, **fields: Any) -> Any:
-    """Gives each settable node the layouts of its tensors."""
+    """Return a run with the layouts of each configurable node's tensors."""
     given = [
         MESSAGES["NodeLayout"](tensors=[MESSAGES["TensorLayout"](dims=dims) for dims in tensors])
         for tensors in nodes
@@ -84,12 +84,12 @@ def profile(time: int) -> Any:
     return MESSAGES["Profile"](compute_time_ns=time)
 
 
-def record(*runs: Any, own: Any = None, **fields: Any) -> Any:
-    return MESSAGES["TuningRecord"](module=own or make_module(), runs=runs, **fields)
+def record(*runs: Any, module: Any = None, **fields: Any) -> Any:
+    return MESSAGES["TuningRecord"](module=module or make_module(), runs=runs, **fields)
 
 
 def make_layout_record(*, timed: bool = True) -> Any:
-    """Three configurations of the module's dot and reshape."""
+    """Return a record with three configurations of make_module's dot and reshape."""
     return record(
         layout_run([[0, 1], [1, 0], [0, 1]], [[0], [1, 0]], time=3000 * timed, is_default=True),
         layout_run([[1, 0]], [[0], [0, 1]], time=2000 * timed),
@@ -105,7 +105,7 @@ def write(message: Any, path: Path) -> Path:
 
 
 def describe_product(generator: np.random.Generator) -> tuple[Any, Any, Any, tuple[str, str, str]]:
-    """A random dot: its numbers, both operands, and einsum's letters of left, right and output."""
+    """Return a random dot: dimensions, both shapes, and einsum's letters of left, right, output."""
     batch, sums, left, right = (
         "abc"[: generator.integers(3)],
         "mn"[: generator.integers(1, 3)],
@@ -113,10 +113,10 @@ def describe_product(generator: np.random.Generator) -> tuple[Any, Any, Any, tup
         "xyz"[: generator.integers(3)],
     )
     sizes = {letter: int(generator.integers(1, 5)) for letter in "abcmnpqrxyz"}
-    operands = ["".join(generator.permutation(list(batch + sums + own))) for own in (left, right)]
+    operands = ["".join(generator.permutation(list(batch + sums + rest))) for rest in (left, right)]
     numbers = dot(
-        *([own.index(letter) for letter in sums] for own in operands),
-        *([own.index(letter) for letter in batch] for own in operands),
+        *([letters.index(letter) for letter in sums] for letters in operands),
+        *([letters.index(letter) for letter in batch] for letters in operands),
     )
-    shapes = [shape(*(sizes[letter] for letter in own)) for own in operands]
+    shapes = [shape(*(sizes[letter] for letter in letters)) for letters in operands]
     return numbers, shapes[0], shapes[1], (operands[0], operands[1], batch + left + right)

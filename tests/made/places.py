@@ -1,4 +1,4 @@
-"""A ranker that breaks the contract: a score depends on the list and on the place in it."""
+"""A ranker that breaks the contract: a score depends on the batch and the position in it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from solution.system.report import Report, silent
 
 @dataclass(frozen=True)
 class PlacesSettings(RankerSettings):
-    """There is nothing to set."""
+    """Settings of the ranker; there are none."""
 
     def build(self, seed: int) -> "PlacesRanker":
         return PlacesRanker()
 
 
 class PlacesRanker(Ranker):
-    """Scores the place over the length of the list."""
+    """Scores a configuration by its position over the number of configurations."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent

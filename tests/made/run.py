@@ -1,4 +1,4 @@
-"""A run folder with everything in it that a report can show, made without training anything."""
+"""Write a run folder with all that a report shows, without training."""
 
 from pathlib import Path
 

@@ -1,11 +1,14 @@
-"""Programs to compile and time, as their users write them, and the children that do it."""
+"""Programs to compile and time, as users write them, and the children that do it, as fixtures."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
 
 from solution.collecting.child import Open
 from solution.collecting.cpu import Workers
 from solution.programs.child import Child, Limits, choose_core
+from solution.programs.program import Program, read_programs
 
 DENSE = '''
 """Two products and a reshape."""
@@ -21,7 +24,7 @@ arguments = tuple(
 )
 '''
 RAGGED = '''
-"""A product whose 70 columns are no whole number of vectors."""
+"""A product whose 70 columns do not fill whole vectors."""
 import numpy as np
 
 def program(x, weights):
@@ -31,7 +34,7 @@ random = np.random.default_rng(0)
 arguments = tuple(random.standard_normal(s).astype(np.float32) for s in ((96, 128), (128, 70)))
 '''
 HEAVY = '''
-"""The product of RAGGED, which takes more than 400 MB on the way."""
+"""The product of RAGGED, with more than 400 MB of intermediate results."""
 import numpy as np
 
 def program(x, weights):
@@ -44,13 +47,36 @@ def program(x, weights):
 random = np.random.default_rng(0)
 arguments = tuple(random.standard_normal(s).astype(np.float32) for s in ((96, 128), (128, 70)))
 '''
-FEW_MEGABYTES = 450  # a child takes less than 300, and more where it runs HEAVY
+FEW_MEGABYTES = 450  # a child takes less than 300, and more if it runs HEAVY
 
 
-@contextmanager
-def open_workers() -> Iterator[Workers]:
-    """Two children with a compiler each."""
+@pytest.fixture(scope="session")
+def workers() -> Iterator[Workers]:
+    """Two children with a compiler each, for all tests of a process."""
+    pytest.importorskip("jax")  # the extra `collect`; make test installs it
     limits, core = Limits(seconds=240), choose_core()
     with Child(limits, core) as compiling, Child(limits, core) as timing:
         timing.ask(Open(b"", []))
         yield Workers(compiling, timing)
+
+
+def read_text(text: str, path: Path, workers: Workers) -> Program:
+    """Write a program's file, and read the program."""
+    path.write_text(text, encoding="utf-8")
+    return read_file(path, workers)
+
+
+def read_file(path: Path, workers: Workers) -> Program:
+    (program,) = read_programs(path, workers.compiling)
+    return program
+
+
+def _define(name: str, text: str) -> Callable[..., Program]:
+    @pytest.fixture(scope="session", name=name)
+    def read(workers: Workers, tmp_path_factory: pytest.TempPathFactory) -> Program:
+        return read_text(text, tmp_path_factory.mktemp(name) / f"{name}.py", workers)
+
+    return read
+
+
+dense, ragged, heavy = _define("dense", DENSE), _define("ragged", RAGGED), _define("heavy", HEAVY)

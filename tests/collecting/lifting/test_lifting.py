@@ -23,41 +23,42 @@ from solution.programs.compiler import Compiler, Flags
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.hlo.records import read_module_file
 from solution.programs.portable import make_portable
-from solution.programs.program import Program, make_graph, read_programs
+from solution.programs.program import Program, make_graph
 from tests.conftest import FastSlow
 from tests.made import modules
 from tests.made.lifted import find_lost
+from tests.made.timed import read_text
 
 CASES = Path(__file__).parents[2] / "programs" / "cases"
-CHECKED = 24  # graphs of the bundled sample; tests/benchmarks/lifting.py checks all there are
+CHECKED = 24  # graphs of the bundled sample; benchmarks/lifting.py checks all
 SAMPLED = [file for file in find_files(SAMPLE) if file.collection.kind == "layout"]
 
 
 def draw_graphs(count: int) -> list[Graph]:
     chosen = np.random.default_rng(0).choice(len(SAMPLED), count, replace=False)
-    return [read_graph(SAMPLED[place].path, SAMPLED[place].collection) for place in chosen]
+    return [read_graph(SAMPLED[n].path, SAMPLED[n].collection) for n in chosen]
 
 
 def make_long_graph(products: int, sums: int) -> Graph:
-    """A chain of products of matrices, behind each of which stand so many sums."""
+    """Return a chain of matrix products, each followed by `sums` additions."""
     nodes = [modules.node(1, "parameter", modules.shape(64, 64))]
     for _ in range(products):
         last = len(nodes)
         summed = modules.dot([1], [0], [], [])
         nodes.append(modules.node(last + 1, "dot", modules.shape(64, 64), (last, last), dot=summed))
-        for place in range(last + 2, last + 2 + sums):
-            nodes.append(modules.node(place, "add", modules.shape(64, 64), (place - 1, last)))
+        for number in range(last + 2, last + 2 + sums):
+            nodes.append(modules.node(number, "add", modules.shape(64, 64), (number - 1, last)))
     module = modules.module(("main", len(nodes), nodes), name="long")
     return make_graph(Program("long", module, None), "layout:xla:random")
 
 
-def test_the_features_come_back() -> None:
+def test_lifted_programs_have_the_features_of_their_graphs() -> None:
     for graph in draw_graphs(CHECKED):
         assert find_lost(graph, lift(graph)) == Counter(), graph.name
 
 
 def test_a_lifted_program_is_compiled_and_has_the_shapes_of_the_graph() -> None:
-    """Shapes are checked by XLA, which infers them anew where it reads a module."""
+    """XLA checks the shapes, because it infers them again when it reads a module."""
     compiler = Compiler()
     for graph in draw_graphs(4):
         module = make_portable(lift(graph).module)
@@ -67,11 +68,10 @@ def test_a_lifted_program_is_compiled_and_has_the_shapes_of_the_graph() -> None:
 def test_a_recurrent_training_step_is_compiled_to_as_many_kernels_and_copies(
     workers: Workers, tmp_path: Path
 ) -> None:
-    """Loops whose state has several elements of one type, and calls with what a gradient needs."""
-    path = tmp_path / "recurrent.py"
+    """Its loops have several elements of one type, and its calls keep values for gradients."""
     settings = draw_settings(("recurrent",), np.random.default_rng([1, 2]))
-    path.write_text(write_file(settings | {"train": True, "depth": 2}), encoding="utf-8")
-    (program,) = read_programs(path, workers.compiling)
+    text = write_file(settings | {"train": True, "depth": 2})
+    program = read_text(text, tmp_path / "recurrent.py", workers)
     graph = replace(make_graph(program, "layout:xla:random"), summed=None)
     lifted = lift(graph).module
     original, again = (
@@ -107,10 +107,10 @@ def test_constants_are_second_operands_and_divide_sums_by_their_length() -> None
     module.entry_computation_id = 2
     lifted = lift(make_graph(Program("constants", module, None), "layout:xla:random")).module
     for made, read in zip(instructions(module), instructions(lifted), strict=True):
-        places = {instruction.id: place for place, instruction in enumerate(instructions(module))}
-        assert [one - 1 for one in read.operand_ids] == [places[one] for one in made.operand_ids]
+        order = [instruction.id for instruction in instructions(module)]
+        assert [one - 1 for one in read.operand_ids] == [order.index(n) for n in made.operand_ids]
     values = [list(i.literal.f32s) for i in instructions(lifted) if i.opcode == "constant"]
-    assert values == [[6.0], [0.0]]  # the mean of six elements, whose sum begins at 0
+    assert values == [[6.0], [0.0]]  # the divisor of the mean of six, the start of the sum
 
 
 def test_twenty_thousand_nodes_are_lifted_in_seconds() -> None:
@@ -118,22 +118,24 @@ def test_twenty_thousand_nodes_are_lifted_in_seconds() -> None:
     assert graph.num_nodes > 20_000
     begin = time.process_time()
     lift(graph)
-    assert time.process_time() - begin < 6  # a second on a machine that does nothing else
+    assert time.process_time() - begin < 6  # one second on an idle machine
 
 
 @pytest.mark.parametrize(
     ("opcode", "column", "words"),
     [("send", None, "send"), (None, vocabulary.ELEMENT_TYPE, "element type")],
 )
-def test_what_cannot_be_lifted_is_named(opcode: str | None, column: slice, words: str) -> None:
+def test_the_node_that_cannot_be_lifted_is_named(
+    opcode: str | None, column: slice, words: str
+) -> None:
     (graph,) = draw_graphs(1)
     features, opcodes = graph.node_features.copy(), graph.node_opcodes.copy()
-    place = int(np.flatnonzero(opcodes == OPCODE_IDS["multiply"])[0])
+    node = int(np.flatnonzero(opcodes == OPCODE_IDS["multiply"])[0])
     if opcode is not None:
-        opcodes[place] = OPCODE_IDS[opcode]
+        opcodes[node] = OPCODE_IDS[opcode]
     else:
-        features[place, column] = 0
-    with pytest.raises(NotLiftedError, match=f"node {place} .*") as caught:
+        features[node, column] = 0
+    with pytest.raises(NotLiftedError, match=f"node {node} .*") as caught:
         lift(replace(graph, node_features=features, node_opcodes=opcodes))
     assert words in str(caught.value)
     assert graph.name in str(caught.value)
@@ -163,7 +165,7 @@ def test_a_program_is_written_as_text_and_as_protobuf(fastslow: FastSlow, tmp_pa
     assert opcodes == Counter(i.opcode for i in instructions(record.module))
 
 
-def test_an_ending_that_is_no_program_is_refused(fastslow: FastSlow) -> None:
+def test_an_unknown_suffix_is_refused(fastslow: FastSlow) -> None:
     result = fastslow("module", SAMPLED[0].path, "--to", "program.exe")
     assert result.returncode == 2
     assert ".hlo" in result.stderr
@@ -184,14 +186,14 @@ def test_more_than_six_dimensions_come_back() -> None:
 def test_contradicting_graphs_are_refused_with_the_node() -> None:
     """Sizes that do not fit, missing and additional operands, and cycles."""
     (graph,) = draw_graphs(1)
-    place = int(np.flatnonzero(graph.node_opcodes == OPCODE_IDS["multiply"])[0])
+    node = int(np.flatnonzero(graph.node_opcodes == OPCODE_IDS["multiply"])[0])
     features = graph.node_features.copy()
-    features[place, 21] += 1
+    features[node, 21] += 1
     changed = {
         "sizes": {"node_features": features},
-        "no edge": {"edges": graph.edges[graph.edges[:, 0] != place]},
-        f"node {place + 1}": {"edges": np.vstack([graph.edges, [[place, place + 1]]])},
+        "no edge": {"edges": graph.edges[graph.edges[:, 0] != node]},
+        f"node {node + 1}": {"edges": np.vstack([graph.edges, [[node, node + 1]]])},
     }
     for words, fields in changed.items():
-        with pytest.raises(NotLiftedError, match=f"node {place} .multiply.*{words}"):
+        with pytest.raises(NotLiftedError, match=f"node {node} .multiply.*{words}"):
             lift(replace(graph, **fields))

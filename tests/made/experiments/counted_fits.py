@@ -1,4 +1,4 @@
-"""A ranker that leaves a file wherever the environment says, for each fit, in any process."""
+"""A ranker that writes a file for each fit into the folder in COUNTED_FITS, in any process."""
 
 import os
 import tempfile
@@ -22,12 +22,11 @@ class CountedSettings(RidgeSettings):
     max_configs: int = 10
 
     def build(self, seed: int) -> "CountedRidge":
-        """Make a ranker that is not fitted yet."""
         return CountedRidge(self, seed)
 
 
 class CountedRidge(LinearRanker):
-    """Ridge that leaves a file for each fit, but for a rehearsal's."""
+    """Ridge that writes a file for each fit except in dry runs."""
 
     is_job = False
 

@@ -17,12 +17,11 @@ class CutWhileReadSettings(RankerSettings):
     """Settings of the ranker; there are none."""
 
     def build(self, seed: int) -> "CutWhileRead":
-        """Make a ranker that is not fitted yet."""
         return CutWhileRead()
 
 
 class CutWhileRead(NothingRanker):
-    """Does to its data what another program might do."""
+    """Truncates a file of its data, as another program might."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent

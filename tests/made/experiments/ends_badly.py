@@ -1,4 +1,4 @@
-"""A ranker whose fit ends as the environment variable ENDING says: by a signal or in an error."""
+"""A ranker whose fit ends by a signal or an error, as the environment variable ENDING says."""
 
 import os
 import signal
@@ -21,12 +21,11 @@ class EndsBadlySettings(RankerSettings):
     """Settings of the ranker; there are none."""
 
     def build(self, seed: int) -> "EndsBadly":
-        """Make a ranker that is not fitted yet."""
         return EndsBadly()
 
 
 class EndsBadly(NothingRanker):
-    """Its fit never ends well, and without an ending it takes an hour; a rehearsal passes."""
+    """Its fit fails, or takes an hour without ENDING; dry runs succeed."""
 
     is_job = False
 

@@ -1,4 +1,4 @@
-"""The tile net with a checkpoint after every epoch, so that a kill meets one."""
+"""The tile net with a checkpoint after every epoch, so that a killed fit has one."""
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment

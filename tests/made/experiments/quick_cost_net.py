@@ -1,4 +1,4 @@
-"""A net whose costs add up, with so little training that a test can wait for it."""
+"""The additive cost net, trained only a little, for tests."""
 
 from solution.experiments.base import Experiment
 from solution.models.layout.cost_net import CostNetSettings

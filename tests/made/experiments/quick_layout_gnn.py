@@ -1,4 +1,4 @@
-"""The layout net with so little training that a test can wait for it."""
+"""The layout net, trained only a little, for tests."""
 
 from solution.domain.collection import XLA
 from solution.experiments.base import Experiment

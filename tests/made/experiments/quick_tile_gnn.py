@@ -1,4 +1,4 @@
-"""The tile net with so little training that a test can wait for it."""
+"""The tile net, trained only a little, for tests."""
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment

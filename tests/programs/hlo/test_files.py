@@ -152,7 +152,7 @@ def test_a_product_of_many_sizes_takes_time_for_each_alone(guard: Guard) -> None
 
 def make_records(*names: tuple[str, int]) -> list[object]:
     return [
-        modules.record(modules.tile_run(4), own=modules.make_module(name), fingerprint=number)
+        modules.record(modules.tile_run(4), module=modules.make_module(name), fingerprint=number)
         for name, number in names
     ]
 

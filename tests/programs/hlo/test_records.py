@@ -116,7 +116,7 @@ def test_options_of_a_program_without_settable_nodes(tmp_path: Path) -> None:
     runs = [modules.layout_run(time=3000), modules.layout_run(time=2000)]
     runs[1].options.choices[:] = [3]
     own = modules.module(("main", 2, negated))
-    graph = read_one(modules.record(*runs, own=own), tmp_path).graph
+    graph = read_one(modules.record(*runs, module=own), tmp_path).graph
     assert graph.layouts.expand().shape == (2, 0, 18)
     assert graph.options is not None
     assert graph.options[:, 0].tolist() == [0, 3]
@@ -135,7 +135,7 @@ def test_names_come_from_modules_and_stay_in_the_folder(tmp_path: Path) -> None:
     names = ["fusion.1", "../../etc/x", "fusion.1", ".hidden", "a" * 400]
     prints = [(1 << 64) - 10, 0xAB, (1 << 64) - 10, 0, 1]
     records = [
-        modules.record(modules.tile_run(4), own=modules.make_module(name), fingerprint=number)
+        modules.record(modules.tile_run(4), module=modules.make_module(name), fingerprint=number)
         for name, number in zip(names, prints, strict=True)
     ]
     path = modules.write(MESSAGES["TuningRecords"](modules=records), tmp_path / "many.pb")
@@ -164,7 +164,7 @@ RECORDS = {
     "all of its 1 runs failed": modules.record(modules.tile_run(4, error=True)),
     "node_config_ids points outside": modules.record(config_index_to_node=[7]),
     "node_config_ids points outside the": modules.record(config_index_to_node=[(1 << 64) - 1]),
-} | {defect: modules.record(own=own) for defect, own in DEFECTS.items()}
+} | {defect: modules.record(module=own) for defect, own in DEFECTS.items()}
 
 
 @pytest.mark.parametrize("defect", RECORDS)
