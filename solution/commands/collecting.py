@@ -151,8 +151,9 @@ def tile(
         seed=seed, keep_flat=keep_flat, replace=replace, arguments=arguments,
     )  # fmt: skip
     _collect(
-        programs, partial(settings.target.make_space, kind=TILES), Destination(out, "tile:xla", split),
-        settings, minutes, make_executor(executor, address, None),
+        programs, partial(settings.target.make_space, kind=TILES),
+        Destination(out, "tile:xla", split), settings, minutes,
+        make_executor(executor, address, None),
     )  # fmt: skip
 
 
