@@ -43,7 +43,7 @@ from solution.system.wording import join_names
 
 PICTURE = "search.png"
 VERIFYING = 0.3  # share of the time that is kept for timing the winner again
-LEAST_VERIFYING = 20.0  # seconds; at least this long
+LEAST_VERIFYING = 20.0  # least seconds for timing the winner again
 BATCH = 4
 MOST = 1000  # measurements if only a time is given
 

@@ -37,7 +37,7 @@ class Beliefs:
     """How much the mixture's components count before anything of a program is measured."""
 
     kind: str = ""  # "layout" or "tile"; for others there is no known slope
-    doubt: float = DOUBT  # of the components that ignore the scores
+    doubt: float = DOUBT  # prior weight of the components that ignore the scores
 
     def mixture(self, *, has_prior: bool) -> tuple[Belief, ...]:
         """Return the members of the surrogate's mixture."""

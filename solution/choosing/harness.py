@@ -30,7 +30,7 @@ PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3
 DEFAULT, WINNER = "default", "winner"  # names of executables
-# executables of each per repetition: their memory addresses are luck, so the best one counts
+# Copies of each executable in a repetition; the fastest counts: memory addresses are chance.
 COPIES = 3
 
 
@@ -55,11 +55,10 @@ class Harness:
         """Compile and load the program in its default configuration.
 
         Args:
-            reference: the default's nanoseconds in an earlier session of the same search; times are
-                scaled to it.
+            reference: the default's nanoseconds in an earlier session of the same search, to which
+                times are scaled.
 
-        Raises:
-            InputError: the program cannot be compiled in its default configuration.
+        Raises InputError if the program cannot be compiled in its default configuration.
         """
         self._space, self._workers = space, workers
         self._generator = np.random.default_rng(seed)
@@ -73,7 +72,7 @@ class Harness:
         self._reference = reference or self._alternate([DEFAULT])[DEFAULT]
 
     def measure(self, configs: np.ndarray) -> list[Trial]:
-        """Compile, compare and time configurations (k, sites); one that fails gets no time."""
+        """Compile, compare and time configurations (k, sites); failing ones get no time."""
         begin = time.monotonic()
         names = [name_config(row) for row in configs]
         built = [self._build(name, row) for name, row in zip(names, configs, strict=True)]

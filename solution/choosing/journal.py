@@ -68,8 +68,7 @@ class Journal:
             identity: what must be equal for the search to be resumed.
             earlier: values of identity for keys that older journals lack.
 
-        Raises:
-            InputError: the folder has another search's journal, or the file is damaged.
+        Raises InputError if the folder has another search's journal, or the file is damaged.
         """
         make_folder(folder)
         remove_leftovers(folder)

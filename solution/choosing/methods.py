@@ -73,7 +73,7 @@ class Annealing(Proposer):
 
 
 class Beam(Proposer):
-    """Propose neighbours of the fastest few configurations, taking turns."""
+    """Propose neighbours of each of the fastest few configurations in turn."""
 
     def _propose(self, count: int) -> np.ndarray:
         if not len(self.sound):
@@ -100,7 +100,7 @@ class CrossEntropy(Proposer):
 
 
 def check_method(name: str) -> str:
-    """Return the name; raise InputError if it is no optimizer's."""
+    """Return the name; raise InputError if no optimizer has it."""
     if name not in METHODS:
         raise InputError(
             f"--search {name}: no search method has this name.{suggest(name, METHODS)} "

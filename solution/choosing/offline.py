@@ -130,7 +130,7 @@ def replay_file(
     seed: int,
     search_by: str = OURS,
 ) -> str:
-    """Say in words what a search with this many measurements finds in a file with runtimes.
+    """Search in a file with runtimes, and describe the result in words.
 
     Compile options are searched without a model: no bundle learned from them.
 

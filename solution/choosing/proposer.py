@@ -8,7 +8,7 @@ from solution.collecting.space import Space, draw_new, name_config
 
 
 class Proposer(ABC):
-    """An optimizer. What it asks for depends only on the space, the seed and what it was told."""
+    """An optimizer; its requests depend only on the space, the seed and the times it was told."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         self.space = space

@@ -17,11 +17,10 @@ MEASURED = 24  # measurements, if neither their number nor a time is given
 
 
 class Measurer(Protocol):
-    """Anything that measures configurations."""
+    """An object that measures configurations."""
 
     def measure(self, configs: np.ndarray) -> Sequence[Trial]:
         """Return a trial for each configuration of (k, sites)."""
-        ...
 
 
 @dataclass(frozen=True)

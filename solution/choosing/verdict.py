@@ -1,7 +1,7 @@
 """Decide by new measurements whether a configuration is faster than the compiler's default.
 
 The fastest of many measurements looks faster than it is. So the winner is timed again beside the
-default, in repetitions. Each runs in a new process, which lays out memory anew, and visits both in
+default, in repetitions. Each runs in a new process with a new memory layout, and runs both in
 turns. A repetition gives one number: the logarithm of the default's smallest time over the winner's
 smallest time. Repetitions are independent, runs are not, so the interval is Student's t over
 repetitions.

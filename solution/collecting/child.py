@@ -60,7 +60,7 @@ class SetRequest(ProgramRequest):
 
 @dataclass(frozen=True)
 class Look(SetRequest):
-    """Judge how much the results for these arguments can show. Reply: Sight."""
+    """Assess how well the results for these arguments reveal errors. Reply: Sight."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Sight:
-    """How much a comparison of results can show."""
+    """How well a comparison of results reveals errors."""
 
     blindness: str  # in words, why wrong results might go unnoticed; may be ""
     is_finite: bool  # no result is NaN or infinite

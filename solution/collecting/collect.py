@@ -73,8 +73,7 @@ class ProgramCollection:
         Args:
             tell: called with a description of the current work.
 
-        Raises:
-            InputError: the program cannot be compiled in its default configuration.
+        Raises InputError if the program cannot be compiled in its default configuration.
         """
         if self._is_done:
             return self._finish_again()

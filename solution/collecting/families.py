@@ -51,8 +51,7 @@ def write_file(settings: Settings) -> str:
 def write_programs(folder: Path, family: str, count: int) -> list[Path]:
     """Write the files of `count` programs of a family; the same ones in every call.
 
-    Raises:
-        InputError: there is no such family.
+    Raises InputError if there is no such family.
     """
     known = [name for families in FAMILIES.values() for name in families]
     if family not in known:

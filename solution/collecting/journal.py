@@ -50,8 +50,7 @@ class Journal:
             earlier: values of identity for keys that older records lack.
             schema: columns of the candidates: CANDIDATES, and perhaps more.
 
-        Raises:
-            InputError: the folder belongs to another program, compiler, machine or search.
+        Raises InputError if the folder belongs to another program, compiler, machine or search.
         """
         self.folder = folder
         make_folder(folder)

@@ -1,9 +1,9 @@
-"""Make wrong versions of a program, to test whether a comparison of results would notice.
+"""Make wrong versions of a program, to test whether a comparison of results notices them.
 
-A mutant is the program with the result of one product (dot or convolution) made wrong in the way of
-a wrong kernel. All mutants of a program are one module, which is compiled once: it has an
-additional parameter with a switch (boolean) for each mutant. The switches are passed on into calls,
-loops and conditionals.
+A mutant is the program with an error in the result of one product (dot or convolution), as a
+defective kernel would make it. All mutants of a program are one module, which is compiled once: it
+has an additional parameter with a switch (boolean) for each mutant. The switches are passed into
+calls, loops and conditionals.
 """
 
 from collections import Counter

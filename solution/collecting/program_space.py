@@ -50,7 +50,7 @@ class LayoutSite:
 class ProgramSpace(Space):
     """The configurations of a program, and the compiler's inputs for each.
 
-    The sites are those of layouts, then one for each option, then one for the tile.
+    The order of the sites: layouts, options, tile.
     """
 
     program: Program
@@ -191,7 +191,7 @@ class ProgramSpace(Space):
 
 
 def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSpace:
-    """Return the space of the named kinds, to search; by default of all that the program has.
+    """Return the space to search: of the named kinds, by default of all that the program has.
 
     Raises InputError if the program has nothing to set of a named kind.
     """

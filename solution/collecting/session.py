@@ -23,7 +23,7 @@ from solution.system.progress import bars, warn
 from solution.system.report import Report
 from solution.system.zips import pack_folder, unpack_folder
 
-LEAST_SECONDS = 10.0  # least time limit of a program, however late it is
+LEAST_SECONDS = 10.0  # shortest time limit of a program, even if the time for all is over
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ COLUMNS = 4096  # largest number of one-hot columns of a configuration's descrip
 # mean share of sites that a random configuration changes: the logarithm of the share is uniform
 MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
 TRIES = 25  # rounds of drawing until enough unknown configurations are found
-MOST = 1500  # of a large table: this many at random, and with a prior as many of the prior's best
+MOST = 1500  # candidates from a large table: random ones, and as many with the prior's best scores
 NEAR, FAR = 192, 128  # without a table: neighbours of the fastest, and random ones
 HOPS = 8  # largest distance to assign a node to a configurable node
 

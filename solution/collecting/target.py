@@ -125,27 +125,22 @@ class LabelWorkers(Protocol):
     @property
     def compiling(self) -> "Child":
         """Return the child that reads program files."""
-        ...
 
     @property
     def compiling_share(self) -> float:
         """Return the share of a program's time after which no configuration is added."""
-        ...
 
     @property
     def label_source(self) -> str:
         """Return the source of the labels, a clock or an estimator: see solution.domain.labels."""
-        ...
 
     def identify(self, program: "Program") -> Mapping[str, Any]:
         """Return what must be equal for the program's collection to be resumed."""
-        ...
 
     def start(
         self, program: "Program", space: "ProgramSpace", journal: "Journal", seed: int
     ) -> "Labelling":
         """Return the Labelling of a program."""
-        ...
 
 
 class Labelling(Protocol):
@@ -161,7 +156,6 @@ class Labelling(Protocol):
 
         Raises InputError if the default cannot be compiled.
         """
-        ...
 
     def draw(self, count: int, wanted: int) -> "np.ndarray":
         """Return up to `count` untried configurations (k, sites); fewer if no more exist.
@@ -169,24 +163,18 @@ class Labelling(Protocol):
         Args:
             wanted: number of sound configurations at the beginning of the current round.
         """
-        ...
 
     def label(self, configs: "np.ndarray") -> None:
         """Compile configurations (k, sites), and write their status into the journal."""
-        ...
 
     def look(self) -> None:
         """Find roughly the fastest configurations, before others are drawn around them."""
-        ...
 
     def finish(self, deadline: float, tell: Tell) -> None:
         """Finish the labels of all configurations, until the deadline (time.monotonic)."""
-        ...
 
     def summarise(self) -> "Outcome":
         """Return the labels known so far."""
-        ...
 
     def describe(self) -> dict[str, Any]:
         """Return the summary's entries on how the labels were made."""
-        ...

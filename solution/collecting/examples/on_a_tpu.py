@@ -1,11 +1,11 @@
-"""Time a program on a real TPU: the compiler's own layouts against chosen ones. It needs jax alone.
+"""Compare a program's default layouts with chosen ones on a real TPU; needs only jax.
 
     python on_a_tpu.py chosen.pb [choice.json]
 
 `chosen.pb` is the module that `fastslow choose` writes; without its layout constraints it is the
 default program. `choice.json`, if given, has compile options for the chosen one. Both are run in
-turn with the same random arguments, and the medians are printed. On a machine without a TPU it
-times them on what jax finds.
+turn with the same random arguments, and the medians are printed. Without a TPU they run on the
+first device that jax finds.
 """
 
 import json
@@ -22,7 +22,7 @@ from jaxlib import _jax  # type: ignore[attr-defined]
 from jaxlib.mlir import ir
 
 FLOATS = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64"}
-ROUNDS, SECONDS = 20, 0.1  # rounds, and of each of them about how long a program runs
+ROUNDS, SECONDS = 20, 0.1  # rounds, and approximate seconds of a program in each round
 
 
 def read_programs(path):
@@ -58,7 +58,7 @@ def find_constraints(operation):
 
 
 def make_arguments(types):
-    """Return random arrays; integers are small, because they may be positions in something."""
+    """Return random arrays; integers are small, because they may be indices."""
     generator = np.random.default_rng(0)
     found = []
     for shape, name in types:
@@ -82,7 +82,7 @@ def compile_program(text, options):
 
 
 def run(executable, arguments, count):
-    """Return the seconds of one run, on average of `count`."""
+    """Return the average seconds of `count` runs."""
     begin = time.perf_counter()
     for _ in range(count):
         results = executable.execute_sharded(arguments)
@@ -92,7 +92,7 @@ def run(executable, arguments, count):
 
 
 def main():
-    """Time both programs, and print what was found."""
+    """Time both programs, and print the results."""
     default, chosen, types = read_programs(sys.argv[1])
     record = json.loads(Path(sys.argv[2]).read_text()) if len(sys.argv) > 2 else {}
     device = get_backend().local_devices()[0]

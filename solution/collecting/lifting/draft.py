@@ -31,7 +31,7 @@ class NotLiftedError(InputError):
 
 @dataclass
 class Guesses:
-    """By kind of guess: the nodes of which the graph does not tell something."""
+    """The nodes at which lifting guesses something that the graph lacks, by kind of guess."""
 
     nodes: dict[str, list[int]] = field(default_factory=dict)
 
@@ -94,8 +94,7 @@ class Draft:
 def make_draft(graph: Graph) -> Draft:
     """Read a graph into lists.
 
-    Raises:
-        NotLiftedError: an opcode or element type is unknown, or no node is a root.
+    Raises NotLiftedError if an opcode or element type is unknown, or no node is a root.
     """
     # before the repair, which removes dimension numbers above 5
     listed = np.rint(graph.node_features).astype(np.int64)
@@ -175,7 +174,7 @@ def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def complete(total: int, product: int) -> list[int]:
-    """Return one or two sizes with that sum and product: those after the six in the features."""
+    """Return the sizes beyond the sixth dimension, one or two, with this sum and product."""
     root = math.isqrt(max(0, total * total - 4 * product))
     first, second = (total - root) // 2, (total + root) // 2
     if total != product and first > 0 and first * second == product:

@@ -94,8 +94,7 @@ def write_program(lifted: Lifted, graph: Graph, path: Path) -> None:
 def _check_operands(draft: Draft) -> None:
     """Check numbers and sizes of operands.
 
-    Raises:
-        NotLiftedError: a node has too many or too few operands, or operands of other sizes.
+    Raises NotLiftedError if a node has too many or too few operands, or operands of other sizes.
     """
     for node, opcode in enumerate(draft.opcodes):
         most = MOST.get(opcode)

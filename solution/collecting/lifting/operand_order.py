@@ -15,15 +15,14 @@ ORDERED_NAMES = """
     shift-right-logical
 """
 ORDERED = frozenset(ORDERED_NAMES.split())
-RECIPROCAL = ("add", "exponential", "sqrt")  # as sigmoids and norms divide 1 by
+RECIPROCAL = ("add", "exponential", "sqrt")  # opcodes of the divisors of 1 in sigmoids and norms
 CALLS = ("call", "fusion")  # may have no operands
 
 
 def order_operands(draft: Draft) -> list[list[int]]:
     """Return the operands of each node in the order of its instruction.
 
-    Raises:
-        NotLiftedError: operands that an operation needs are missing.
+    Raises NotLiftedError if operands that an operation needs are missing.
     """
     ordered = [list(operands) for operands in draft.operands]
     dots = [node for node, opcode in enumerate(draft.opcodes) if opcode == "dot"]
@@ -73,7 +72,7 @@ def _is_subtrahend(draft: Draft, other: int) -> bool:
     return not (is_difference and _has_one_constant(draft, draft.operands[other]))
 
 
-# By opcode: whether the constant of a constant and another operand is the first one.
+# By opcode: a function that tells whether a constant stands before its other operand.
 FROM_CONSTANT = {"divide": _is_divisor, "subtract": _is_subtrahend}
 
 

@@ -95,8 +95,7 @@ def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list
 def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
     """Return both operands of each dot, in order.
 
-    Raises:
-        NotLiftedError: the sizes of a dot's operands do not fit its result.
+    Raises NotLiftedError if the sizes of a dot's operands do not fit its result.
     """
     if not dots:
         return {}

@@ -71,8 +71,7 @@ class TupleTypes:
     def resolve(self) -> None:
         """Infer all types and indices.
 
-        Raises:
-            NotLiftedError: the types of a tuple's elements cannot be inferred.
+        Raises NotLiftedError if the types of a tuple's elements cannot be inferred.
         """
         draft = self._draft
         for node, opcode in enumerate(draft.opcodes):

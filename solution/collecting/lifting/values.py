@@ -133,7 +133,7 @@ def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, fl
 
 
 def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
-    """Return a loop's iterations: the length of the dimension that its body takes one at a time."""
+    """Return a loop's iterations: the length of the dimension that its body slices one by one."""
     lengths = []
     for one in draft.ranges[draft.computation[types.loops[node].body]]:
         if draft.opcodes[one] in ("dynamic-slice", "dynamic-update-slice"):
@@ -152,8 +152,7 @@ def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
 def make_literal(draft: Draft, node: int, shape: Any, values: Mapping[int, float]) -> Any:
     """Return the message Literal of a constant of that shape.
 
-    Raises:
-        NotLiftedError: constants of its type are not supported.
+    Raises NotLiftedError if constants of its type are not supported.
     """
     kind, sizes = draft.kinds[node], draft.sizes[node]
     count = int(np.prod(sizes, dtype=np.int64))
