@@ -16,7 +16,7 @@ import polars as pl
 
 from solution.collecting.child import Compile, Load, Open, Run
 from solution.collecting.collect import ProgramCollection, Settings
-from solution.collecting.cpu import Builder, Passes, Workers
+from solution.collecting.cpu import Builder, Workers, make_pass
 from solution.collecting.journal import (
     CANDIDATE_FILE,
     CANDIDATES,
@@ -27,6 +27,7 @@ from solution.collecting.journal import (
     read_log,
     read_state,
 )
+from solution.collecting.loaded import Loaded
 from solution.collecting.program_space import LAYOUTS, OPTIONS, TILES, make_collected_space
 from solution.collecting.records import Destination
 from solution.collecting.sample import draw_drafts
@@ -61,13 +62,21 @@ def measure_noise(folder: Path, count: int) -> pl.DataFrame:
         for program in read_drafts("layout:xla:random", count, folder, compiling):
             executables = build_some(program, compiling, 40)
             journal = Journal(folder / "log" / program.name, {"time": time.time_ns()})
-            passes = Passes(timing, program.arguments, journal, np.random.default_rng(0))
-            passes.load(executables)
-            for _ in range(16):
-                passes.make_pass()
+            make_passes(timing, program, executables, journal)
             ours = [summarise(journal.repeats, clock).tau for clock in ("cpu", "wall")]
             rows.append((program.name, *ours, time_naively(naive, program, executables)))
     return pl.DataFrame(rows, ["program", "CPU time", "clock", "naive loop"], orient="row")
+
+
+def make_passes(
+    child: Child, program: Program, executables: dict[str, bytes], journal: Journal
+) -> None:
+    """Time executables in 16 passes."""
+    loaded, generator = Loaded(child, program.arguments, print), np.random.default_rng(0)
+    for name, executable in executables.items():
+        loaded.add(name, executable)
+    for _ in range(16):
+        make_pass(loaded, journal, generator)
 
 
 def build_some(program: Program, child: Child, count: int) -> dict[str, bytes]:
@@ -117,10 +126,7 @@ def measure_options(folder: Path, count: int) -> pl.DataFrame:
                 if status == SOUND:
                     executables[name] = made.executable
             journal = Journal(folder / "log" / program.name, {"time": time.time_ns()})
-            passes = Passes(timing, program.arguments, journal, np.random.default_rng(0))
-            passes.load(executables)
-            for _ in range(16):
-                passes.make_pass()
+            make_passes(timing, program, executables, journal)
             outcome = summarise(journal.repeats, "cpu")
             times = dict(zip(outcome.configs, outcome.nanoseconds, strict=True))
             own = {name: value / times["own"] for name, value in times.items()}

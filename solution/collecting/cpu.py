@@ -1,7 +1,7 @@
 """Label the configurations of a program on this CPU: compile, compare and time them."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -111,17 +111,15 @@ class Timing:
     def open(self, tell: Tell, wanted: int) -> None:
         tell("compiling the default configuration")
         compiled = self._builder.open()
-        generator = np.random.default_rng([self._seed, len(self._journal.candidates)])
-        self._passes = Passes(
-            self._workers.timing, self._builder.arguments, self._journal, generator
-        )
+        self._generator = np.random.default_rng([self._seed, len(self._journal.candidates)])
+        self._loaded = Loaded(self._workers.timing, self._builder.arguments, self._bury)
         default, has_unchanged = self._space.default, self._space.has_unchanged
         name_of_default = name_config(default)
         if has_unchanged and name_of_default not in self._journal.names:
             array = self._space.to_array(default)
             self._journal.add_candidate(name_of_default, array, SOUND, "", compiled.seconds)
         reference = name_of_default if has_unchanged else REFERENCE
-        self._passes.load({reference: compiled.executable})
+        self._loaded.add(reference, compiled.executable)
         again = self._journal.sound().filter(pl.col("config") != reference)
         for number, (name, data) in enumerate(again.select("config", "values").iter_rows(), 1):
             tell(f"compiling again {number} of {len(again)}")
@@ -143,14 +141,14 @@ class Timing:
 
     def look(self) -> None:
         for _ in range(ROUND_PASSES):
-            self._passes.make_pass()
+            make_pass(self._loaded, self._journal, self._generator)
 
     def finish(self, deadline: float, tell: Tell) -> None:
         clock = self._workers.clock
         longest = 0.0
         while True:
             begin = time.monotonic()
-            self._passes.make_pass()
+            make_pass(self._loaded, self._journal, self._generator)
             longest = max(longest, time.monotonic() - begin)
             repeats = self._journal.sound_repeats()
             tau = summarise(repeats, clock).tau
@@ -187,7 +185,10 @@ class Timing:
         elif status != SOUND:
             self._journal.mark(name, status, note)
         if status == SOUND:
-            self._passes.load({name: compiled.executable})
+            self._loaded.add(name, compiled.executable)
+
+    def _bury(self, name: str, reason: str) -> None:
+        self._journal.mark(name, DIED, f"while it was timed: {reason}")
 
 
 class Builder:
@@ -244,36 +245,14 @@ class Builder:
         return (WRONG if reply.deviation else SOUND), reply.deviation, reply
 
 
-class Passes:
-    """A child with the executables of a program, which writes their times into the journal."""
-
-    def __init__(
-        self,
-        child: Child,
-        arguments: Sequence[np.ndarray],
-        journal: Journal,
-        generator: np.random.Generator,
-    ) -> None:
-        self._journal = journal
-        self._generator = generator
-        self._loaded = Loaded(child, arguments, self._mark)
-
-    def load(self, executables: Mapping[str, bytes]) -> None:
-        """Load configurations; mark one that cannot be run here as dead."""
-        for name, executable in executables.items():
-            self._loaded.add(name, executable)
-
-    def make_pass(self) -> None:
-        """Time all configurations in random order; write the journal after the whole pass."""
-        turn, names, rows = self._journal.next_turn, self._loaded.names, []
-        for number in self._generator.permutation(len(names)):
-            timings = self._loaded.visit(names[number])
-            if timings is not None:
-                rows.append(_tabulate(names[number], turn, timings))
-        self._journal.add_repeats(rows)
-
-    def _mark(self, name: str, reason: str) -> None:
-        self._journal.mark(name, DIED, f"while it was timed: {reason}")
+def make_pass(loaded: Loaded, journal: Journal, generator: np.random.Generator) -> None:
+    """Time all executables in random order; write the journal after the whole pass."""
+    turn, rows = journal.next_turn, []
+    for name in generator.permutation(loaded.names).tolist():
+        timings = loaded.visit(name)
+        if timings is not None:
+            rows.append(_tabulate(name, turn, timings))
+    journal.add_repeats(rows)
 
 
 def _tabulate(name: str, turn: int, timings: Timings) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from solution.collecting.space import CHANGES, draw_new, link_sites, name_config
 from solution.collecting.timing import SCHEMA
 from solution.programs.program import Program
 from solution.system.errors import InputError
-from tests.choosing.made import make_free, make_table
+from tests.choosing.made import make_free
 from tests.collecting.test_timing import make_product
 from tests.made import modules
 
@@ -40,16 +40,6 @@ def test_a_neighbour_differs_at_one_or_two_sites(seed: int) -> None:
     changed = (near != start).sum(axis=1)
     assert set(changed) <= {1, 2}
     assert ((near >= 0) & (near < space.sizes)).all()
-
-
-def test_all_members_are_drawn_before_any_twice() -> None:
-    space = make_table().space
-    generator = np.random.default_rng(0)
-    known: set[str] = set()
-    for _ in range(20):
-        known |= {name_config(row) for row in draw_new(space, generator, 3, known)}
-    assert known == set(space.names)
-    assert not len(draw_new(space, generator, 3, known))
 
 
 def test_sites_are_linked_where_no_configurable_node_is_between() -> None:

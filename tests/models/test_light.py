@@ -39,7 +39,7 @@ from solution.papers.wrappers import SublistAverageSettings
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph
-from tests.made.places import PlacesSettings
+from tests.made.position_ranker import PositionSettings
 
 NET = TrainingSettings(epochs=2, configs_per_graph=8)
 NETS = [
@@ -221,10 +221,10 @@ def test_a_wrapped_ranker_comes_back_with_what_it_wraps(tmp_path: Path) -> None:
 
 
 def test_a_kind_of_the_users_own_needs_the_experiment(tmp_path: Path) -> None:
-    save_catalogue(PlacesSettings(), tmp_path)
-    with pytest.raises(InputError, match="PlacesSettings"):
+    save_catalogue(PositionSettings(), tmp_path)
+    with pytest.raises(InputError, match="PositionSettings"):
         load_model(tmp_path)
-    assert load_model(tmp_path, [PlacesSettings()]).settings == PlacesSettings()
+    assert load_model(tmp_path, [PositionSettings()]).settings == PositionSettings()
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,9 @@ from solution.papers.violation import ViolationSettings
 from solution.papers.wrappers import SublistAverageSettings
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, renumber_nodes
-from tests.made.places import PlacesSettings
+from tests.made.position_ranker import PositionSettings
 
-OWN = [PlacesSettings()]  # settings of the user's own, as far as loading is concerned
+OWN = [PositionSettings()]  # settings of the user's own, as far as loading is concerned
 TRAINING = TrainingSettings(epochs=3, patience=None, graphs_per_step=2, configs_per_graph=8)
 FEW_NODES = NodeSettings(trained=5)
 SUBSETS = NodeSettings(trained=5, scored=6, subsets=3)
@@ -123,7 +123,7 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
     ("net of costs", CostNetSettings(width=16, training=TRAINING), LAYOUT),
     ("kernel of costs", CostKernelSettings(cosines=32), LAYOUT),
     ("mean over short lists", SublistAverageSettings(TREES, size=6, times=2), TILE),
-    ("mean over parts of a list", SublistAverageSettings(PlacesSettings(), size=7), LAYOUT),
+    ("mean over parts of a list", SublistAverageSettings(PositionSettings(), size=7), LAYOUT),
 ]  # fmt: skip
 
 

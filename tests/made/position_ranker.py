@@ -13,14 +13,14 @@ from solution.system.report import Report, silent
 
 
 @dataclass(frozen=True)
-class PlacesSettings(RankerSettings):
+class PositionSettings(RankerSettings):
     """Settings of the ranker; there are none."""
 
-    def build(self, seed: int) -> "PlacesRanker":
-        return PlacesRanker()
+    def build(self, seed: int) -> "PositionRanker":
+        return PositionRanker()
 
 
-class PlacesRanker(Ranker):
+class PositionRanker(Ranker):
     """Scores a configuration by its position over the number of configurations."""
 
     def fit(
