@@ -43,7 +43,7 @@ def open_prior(bundle: Bundle, space: ProgramSpace) -> LivePrior:
     is_far = distance > learned.gap
     session = bundle.session(graph)
     scorer = _score_layouts if kind == "layout" else _score_tiles
-    note = f"Led by {bundle.describe()}"
+    note = f"Guided by {bundle.describe()}"
     if is_far:
         note += (
             f" The program differs from the training programs: its distance to the nearest one is "
