@@ -81,7 +81,7 @@ def test_results_that_jump_tell_right_tiles_from_wrong_ones(
         f"def program(x, w):\n    p = x @ w\n    return jnp.{result}\n"
         "arguments = tuple(jax.ShapeDtypeStruct(s, 'float32') for s in ((33, 100), (100, 40)))\n"
     )
-    program = read(write(tmp_path, text, "jumps.py"), workers)
+    program = read_text(text, tmp_path / "jumps.py", workers)
     assert can_jump(program.module)
     space = make_collected_space(program, TILES)
     builder = Builder(workers.compiling, program, needs_edges=True)
