@@ -5,11 +5,9 @@ ones, in either order; a dot's has the last dimension of each factor. A reshape'
 each other, so that no data move: dimensions that are split or merged stay together. Anything else
 becomes a copy behind the instruction.
 
-The compiler does not take all of these. Reshapes of reductions and broadcasts that only add or drop
-dimensions of size 1 are never asked for, because it cancels the copies around them. Otherwise it
-depends on the program: the compiler may keep the order that it prefers and copy behind it. So the
-first two configurations ask for the first and for the second choice everywhere, and what the
-compiler often did not take so far is not asked for again.
+Which of these the compiler takes depends on the program: it may keep the order that it prefers and
+copy behind it. So the first two configurations ask for the first and for the second choice
+everywhere, and what the compiler often did not take so far is not asked for again.
 
 Options are those that people tune by hand and whose effect estimates can show.
 """
@@ -157,15 +155,15 @@ def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False)
         assert isinstance(found, TpuSpace)
         return found
     ranks = find_asked_ranks(program.module, program.configurable)
+    if not (ranks > 0).any():
+        raise refuse_layouts(program)
     nodes = list(instructions(program.module))
-    producers = {node.id: node for node in nodes}
+    shapes = {node.id: list(node.shape.dimensions) for node in nodes}
     sites = tuple(
-        LayoutSite((site,), _list_choices(nodes[node], producers, wanted))
+        LayoutSite((site,), _list_choices(nodes[node], shapes, wanted))
         for site, (node, wanted) in enumerate(zip(program.configurable, ranks, strict=True))
     )
     sizes = np.array([len(site.values) for site in sites])
-    if not (sizes > 1).any():
-        raise refuse_layouts(program)
     space = TpuSpace(
         program=program,
         sizes=sizes,
@@ -213,16 +211,13 @@ def read_choice(choice: str) -> bool | int | str:
     return int(choice) if choice.isdigit() else choice
 
 
-def _list_choices(node: Any, producers: dict[int, Any], ranks: np.ndarray) -> np.ndarray:
+def _list_choices(node: Any, shapes: dict[int, list[int]], ranks: np.ndarray) -> np.ndarray:
     """Return the choices (choices, 3, 6) of a configurable node: first, nothing is set."""
     layouts: list[dict[int, list[int]]] = []
-    operands = [producers[operand] for operand in node.operand_ids]
     if node.opcode == "reshape":
-        if not _is_cancelled(node, operands[0]):
-            sizes = (list(one.shape.dimensions) for one in (operands[0], node))
-            layouts = _list_of_reshape(*sizes)
+        layouts = _list_of_reshape(shapes[node.operand_ids[0]], list(node.shape.dimensions))
     elif ranks[OUTPUT]:
-        minor = _find_minor(node, [len(one.shape.dimensions) for one in operands])
+        minor = _find_minor(node, shapes)
         layouts = [{OUTPUT: minor}, {OUTPUT: minor[::-1]}]
     rows = [np.full((len(ranks), MAX_RANK), LAYOUT_UNSET, np.int8)]
     for orders in layouts:
@@ -235,28 +230,14 @@ def _list_choices(node: Any, producers: dict[int, Any], ranks: np.ndarray) -> np
     return np.array(distinct, np.int8)
 
 
-def _is_cancelled(reshape: Any, operand: Any) -> bool:
-    """Return True if the compiler cancels the copies around a reshape and ignores its layouts.
-
-    Such reshapes are a part of jax's means and broadcasts: they only add or drop dimensions of
-    size 1 of a reduction or a broadcast.
-    """
-    before, after = ([n for n in one.shape.dimensions if n > 1] for one in (operand, reshape))
-    return operand.opcode in ("reduce", "broadcast") and before == after
-
-
-def _find_minor(node: Any, ranks: list[int]) -> list[int]:
-    """Return the two dimensions of a product's output that may be the most minor ones.
-
-    Args:
-        ranks: of both operands.
-    """
+def _find_minor(node: Any, shapes: dict[int, list[int]]) -> list[int]:
+    """Return the two dimensions of a product's output that may be the most minor ones."""
     if node.opcode == "convolution":
         numbers = node.convolution
         return [numbers.output_feature_dimension, numbers.output_batch_dimension]
     # The output's dimensions: batch, then the left factor's, then the right factor's.
     batch, rank = len(node.dot.lhs_batch_dimensions), len(node.shape.dimensions)
-    left, right = (operand - batch for operand in ranks)
+    left, right = (len(shapes[operand]) - batch for operand in node.operand_ids)
     rows = left - len(node.dot.lhs_contracting_dimensions)
     columns = right - len(node.dot.rhs_contracting_dimensions)
     return [rank - 1, batch + rows - 1] if rows and columns else [rank - 1, rank - 2]

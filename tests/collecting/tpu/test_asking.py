@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from solution.collecting.constraints import constrain
 from solution.collecting.tpu.asking import PROPAGATES, WINDOWS, WRITES_FIXED, ask, inline_calls
-from solution.collecting.tpu.space import make_tpu_space
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.portable import FreshIds, make_portable
 from solution.programs.program import Program
@@ -107,28 +106,6 @@ def test_operands_are_asked_for_of_reshapes_alone() -> None:
         2: (1, 0),
         3: (1, 0),
     }
-
-
-def test_a_reshape_of_a_mean_is_not_asked_for() -> None:
-    """The compiler cancels copies around it. A reshape that splits a dimension is asked for."""
-    main = [
-        node(1, "parameter", shape(4, 8, 16)),
-        node(2, "constant", shape(), literal=MESSAGES["Literal"](shape=shape(), f32s=[0.0])),
-        node(3, "reduce", shape(4, 8), (1, 2), dimensions=[2], called_computation_ids=[1]),
-        node(4, "reshape", shape(4, 8, 1), (3,)),
-        node(5, "reshape", shape(4, 1, 8, 16), (1,)),
-        node(6, "reshape", shape(4, 8, 2, 8), (1,)),
-    ]
-    add = [
-        node(11, "parameter", shape()),
-        node(12, "parameter", shape(), parameter_number=1),
-        node(13, "add", shape(), (11, 12)),
-    ]
-    program = Program("p", module(("add", 13, add), ("main", 6, main)), [])
-    space = make_tpu_space(program, "layouts")
-    assert (space.sizes > 1).tolist() == [False, True, True]
-    configs = space.draw(np.random.default_rng(0), 50)
-    assert not configs[:, 0].any() and configs[:, 1].any() and configs[:, 2].any()
 
 
 def test_layouts_pass_through_calls_and_each_copy_has_its_own() -> None:
