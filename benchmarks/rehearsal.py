@@ -46,7 +46,7 @@ from solution.experiments.base import find_experiment
 from solution.system.files import remove, replace_file
 from solution.system.wording import spell
 from solution.training.executors.local import count_slots
-from solution.training.forecast import forecast, foretell_wall
+from solution.training.forecast import estimate_wall, forecast
 from solution.training.opening import open_store
 from solution.training.plan import make_plan
 
@@ -153,7 +153,7 @@ def foretell(store: Path, files: Sequence[Path]) -> float:
     with open_store(store, store, experiments) as opened:  # reads all of it, as a run does
         startup = time.monotonic() - begin
         found = forecast(experiments, make_plan(opened, "architecture", FOLDS), count_slots())
-    return foretell_wall(found, count_slots(), startup)
+    return estimate_wall(found, count_slots(), startup)
 
 
 def rehearse_kills(

@@ -31,6 +31,7 @@ from solution.store.preparing import prepare_store
 from solution.system import files, parquet, sealing
 from solution.training import opening
 from solution.training.executors.local import LocalExecutor
+from solution.training.jobs import find_backlog
 from solution.training.opening import open_experiments, open_store
 from solution.training.out_of_fold import run_experiments
 
@@ -123,7 +124,7 @@ def run(folder: Path, names: list[str]) -> None:
             experiments, opened, folder / "run", scheme="architecture", folds=5, limit=True
         ) as (plan, made),
     ):
-        run_experiments(experiments, plan, made, LocalExecutor(1))
+        run_experiments(find_backlog(experiments, plan, made), plan, made, LocalExecutor(1))
 
 
 def time_it(work: Callable[..., None], *arguments: Any, sealed: bool) -> tuple[float, float]:

@@ -216,7 +216,7 @@ def make_executor(
     kind: str, address: str | None, workers: int | None, gpu_share: float = 1.0
 ) -> "Executor":
     """Return the executor; choose_executor rejects what is not possible."""
-    from solution.training.executors.choose import choose_executor
+    from solution.training.executors.cluster import choose_executor
 
     return choose_executor(kind, address, workers, gpu_share)
 

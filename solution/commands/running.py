@@ -128,6 +128,7 @@ def run(
 ) -> None:
     """Get a submission from your data: train, predict, merge, write. Resumes if stopped."""
     members = _list_members(recipe)  # check it before slow imports
+    from solution.training.jobs import find_backlog
     from solution.training.out_of_fold import run_experiments
 
     folds = folds or (QUICK_FOLDS if limit else FOLDS)
@@ -152,7 +153,7 @@ def run(
         found, divided, plan = _settle(found, store, divided, began, slots, hours)
         opened = stack.enter_context(divided.open(found, plan, folder, afresh=replace))
         remember_origin(opened, source, store.folder)
-        run_experiments(found, plan, opened, trains_on)
+        run_experiments(find_backlog(found, plan, opened), plan, opened, trains_on)
         finish(opened, merging)
 
 

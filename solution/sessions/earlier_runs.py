@@ -27,7 +27,7 @@ from solution.system.names import match
 from solution.system.sealing import replace_sealed
 from solution.system.terminal import say
 from solution.system.wording import join_names
-from solution.training.jobs import Choice, Job, list_missing
+from solution.training.jobs import Choice, Job, find_backlog, list_missing
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan
 
@@ -132,7 +132,7 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
         if missing:
             raise InputError(f"{missing}. Attach the outputs of the sessions that trained them.")
         # every model exists, so this only collects predictions
-        run_experiments(experiments, plan, run)
+        run_experiments(find_backlog(experiments, plan, run), plan, run)
         yield run
 
 

@@ -21,10 +21,10 @@ from solution.system.names import match
 from solution.system.terminal import say
 from solution.training.distilling import list_refits
 from solution.training.executors.base import Executor
-from solution.training.executors.choose import LOCAL, choose_executor
+from solution.training.executors.cluster import LOCAL, choose_executor
 from solution.training.executors.local import HERE
 from solution.training.folds import Scheme
-from solution.training.jobs import Choice, Job, find_defect, list_missing
+from solution.training.jobs import Choice, Job, find_backlog, find_defect, list_missing
 from solution.training.opening import describe_run, open_store, save_split, warn_about_gaps
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
@@ -158,7 +158,7 @@ def train_session(
             packing = Packing(share.packed, experiments, plan, run, choice.collections)
             # Ray sets a handler of SIGTERM too, and the last one counts: so open Ray first.
             with trains_on.open(), session.time_limit(share.hours):
-                run_experiments(experiments, plan, run, trains_on, choice)
+                run_experiments(find_backlog(experiments, plan, run, choice), plan, run, trains_on)
                 packing.train(trains_on)
             missing = [*list_missing(experiments, plan, run, choice), *packing.list_missing()]
             bundle = packing.pack(session.output)

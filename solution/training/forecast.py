@@ -2,17 +2,19 @@
 
 One fit of each experiment and group of collections is observed for some seconds, as many at once as
 in the run, because they slow each other down. Later steps are assumed to take as long; a fit that
-stops early ends sooner. To save time a run first drops seeds, because they change a score least;
-then folds, so that a model learns from fewer graphs; then epochs. A run that is resumed is reduced
-as before, which its record shows.
+stops early ends sooner. A run that must end in time first drops seeds, because they change a score
+least; then folds, so that a model learns from fewer graphs; then epochs. A resumed run keeps its
+reduction.
 """
 
 import json
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,32 +64,32 @@ def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[
     Args:
         slots: number of fits at once.
     """
-    groups: dict[tuple[str, tuple[str, ...]], list[Job]] = {}
+    groups: dict[tuple[str, tuple[str, ...]], list[Job]] = defaultdict(list)
     for job in (job for experiment in experiments for job in list_jobs(experiment, plan)):
-        groups.setdefault((job.experiment.name, job.group), []).append(job)
-    tasks = [Task(jobs[0].describe(), (JobSpec.of(jobs[0]),)) for jobs in groups.values()]
+        groups[job.experiment.name, job.group].append(job)
+    kinds = list(groups.values())
+    tasks = [Task(jobs[0].describe(), (JobSpec.of(jobs[0]),)) for jobs in kinds]
     seconds: dict[int, float] = {}
     with bars() as progress:
         watch = ProgressBars(progress, len(tasks), "Watching the first steps")
-        watcher = Watcher(Here(plan.graphs, plan.store))
-        LocalExecutor(slots).run(watcher, tasks, watch, seconds.__setitem__)
+        work = partial(estimate_job, Here(plan.graphs, plan.store))
+        LocalExecutor(slots).run(work, tasks, watch, seconds.__setitem__)
+    predicted = [
+        int(pl.concat([_find_predicted(job, plan) for job in jobs])["configs"].sum())
+        for jobs in kinds
+    ]
     return [
-        Forecast(jobs[0].experiment.name, len(jobs), seconds[number], _count(jobs, plan))
-        for number, jobs in enumerate(groups.values())
+        Forecast(jobs[0].experiment.name, len(jobs), seconds[number], predicted[number])
+        for number, jobs in enumerate(kinds)
     ]
 
 
-@dataclass(frozen=True)
-class Watcher:
-    """The function that workers of this machine call to estimate a job."""
-
-    site: Here
-
-    def __call__(self, address: JobSpec, report: Report) -> float:
-        """Return the estimated seconds of a job: its fit and its predictions."""
-        job, plan = address.find(self.site), self.site.plan
-        with one_thread():
-            return foretell_fit(job, plan) + foretell_predictions(job, plan)
+def estimate_job(site: Here, spec: JobSpec, _: Report) -> float:
+    """Return the estimated seconds of a job: its fit and its predictions. Workers call this."""
+    job, plan = spec.find(site), site.plan
+    split = split_training(plan, job.group, job.fold, job.seed)
+    with one_thread():
+        return _estimate_fit(job, plan, split) + _estimate_predictions(job, plan, split)
 
 
 class SeenEnoughError(Exception):
@@ -120,57 +122,45 @@ class Stopwatch:
         return last - self._begin + (self._total - done) * (last - first) / (done - begun)
 
 
-def foretell_fit(job: Job, plan: Plan) -> float:
-    """Return the estimated seconds of a fit, which is observed and discarded."""
+def _estimate_fit(job: Job, plan: Plan, split: tuple[pl.DataFrame, pl.DataFrame]) -> float:
     settings, stopwatch, begin = job.experiment.ranker, Stopwatch(), time.monotonic()
-    fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
     with suppress(SeenEnoughError):
-        graphs = plan.load(fit_on, settings), plan.load(validate_on, settings)
-        settings.build(job.seed).fit(*graphs, stopwatch)
+        fit_on, validate_on = (plan.load(rows, settings) for rows in split)
+        settings.build(job.seed).fit(fit_on, validate_on, stopwatch)
         return time.monotonic() - begin
     return stopwatch.extrapolate()
 
 
-def foretell_predictions(job: Job, plan: Plan) -> float:
-    """Return the estimated seconds of a job's predictions; 0 if there is nothing to predict.
-
-    A briefly trained model predicts the graphs of median and of largest cost, and the time is
-    scaled to all graphs.
-    """
+def _estimate_predictions(job: Job, plan: Plan, split: tuple[pl.DataFrame, pl.DataFrame]) -> float:
+    """Let a briefly trained model predict the graphs of median and of largest cost, and scale the
+    time to all graphs."""
     asked = _find_predicted(job, plan).sort(WORK)
     if asked.is_empty():
         return 0.0
     settings = job.experiment.ranker.quick()
-    fit_on, validate_on = (
-        plan.load(rows.sort("configs")[:FEW], settings)
-        for rows in split_training(plan, job.group, job.fold, job.seed)
-    )
     ranker = settings.build(job.seed)
+    fit_on, validate_on = (plan.load(rows.sort("configs")[:FEW], settings) for rows in split)
     ranker.fit(fit_on, validate_on)
     tried = asked[sorted({len(asked) // 2, len(asked) - 1})]
-    counts = tried["configs"].clip(0, TRIED)
-    loaded = zip(plan.load(tried, settings), counts, strict=True)
+    tried = tried.with_columns(pl.col("configs").clip(0, TRIED))
+    loaded = zip(plan.load(tried, settings), tried["configs"], strict=True)
     graphs = [graph.select(np.arange(wanted)) for graph, wanted in loaded]
     begin = time.monotonic()
     for graph in graphs:
         ranker.predict(graph)
     seconds = time.monotonic() - begin
-    work = float(tried.with_columns(configs=counts).select(WORK.sum()).item())
-    return float(asked.select(WORK.sum()).item()) / max(1.0, work) * seconds
-
-
-def _count(jobs: Sequence[Job], plan: Plan) -> int:
-    return sum(int(_find_predicted(job, plan)["configs"].sum()) for job in jobs)
+    work, all_work = (float(rows.select(WORK.sum()).item()) for rows in (tried, asked))
+    return all_work / max(1.0, work) * seconds
 
 
 def _find_predicted(job: Job, plan: Plan) -> pl.DataFrame:
     """Return the rows of the graphs that the job predicts, with the number of predicted configs."""
     tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
-    own = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
-    return pl.concat([tests, own.with_columns(pl.col("configs").clip(0, MAX_CONFIGS))])
+    held_out = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
+    return pl.concat([tests, held_out.with_columns(pl.col("configs").clip(0, MAX_CONFIGS))])
 
 
-def foretell_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) -> float:
+def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) -> float:
     """Return the estimated seconds of a run with this number of workers.
 
     Args:
@@ -202,7 +192,7 @@ def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: fl
         everything = spell(line.seconds * line.models / slots)
         table.add_row(line.experiment, str(line.models), spell(line.seconds), everything)
     for number in sorted({slots, 1, 8, 100}):
-        wall = spell(foretell_wall(found, number, startup))
+        wall = spell(estimate_wall(found, number, startup))
         table.add_row(f"all with merging, {count(number, 'worker')}", "", "", wall)
     return table
 
@@ -254,7 +244,7 @@ def choose_budget(
     budgets, named = list_budgets(experiments, folds), {item.name: item for item in experiments}
     for budget in budgets:
         left = [_scale(line, named[line.experiment], budget, folds) for line in found]
-        if (seconds := foretell_wall(left, workers, beside)) <= hours * 3600:
+        if (seconds := estimate_wall(left, workers, beside)) <= hours * 3600:
             return budget
     raise InputError(
         f"{hours:g} hours are not enough: with {budgets[-1].describe(budgets[0])} it takes "

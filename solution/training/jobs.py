@@ -5,6 +5,7 @@ A job trains one model of an experiment, on a group of collections that it learn
 Jobs do not depend on each other, so they can run in any order and on any machine.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from solution.runs.job import check_job
 from solution.system.errors import InputError
 from solution.system.files import remove
 from solution.system.progress import warn
+from solution.system.terminal import say
+from solution.system.wording import count
 from solution.training.folds import NO_FOLD
 from solution.training.plan import IS_LABELLED, Plan
 
@@ -63,6 +66,15 @@ class Choice:
 EVERYTHING = Choice()
 
 
+def split_loaded(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
+    """Divide jobs by how their experiments came about: loaded by name or file, or made in memory.
+
+    Another process can load only the former.
+    """
+    loaded = [job for job in jobs if job.experiment.origin]
+    return loaded, [job for job in jobs if not job.experiment.origin]
+
+
 def list_jobs(experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING) -> list[Job]:
     """Return the jobs of an experiment: one for each group of collections, fold and seed.
 
@@ -92,8 +104,40 @@ def list_missing(
     return [job for job in jobs if find_defect(job, run) is not None]
 
 
+@dataclass(frozen=True)
+class Backlog:
+    """Jobs of a run, and those of them that are to be trained now."""
+
+    jobs: Sequence[Job]
+    missing: Sequence[Job]  # to be trained
+    left_out: Sequence[Job]  # untrained too, but not selected by the filter
+    total: int  # jobs that the filter selects, trained or not
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], run: Run, choice: Choice = EVERYTHING) -> "Backlog":
+        """Check all jobs; delete selected ones that are damaged, and warn about each."""
+        chosen = [job for job in jobs if choice.includes(job)]
+        others = [job for job in jobs if not choice.includes(job)]
+        left_out = [job for job in others if find_defect(job, run)]
+        return cls(jobs, remove_damaged(chosen, run), left_out, len(chosen))
+
+    def count_kinds(self) -> Counter[str]:
+        """Return the number of missing jobs of each kind."""
+        return Counter(job.kind for job in self.missing)
+
+
+def find_backlog(
+    experiments: Sequence[Experiment], plan: Plan, run: Run, choice: Choice = EVERYTHING
+) -> Backlog:
+    """Return the jobs of the experiments, and say how many are to be trained."""
+    jobs = [job for experiment in experiments for job in list_jobs(experiment, plan)]
+    backlog = Backlog.of(jobs, run, choice)
+    say(f"{count(len(backlog.missing), 'model')} to train of {backlog.total}.")
+    return backlog
+
+
 def find_defect(job: Job, run: Run) -> str | None:
-    """Return in words why the run lacks the job; None if the job is there and undamaged."""
+    """Return in words why a job must be trained; None if the run has it, undamaged."""
     folder = job.folder(run)
     if not folder.exists():
         return "not trained yet"
@@ -109,9 +153,9 @@ def find_defect(job: Job, run: Run) -> str | None:
 
 
 def remove_damaged(jobs: Sequence[Job], run: Run) -> list[Job]:
-    """Return the jobs that are still to be done, after deleting damaged ones with a warning.
+    """Return the untrained jobs, after deleting damaged ones with a warning.
 
-    Checkpoints of finished jobs are deleted too.
+    Checkpoints of trained jobs are deleted too.
     """
     missing = []
     for job in jobs:

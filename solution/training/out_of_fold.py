@@ -4,7 +4,6 @@ The folder of a job (solution.training.jobs) appears when it is complete and is 
 So a run that was killed continues after its last job and ends with the same predictions.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,79 +19,58 @@ from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.parquet import read_by_graphs, write_batches
 from solution.system.progress import console
-from solution.system.terminal import make_table, say
-from solution.system.wording import count
+from solution.system.terminal import make_table
 from solution.training.executors.base import Executor
-from solution.training.executors.local import HERE, LocalExecutor
-from solution.training.jobs import EVERYTHING, Choice, Job, find_defect, list_jobs, remove_damaged
+from solution.training.executors.local import HERE
+from solution.training.jobs import Backlog, Choice, Job, find_backlog, list_jobs
 from solution.training.plan import Plan
-from solution.training.sites import train_in_workers
 from solution.training.watch import Watch, watch_jobs
 
 
 def run_experiments(
-    experiments: Sequence[Experiment],
+    backlog: Backlog,
     plan: Plan,
     run: Run,
     executor: Executor = HERE,
-    choice: Choice = EVERYTHING,
     title: str | None = None,
 ) -> None:
-    """Train every chosen job that is missing; then gather the predictions of complete collections.
+    """Train the missing jobs; then gather the predictions of complete collections.
 
     Args:
         title: on a terminal, show a table with this title and a row per fit.
     """
-    jobs = [job for experiment in experiments for job in list_jobs(experiment, plan)]
-    chosen = [job for job in jobs if choice.includes(job)]
-    missing = count_missing(chosen, run)
-    say(f"{count(missing.total(), 'model')} to train of {len(chosen)}.")
-    with watch_jobs(len(chosen), missing, run.log, title) as watch:
-        train_jobs(chosen, plan, run, watch, executor)
-    gather(jobs, plan, run)
+    with watch_jobs(backlog.total, backlog.count_kinds(), run.log, title) as watch:
+        train_jobs(backlog, plan, run, watch, executor)
+    gather(backlog.jobs, backlog.left_out, plan, run)
 
 
 def train_jobs(
-    jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch, executor: Executor = HERE
+    backlog: Backlog, plan: Plan, run: Run, watch: Watch, executor: Executor = HERE
 ) -> None:
-    """Train every job that has no saved result.
-
-    Args:
-        executor: where they are trained; by default in processes of this machine. An experiment
-            that was made in this process, not loaded by its name or file, is trained here.
-    """
-    missing = skip_trained(jobs, run, watch)
-    loaded = [job for job in missing if job.experiment.origin]
-    made = [job for job in missing if not job.experiment.origin]
+    """Train the missing jobs; if the user interrupts, say how many are trained."""
+    before = backlog.total - len(backlog.missing)
+    for _ in range(before):
+        watch.advance()
     try:
-        train_in_workers(loaded, plan, run, watch, executor)
-        train_in_workers(made, plan, run, watch, LocalExecutor(1))
+        executor.train(backlog.missing, plan, run, watch)
     except KeyboardInterrupt:
-        there = len(jobs) - sum(find_defect(job, run) is not None for job in missing)
-        console.print(f"Stopped: {there} of {len(jobs)} models are trained.", highlight=False)
+        trained = before + sum(job.folder(run).exists() for job in backlog.missing)
+        console.print(f"Stopped: {trained} of {backlog.total} models are trained.", highlight=False)
         raise
 
 
-def count_missing(jobs: Sequence[Job], run: Run) -> Counter[str]:
-    """Count the jobs without a folder, by kind; damaged jobs are found later."""
-    return Counter(job.kind for job in jobs if not job.folder(run).exists())
+def gather(jobs: Sequence[Job], untrained: Sequence[Job], plan: Plan, run: Run) -> None:
+    """Check and join the predictions of each experiment's collections whose jobs are all trained.
 
-
-def skip_trained(jobs: Sequence[Job], run: Run, watch: Watch) -> list[Job]:
-    """Return the jobs that are not trained yet; show the others as done."""
-    missing = remove_damaged(jobs, run)
-    for _ in range(len(jobs) - len(missing)):
-        watch.advance()
-    return missing
-
-
-def gather(jobs: Sequence[Job], plan: Plan, run: Run) -> None:
-    """Check and join the predictions of each experiment's collections whose jobs are all done."""
+    Args:
+        jobs: all jobs of the experiments.
+        untrained: those of them that have no predictions.
+    """
     for name in dict.fromkeys(job.experiment.name for job in jobs):
-        own = [job for job in jobs if job.experiment.name == name]
-        lacking = {name for job in own if find_defect(job, run) for name in job.collections}
-        complete = {name for job in own for name in job.collections} - lacking
-        kept = [job for job in own if complete & set(job.collections)]
+        ours = [job for job in jobs if job.experiment.name == name]
+        lacking = {name for job in ours if job in untrained for name in job.collections}
+        complete = {name for job in ours for name in job.collections} - lacking
+        kept = [job for job in ours if complete & set(job.collections)]
         for part in predictions.PARTS if kept else ():
             _check_part(kept, plan, run, part)
             _join_part(kept, complete, run, part)
@@ -162,7 +140,8 @@ def train_experiment(
             f"{experiment.name}: the data has no labelled graphs of {', '.join(collections)}. "
             "Choose other collections or other data."
         )
-    run_experiments([experiment], plan, run, executor, choice, experiment.name)
+    backlog = find_backlog([experiment], plan, run, choice)
+    run_experiments(backlog, plan, run, executor, experiment.name)
     return _tabulate(experiment, run)
 
 

@@ -27,9 +27,9 @@ from solution.training.executors.base import Executor, Task
 from solution.training.executors.local import HERE
 from solution.training.fit import train_job
 from solution.training.forecast import is_recorded, recall_budget
-from solution.training.jobs import Job, list_jobs
+from solution.training.jobs import Backlog, Job, list_jobs
 from solution.training.opening import open_experiments
-from solution.training.out_of_fold import count_missing, gather, skip_trained, train_jobs
+from solution.training.out_of_fold import gather, train_jobs
 from solution.training.plan import Plan
 from solution.training.sites import Here
 from solution.training.watch import ProgressBars, watch_jobs
@@ -60,7 +60,7 @@ def train_refits(jobs: Sequence[Job], plan: Plan, run: Run, executor: Executor =
     """Train the missing models that learn from all graphs."""
     with bars() as progress:
         watch = ProgressBars(progress, len(jobs), "Training on all graphs")
-        train_jobs(jobs, plan, run, watch, executor)
+        train_jobs(Backlog.of(jobs, run), plan, run, watch, executor)
 
 
 def distill(
@@ -83,10 +83,14 @@ def distill(
             for job in (*list_jobs(student, plan), *list_refits(student, plan))
             if taught & set(job.group)
         ]
-        with watch_jobs(len(jobs), count_missing(jobs, run), run.log) as watch:
-            tasks = [Task(job.describe(), (job,)) for job in skip_trained(jobs, run, watch)]
+        backlog = Backlog.of(jobs, run)
+        with watch_jobs(backlog.total, backlog.count_kinds(), run.log) as watch:
+            for _ in range(backlog.total - len(backlog.missing)):
+                watch.advance()
+            tasks = [Task(job.describe(), (job,)) for job in backlog.missing]
             executor.run(Tutor(Here(plan.graphs, plan.store), run, recipe), tasks, watch)
-        gather([job for student in students for job in list_jobs(student, plan)], plan, run)
+        of_folds = [job for student in students for job in list_jobs(student, plan)]
+        gather(of_folds, [job for job in of_folds if job not in jobs], plan, run)
 
 
 @dataclass(frozen=True)

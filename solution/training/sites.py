@@ -32,8 +32,7 @@ from solution.system.names import place_below
 from solution.system.report import Report
 from solution.system.scratch import ScratchFolder
 from solution.system.zips import pack_folder, unpack_folder
-from solution.training.executors.base import Executor, Needs, Task
-from solution.training.executors.local import BYTES_OF_A_WORKER
+from solution.training.executors.base import BYTES_OF_A_WORKER, Executor, Needs, Task
 from solution.training.fit import train_job
 from solution.training.jobs import Job
 from solution.training.plan import Plan
@@ -223,26 +222,39 @@ def choose_site(executor: Executor, plan: Plan, experiments: Sequence[Experiment
     return There(plan.graphs, SharedFolder.of(plan.store.folder, RECORD), files)
 
 
-def train_in_workers(
-    jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch, executor: Executor
-) -> None:
-    """Train the jobs; models that come back as archives are written to the run here."""
+def train_here(executor: Executor, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
+    """Train the jobs in processes of this machine, which write to the run themselves."""
+    tasks = [Task(job.describe(), (JobSpec.of(job),)) for job in jobs]
+    trainer = LocalTrainer(Here(plan.graphs, plan.store), run)
+    executor.run(trainer, tasks, watch, lambda number, _: _send_job(jobs[number].folder(run), run))
 
-    def keep(number: int, packed: bytes | None) -> None:
+
+def train_away(executor: Executor, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
+    """Train the jobs on other machines, and write the models that they send to the run."""
+
+    def keep(number: int, packed: bytes) -> None:
         folder = jobs[number].folder(run)
-        if packed is not None:
-            unpack_folder(packed, folder)
-            remove(run.checkpoints(folder))
-        send_back(run.folder, folder.relative_to(run.folder).as_posix())
+        unpack_folder(packed, folder)
+        remove(run.checkpoints(folder))
+        _send_job(folder, run)
 
-    needs = estimate_needs(jobs, plan, executor)
-    tasks = [Task(j.describe(), (JobSpec.of(j),), n) for j, n in zip(jobs, needs, strict=True)]
+    memory = {group: estimate_memory(group, plan) for group in {job.group for job in jobs}}
+    tasks = [
+        Task(
+            job.describe(),
+            (JobSpec.of(job),),
+            choose_needs(job.experiment.ranker, memory[job.group], executor),
+        )
+        for job in jobs
+    ]
     site = choose_site(executor, plan, [job.experiment for job in jobs])
-    if not executor.is_away:
-        executor.run(LocalTrainer(site, run), tasks, watch, keep)
-    else:
-        with share_run(run) as shared:
-            executor.run(AwayTrainer(site, shared), tasks, watch, keep)
+    with share_run(run) as shared:
+        executor.run(AwayTrainer(site, shared), tasks, watch, keep)
+
+
+def _send_job(folder: Path, run: Run) -> None:
+    """Upload the folder of a job if the run is a mirror of a bucket."""
+    send_back(run.folder, folder.relative_to(run.folder).as_posix())
 
 
 @dataclass(frozen=True)
@@ -342,17 +354,6 @@ def share_run(run: Run) -> Iterator[SharedFolder]:
         yield SharedFolder.of(run.folder, token.name)
     finally:
         token.unlink(missing_ok=True)
-
-
-def estimate_needs(jobs: Sequence[Job], plan: Plan, executor: Executor) -> list[Needs]:
-    """Return what each fit needs: a core, a share of a GPU if it trains a net, and memory.
-
-    For processes of this machine nothing is estimated, which saves looking at all files.
-    """
-    if not executor.is_away:
-        return [Needs()] * len(jobs)
-    memory = {group: estimate_memory(group, plan) for group in {job.group for job in jobs}}
-    return [choose_needs(job.experiment.ranker, memory[job.group], executor) for job in jobs]
 
 
 def estimate_memory(group: Sequence[str], plan: Plan) -> int:

@@ -39,6 +39,7 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.buckets import Mirror
 from solution.training.executors.local import LocalExecutor
+from solution.training.jobs import find_backlog
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
@@ -111,7 +112,7 @@ def make_run(folder: Path) -> Run:
     settings = {"scheme": "graph", "folds": 2}
     with open_experiments([RIDGE], make_store(folder), folder / "run", **settings) as (plan, run):
         remember_origin(run, folder, plan.store.folder)
-        run_experiments([RIDGE], plan, run, LocalExecutor(1))
+        run_experiments(find_backlog([RIDGE], plan, run), plan, run, LocalExecutor(1))
         fields = {"name": "mine", "members": {"ridge": 1.0}, "allow_missing": ["members"]}
         build_submission(run, make_recipe("mine", fields))
     return run

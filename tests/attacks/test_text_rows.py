@@ -23,6 +23,7 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.training.executors.local import LocalExecutor
+from solution.training.jobs import find_backlog
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from submissions.build import build_submission
@@ -211,7 +212,7 @@ def run_and_verify(folder: Path, experiments: list[Experiment]) -> int:
     store = prepare_store(files, folder / "store", Preparation(), workers=1)
     options = {"scheme": "graph", "folds": 2}
     with open_experiments(experiments, store, folder / "run", **options) as (plan, run):  # type: ignore[arg-type]
-        run_experiments(experiments, plan, run, LocalExecutor(1))
+        run_experiments(find_backlog(experiments, plan, run), plan, run, LocalExecutor(1))
         members = {experiments[0].name: 1.0}
         fields = {"name": "mine", "members": members, "fallback": NOTHING.name}
         fields["allow_missing"] = ["members"]

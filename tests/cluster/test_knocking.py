@@ -12,8 +12,7 @@ from socket import create_connection, create_server
 import pytest
 
 from solution.system.errors import InputError
-from solution.training.executors.choose import choose_executor
-from solution.training.executors.cluster import RayExecutor
+from solution.training.executors.cluster import RayExecutor, choose_executor
 from tests.conftest import REPOSITORY, FastSlow
 
 TOKEN = "0123456789abcdef" * 2

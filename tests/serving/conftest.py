@@ -35,6 +35,7 @@ from solution.serving.packing import pack
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.training.executors.local import LocalExecutor
+from solution.training.jobs import find_backlog
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
@@ -111,7 +112,7 @@ def run(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Run:
     experiments = list(KINDS.values())
     folder = tmp_path_factory.mktemp("trained") / "run"
     with open_experiments(experiments, store, folder, scheme="graph", folds=2) as (plan, opened):
-        run_experiments(experiments, plan, opened, LocalExecutor(1))
+        run_experiments(find_backlog(experiments, plan, opened), plan, opened, LocalExecutor(1))
     return opened
 
 

@@ -27,6 +27,7 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import checksum
 from solution.training.executors.local import LocalExecutor
+from solution.training.jobs import find_backlog
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from tests.serving.conftest import KINDS, LAYOUT, RECIPE, TILE
@@ -72,7 +73,7 @@ def test_a_model_of_ones_own_is_named_and_not_packed(store: Store, tmp_path: Pat
     experiment = Experiment("mine", (TILE,), OwnSettings(max_configs=8))
     where = (store, tmp_path / "run")
     with open_experiments([experiment], *where, scheme="graph", folds=2) as (plan, run):
-        run_experiments([experiment], plan, run, LocalExecutor(1))
+        run_experiments(find_backlog([experiment], plan, run), plan, run, LocalExecutor(1))
     with pytest.raises(InputError, match=r"\-\-recipe"):
         pack(run, alone("mine"), tmp_path / "bundle")
 

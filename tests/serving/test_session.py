@@ -25,6 +25,7 @@ from solution.serving.possible import check_layouts, describe_impossible
 from solution.store.graph_file import read_prepared
 from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
+from solution.training.jobs import find_backlog
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from tests.conftest import FastSlow
@@ -198,7 +199,7 @@ def train(data: Path, folder: Path, *, mixes: bool = False) -> Run:
     store = prepare_store(find_files(data), folder / "store", Preparation())
     opened = open_experiments([RIDGE], store, folder / "run", scheme="graph", folds=3, mixes=mixes)
     with opened as (plan, run):
-        run_experiments([RIDGE], plan, run)
+        run_experiments(find_backlog([RIDGE], plan, run), plan, run)
     return run
 
 

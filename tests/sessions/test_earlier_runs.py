@@ -20,7 +20,7 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from solution.system.names import match
-from solution.training.jobs import EVERYTHING, Choice, list_missing
+from solution.training.jobs import EVERYTHING, Choice, find_backlog, list_missing
 from solution.training.opening import describe_run, save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
@@ -45,7 +45,7 @@ def train(
     with open_run(folder, describe_run(experiments, plan, "architecture", 3)) as run:
         save_split(plan, run)
         adopt(run, sources)
-        run_experiments(experiments, plan, run, choice=chosen)
+        run_experiments(find_backlog(experiments, plan, run, chosen), plan, run)
     return run
 
 

@@ -17,6 +17,7 @@ from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
+from solution.training.jobs import find_backlog
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
@@ -195,7 +196,7 @@ def test_a_real_run_and_its_command(
     settings = {"experiments": {item.name: item.describe() for item in experiments}}
     with open_run(tmp_path / "out", settings) as run:
         save_split(plan, run)
-        run_experiments(experiments, plan, run)
+        run_experiments(find_backlog(experiments, plan, run), plan, run)
     (tmp_path / "mine.toml").write_text("[members]\ntile_lightgbm_001 = 1\nnothing_001 = 1\n")
     done = cold_fastslow("report", "--run", "out", "--recipe", "mine.toml")
     assert done.returncode == 0, done.stderr

@@ -20,6 +20,7 @@ from solution.training.forecast import (
     list_budgets,
     recall_budget,
 )
+from solution.training.jobs import find_backlog
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from tests.conftest import REPOSITORY
@@ -69,7 +70,7 @@ def test_what_is_cut_is_cut_in_every_worker_and_recalled(
     cut = budget.apply([net])
     with open_experiments(cut, sample_store, tmp_path, scheme="architecture", folds=3) as opened:
         plan, run = opened
-        run_experiments(cut, plan, run, LocalExecutor(2))
+        run_experiments(find_backlog(cut, plan, run), plan, run, LocalExecutor(2))
     assert recall_budget(tmp_path, [net], 5) == budget
     assert recall_budget(tmp_path, [TABLE], 5) is None
     assert recall_budget(tmp_path / "elsewhere", [net], 5) is None

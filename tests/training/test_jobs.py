@@ -15,7 +15,7 @@ from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.sealing import find_seal
 from solution.training.executors.local import LocalExecutor
-from solution.training.jobs import list_jobs, list_missing
+from solution.training.jobs import find_backlog, list_jobs, list_missing
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
@@ -38,7 +38,7 @@ def trained(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(folder: Path, plan: Plan) -> Run:
     with open_run(folder, {"experiments": {}}) as run:
         save_split(plan, run)
-        run_experiments([RIDGE], plan, run, executor=LocalExecutor(1))
+        run_experiments(find_backlog([RIDGE], plan, run), plan, run, LocalExecutor(1))
     return run
 
 

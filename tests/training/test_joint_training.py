@@ -22,7 +22,7 @@ from solution.system.report import Report, silent
 from solution.training.executors.local import LocalExecutor
 from solution.training.fit import split_training
 from solution.training.folds import NO_FOLD
-from solution.training.jobs import EVERYTHING, Choice, list_jobs
+from solution.training.jobs import EVERYTHING, Choice, find_backlog, list_jobs
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
@@ -62,7 +62,15 @@ def train(folder: Path, experiment: Experiment, plan: Plan, choice: Choice = EVE
     FITS.clear()
     with open_run(folder, {"experiments": {}}) as run:
         save_split(plan, run)
-        run_experiments([experiment], plan, run, choice=choice)
+        run_experiments(
+            find_backlog(
+                [experiment],
+                plan,
+                run,
+            ),
+            plan,
+            run,
+        )
     return run
 
 
@@ -129,7 +137,9 @@ def test_any_number_of_workers_trains_each_model_once(
         plan = make_plan(sample_store, "architecture", num_folds=2)
         with open_run(tmp_path / "run", {"experiments": {}}) as run:
             save_split(plan, run)
-            run_experiments([experiment], plan, run, LocalExecutor(workers))
+            run_experiments(
+                find_backlog([experiment], plan, run), plan, run, LocalExecutor(workers)
+            )
     assert len(list(counts.iterdir())) == 2 * 2
 
 

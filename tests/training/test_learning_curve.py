@@ -28,7 +28,7 @@ from solution.system.report import Report, silent
 from solution.system.sealing import read_record
 from solution.training.failures import name_failure
 from solution.training.fit import MAX_POINTS, LearningCurve, train_job
-from solution.training.jobs import list_jobs
+from solution.training.jobs import find_backlog, list_jobs
 from solution.training.opening import open_experiments, save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
@@ -94,7 +94,7 @@ def test_jobs_of_rankers_that_learn_have_a_curve(tmp_path: Path, sample_store: S
     experiments = [find_experiment(name).quick() for name in names]
     with open_run(tmp_path / "run", {"experiments": {}}) as run:
         save_split(plan, run)
-        run_experiments(experiments, plan, run)
+        run_experiments(find_backlog(experiments, plan, run), plan, run)
         for experiment in experiments:
             job = list_jobs(experiment, plan)[0]
             folder = job.folder(run)
@@ -140,11 +140,11 @@ def test_what_is_trained_is_counted_and_kept(
         pytest.raises(KeyboardInterrupt),
         open_experiments([stopped], store, tmp_path / "run", **options) as (plan, run),  # type: ignore[arg-type]
     ):
-        run_experiments([stopped], plan, run)
+        run_experiments(find_backlog([stopped], plan, run), plan, run)
     assert "Stopped: 1 of 3" in capsys.readouterr().err
     assert run.count_models() == 1
     with open_experiments([stopped], store, tmp_path / "run", **options) as (plan, run):  # type: ignore[arg-type]
-        run_experiments([stopped], plan, run)
+        run_experiments(find_backlog([stopped], plan, run), plan, run)
     assert run.count_models() == 3
     assert StoppedSettings.fits == 4  # the one that was there was not trained again
 

@@ -13,6 +13,7 @@ from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
+from solution.training.jobs import find_backlog
 from solution.training.opening import choose_place, open_store, save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
@@ -75,7 +76,7 @@ def run(data: Path, place: Path, folder: Path, *beside: Experiment) -> Run:
     with open_store(data, place, [RIDGE, *beside]) as store, open_run(folder, {}) as opened:
         plan = make_plan(store, "graph", num_folds=3)
         save_split(plan, opened)
-        run_experiments([RIDGE], plan, opened)
+        run_experiments(find_backlog([RIDGE], plan, opened), plan, opened)
         assert "hops" not in plan.settings()
     return opened
 

@@ -29,6 +29,7 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
 from solution.training import fit, forecast
+from solution.training.jobs import find_backlog
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
@@ -95,7 +96,7 @@ def run_witness(
     plan = make_plan(store, scheme, num_folds=4)
     with open_run(folder, {"experiments": {}}) as run:
         save_split(plan, run)
-        run_experiments([experiment], plan, run)
+        run_experiments(find_backlog([experiment], plan, run), plan, run)
     return witness, plan, run
 
 
@@ -245,5 +246,5 @@ def test_a_model_with_unusable_scores_is_not_kept(
     with open_run(tmp_path / "run", {"experiments": {}}) as run:
         save_split(plan, run)
         with pytest.raises(InputError, match=message):
-            run_experiments([experiment], plan, run)
+            run_experiments(find_backlog([experiment], plan, run), plan, run)
     assert count_jobs(tmp_path / "run") == 0

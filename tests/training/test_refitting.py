@@ -27,6 +27,7 @@ from solution.system.files import write_sealed
 from solution.training.distilling import STUDENTS as OURS
 from solution.training.distilling import Teacher, find_taught, list_refits
 from solution.training.executors.local import LocalExecutor
+from solution.training.jobs import find_backlog
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan
@@ -55,7 +56,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def trained(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run") / "run"
     with open_experiments(MEMBERS, store, folder, scheme="graph", folds=3) as (plan, run):
-        run_experiments(MEMBERS, plan, run, executor=LocalExecutor(1))
+        run_experiments(find_backlog(MEMBERS, plan, run), plan, run, LocalExecutor(1))
     return folder
 
 
@@ -157,7 +158,7 @@ def test_a_refit_learns_from_all_labelled_graphs(run: Run, store: Store, tmp_pat
     experiments = [find_experiment("tile_pointwise_001")]
     recipe = Recipe(name="r", members={"tile_pointwise_001": 1.0})
     with open_experiments(experiments, store, run.folder, scheme="graph", folds=3) as (plan, _):
-        run_experiments(experiments, plan, run, executor=LocalExecutor(1))
+        run_experiments(find_backlog(experiments, plan, run), plan, run, LocalExecutor(1))
     refit(run, recipe, store, executor=LocalExecutor(1))
     bundle = load_bundle(pack(run, recipe, tmp_path / "b", refitted=True))
     (member,) = bundle.record.members
@@ -186,7 +187,7 @@ def test_rankers_of_ones_own_teach_nobody(store: Store, tmp_path: Path) -> None:
     """It is said before a student is trained."""
     own = Experiment("own", (TILE,), OwnTrees(rounds=5, min_data_in_leaf=2))
     with open_experiments([own], store, tmp_path / "run", scheme="graph", folds=2) as (plan, run):
-        run_experiments([own], plan, run, executor=LocalExecutor(1))
+        run_experiments(find_backlog([own], plan, run), plan, run, LocalExecutor(1))
     with pytest.raises(InputError, match="no students"):
         distill(run, Recipe(name="mine", members={"own": 1.0}), store, [STUDENT])
     assert not (run.folder / "student").exists()

@@ -12,9 +12,13 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from solution.runs.folder import Run
 from solution.system.report import FitProgress, Report
+from solution.training.jobs import Job
+from solution.training.plan import Plan
 from solution.training.watch import Watch
 
+BYTES_OF_A_WORKER = 5 << 30  # memory; the tables of the whole tile collection take most of it
 # at least this long between two reports of a task: people read no faster, and a queue is finite
 REPORT_SECONDS = 0.1
 
@@ -63,6 +67,10 @@ class Executor(Protocol):
 
     def open(self) -> AbstractContextManager[object]:
         """Keep what several calls of `run` need, such as a cluster, started during the block."""
+        ...
+
+    def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
+        """Train jobs, write their folders into the run, and show their progress."""
         ...
 
     def run(self, work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep = ...) -> None:

@@ -1,4 +1,4 @@
-"""Run tasks on the nodes of a Ray cluster, or on this machine with a Ray that is stopped after.
+"""Choose the executor; run tasks on the nodes of a Ray cluster, or of a Ray started for the run.
 
 Only Ray's tasks are used, and one actor that forwards progress reports. Results are stored by one
 process on this machine. So a node that dies loses only its running tasks, and a driver that dies
@@ -25,20 +25,34 @@ from pathlib import Path
 from typing import Any
 
 from solution.runs.fingerprint import fingerprint_code
+from solution.runs.folder import Run
 from solution.runs.record import list_versions
 from solution.system.errors import InputError
 from solution.system.files import holding
 from solution.system.processes import count_cores
 from solution.system.terminal import say
 from solution.system.wording import count, how_to_install
-from solution.training.executors.base import Keep, Needs, Screen, Task, Throttled, Work, forget
+from solution.training.executors.base import (
+    Executor,
+    Keep,
+    Needs,
+    Screen,
+    Task,
+    Throttled,
+    Work,
+    forget,
+)
 from solution.training.executors.knocking import (
+    check_cluster,
     check_cluster_address,
     explain_silence,
     find_head,
     knock,
 )
-from solution.training.executors.local import limit_threads
+from solution.training.executors.local import LocalExecutor, limit_threads
+from solution.training.jobs import Job, split_loaded
+from solution.training.plan import Plan
+from solution.training.sites import train_away
 from solution.training.watch import Watch
 
 Message = tuple[int, tuple[Any, ...], dict[str, Any]]
@@ -114,6 +128,7 @@ def _open(parcel: Parcel) -> Work:
     return _works[key]
 
 
+LOCAL, RAY = "local", "ray"
 RETRIES = 3  # runs after the first one, if the task's process died
 POLL_SECONDS = 0.1
 AT_ONCE = 64  # most results fetched per round
@@ -155,11 +170,40 @@ class RayExecutor:
         it."""
         return join_cluster(self.address, self.workers)
 
+    def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
+        """Train jobs; see Executor. Experiments that were made in memory are trained here."""
+        loaded, made = split_loaded(jobs)
+        train_away(self, loaded, plan, run, watch)
+        LocalExecutor(1).train(made, plan, run, watch)
+
     def run(self, work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep = forget) -> None:
         """Run all tasks; see Executor."""
         if tasks:
             with self.open() as ray:
                 _Running(ray, work, tasks, keep).run(watch)
+
+
+def choose_executor(
+    kind: str,
+    address: str | None = None,
+    workers: int | None = None,
+    gpu_share: float = 1.0,
+) -> Executor:
+    """Return the executor that the user names.
+
+    Raises InputError if the executor or the cluster does not exist, or if an address or a share of
+    a GPU is given without a cluster.
+    """
+    if kind not in (LOCAL, RAY):
+        raise InputError(f"{kind!r}: expected the executor {LOCAL} or {RAY}.")
+    if kind == RAY:
+        check_cluster(address)
+        return RayExecutor(address, workers, gpu_share)
+    if address is not None:
+        raise InputError(f"The address {address} is of a cluster: choose the executor {RAY}.")
+    if gpu_share != 1:
+        raise InputError(f"--gpu-share {gpu_share:g} is for a cluster: choose the executor {RAY}.")
+    return LocalExecutor(workers)
 
 
 class _Running:

@@ -12,6 +12,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from solution.runs.folder import Run
 from solution.system.accelerators import CORES_OF_A_FIT, find_smallest_memory
 from solution.system.processes import (
     LIBRARIES,
@@ -22,10 +23,20 @@ from solution.system.processes import (
     interrupted_later,
     open_pool,
 )
-from solution.training.executors.base import Keep, Screen, Task, Throttled, Work, forget
+from solution.training.executors.base import (
+    BYTES_OF_A_WORKER,
+    Keep,
+    Screen,
+    Task,
+    Throttled,
+    Work,
+    forget,
+)
+from solution.training.jobs import Job, split_loaded
+from solution.training.plan import Plan
+from solution.training.sites import train_here
 from solution.training.watch import Watch
 
-BYTES_OF_A_WORKER = 5 << 30  # memory; the tables of the whole tile collection take most of it
 BYTES_ON_A_GPU = 4 << 30  # GPU memory of a fit: its data, and what CUDA needs
 POLL_SECONDS = 0.1
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -64,6 +75,12 @@ class LocalExecutor:
     def open(self) -> AbstractContextManager[object]:
         """Do nothing: no state is kept between two calls of `run`."""
         return nullcontext()
+
+    def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
+        """Train jobs; see Executor. Processes cannot load experiments that were made in memory."""
+        loaded, made = split_loaded(jobs)
+        train_here(self, loaded, plan, run, watch)
+        train_here(LocalExecutor(1), made, plan, run, watch)
 
     def run(self, work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep = forget) -> None:
         """Run all tasks; see Executor."""
