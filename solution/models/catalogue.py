@@ -44,13 +44,10 @@ OURS = {
 }
 # Packages with further kinds, and with experiments in a package `experiments` inside them.
 ADDED = ("solution.papers",)
-_PLACES: dict[str, str] = {
-    **OURS,
-    **{
-        kind: place for name in ADDED for kind, place in importlib.import_module(name).KINDS.items()
-    },
-}
-KINDS = tuple(_PLACES)
+_PATHS = dict(OURS)
+for _name in ADDED:
+    _PATHS |= importlib.import_module(_name).KINDS
+KINDS = tuple(_PATHS)
 
 
 @dataclass(frozen=True)
@@ -70,8 +67,8 @@ class Model:
 def kind_of(settings: RankerSettings) -> str:
     """Return the kind in the table, or the user's kind."""
     where = f"{type(settings).__module__}.{type(settings).__qualname__}"
-    for kind, place in _PLACES.items():
-        if where == place:
+    for kind, path in _PATHS.items():
+        if where == path:
             return kind
     return OWN + type(settings).__qualname__
 
@@ -95,23 +92,25 @@ def describe_settings(settings: RankerSettings) -> dict[str, Any]:
     return {"kind": kind_of(settings), "settings": described}
 
 
-def read_settings(record: Mapping[str, Any], own: Sequence[RankerSettings] = ()) -> RankerSettings:
+def read_settings(
+    record: Mapping[str, Any], users: Sequence[RankerSettings] = ()
+) -> RankerSettings:
     """Return the settings that `describe_settings` described.
 
     Args:
-        own: settings of the user's experiments, which may be meant.
+        users: settings of the user's experiments, which may be meant.
 
     Raises InputError if the kind is unknown here, or a field does not fit it.
     """
     kind = record.get("kind")
-    found = _find_class(kind, own)
+    found = _find_class(kind, users)
     values = record.get("settings")
     names = _names(found)
     if not isinstance(values, Mapping) or set(values) != set(names):
         raise InputError(f"kind {kind!r}: expected the settings {names}, found {values!r}.")
     hints = get_type_hints(found)
     try:
-        return found(**{name: _read_value(hints[name], values[name], own) for name in names})
+        return found(**{name: _read_value(hints[name], values[name], users) for name in names})
     except (ValidationError, ValueError, TypeError) as error:
         raise InputError(f"kind {kind!r}: settings that it cannot have: {error}") from error
 
@@ -124,11 +123,11 @@ def save_model(ranker: Ranker, settings: RankerSettings, seed: int, folder: Path
     write_sealed({"format": FORMAT, **record, "files": list_checksums(folder)}, folder / RECORD)
 
 
-def load_model(folder: Path, own: Sequence[RankerSettings] = ()) -> Model:
+def load_model(folder: Path, users: Sequence[RankerSettings] = ()) -> Model:
     """Load a model from its folder.
 
     Args:
-        own: settings of the user's experiments, which may be meant.
+        users: settings of the user's experiments, which may be meant.
 
     Raises:
         InputError: there is no model, it is damaged, its kind is unknown, or it needs another
@@ -140,7 +139,7 @@ def load_model(folder: Path, own: Sequence[RankerSettings] = ()) -> Model:
     if record.get("format") != FORMAT:
         raise InputError(f"{path}: has format {record.get('format')!r}, expected {FORMAT}.")
     try:
-        settings = read_settings(record, own)
+        settings = read_settings(record, users)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     preparation, seed = settings.preparation, record.get("seed")
@@ -152,12 +151,12 @@ def load_model(folder: Path, own: Sequence[RankerSettings] = ()) -> Model:
     return Model(settings.build(seed).load(folder), settings, seed, preparation)
 
 
-def _find_class(kind: object, own: Sequence[RankerSettings]) -> type[RankerSettings]:
-    if isinstance(kind, str) and kind in _PLACES:
-        module, _, name = _PLACES[kind].rpartition(".")
+def _find_class(kind: object, users: Sequence[RankerSettings]) -> type[RankerSettings]:
+    if isinstance(kind, str) and kind in _PATHS:
+        module, _, name = _PATHS[kind].rpartition(".")
         found: type[RankerSettings] = vars(importlib.import_module(module))[name]
         return found
-    for settings in own:
+    for settings in users:
         if kind == kind_of(settings):
             return type(settings)
     raise InputError(
@@ -171,9 +170,9 @@ def _names(kind: type[RankerSettings]) -> list[str]:
     return [field.name for field in fields(kind)] if is_dataclass(kind) else []
 
 
-def _read_value(hint: Any, value: Any, own: Sequence[RankerSettings]) -> Any:
+def _read_value(hint: Any, value: Any, users: Sequence[RankerSettings]) -> Any:
     if hint is RankerSettings:
-        return read_settings(value, own)
+        return read_settings(value, users)
     return _adapter(hint).validate_python(value)
 
 

@@ -91,7 +91,7 @@ def list_refits(experiment: Experiment, plan: Plan) -> list[Job]:
 def _list_teachers(run: Run, recipe: Recipe) -> list[tuple[str, Path, JobRecord]]:
     """Return experiment, folder and record of each model that the recipe gives a weight."""
     names = [name for name in find_members(run, recipe, "test") if name in recipe.names()]
-    return [(name, place, read_job(place)) for name in names for place in run.jobs(name)]
+    return [(name, folder, read_job(folder)) for name in names for folder in run.jobs(name)]
 
 
 def find_taught(run: Run, recipe: Recipe) -> set[str]:
@@ -100,8 +100,8 @@ def find_taught(run: Run, recipe: Recipe) -> set[str]:
     Raises InputError if there is none, or if a model's code comes from a user's file.
     """
     teachers = _list_teachers(run, recipe)
-    for name, place, _ in teachers:
-        if str(read_record(place / MODEL / RECORD, "a model").get("kind")).startswith(OWN):
+    for name, folder, _ in teachers:
+        if str(read_record(folder / MODEL / RECORD, "a model").get("kind")).startswith(OWN):
             raise InputError(
                 f"{run.folder}: {name} is a model of your own, whose code is not of this program, "
                 f"so it teaches no students. Leave it out of the recipe {recipe.name}."
@@ -169,8 +169,8 @@ class Teacher:
             return (job.fold != NO_FOLD) == any((name, c) in divided for c in job.collections)
 
         return [
-            (name, place / MODEL, job.collections, job.fold, job.seed)
-            for name, place, job in teachers
+            (name, folder / MODEL, job.collections, job.fold, job.seed)
+            for name, folder, job in teachers
             if teaches(name, job)
         ]
 
@@ -190,7 +190,7 @@ class Teacher:
                 frames.setdefault(experiment, []).append(frame)
         if not frames:
             return None
-        joined = {experiment: pl.concat(own) for experiment, own in frames.items()}
+        joined = {experiment: pl.concat(parts) for experiment, parts in frames.items()}
         merged = merge_collection(name, joined, self._recipe)
         return merged["score"].cast(pl.Float64).to_numpy()
 
@@ -198,10 +198,10 @@ class Teacher:
 def _add_layouts(graph: Graph) -> Graph:
     """Return the graph with at most OWN_LAYOUTS of its configurations and generated ones."""
     check_no_options(graph)
-    own = graph.select(choose_configs(graph.key, graph.num_configs, OWN_LAYOUTS))
+    chosen = graph.select(choose_configs(graph.key, graph.num_configs, OWN_LAYOUTS))
     try:
         made = make_candidates(graph, MADE_LAYOUTS)
     except InputError:  # it has no configurable node
-        return own
-    configs = encode(np.concatenate([own.layouts.expand(), made.layouts.expand()]))
-    return dataclasses.replace(own, configs=configs, runtimes=None, listed=None)
+        return chosen
+    configs = encode(np.concatenate([chosen.layouts.expand(), made.layouts.expand()]))
+    return dataclasses.replace(chosen, configs=configs, runtimes=None, listed=None)

@@ -74,8 +74,8 @@ def _find_place(error: BaseException | None, path: Path) -> str:
     # their messages have the position
     if error is None or isinstance(error, (InputError, SyntaxError)):
         return ""
-    own = find_own_frames(error.__traceback__, path)
-    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    frames = find_own_frames(error.__traceback__, path)
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
 
 def _check_settings(settings: RankerSettings, source: str) -> None:

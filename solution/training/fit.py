@@ -54,14 +54,14 @@ class LearningCurve:
         The first, the last and the first best point are always kept. If a ranker fits several
         models one after the other, each starts again at a low step.
         """
-        return [self._points[place] for place in self._kept()]
+        return [self._points[index] for index in self._kept()]
 
     def measures(self) -> dict[str, list[float]]:
         """Return the other measures at the steps of `points`, by name.
 
         A measure is left out if it is missing or not finite at one of them.
         """
-        kept = [self._measures[place] for place in self._kept()]
+        kept = [self._measures[index] for index in self._kept()]
         found = {
             name: [round(float(row.get(name, np.nan)), DIGITS) for row in kept]
             for name in (kept[0] if kept else {})
@@ -71,7 +71,7 @@ class LearningCurve:
     def volatility(self) -> float | None:
         """Return the volatility of all scores of the last model; None if it has fewer than two."""
         steps = [step for step, _ in self._points]
-        starts = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
+        starts = [index for index in range(1, len(steps)) if steps[index] <= steps[index - 1]]
         return measure_volatility([score for _, score in self._points[max(starts, default=0) :]])
 
     def _kept(self) -> list[int]:

@@ -68,6 +68,6 @@ def score_graphs(
             raise ValueError(f"{graph.name} has no labels to score against")
         if not np.isfinite(scores).all():
             raise DivergedError(f"{graph.name}: scores of it are NaN or infinite.")
-        own = score_ranking(graph.collection.name, scores, runtimes)
-        rows.append([own, *(measure(scores, runtimes) for measure in more)])
+        score = score_ranking(graph.collection.name, scores, runtimes)
+        rows.append([score, *(measure(scores, runtimes) for measure in more)])
     return np.array(rows)

@@ -90,7 +90,7 @@ def open_planned(
 @contextmanager
 def open_store(
     data: Path,
-    place: Path,
+    target: Path,
     experiments: Sequence[Experiment],
     *,
     collections: Sequence[str] = (),
@@ -98,15 +98,15 @@ def open_store(
     named: bool = False,
     workers: int | None = None,
 ) -> Iterator[Store]:
-    """Yield the store `data`, or one prepared from it in `place`; it is locked against changes.
+    """Yield the store `data`, or one prepared from it in `target`; it is locked against changes.
 
     A store has a fixed preparation. If the experiments need more of the graphs than the store in
-    `place` keeps, another store is prepared beside it.
+    `target` keeps, another store is prepared beside it.
 
     Args:
         collections: the store must have graphs of these; checked before anything is prepared.
         limit: for a quick look: prepare only a few graphs.
-        named: the user named `place`, so no other folder may be used.
+        named: the user named `target`, so no other folder may be used.
         workers: processes that prepare; None: one per core.
 
     Raises:
@@ -116,13 +116,13 @@ def open_store(
     hops = find_needed_hops(experiments)
     if is_store(data):
         folder = data
-        if named and place.resolve() != data.resolve():
+        if named and target.resolve() != data.resolve():
             raise InputError(
-                f"{data}: is a prepared store, and --store names another place, {place}. Leave "
+                f"{data}: is a prepared store, and --store names another folder, {target}. Leave "
                 "--store out, or give the data that the store is to be prepared from."
             )
     else:
-        folder = place if named else choose_place(place, hops)
+        folder = target if named else choose_place(target, hops)
         _prepare(data, folder, hops, collections, limit=limit, named=named, workers=workers)
     with locked(folder, "Wait until the data is prepared.", shared=True):
         store = Store.open(folder)
@@ -141,12 +141,12 @@ def find_needed_hops(experiments: Sequence[Experiment]) -> int | None:
     return None if None in needed else max(number for number in needed if number is not None)
 
 
-def choose_place(place: Path, hops: int | None) -> Path:
-    """Return the folder for a store with these hops: `place`, unless it keeps fewer."""
+def choose_place(target: Path, hops: int | None) -> Path:
+    """Return the folder for a store with these hops: `target`, unless it keeps fewer."""
     usual = hops == Preparation().hops
-    if _serves(place, hops) or (usual and not is_store(place)):
-        return place
-    return place.with_name(f"{place.name}-{'whole' if hops is None else f'hops-{hops}'}")
+    if _serves(target, hops) or (usual and not is_store(target)):
+        return target
+    return target.with_name(f"{target.name}-{'whole' if hops is None else f'hops-{hops}'}")
 
 
 def _serves(folder: Path, hops: int | None) -> bool:
@@ -302,11 +302,11 @@ def open_run_store(run: Run, given: Path | None = None) -> Store:
 
     Raises InputError if no store is found, or the stores found have other graphs or are damaged.
     """
-    places = list_stores(run) if given is None else [given]
-    there = [place for place in places if given or _is_there(place)]
+    folders = list_stores(run) if given is None else [given]
+    there = [folder for folder in folders if given or _is_there(folder)]
     refused: list[str] = []
-    for place in there:
-        store = Store.open(place)
+    for folder in there:
+        store = Store.open(folder)
         defect = find_other_graphs(run, store)
         if defect is None:
             return store
@@ -316,7 +316,7 @@ def open_run_store(run: Run, given: Path | None = None) -> Store:
     origin = recall_origin(run)
     was = f" It was {origin.store}, made of {origin.data}." if origin else ""
     raise InputError(
-        f"{places[-1]}: the store of the run is not there.{was} Give it with --data, or what "
+        f"{folders[-1]}: the store of the run is not there.{was} Give it with --data, or what "
         "`fastslow prepare` makes of the data."
     )
 
@@ -335,10 +335,10 @@ def find_other_graphs(run: Run, store: Store) -> str | None:
     )
 
 
-def _is_there(place: Path) -> bool:
+def _is_there(folder: Path) -> bool:
     """Return whether a store exists there; False if the recorded path is invalid or
     inaccessible."""
     try:
-        return is_store(place)
+        return is_store(folder)
     except (OSError, ValueError):
         return False

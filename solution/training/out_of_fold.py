@@ -146,13 +146,13 @@ def train_experiment(
 
 
 def _tabulate(experiment: Experiment, run: Run) -> Table:
-    own = predictions.read(run.predictions(experiment.name, "out_of_fold"))
+    predicted = predictions.read(run.predictions(experiment.name, "out_of_fold"))
     labels, groups = predictions.read(run.labels), read_draws(run)
     table = make_table(f"{experiment.name}, out of fold: the mean over graphs")
     for name in ("Collection", "Seed", "Graphs", "Score", "95% interval"):
         table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
     scores = [pl.DataFrame(schema=TABLE_SCHEMA)]
-    for (collection, seed), part in own.group_by("collection", "seed", maintain_order=True):
+    for (collection, seed), part in predicted.group_by("collection", "seed", maintain_order=True):
         asked = labels.filter(pl.col("collection") == collection)
         scores.append(name_scores(score_predictions(part, asked), str(seed), groups))
     for (collection, seed), mean in means_by_member(pl.concat(scores)).items():

@@ -159,7 +159,7 @@ def choose_few(collections: Sequence[str], splits: Sequence[str]) -> list[int]:
             part = [position for position, kind in enumerate(kinds) if kind == (name, is_test)]
             if part:
                 spread = np.unique(np.linspace(0, len(part) - 1, count).astype(int))
-                chosen += [part[place] for place in spread]
+                chosen += [part[index] for index in spread]
     return chosen
 
 

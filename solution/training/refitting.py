@@ -44,11 +44,11 @@ def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> 
     """
     names = [name for name in run.experiments() if name in {*recipe.names(), recipe.fallback}]
     ours = list_experiments()
-    own = [name for name in names if name not in ours]
-    if own:
+    foreign = [name for name in names if name not in ours]
+    if foreign:
         raise InputError(
-            f"{run.folder}: {', '.join(own)} is of your own, and only what comes with the program "
-            f"is packed. Leave it out of the recipe {recipe.name}."
+            f"{run.folder}: {', '.join(foreign)} is of your own, and only what comes with the "
+            f"program is packed. Leave it out of the recipe {recipe.name}."
         )
     experiments = recall_experiments(run, names)
     with _open_again(run, experiments, store) as plan:
@@ -128,9 +128,9 @@ def _open_again(run: Run, experiments: Sequence[Experiment], store: Store) -> It
     ours = list_experiments()
     known = recall_experiments(run, [name for name in run.experiments() if name in ours])
     is_quick = any(experiment.is_quick for experiment in known)
-    own = predictions.read(run.graphs)["collection"].unique().to_list()
+    ranked = predictions.read(run.graphs)["collection"].unique().to_list()
     with open_experiments(
         experiments, store, run.folder, scheme=settings["scheme"], folds=settings["folds"],
-        limit=is_quick, collections=own,
+        limit=is_quick, collections=ranked,
     ) as (plan, _):  # fmt: skip
         yield plan

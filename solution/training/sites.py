@@ -89,8 +89,8 @@ class JobSpec:
 
     @classmethod
     def of(cls, job: Job) -> "JobSpec":
-        own = ExperimentSpec.of(job.experiment)
-        return cls(own, job.group, job.collections, job.fold, job.seed)
+        spec = ExperimentSpec.of(job.experiment)
+        return cls(spec, job.group, job.collections, job.fold, job.seed)
 
     def find(self, site: "Site") -> Job:
         """Load the job; raise InputError if its experiment's file has changed."""
@@ -106,7 +106,7 @@ class Site(Protocol):
         """The graphs and their folds; the same object throughout a process."""
         ...
 
-    def find(self, address: ExperimentSpec) -> Experiment:
+    def find(self, spec: ExperimentSpec) -> Experiment:
         """Load the experiment."""
         ...
 
@@ -123,8 +123,8 @@ class Here:
         """The plan, made in each worker, which reads the graphs itself."""
         return Plan(self.graphs, self.store)
 
-    def find(self, address: ExperimentSpec) -> Experiment:
-        return address.find()
+    def find(self, spec: ExperimentSpec) -> Experiment:
+        return spec.find()
 
 
 @dataclass(frozen=True)
@@ -188,13 +188,13 @@ class There:
             )
         return Plan(self.graphs, Store.open(folder))
 
-    def find(self, address: ExperimentSpec) -> Experiment:
+    def find(self, spec: ExperimentSpec) -> Experiment:
         """Load the experiment; the files of a user's experiment are first written to this
         machine."""
-        if address.origin not in self.files:
-            return address.find()
-        own = self.files[address.origin]
-        return address.find(str(_write_once(own) / Path(address.origin).name))
+        if spec.origin not in self.files:
+            return spec.find()
+        files = self.files[spec.origin]
+        return spec.find(str(_write_once(files) / Path(spec.origin).name))
 
 
 _written: dict[str, ScratchFolder] = {}  # by hash of the files
@@ -217,8 +217,8 @@ def choose_site(executor: Executor, plan: Plan, experiments: Sequence[Experiment
     """Return how the executor's workers find the graphs of the plan and these experiments."""
     if not executor.is_away:
         return Here(plan.graphs, plan.store)
-    own = sorted({item.origin for item in experiments if item.origin.endswith(".py")})
-    files = {origin: read_sources(Path(origin)) for origin in own}
+    origins = sorted({item.origin for item in experiments if item.origin.endswith(".py")})
+    files = {origin: read_sources(Path(origin)) for origin in origins}
     return There(plan.graphs, SharedFolder.of(plan.store.folder, RECORD), files)
 
 
@@ -264,9 +264,9 @@ class LocalTrainer:
     site: Site
     run: Run
 
-    def __call__(self, address: JobSpec, report: Report) -> None:
+    def __call__(self, spec: JobSpec, report: Report) -> None:
         """Train the job; raise InputError if its experiment's file has changed meanwhile."""
-        job = address.find(self.site)
+        job = spec.find(self.site)
         train_job(job, self.site.plan, self.run, report)
 
 
@@ -277,9 +277,9 @@ class AwayTrainer:
     site: Site
     run: SharedFolder
 
-    def __call__(self, address: JobSpec, report: Report) -> bytes:
+    def __call__(self, spec: JobSpec, report: Report) -> bytes:
         """Train the job, and return an archive of its folder."""
-        job = address.find(self.site)
+        job = spec.find(self.site)
         with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
             run = Run(Path(scratch))
             with self._checkpoints(job, run) as checkpoints:
@@ -294,13 +294,13 @@ class AwayTrainer:
             shared = Run(self.run.folder)
             yield shared.checkpoints(job.folder(shared))
             return
-        own = scratch.checkpoints(job.folder(scratch))
+        local = scratch.checkpoints(job.folder(scratch))
         if not self.run.url:
-            yield own
+            yield local
             return
-        name = own.relative_to(scratch.folder).as_posix()
-        with sending(Mirror(f"{self.run.url}/{name}", own)):
-            yield own
+        name = local.relative_to(scratch.folder).as_posix()
+        with sending(Mirror(f"{self.run.url}/{name}", local)):
+            yield local
 
 
 @contextmanager

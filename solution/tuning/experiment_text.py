@@ -54,11 +54,12 @@ def _list_imported(source: str) -> set[str]:
 
 
 def _list_imports(named: Iterable[type]) -> str:
-    places: dict[str, set[str]] = {}
+    modules: dict[str, set[str]] = {}
     for kind in named:
-        places.setdefault(kind.__module__, set()).add(kind.__qualname__)
+        modules.setdefault(kind.__module__, set()).add(kind.__qualname__)
     return "\n".join(
-        f"from {place} import {', '.join(sorted(names))}" for place, names in sorted(places.items())
+        f"from {module} import {', '.join(sorted(names))}"
+        for module, names in sorted(modules.items())
     )
 
 
@@ -70,8 +71,8 @@ def _replace_experiment(source: str, imports: str, text: str) -> str:
     if imports:
         lines, body = before.split("\n"), ast.parse(before).body
         ends = [node.end_lineno or 0 for node in body if isinstance(node, IMPORTS)]
-        place = ends[-1] if ends else len(lines) - 1
-        before = "\n".join([*lines[:place], imports, *lines[place:]])
+        end = ends[-1] if ends else len(lines) - 1
+        before = "\n".join([*lines[:end], imports, *lines[end:]])
     return f"{before}{text.rstrip()}{after}"
 
 

@@ -98,10 +98,10 @@ class Trials:
                 models = {key: fit_without(settings, plan, *key, self.seed)}
             graphs = held_out(plan, collection, fold, settings)
             try:
-                own = score_graphs(models[key], graphs)[:, 0]
+                of_fold = score_graphs(models[key], graphs)[:, 0]
             except DivergedError:
                 return Scored(tuple(found), is_given_up=True, has_diverged=True)
-            scores.setdefault(collection, []).append(own)
+            scores.setdefault(collection, []).append(of_fold)
             found.append(_mean_of_collections(list(scores.values())))
             report(number + 1, len(steps), f"{found[-1]:.4f}")
             is_last = number + 1 == len(steps)
@@ -259,10 +259,10 @@ class Search:
 
     def _work(self) -> Trials:
         """Return the function that the executor's workers call for each trial."""
-        own = self.experiment
-        site = choose_site(self._executor, self.plan, [own])
-        found = ExperimentSpec.of(own) if own.origin else own
-        return Trials(site, found, own.collections, self.seed)
+        experiment = self.experiment
+        site = choose_site(self._executor, self.plan, [experiment])
+        found = ExperimentSpec.of(experiment) if experiment.origin else experiment
+        return Trials(site, found, experiment.collections, self.seed)
 
     def best_experiment(self, study: optuna.Study) -> Path:
         """Write the best settings as an experiment file, and return its path."""
@@ -371,15 +371,15 @@ def show_study(study: optuna.Study) -> Table:
     diverged = sum(DIVERGED in trial.user_attrs for trial in pruned)
     ranked = sorted(complete, key=lambda trial: -_value(trial))
     names = list(ranked[0].params)
-    own = find_as_it_is(study)
+    unchanged = find_as_it_is(study)
     table = make_table(
         f"{study.study_name}: {len(complete)} trials, {len(pruned)} more given up early"
         + (f" ({diverged} with scores that are NaN or infinite)" if diverged else ""),
-        (f"Trial {own.number} is the experiment as it is. " if own else "")
+        (f"Trial {unchanged.number} is the experiment as it is. " if unchanged else "")
         + "The best of many trials flatters itself.",
     )
     shown = ranked[:SHOWN]
-    shown += [trial for trial in ranked[SHOWN:] if own and trial.number == own.number]
+    shown += [trial for trial in ranked[SHOWN:] if unchanged and trial.number == unchanged.number]
     # if space is short, the worst trials are left out first
     table.expendable = [f"trial {trial.number}" for trial in shown[:0:-1]]
     table.add_column("Setting", no_wrap=True)

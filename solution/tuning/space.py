@@ -118,15 +118,15 @@ def plain_value(item: Searched, value: Any) -> Any:
 def with_values(settings: Any, values: dict[str, Any]) -> Any:
     """Return a copy of `settings` with the fields in `values` replaced; names may be nested
     ("a.b")."""
-    own = {name: value for name, value in values.items() if "." not in name}
+    replaced = {name: value for name, value in values.items() if "." not in name}
     for outer in {name.split(".")[0] for name in values if "." in name}:
         inner = {
             name.removeprefix(f"{outer}."): value
             for name, value in values.items()
             if name.startswith(f"{outer}.")
         }
-        own[outer] = with_values(getattr(settings, outer), inner)
-    return dataclasses.replace(settings, **own)
+        replaced[outer] = with_values(getattr(settings, outer), inner)
+    return dataclasses.replace(settings, **replaced)
 
 
 def _walk_fields(settings: Any, before: str = "") -> Iterator[tuple[str, Any]]:

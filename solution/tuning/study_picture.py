@@ -36,12 +36,14 @@ def make_figure(study: optuna.Study) -> Figure:
     grid = figure.add_gridspec(rows + 1, COLUMNS, height_ratios=[1.3, *[1] * rows])
     axes = figure.add_subplot(grid[0, :])
     _draw_history(axes, study.study_name, complete, pruned)
-    own = find_as_it_is(study)
-    if own is not None and own.value is not None:
-        axes.axhline(own.value, color="black", linewidth=0.8, linestyle=":", label="as it was")
+    unchanged = find_as_it_is(study)
+    if unchanged is not None and unchanged.value is not None:
+        axes.axhline(
+            unchanged.value, color="black", linewidth=0.8, linestyle=":", label="as it was"
+        )
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
-    for place, name in enumerate(names):
-        axes = figure.add_subplot(grid[1 + place // COLUMNS, place % COLUMNS])
+    for number, name in enumerate(names):
+        axes = figure.add_subplot(grid[1 + number // COLUMNS, number % COLUMNS])
         _draw_setting(axes, name, complete, complete[0].distributions)
     return figure
 

@@ -208,7 +208,7 @@ def test_every_kind_of_the_table_is_there() -> None:
     for kind in KINDS:
         found = catalogue._find_class(kind, ())
         assert issubclass(found, RankerSettings)
-        assert catalogue._PLACES[kind].endswith(found.__qualname__)
+        assert catalogue._PATHS[kind].endswith(found.__qualname__)
 
 
 def test_a_wrapped_ranker_comes_back_with_what_it_wraps(tmp_path: Path) -> None:

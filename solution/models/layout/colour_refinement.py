@@ -102,11 +102,11 @@ def number_colours(labels: np.ndarray) -> Colours:
     ordered = keys >> bits
     np.not_equal(ordered[:, 1:], ordered[:, :-1], out=begins[:, 1:])
     keys &= (np.uint64(1) << bits) - np.uint64(1)
-    places = keys.view(np.int64)  # only the configurations remain
-    places += np.arange(0, num_nodes * num_configs, num_configs)[:, None]
+    entries = keys.view(np.int64)  # only the configurations remain
+    entries += np.arange(0, num_nodes * num_configs, num_configs)[:, None]
     numbers = np.empty(labels.shape, np.int32)
-    numbers.ravel()[places.ravel()] = np.cumsum(begins, dtype=np.int32) - np.int32(1)
-    return Colours(numbers, *np.divmod(places[begins], num_configs))
+    numbers.ravel()[entries.ravel()] = np.cumsum(begins, dtype=np.int32) - np.int32(1)
+    return Colours(numbers, *np.divmod(entries[begins], num_configs))
 
 
 def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Colours:
@@ -166,17 +166,17 @@ def add_messages(
     Args:
         number: rows (n,) and nodes (n,) -> the sender (n,) that the node is in that row.
     """
-    own = np.arange(len(nodes))
+    every = np.arange(len(nodes))
     found = [neighbours.spread(nodes) for neighbours in (operands, consumers)]
     counts = [neighbours.counts()[nodes] for neighbours in (operands, consumers)]
     starts = starts_of(1 + counts[0] + counts[1])
     columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
-    columns[starts[:-1]], values[starts[:-1]] = 3 * number(own, nodes), 1
+    columns[starts[:-1]], values[starts[:-1]] = 3 * number(every, nodes), 1
     begins = starts[:-1] + 1
     for message, ((row, node), count) in enumerate(zip(found, counts, strict=True), start=1):
         # Index of the n-th entry of this kind: its row's start plus its position in the row.
-        place = np.arange(len(row)) + (begins - offsets(count))[row]
-        columns[place], values[place] = 3 * number(row, node) + message, 1 / count[row]
+        entry = np.arange(len(row)) + (begins - offsets(count))[row]
+        columns[entry], values[entry] = 3 * number(row, node) + message, 1 / count[row]
         begins = begins + count
     return SparseRows(starts.astype(np.int32), columns, values, 3 * senders)
 
@@ -239,14 +239,14 @@ def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
     """Return the plan for `configs` (configs, graphs), rows of each graph's codes."""
     colours, pairs = _number_pairs(graphs, configs)
     configured = np.flatnonzero(pairs >= 0)
-    described, places = _describe_constraints(graphs, configs)
+    described, tensor_of = _describe_constraints(graphs, configs)
     operands = Neighbours.join([graph.operands for graph in graphs])
     consumers = Neighbours.join([graph.consumers for graph in graphs])
     blocks, last = [], colours
     for _ in range(rounds):
         after = refine(last, operands, consumers)
         aggregation = aggregate(last, after, operands, consumers)
-        known = described[places[after.nodes], after.configs]
+        known = described[tensor_of[after.nodes], after.configs]
         marked = np.flatnonzero(known.any(axis=1))
         marks = Marks(marked, known[marked].astype(np.float32))
         blocks.append(Round(aggregation, marks, last.at(after)))
@@ -274,15 +274,15 @@ def _describe_constraints(
 
     Row 0 is for nodes whose tensor has no constraints, which are most.
     """
-    places = np.zeros(sum(graph.num_nodes for graph in graphs), np.int64)
+    tensor_of = np.zeros(sum(graph.num_nodes for graph in graphs), np.int64)
     described = [np.zeros((1, len(configs), len(conflicts.FEATURES)), np.uint8)]
     first = 0
     for graph, rows in zip(graphs, configs.T, strict=True):
         tensors = graph.constraints.nodes
-        places[first + tensors] = np.arange(len(tensors)) + sum(map(len, described))
+        tensor_of[first + tensors] = np.arange(len(tensors)) + sum(map(len, described))
         described.append(graph.constraints.describe(graph.codebook.codes[rows]).transpose(1, 0, 2))
         first += graph.num_nodes
-    return np.concatenate(described), places
+    return np.concatenate(described), tensor_of
 
 
 def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -75,27 +75,35 @@ def _list_pairs(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray]:
     """
     sizes = [graph.num_nodes for graph in graphs]
     configurable = _join([graph.configurable for graph in graphs], sizes)
-    places = np.full(sum(sizes), NOTHING)
-    places[configurable] = np.arange(len(configurable))
+    positions = np.full(sum(sizes), NOTHING)
+    positions[configurable] = np.arange(len(configurable))
     pairs = [graph.num_pairs for graph in graphs]
     firsts = _join([graph.codebook.starts[:-1] for graph in graphs], pairs)
-    return places, np.append(firsts, sum(pairs))
+    return positions, np.append(firsts, sum(pairs))
 
 
 def _join_constraints(graphs: Sequence[Structure]) -> tuple[np.ndarray, ...]:
     """Return the constrained tensor (nodes,) of each node, or NOTHING, and the tensors'
     constraints."""
-    own, sizes = [graph.constraints for graph in graphs], [graph.num_nodes for graph in graphs]
-    held, counts = _join([one.nodes for one in own], sizes), [len(one.offsets) for one in own]
+    constraints, sizes = (
+        [graph.constraints for graph in graphs],
+        [graph.num_nodes for graph in graphs],
+    )
+    held, counts = (
+        _join([one.nodes for one in constraints], sizes),
+        [len(one.offsets) for one in constraints],
+    )
     tensors = np.full(sum(sizes), NOTHING)
     tensors[held] = np.arange(len(held))
     return (
         tensors,
-        np.append(_join([one.starts for one in own], counts), sum(counts)),
-        _join([one.configurable for one in own], [len(graph.configurable) for graph in graphs]),
-        _join([one.offsets for one in own], [len(one.minor) for one in own]),
-        np.concatenate([one.minor for one in own]),
-        np.concatenate([one.order for one in own]),
+        np.append(_join([one.starts for one in constraints], counts), sum(counts)),
+        _join(
+            [one.configurable for one in constraints], [len(graph.configurable) for graph in graphs]
+        ),
+        _join([one.offsets for one in constraints], [len(one.minor) for one in constraints]),
+        np.concatenate([one.minor for one in constraints]),
+        np.concatenate([one.order for one in constraints]),
     )
 
 
@@ -105,22 +113,22 @@ def _join(parts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _number_pairs(places, firsts, codes):
+def _number_pairs(positions, firsts, codes):
     """Return the colours before the first round: numbers, nodes, and (node, layout) pairs."""
-    num_nodes, num_configs = len(places), len(codes)
+    num_nodes, num_configs = len(positions), len(codes)
     numbers = np.empty((num_nodes, num_configs), np.int32)
     most = num_nodes + firsts[-1]
     nodes, pairs = np.empty(most, np.int64), np.full(most, NOTHING, np.int64)
     found = np.full(firsts[-1], NOTHING, np.int32)  # the colour of a pair
     count = 0
     for node in range(num_nodes):
-        place = places[node]
-        if place == NOTHING:
+        position = positions[node]
+        if position == NOTHING:
             numbers[node], nodes[count] = count, node
             count += 1
             continue
         for config in range(num_configs):
-            pair = firsts[place] + codes[config, place]
+            pair = firsts[position] + codes[config, position]
             if found[pair] == NOTHING:
                 found[pair], nodes[count], pairs[count] = count, node, pair
                 count += 1
@@ -146,8 +154,8 @@ def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, 
         if tensor == NOTHING:
             continue
         minor = order = UNSET
-        for place in range(starts[tensor], starts[tensor + 1]):
-            entry = firsts[place] + codes[configs[colour], configurable[place]]
+        for constraint in range(starts[tensor], starts[tensor + 1]):
+            entry = firsts[constraint] + codes[configs[colour], configurable[constraint]]
             if minors[entry] == UNSET:
                 continue
             if minor == UNSET:
@@ -196,12 +204,12 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
     count = 0
     for node in range(num_nodes):
         labels[:] = mixed[node]
-        for place in range(operand_starts[node], operand_starts[node + 1]):
+        for edge in range(operand_starts[node], operand_starts[node + 1]):
             for config in range(num_configs):
-                labels[config] += FOR_OPERANDS * mixed[operands[place], config]
-        for place in range(consumer_starts[node], consumer_starts[node + 1]):
+                labels[config] += FOR_OPERANDS * mixed[operands[edge], config]
+        for edge in range(consumer_starts[node], consumer_starts[node + 1]):
             for config in range(num_configs):
-                labels[config] += FOR_CONSUMERS * mixed[consumers[place], config]
+                labels[config] += FOR_CONSUMERS * mixed[consumers[edge], config]
         for config in range(num_configs):
             label = labels[config]
             slot = np.int64(label & np.uint64(last_slot))
@@ -224,19 +232,19 @@ def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts
         count += consumer_starts[node + 1] - consumer_starts[node]
         starts[row + 1] = starts[row] + 1 + count
     columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
-    place = 0
+    entry = 0
     for row, node in enumerate(nodes):
         config = configs[row]
-        columns[place], values[place] = 3 * before[node, config], 1
-        place += 1
+        columns[entry], values[entry] = 3 * before[node, config], 1
+        entry += 1
         begin, end = operand_starts[node], operand_starts[node + 1]
         for other in operands[begin:end]:
-            columns[place], values[place] = 3 * before[other, config] + 1, 1 / (end - begin)
-            place += 1
+            columns[entry], values[entry] = 3 * before[other, config] + 1, 1 / (end - begin)
+            entry += 1
         begin, end = consumer_starts[node], consumer_starts[node + 1]
         for other in consumers[begin:end]:
-            columns[place], values[place] = 3 * before[other, config] + 2, 1 / (end - begin)
-            place += 1
+            columns[entry], values[entry] = 3 * before[other, config] + 2, 1 / (end - begin)
+            entry += 1
     return starts, columns, values
 
 
@@ -244,9 +252,9 @@ class CompiledRound:
     """The part of solution.models.layout.layout_gnn.ColourBlock behind its matrix products, on a
     CPU."""
 
-    def __init__(self, own: Round) -> None:
-        self.own = own
-        self.known = torch.from_numpy(own.marks.values)
+    def __init__(self, links: Round) -> None:
+        self.links = links
+        self.known = torch.from_numpy(links.marks.values)
 
     def prepare_gradient(self) -> None:
         """Do nothing: the gradient needs no preparation."""
@@ -256,38 +264,38 @@ class CompiledRound:
 
         Raises ValueError if shapes do not fit the round; compiled code would read out of bounds.
         """
-        half, senders = messages.shape[1], self.own.aggregation.num_columns
+        half, senders = messages.shape[1], self.links.aggregation.num_columns
         given = [tuple(tensor.shape) for tensor in (messages, kept, extra, norm.weight)]
         expected = [(senders, half), (senders // 3, 2 * half), (len(self.known), half), (half,)]
         if given != expected:
             raise ValueError(f"a round was given shapes {given}, expected {expected}")
         tensors = (messages.float(), kept.float(), extra.float(), norm.weight, norm.bias)
-        found: Tensor = _Receive.apply(*tensors, norm.eps, self.own)
+        found: Tensor = _Receive.apply(*tensors, norm.eps, self.links)
         return found
 
 
 class _Receive(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Tensor:
-        *tensors, epsilon, own = given
+        *tensors, epsilon, links = given
         arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
-        values, *ctx.kept = _receive(*arrays, FLOAT(epsilon), *_list_entries(own))
-        ctx.own = own
+        values, *ctx.kept = _receive(*arrays, FLOAT(epsilon), *_list_entries(links))
+        ctx.links = links
         ctx.save_for_backward(*tensors[3:])
         return torch.from_numpy(values)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient = gradients[0].contiguous().numpy()
-        senders = ctx.own.aggregation.num_columns
+        senders = ctx.links.aggregation.num_columns
         scaling = [tensor.detach().contiguous().numpy() for tensor in ctx.saved_tensors]
-        found = _hand_back(gradient, *ctx.kept, *scaling, senders, *_list_entries(ctx.own))
+        found = _hand_back(gradient, *ctx.kept, *scaling, senders, *_list_entries(ctx.links))
         return *map(torch.from_numpy, found), None, None
 
 
-def _list_entries(own: Round) -> tuple[np.ndarray, ...]:
-    rows = own.aggregation
-    return own.marks.colours, rows.starts, rows.columns, rows.values, own.parents
+def _list_entries(links: Round) -> tuple[np.ndarray, ...]:
+    rows = links.aggregation
+    return links.marks.colours, rows.starts, rows.columns, rows.values, links.parents
 
 
 @njit(**FAST)
@@ -343,8 +351,8 @@ def _receive(
     for row in range(count):
         sums = normed[row]
         sums[:] = 0
-        for place in range(starts[row], starts[row + 1]):
-            message, factor = messages[columns[place]], values[place]
+        for entry in range(starts[row], starts[row + 1]):
+            message, factor = messages[columns[entry]], values[entry]
             for j in range(half):
                 sums[j] += factor * message[j]
         if mark < len(marked) and marked[mark] == row:
@@ -360,13 +368,13 @@ def _receive(
             square += sums[j] * sums[j]
         scale = FLOAT(1) / np.sqrt(square / FLOAT(half) + epsilon)
         scales[row] = scale
-        own, stays = found[row], kept[parents[row]]
+        result, stays = found[row], kept[parents[row]]
         for j in range(half):
             sums[j] *= scale
             update = sums[j] * weight[j] + bias[j]
             positive = FLOAT(0.5) * update * (FLOAT(1) + _erf(update * ROOT_HALF))
-            own[j] = positive + stays[j]
-            own[half + j] = positive - update + stays[half + j]  # GELU(-u) = GELU(u) - u
+            result[j] = positive + stays[j]
+            result[half + j] = positive - update + stays[half + j]  # GELU(-u) = GELU(u) - u
     return found, normed, scales
 
 
@@ -389,13 +397,13 @@ def _hand_back(
         for j in range(half):
             update = known[j] * weight[j] + bias[j]
             slope = FLOAT(0.5) * (FLOAT(1) + _erf(update * ROOT_HALF)) + update * _density(update)
-            own = slope * (asked[j] + asked[half + j]) - asked[half + j]
-            to_weight[j] += own * known[j]
-            to_bias[j] += own
-            own *= weight[j]
-            change[j] = own
-            mean += own
-            along += own * known[j]
+            to_update = slope * (asked[j] + asked[half + j]) - asked[half + j]
+            to_weight[j] += to_update * known[j]
+            to_bias[j] += to_update
+            to_update *= weight[j]
+            change[j] = to_update
+            mean += to_update
+            along += to_update * known[j]
         mean /= FLOAT(half)
         along /= FLOAT(half)
         for j in range(half):
@@ -403,8 +411,8 @@ def _hand_back(
         if mark < len(marked) and marked[mark] == row:
             to_extra[mark] = change
             mark += 1
-        for place in range(starts[row], starts[row + 1]):
-            message, factor = to_messages[columns[place]], values[place]
+        for entry in range(starts[row], starts[row + 1]):
+            message, factor = to_messages[columns[entry]], values[entry]
             for j in range(half):
                 message[j] += factor * change[j]
     return to_messages, to_kept, to_extra, to_weight, to_bias

@@ -52,7 +52,7 @@ MAKING = 0.2  # prior scale of an instruction's cost per byte, relative to a cop
 ARGUMENT = 10.0  # prior scale of the factor of argument copies, relative to the other weights
 LEAST_SLOPE = 0.05  # smallest slope of the line from prior costs to labels, both standardised
 MOST_COSINES, MOST_CONFIGS = 1 << 12, 1 << 20
-CHUNK_VALUES = 1 << 22  # cosines, or (configuration, place) entries, in one chunk
+CHUNK_VALUES = 1 << 22  # cosines, or (configuration, state) entries, in one chunk
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ class Cosines:
     def __call__(self, graph: Graph, table: StateTable, states: slice) -> np.ndarray:
         """Return the features (states, cosines) float64 of some states of the table."""
         columns = np.clip(self.scaler(table.features[states]), -FARTHEST, FARTHEST)
-        own = list_opcodes(graph)
+        opcodes = list_opcodes(graph)
         angles = columns @ self.directions + self.phases
-        angles += self.opcodes[0, own[table.node[states]]]
-        angles += self.opcodes[1, own[table.reader[states]]]
+        angles += self.opcodes[0, opcodes[table.node[states]]]
+        angles += self.opcodes[1, opcodes[table.reader[states]]]
         return np.cos(angles).astype(np.float64) * np.sqrt(2 / len(self.phases))
 
 
@@ -212,8 +212,8 @@ class CostKernelRanker(CostRanker):
         The covariance is noise plus the program's random effects on all columns but the last:
         whether argument copies are free does not depend on the program.
         """
-        own = learned[:, :-1]
-        covariance = np.eye(len(learned)) + self.settings.own * (own @ own.T)
+        varying = learned[:, :-1]
+        covariance = np.eye(len(learned)) + self.settings.own * (varying @ varying.T)
         return np.linalg.solve(covariance, learned) / len(learned)
 
     def _list_chunks(self, table: StateTable) -> Iterator[slice]:
@@ -254,8 +254,8 @@ def _count_states(table: StateTable) -> Any:
     """Return how often each configuration has each state: sparse (distinct configs, states)."""
     from scipy.sparse import csc_matrix  # slow to import, and prediction does not need it
 
-    configs, places = table.numbers.shape
-    rows = np.repeat(np.arange(configs), places)
+    configs, entries = table.numbers.shape
+    rows = np.repeat(np.arange(configs), entries)
     shape = configs, len(table.node)
     return csc_matrix((np.ones(rows.size), (rows, table.numbers.ravel())), shape=shape)
 

@@ -52,7 +52,7 @@ from solution.models.nets.sparse_rows import SparseRows
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
 
-CHUNK_VALUES = 1 << 24  # (configuration, place) entries summed in one chunk
+CHUNK_VALUES = 1 << 24  # (configuration, state) entries summed in one chunk
 OPCODE_WIDTH = 16
 MOST_TIMES = 3.0  # largest learned factor, and the inverse of the smallest
 MOST = 0.3  # largest cost of an instruction's byte, relative to a copied byte
@@ -102,7 +102,7 @@ class CostInputs:
     is_argument: Tensor  # (states,) float32: 1 if the tensor is a parameter
     is_copied: Tensor  # (states,) float32: 1 if the state has a copy
     is_made: Tensor  # (states,) float32: 1 if the state is an instruction's
-    numbers: np.ndarray  # (distinct configs, places) int32, rows of the tensors above
+    numbers: np.ndarray  # (distinct configs, entries) int32, rows of the tensors above
     listed: Tensor  # (distinct configs,) bool: the reference list that others are scored beside
 
 
@@ -205,7 +205,7 @@ class CostNet(nn.Module):
         return torch.stack(columns, dim=1)
 
     def count_values(self, inputs: CostInputs) -> int:
-        """Return twice the number of places of a configuration."""
+        """Return twice the number of states of a configuration."""
         return inputs.numbers.shape[1] * 2
 
     @torch.inference_mode()
@@ -226,11 +226,11 @@ class CostNet(nn.Module):
 
     def _compare(self, sums: Tensor, listed: Tensor | None = None) -> Tensor:
         """Return scores (configs,) from costs and copied bytes (configs, 2)."""
-        own = sums if listed is None else sums[listed]
-        return (sums[:, 0] - own[:, 0].mean()) * self._find_scale(own)
+        compared = sums if listed is None else sums[listed]
+        return (sums[:, 0] - compared[:, 0].mean()) * self._find_scale(compared)
 
-    def _find_scale(self, own: Tensor) -> Tensor:
-        return self.log_factor.exp() / own[:, 1].std(unbiased=False).clamp(min=LEAST)
+    def _find_scale(self, compared: Tensor) -> Tensor:
+        return self.log_factor.exp() / compared[:, 1].std(unbiased=False).clamp(min=LEAST)
 
     def _add_up_all(self, inputs: CostInputs, weights: Tensor) -> Tensor:
         """Return costs and copied bytes (configs, 2) of all configurations, in chunks."""
@@ -245,32 +245,32 @@ class CostNet(nn.Module):
         """Return costs and copied bytes (states, 2) of some states (states,)."""
         nodes = self.node(self.opcode.weight, inputs.opcodes, inputs.numeric)
         nodes = functional.pad(nodes, (0, 0, 0, 1))  # the last row is for states without a node
-        own = send(states, nodes.device)
-        known = nodes, inputs.node[own], inputs.reader[own], inputs.features[own]
-        shares, is_made = inputs.shares[own], inputs.is_made[own]
+        rows = send(states, nodes.device)
+        known = nodes, inputs.node[rows], inputs.reader[rows], inputs.features[rows]
+        shares, is_made = inputs.shares[rows], inputs.is_made[rows]
         # A factor between 0 and 2, relative to copies of other tensors.
         counts = 2 * torch.sigmoid(_hasten(self.argument))
-        moved = inputs.is_copied[own] * shares[:, BYTES]
-        copied = torch.lerp(moved, counts * moved, inputs.is_argument[own])
+        moved = inputs.is_copied[rows] * shares[:, BYTES]
+        copied = torch.lerp(moved, counts * moved, inputs.is_argument[rows])
         times = MOST_TIMES ** torch.tanh(self.times(*known))
-        copying = (1 + STRIDED * inputs.strides[own]) * times[:, 0] * copied
+        copying = (1 + STRIDED * inputs.strides[rows]) * times[:, 0] * copied
         slowed = torch.stack([
-            SHORT * inputs.short_loops[own], SPLIT * inputs.split[own],
-            SLOW * inputs.slow_products[own],
+            SHORT * inputs.short_loops[rows], SPLIT * inputs.split[rows],
+            SLOW * inputs.slow_products[rows],
         ], dim=1)  # fmt: skip
         slowing = (times[:, 1:] * slowed).sum(dim=1)
         a_share = MOST * torch.tanh(MAKING_RATE / MOST * self.instruction(*known))
-        sparing = ONCE * inputs.at_once[own]
+        sparing = ONCE * inputs.at_once[rows]
         making = ((a_share * shares).sum(dim=1) + slowing - sparing) * is_made
         return torch.stack([copying + making, moved], dim=1)
 
 
 def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
     """Return sums (configs, values) of the weights (states, values) of `numbers` (configs,
-    places)."""
-    configs, places = numbers.shape
+    entries)."""
+    configs, entries = numbers.shape
     rows = SparseRows(
-        starts=np.arange(configs + 1) * places,
+        starts=np.arange(configs + 1) * entries,
         columns=numbers.reshape(-1).astype(np.int64),
         values=np.ones(numbers.size, np.float32),
         num_columns=len(weights),

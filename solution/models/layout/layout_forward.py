@@ -1,4 +1,4 @@
-"""Predict with the layout net without torch: solution.models.layout.layout_gnn again.
+"""Predict with the layout net in numpy; same arithmetic as solution.models.layout.layout_gnn.
 
 The net's arithmetic exists three times. `python -m benchmarks.layout_implementations` measures what
 each is worth; processor time, one core, programs of 10,449 and of 200 nodes:
@@ -54,22 +54,22 @@ def embed(layers: Layers[Value], opcodes: Value, numeric: Value) -> tuple[Value,
 
 
 def configure(
-    layers: Layers[Value], nodes: Value, first: Value, own: Value, tokens: Value, features: Value
+    layers: Layers[Value], nodes: Value, first: Value, node: Value, tokens: Value, features: Value
 ) -> Value:
-    """Return pairs (pairs, width): the node `own` (pairs,) of each, with its layout.
+    """Return (node, layout) pairs (pairs, width), given the node (pairs,) of each.
 
     Args:
         nodes, first: (nodes, width) each, see `embed`.
-        tokens: (pairs, 18), those of each pair's layout.
+        tokens: (pairs, 18) of each pair's layout.
         features: (pairs, NUM_PAIR_FEATURES), unscaled.
     """
     named = layers.flatten(layers.gather(layers.weight("token.weight"), tokens))
     layouts = layers.linear(
         layers.join(named, layers.scale(features, "pair_features")), "pair.layout"
     )
-    hidden = layers.gelu(layers.add(layers.gather(first, own), layouts))
+    hidden = layers.gelu(layers.add(layers.gather(first, node), layouts))
     added = layers.linear(hidden, "pair.out")
-    return layers.add(layers.gather(nodes, own), added)
+    return layers.add(layers.gather(nodes, node), added)
 
 
 def send(layers: Layers[Value], x: Value, number: int) -> tuple[Value, Value]:
@@ -154,8 +154,10 @@ class LayoutForward:
     def sum(self, arrays: LayoutArrays, embedded: Embedded) -> np.ndarray:
         """Return sums over nodes (distinct configs, values)."""
         structure = arrays.structure
-        own = structure.configurable[structure.codebook.node]
-        pairs = configure(self.layers, *embedded, own, arrays.pair_tokens, arrays.pair_features)
+        node_of_pair = structure.configurable[structure.codebook.node]
+        pairs = configure(
+            self.layers, *embedded, node_of_pair, arrays.pair_tokens, arrays.pair_features
+        )
         nodes, _ = embedded
         rows = np.arange(len(structure.codebook.codes))[:, None]
         sums, begin = [], 0

@@ -150,7 +150,7 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
 class PairMlp(nn.Module):
     """Linear, GELU, Linear of [node, layout], without repeating products that rows share.
 
-    Shapes: nodes (nodes, width), own (pairs,) int64 the node of each pair, layouts (layouts, 18)
+    Shapes: nodes (nodes, width), node (pairs,) int64 the node of each pair, layouts (layouts, 18)
     int8 tokens, used (pairs,) int64 the layout of each pair, features (pairs, features) of each
     pair, table (tokens, token width) -> (pairs, width).
     """
@@ -165,7 +165,7 @@ class PairMlp(nn.Module):
     def forward(
         self,
         nodes: Tensor,
-        own: Tensor,
+        node: Tensor,
         layouts: Tensor,
         used: Tensor,
         features: Tensor,
@@ -175,7 +175,7 @@ class PairMlp(nn.Module):
         by_token, by_feature = self.layout.weight.split(sizes, dim=1)
         added = functional.embedding(used, self._multiply(layouts, table, by_token))
         added = added + functional.linear(features, by_feature)
-        return self.out(functional.gelu(self.node(nodes)[own] + added))
+        return self.out(functional.gelu(self.node(nodes)[node] + added))
 
     def _multiply(self, tokens: Tensor, table: Tensor, weights: Tensor) -> Tensor:
         """Return the product of the weights with the table's row of each token.
@@ -209,11 +209,11 @@ class Receiving(Protocol):
 class DeviceRound:
     """A round in torch operations."""
 
-    def __init__(self, own: Round, device: torch.device) -> None:
-        self.aggregation = SparseMatrix(own.aggregation, device)
-        self.marked, self.known = (send(part, device) for part in own.marks)
-        before = own.aggregation.num_columns // 3
-        self.parents = SparseMatrix(select(own.parents, before), device)
+    def __init__(self, links: Round, device: torch.device) -> None:
+        self.aggregation = SparseMatrix(links.aggregation, device)
+        self.marked, self.known = (send(part, device) for part in links.marks)
+        before = links.aggregation.num_columns // 3
+        self.parents = SparseMatrix(select(links.parents, before), device)
 
     def prepare_gradient(self) -> None:
         """Transpose both matrices."""
@@ -275,14 +275,14 @@ def derive_computation(
         nodes=send(plan.nodes, device),
         configured=send(plan.configured, device),
         pairs=send(plan.pairs, device),
-        rounds=[make_round(own, device) for own in plan.rounds],
+        rounds=[make_round(links, device) for links in plan.rounds],
         pooling=Pooling(graphs, plan.last, device),
     )
 
 
-def make_round(own: Round, device: torch.device) -> Receiving:
+def make_round(links: Round, device: torch.device) -> Receiving:
     """Return one round of message passing: compiled on a CPU, in torch operations elsewhere."""
-    return CompiledRound(own) if device.type == "cpu" else DeviceRound(own, device)
+    return CompiledRound(links) if device.type == "cpu" else DeviceRound(links, device)
 
 
 class ColourBlock(nn.Module):
@@ -368,12 +368,12 @@ class LayoutGnn(nn.Module):
         nodes = self.node(self.opcode.weight, opcodes, numeric)
         layouts = torch.cat([inputs.layouts for inputs in batch])
         firsts = offsets([len(inputs.layouts) for inputs in batch]).tolist()
-        places = [inputs.pair_layout + n for inputs, n in zip(batch, firsts, strict=True)]
+        pair_layouts = [inputs.pair_layout + n for inputs, n in zip(batch, firsts, strict=True)]
         # Only the pairs that these configurations use: (configured, ...)
-        used = torch.cat(places)[computation.pairs]
+        used = torch.cat(pair_layouts)[computation.pairs]
         features = torch.cat([inputs.pair_features for inputs in batch])[computation.pairs]
-        own = computation.nodes[computation.configured]
-        pairs = self.pair(nodes, own, layouts, used, features, self.token.weight)
+        node = computation.nodes[computation.configured]
+        pairs = self.pair(nodes, node, layouts, used, features, self.token.weight)
         x = nodes[computation.nodes].index_add(0, computation.configured, pairs.to(nodes.dtype))
         for block, receiving in zip(self.blocks, computation.rounds, strict=True):
             x = block(x, receiving)

@@ -52,8 +52,8 @@ class Touched:
         """Return the index of each value: among the `size` known ones, or behind them."""
         if not len(self.numbers):
             return nodes
-        place = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
-        return np.where(self.numbers[place] == numbers, size + place, nodes)
+        found = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
+        return np.where(self.numbers[found] == numbers, size + found, nodes)
 
 
 class ListedNet:
@@ -86,9 +86,9 @@ class ListedNet:
         if far.any():
             sums[far] = self._sum_anew(layouts[far])
         for number, known in enumerate(self._known):
-            own = np.flatnonzero(nearest == number)
-            for begin in range(0, len(own), BATCH):
-                part = own[begin : begin + BATCH]
+            near = np.flatnonzero(nearest == number)
+            for begin in range(0, len(near), BATCH):
+                part = near[begin : begin + BATCH]
                 sums[part] = self._sum_changes(known, layouts[part])
         return self._read_out(sums)
 
@@ -161,10 +161,10 @@ class ListedNet:
         numbers = config * len(self._nodes) + node
         # Pairs are sorted by position, as in a codebook.
         order = np.argsort(position, kind="stable")
-        given, place = layouts[config, position][order], position[order]
+        given, position = layouts[config, position][order], position[order]
         pairs = Codebook(
             layouts=given,
-            starts=starts_of(np.bincount(place, minlength=layouts.shape[1])),
+            starts=starts_of(np.bincount(position, minlength=layouts.shape[1])),
             codes=np.zeros((0, layouts.shape[1]), np.uint8),
             rows=np.zeros(0, np.int64),
         )

@@ -190,7 +190,7 @@ class FitState:
             tensors |= with_prefix(MEMORY, self._net.memory())
         if self.order is not None:
             tensors[ORDER] = torch.from_numpy(self.order)
-        drawn = {str(place): torch.from_numpy(rows) for place, rows in enumerate(self.drawn)}
+        drawn = {str(step): torch.from_numpy(rows) for step, rows in enumerate(self.drawn)}
         tensors |= with_prefix(DRAWN, drawn)
         record = {
             "fit": self._fit,
@@ -223,6 +223,6 @@ class FitState:
         self.history = [(epoch, score, measures) for epoch, score, measures in record["history"]]
         self.order = tensors[ORDER].numpy() if ORDER in tensors else None
         drawn = without_prefix(DRAWN, tensors)
-        self.drawn = [drawn[str(place)].numpy() for place in range(len(drawn))]
+        self.drawn = [drawn[str(step)].numpy() for step in range(len(drawn))]
         self.losses = record["losses"]
         self.generator.bit_generator.state = record["generator"]

@@ -20,12 +20,12 @@ def pick_device() -> torch.device:
 
 
 def make_fabric() -> Fabric:
-    """Return a Fabric on the device of `pick_device`, with bfloat16 products if it has them."""
+    """Return a Fabric on the device of `pick_device`, with the precision of `pick_precision`."""
     return Fabric(accelerator=pick_device().type, devices=1, precision=pick_precision())
 
 
 def pick_precision() -> Literal["bf16-mixed", "32-true"]:
-    """Return the precision: bfloat16 products on a GPU that has them."""
+    """Return bfloat16 products on a GPU that has them, otherwise float32."""
     is_gpu = pick_device().type == "cuda"
     is_half = is_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16-mixed" if is_half else "32-true"
@@ -60,7 +60,7 @@ def take_rows(tensors: Sequence[Tensor], rows: np.ndarray) -> list[Tensor]:
     time.
     """
     sent = send(rows, tensors[0].device)
-    return [tensor[sent[:, place]] for place, tensor in enumerate(tensors)]
+    return [tensor[sent[:, column]] for column, tensor in enumerate(tensors)]
 
 
 def move_inputs(inputs: Any, device: Any) -> Any:

@@ -51,7 +51,7 @@ class Steps:
     net: Any  # wrapped by Fabric
     optimizer: Any
     settings: TrainingSettings
-    own: nn.Module  # the net without Fabric's wrapper
+    unwrapped: nn.Module  # the net without Fabric's wrapper
     memory: SpareMemory = field(default_factory=SpareMemory)
 
     def __post_init__(self) -> None:
@@ -114,8 +114,8 @@ class Steps:
         left = [[examples[index] for index in batch] for batch in batches[len(state.losses) :]]
         planned: deque[Plan[Inputs]] = deque()
         with ThreadPoolExecutor(max(1, self._ahead)) as pool:
-            for place in range(len(left)):
-                for graphs in left[place + len(planned) : place + self._ahead + 1]:
+            for step in range(len(left)):
+                for graphs in left[step + len(planned) : step + self._ahead + 1]:
                     # Rows drawn ahead are part of the state: a resumed fit must not draw them
                     # again.
                     if len(state.drawn) == len(planned):
@@ -147,9 +147,9 @@ class Steps:
     def _begin(
         self, part: list[Drawn[Inputs]], ahead: ThreadPoolExecutor | None
     ) -> Callable[[], Any]:
-        if not isinstance(self.own, Planning):
+        if not isinstance(self.unwrapped, Planning):
             return lambda: None
-        plan = partial(self.own.plan, *_list_inputs(part))
+        plan = partial(self.unwrapped.plan, *_list_inputs(part))
         return ahead.submit(plan).result if ahead is not None else plan
 
     def take(self, plan: "Plan[Inputs]") -> Tensor:
@@ -192,9 +192,9 @@ class Steps:
         """Return the loss of sampled configurations, and the net's additional term."""
         batch, configs = _list_inputs(part)
         penalty: Tensor | float = 0.0
-        if isinstance(self.own, Regularised):
+        if isinstance(self.unwrapped, Regularised):
             scores, penalty = self.net.score_and_penalise(batch, configs)
-        elif isinstance(self.own, Planning):
+        elif isinstance(self.unwrapped, Planning):
             scores = self.net.score_planned(batch, configs, planned)
         else:
             scores = self.net.score_batch(batch, configs)

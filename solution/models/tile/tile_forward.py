@@ -1,4 +1,4 @@
-"""Predict with the late-join tile net without torch: solution.models.tile.tile_gnn again."""
+"""Predict with the tile net in numpy; same arithmetic as solution.models.tile.tile_gnn."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class KernelArrays:
     opcodes: np.ndarray  # (nodes,) int64
     numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32
     edge_index: np.ndarray  # (2, edges) int64, from operand to consumer
-    output: int  # the node of the tiled tensor
+    output: int  # the node whose tensor is tiled
     table: np.ndarray  # (distinct configs, columns) float32
 
 
@@ -48,7 +48,7 @@ def describe_kernel(graph: Graph) -> KernelArrays:
 
 
 class TileForward:
-    """A trained tile net that only predicts."""
+    """A trained tile net, for prediction only."""
 
     scores_beside_a_list = True
 

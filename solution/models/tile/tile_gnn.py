@@ -12,6 +12,7 @@ table instead of the 24 raw numbers.
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -52,7 +53,7 @@ class TileGnnSettings(RankerSettings):
         check_choice("block", self.block, BLOCKS)
 
     def build(self, seed: int) -> "TileGnnRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return TileGnnRanker(self, seed)
 
 
@@ -63,9 +64,9 @@ class TileInputs:
     opcodes: Tensor  # (nodes,) int64
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
-    output: Tensor  # (1,) int64: the node whose tensor is cut into tiles
+    output: Tensor  # (1,) int64: the node whose tensor is tiled
     table: Tensor  # (distinct configs, columns) float32
-    # No loops where the settings ask for no tokens, which would be two fifths of all that is kept.
+    # Empty without tokens in the settings: they would take two fifths of the memory.
     tokens: Tensor  # (distinct configs, loops, TOKEN_FEATURES) float32
     active: Tensor  # (loops,) float32
 
@@ -73,7 +74,7 @@ class TileInputs:
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
     """The tile net as a Ranker.
 
-    With `heads` its scores depend on the list, whose configurations attend to each other.
+    With `heads` configurations attend to each other, so scores depend on the list.
     """
 
     scaled_tables = ("numeric", "table")
@@ -94,7 +95,7 @@ class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
 
 
 def _prepare(graph: Graph) -> TileInputs:
-    """The arrays of solution.models.tile.tile_forward as tensors, without tokens."""
+    """Return the arrays of solution.models.tile.tile_forward as tensors, without tokens."""
     arrays = describe_kernel(graph)
     return TileInputs(
         opcodes=torch.from_numpy(arrays.opcodes),
@@ -109,7 +110,7 @@ def _prepare(graph: Graph) -> TileInputs:
 
 @dataclass(frozen=True)
 class LoopTokens:
-    """The loops of a kernel as tokens, with the fields of TileInputs."""
+    """The fields of TileInputs that hold the loops of a kernel as tokens."""
 
     tokens: Tensor
     active: Tensor
@@ -120,12 +121,12 @@ def _find_tokens(graph: Graph) -> LoopTokens:
     return LoopTokens(torch.from_numpy(tokens[graph.distinct.first]), torch.from_numpy(active))
 
 
-# Apart from each other, so that nets with tokens and without share what both take.
+# Two caches, so that nets with and without tokens share the inputs of both.
 prepare, find_tokens = PerGraph(_prepare), PerGraph(_find_tokens)
 
 
 class TileGnn(nn.Module):
-    """Scores tile configurations of kernels; the configuration joins the pooled kernel."""
+    """Score tile configurations of kernels; the configuration joins the pooled kernel."""
 
     def __init__(self, settings: TileGnnSettings, columns: int) -> None:
         super().__init__()
@@ -137,7 +138,7 @@ class TileGnn(nn.Module):
         self.kernel = nn.Linear(3 * width, width)
         self.config = Mlp(columns, 2 * width, width)
         self.tokens = DimensionTokens(TOKEN_FEATURES, width) if settings.tokens else None
-        # Each configuration beside its rivals, as in the best entries of the competition.
+        # Attention across configurations, as in the best entries of the competition.
         self.rivals = SelfAttention(2 * width, settings.heads) if settings.heads else None
         self.joint = nn.Sequential(
             nn.Linear(2 * width, 2 * width),
@@ -147,12 +148,17 @@ class TileGnn(nn.Module):
         )
 
     def score_batch(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
-        """(configs, graphs): all kernels form one disconnected graph."""
+        """Return scores (configs, graphs); the kernels form one disconnected graph."""
         of_config = self._encode_configs(batch, configs)  # (configs, graphs, width)
         nodes, edge_index, member = _merge(batch)
-        kernels = self._pool(self._convolve(self._encode_nodes(batch), edge_index), nodes, member)
+        x = self._encode_nodes(batch)
+        for block in self.blocks:
+            x = block(x, edge_index)
+        kernels = self._pool(x, nodes, member)
         joined = torch.cat([of_config, kernels.expand_as(of_config)], dim=-1)
-        return self._finish(joined)
+        if self.rivals is not None:
+            joined = self.rivals(joined)
+        return cast("Tensor", self.joint(joined).squeeze(-1))
 
     def count_values(self, inputs: TileInputs) -> int:
         """Return the layer width: the kernel is encoded once for all configurations."""
@@ -160,13 +166,13 @@ class TileGnn(nn.Module):
 
     @torch.inference_mode()
     def score_graph(self, inputs: TileInputs) -> np.ndarray:
-        """(configs,)."""
+        """Return scores (configs,)."""
         self.eval()
         everything = np.arange(len(inputs.table))
         return self.score_batch([inputs], everything[:, None])[:, 0].cpu().numpy()
 
     def _encode_configs(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
-        """(configs, graphs, width)."""
+        """Return configurations (configs, graphs, width)."""
         tables = torch.stack(take_rows([inputs.table for inputs in batch], configs), dim=1)
         encoded = self.config(tables)
         if self.tokens is not None:
@@ -175,19 +181,18 @@ class TileGnn(nn.Module):
         return encoded
 
     def _encode_nodes(self, batch: Sequence[TileInputs]) -> Tensor:
-        """(nodes of all graphs, width)."""
+        """Return nodes of all graphs (nodes, width)."""
         opcodes = torch.cat([inputs.opcodes for inputs in batch])
         numeric = torch.cat([inputs.numeric for inputs in batch])
-        found: Tensor = self.node(self.opcode.weight, opcodes, numeric)
-        return found
-
-    def _convolve(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        for block in self.blocks:
-            x = block(x, edge_index)
-        return x
+        return cast("Tensor", self.node(self.opcode.weight, opcodes, numeric))
 
     def _pool(self, x: Tensor, outputs: Tensor, member: Tensor) -> Tensor:
-        """(nodes, ..., width) -> (graphs, ..., width)."""
+        """Pool nodes (nodes, ..., width) to kernels (graphs, ..., width): mean, maximum, output.
+
+        Args:
+            outputs: (graphs,) the output node of each kernel.
+            member: (nodes,) the graph of each node.
+        """
         pooled = [
             scatter(x, member, dim=0, dim_size=len(outputs), reduce="mean"),
             _find_most(x, member, len(outputs)),
@@ -195,37 +200,31 @@ class TileGnn(nn.Module):
         ]
         return self.kernel(torch.cat(pooled, dim=-1))
 
-    def _finish(self, joined: Tensor) -> Tensor:
-        """(configs, graphs, 2 width) -> (configs, graphs)."""
-        if self.rivals is not None:
-            joined = self.rivals(joined)
-        return self.joint(joined).squeeze(-1)
-
 
 def _find_most(x: Tensor, member: Tensor, graphs: int) -> Tensor:
-    """The largest values (graphs, ...) of x (nodes, ...), whose graphs are `member` (nodes,)."""
-    # That of torch_geometric warns in every process on a GPU where torch-scatter is missing.
+    """Return the maximum (graphs, ...) over the nodes of each graph, `member` (nodes,)."""
+    # torch_geometric's scatter warns in every process on a GPU without torch-scatter.
     index = member.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
     most = x.new_zeros(graphs, *x.shape[1:])
     return most.scatter_reduce(0, index, x, "amax", include_self=False)
 
 
 def _merge(batch: Sequence[TileInputs]) -> tuple[Tensor, Tensor, Tensor]:
-    """The kernels as one graph: output nodes (graphs,), edges (2, edges), graph (nodes,)."""
+    """Join the kernels: return output nodes (graphs,), edges (2, edges), graphs (nodes,)."""
     sizes = [len(inputs.opcodes) for inputs in batch]
     starts, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])
     return torch.cat([inputs.output for inputs in batch]) + starts, edges, member
 
 
 class DimensionTokens(nn.Module):
-    """A loop of the kernel is a token: how long it is, how it is cut, what kind it is.
+    """Encode the loops of a kernel as tokens: their length, tile size and kind.
 
-    sum over loops of gate(token) * value(token), so that all dimensions share what is learned of
-    one, and a dimension that does not go round counts nothing.
+    Returns sum over loops of active * gate(token) * value(token). All loops share the weights, and
+    a loop with a single step adds nothing.
 
     Shapes: tokens (..., loops, features), active (..., loops) -> (..., width).
-    Source: after the per-dimension encoding of tiles in the learned TPU cost model of Kaufman et
-    al., MLSys 2021.
+    Source: the per-dimension encoding of tiles in Kaufman et al., "A learned performance model for
+    TPUs", MLSys 2021.
     """
 
     def __init__(self, features: int, width: int) -> None:

@@ -110,13 +110,13 @@ def parse_forest(text: str) -> ForestText:
         raise _TextError(f"a line {END!r} is missing")
     head, *blocks = re.split(r"\n\n+(?=Tree=)", body.rstrip("\n"))
     columns, objective = _check_head(head)
-    parsed = [_parse_tree(block, place, columns) for place, block in enumerate(blocks)]
+    parsed = [_parse_tree(block, number, columns) for number, block in enumerate(blocks)]
     if not parsed:
         raise _TextError("it has no tree")
     lines = [
         "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nlabel_index=0",
         f"max_feature_idx={columns - 1}\nobjective={objective}",
-        f"feature_names={' '.join(f'Column_{place}' for place in range(columns))}",
+        f"feature_names={' '.join(f'Column_{number}' for number in range(columns))}",
         f"feature_infos={' '.join(['none'] * columns)}\n",
         *(f"{lines}\n\n" for lines, _ in parsed),
         f"{END}\n\npandas_categorical:null\n",
@@ -141,18 +141,18 @@ def _check_head(head: str) -> tuple[int, str]:
     return columns, objective
 
 
-def _parse_tree(block: str, place: int, columns: int) -> tuple[str, Tree]:
+def _parse_tree(block: str, number: int, columns: int) -> tuple[str, Tree]:
     """Return the checked lines of a tree, and the tree."""
     first, *lines = block.split("\n")
     pairs = [line.partition("=") for line in lines]
-    if first != f"Tree={place}" or tuple(name for name, _, _ in pairs) != TREE:
-        raise _TextError(f"tree {place} has other lines")
+    if first != f"Tree={number}" or tuple(name for name, _, _ in pairs) != TREE:
+        raise _TextError(f"tree {number} has other lines")
     values = {name: value for name, _, value in pairs}
     for name, value in values.items():
         if not NUMBERS.fullmatch(value):
-            raise _TextError(f"{name} of tree {place} is {_show(value)}")
+            raise _TextError(f"{name} of tree {number} is {_show(value)}")
     if (values["num_cat"], values["is_linear"]) != ("0", "0"):
-        raise _TextError(f"tree {place} has categories or linear leaves")
+        raise _TextError(f"tree {number} has categories or linear leaves")
     leaves = int(values["num_leaves"])
     lengths = dict.fromkeys(OF_A_SPLIT, leaves - 1) | dict.fromkeys(OF_LEAVES, leaves)
     if leaves == 1 and not values["leaf_weight"]:  # a tree without a split omits it
@@ -164,7 +164,7 @@ def _parse_tree(block: str, place: int, columns: int) -> tuple[str, Tree]:
     _numbers(values["shrinkage"], np.float64, "shrinkage", 1)
     tree = Tree(*(arrays[name] for name in ("split_feature", "threshold", "left_child",
                                             "right_child", "leaf_value")))  # fmt: skip
-    _check_tree(tree, arrays["decision_type"], place, columns)
+    _check_tree(tree, arrays["decision_type"], number, columns)
     return block, tree
 
 
@@ -175,7 +175,7 @@ def _numbers(text: str, kind: type, name: str, length: int) -> np.ndarray:
     return found
 
 
-def _check_tree(tree: Tree, decisions: np.ndarray, place: int, columns: int) -> None:
+def _check_tree(tree: Tree, decisions: np.ndarray, number: int, columns: int) -> None:
     """Check that every node is reached exactly once from the root and compares an existing
     column."""
     splits = len(tree.feature)
@@ -183,11 +183,11 @@ def _check_tree(tree: Tree, decisions: np.ndarray, place: int, columns: int) -> 
     nodes, leaves = np.arange(1, splits), ~np.arange(splits + bool(splits))
     later = children[children >= 0] > np.tile(np.arange(splits), 2)[children >= 0]
     if sorted(children) != sorted([*nodes, *leaves]) or not later.all():
-        raise _TextError(f"the nodes of tree {place} form no tree")
+        raise _TextError(f"the nodes of tree {number} form no tree")
     if ((tree.feature < 0) | (tree.feature >= columns)).any():
-        raise _TextError(f"tree {place} asks for other columns than 0 to {columns - 1}")
+        raise _TextError(f"tree {number} asks for other columns than 0 to {columns - 1}")
     if (decisions & ~(DEFAULT_LEFT | MISSING_NAN)).any():
-        raise _TextError(f"tree {place} decides by other rules than up to a threshold")
+        raise _TextError(f"tree {number} decides by other rules than up to a threshold")
 
 
 def _show(value: object) -> str:

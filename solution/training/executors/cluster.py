@@ -42,14 +42,14 @@ from solution.training.executors.base import (
     Work,
     forget,
 )
-from solution.training.executors.knocking import (
+from solution.training.executors.local import LocalExecutor, limit_threads
+from solution.training.executors.probing import (
     check_cluster,
     check_cluster_address,
     explain_silence,
     find_head,
-    knock,
+    probe,
 )
-from solution.training.executors.local import LocalExecutor, limit_threads
 from solution.training.jobs import Job, split_loaded
 from solution.training.plan import Plan
 from solution.training.sites import train_away
@@ -60,15 +60,15 @@ _works: dict[str, Work] = {}  # the function of the current run, cached in each 
 
 
 @dataclass(frozen=True)
-class Parcel:
+class RunContext:
     """What every task of a run receives."""
 
     code: dict[str, str]  # versions of the driver's code and libraries
     work: Any  # a Ray reference to the pickled function
-    board: Any  # the actor (Board) that receives progress reports
+    queue: Any  # the actor (MessageQueue) that receives progress reports
 
 
-class Board:
+class MessageQueue:
     """A queue of the progress reports of all tasks."""
 
     def __init__(self) -> None:
@@ -90,17 +90,17 @@ def identify_code() -> dict[str, str]:
     return {"code": fingerprint_code(), **list_versions()}
 
 
-def do(box: list[Parcel], number: int, arguments: tuple[Any, ...]) -> Any:
+def do(box: list[RunContext], number: int, arguments: tuple[Any, ...]) -> Any:
     """Run a task on a node, and return its result.
 
     Raises InputError if this node has other code or other libraries than the driver.
     """
-    (parcel,) = box
-    _compare_code(parcel.code)
+    (context,) = box
+    _compare_code(context.code)
     limit_threads(max(1, int(os.environ.get("OMP_NUM_THREADS") or 1)))
-    report = Throttled(lambda *facts, **more: parcel.board.note.remote(number, facts, more))
+    report = Throttled(lambda *facts, **more: context.queue.note.remote(number, facts, more))
     report.begin()
-    return _open(parcel)(*arguments, report)
+    return _open(context)(*arguments, report)
 
 
 def _compare_code(wanted: dict[str, str]) -> None:
@@ -117,14 +117,14 @@ def _compare_code(wanted: dict[str, str]) -> None:
         )
 
 
-def _open(parcel: Parcel) -> Work:
+def _open(context: RunContext) -> Work:
     """Return the function of the run; it is unpickled once per process."""
-    key = parcel.work.hex()
+    key = context.work.hex()
     if key not in _works:
         import ray
 
         _works.clear()  # drop the function of an earlier run
-        _works[key] = pickle.loads(ray.get(parcel.work))  # noqa: S301 - made by the driver's own process
+        _works[key] = pickle.loads(ray.get(context.work))  # noqa: S301 - made by the driver's own process
     return _works[key]
 
 
@@ -214,11 +214,13 @@ class _Running:
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=True
         )
-        board = ray.remote(Board).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
-        self._board = board.remote()
-        parcel = Parcel(identify_code(), ray.put(pickle.dumps(work)), self._board)
+        queue = ray.remote(MessageQueue).options(
+            num_cpus=0, max_restarts=-1, scheduling_strategy=here
+        )
+        self._queue = queue.remote()
+        context = RunContext(identify_code(), ray.put(pickle.dumps(work)), self._queue)
         # In a list Ray does not fetch the function for each task; each process fetches it once.
-        box, remote = ray.put([parcel]), ray.remote(do)
+        box, remote = ray.put([context]), ray.remote(do)
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         # check all tasks before the first one is submitted
         asked = [describe_needs(fit_needs(task, nodes)) for task in tasks]
@@ -245,7 +247,7 @@ class _Running:
             # after an error, stop the other tasks, which may take hours
             for reference in self._numbers:
                 self._ray.cancel(reference, force=True)
-            self._ray.kill(self._board)
+            self._ray.kill(self._queue)
 
     def _wait(self) -> list[Any]:
         most = min(AT_ONCE, len(self._numbers))
@@ -255,7 +257,7 @@ class _Running:
 
     def _show_reports(self, screen: Screen) -> None:
         with suppress(self._ray.exceptions.RayError):  # the actor's node may just have died
-            for message in self._ray.get(self._board.take.remote(), timeout=5):
+            for message in self._ray.get(self._queue.take.remote(), timeout=5):
                 screen.show(*message)
 
     def _take(self, reference: Any, number: int) -> Any:
@@ -390,7 +392,7 @@ def _connect(ray: Any, address: str | None, workers: int | None, folder: Path | 
         return
     check_cluster_address(address)
     try:
-        knock(find_head(address))
+        probe(find_head(address))
         ray.init(address=address, **quiet)
     except InputError:
         raise

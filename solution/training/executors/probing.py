@@ -26,7 +26,7 @@ def check_cluster(address: str | None) -> None:
     if address is not None:
         check_cluster_address(address)
         if address != AUTO:
-            knock(address)
+            probe(address)
 
 
 def check_cluster_address(address: str) -> None:
@@ -44,7 +44,7 @@ def check_cluster_address(address: str) -> None:
         )
 
 
-def knock(address: str) -> None:
+def probe(address: str) -> None:
     """Raise InputError if nobody listens at HOST:PORT, or something other than Ray."""
     host, _, port = address.rpartition(":")
     try:
