@@ -62,15 +62,7 @@ def train(folder: Path, experiment: Experiment, plan: Plan, choice: Choice = EVE
     FITS.clear()
     with open_run(folder, {"experiments": {}}) as run:
         save_split(plan, run)
-        run_experiments(
-            find_backlog(
-                [experiment],
-                plan,
-                run,
-            ),
-            plan,
-            run,
-        )
+        run_experiments(find_backlog([experiment], plan, run, choice), plan, run)
     return run
 
 
