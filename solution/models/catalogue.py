@@ -160,8 +160,8 @@ def _find_class(kind: object, users: Sequence[RankerSettings]) -> type[RankerSet
         if kind == kind_of(settings):
             return type(settings)
     raise InputError(
-        f"kind {kind!r} is not known. There are {', '.join(KINDS)}; a model of your own is loaded "
-        "with the experiment that it is of."
+        f"kind {kind!r} is not known. There are {', '.join(KINDS)}; a model from a user's file is "
+        "loaded with the experiment in that file."
     )
 
 

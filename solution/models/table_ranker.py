@@ -1,4 +1,4 @@
-"""Make a ranker from a function on rows of the feature table: the shortest way to one of your own.
+"""Make a ranker from a function on rows of the feature table: the shortest way to add a model.
 
 Columns are standardised and centred inside each graph, because only differences between its
 configurations matter. The label is a configuration's rank in its graph. A subclass of TableSettings

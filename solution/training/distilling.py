@@ -103,7 +103,7 @@ def find_taught(run: Run, recipe: Recipe) -> set[str]:
     for name, folder, _ in teachers:
         if str(read_record(folder / MODEL / RECORD, "a model").get("kind")).startswith(OWN):
             raise InputError(
-                f"{run.folder}: {name} is a model of your own, whose code is not of this program, "
+                f"{run.folder}: {name} is a model from a file of yours, not of this program, "
                 f"so it teaches no students. Leave it out of the recipe {recipe.name}."
             )
     taught = {

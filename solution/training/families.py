@@ -5,7 +5,7 @@ Relatives differ in structure, so folds by architecture divide them. A family is
 1. by the first word of a name that says something: `resnet` of `resnet_v1_50_batch_128`;
 2. by structure: programs of one architecture are one family, whatever their names;
 3. where a name says nothing (a hash, `fusion.191`, `program_3`), by the kinds of operations: it
-   joins the programs of which it shares at least ALIKE.
+   joins the programs with nearly the same kinds (ALIKE).
 
 Every rule only ever joins families, so a fold by family holds out at least as much as one by
 architecture.
@@ -18,14 +18,14 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-# Words that stand before a model's name, or in place of one.
+# Words that precede a model's name, or replace it.
 SAYS_NOTHING = frozenset({
     "added", "copy", "example", "fusion", "graph", "hlo", "jit", "main", "mlperf", "model",
     "module", "official", "program", "pure", "small", "test", "tf", "train", "valid", "xla",
 })  # fmt: skip
 HASH = re.compile(r"[0-9a-f]{12,}")
-SHORTEST = 3  # letters of a word that another may begin with: gpt of gptneo
-ALIKE = 0.9  # of two sets of opcodes: how many are in both, over how many are in either
+SHORTEST = 3  # fewest letters of a prefix that joins two words, such as gpt and gptneo
+ALIKE = 0.9  # least Jaccard index (intersection over union) of the opcode sets of relatives
 OPCODES = 256
 
 
@@ -70,10 +70,10 @@ def _join_equal(values: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _join_words(words: Sequence[str]) -> list[tuple[int, int]]:
-    """Join equal words, and those of which one begins with the other."""
+    """Join equal words, and words of which one is a prefix of the other."""
     joined = _join_equal(words)
     first = {word: row for row, word in reversed([*enumerate(words)]) if len(word) >= SHORTEST}
-    # In the alphabet's order, what begins with a word stands behind it.
+    # In alphabetical order, words directly follow their prefixes.
     begun: list[str] = []
     for word in sorted(first):
         while begun and not word.startswith(begun[-1]):
@@ -101,7 +101,7 @@ def _join_alike(
     joined: list[tuple[int, int]] = []
     nameless = {architectures[row] for row, word in enumerate(words) if not word}
     for number in np.flatnonzero([architecture in nameless for architecture in first]):
-        # How many opcodes this architecture shares with each other one, over those of either.
+        # Join the architectures with |A and B| >= ALIKE * |A or B|.
         shared = has @ has[number]
         alike = np.flatnonzero(shared >= ALIKE * (sizes + sizes[number] - shared))
         joined += [(int(rows[number]), int(rows[other])) for other in alike]

@@ -331,7 +331,7 @@ def find_other_graphs(run: Run, store: Store) -> str | None:
     return (
         f"{store.folder}: is another store than that of {run.folder}: of the run's "
         f"{len(graphs)} graphs it lacks {len(lacking)}, such as {collection}:{name} as it was. "
-        "Give the run's own with --data."
+        "Give the store of the run with --data."
     )
 
 

@@ -1,7 +1,8 @@
 """Train every fold's models, and gather their out-of-fold and test predictions.
 
-The folder of a job (solution.training.jobs) appears when it is complete and is never trained again.
-So a run that was killed continues after its last job and ends with the same predictions.
+The caller lists the jobs (solution.training.jobs), and an executor trains them. The folder of a job
+appears when it is complete, and the job is never trained again. So a run that was killed continues
+after its last job and ends with the same predictions.
 """
 
 from collections.abc import Sequence

@@ -47,8 +47,8 @@ def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> 
     foreign = [name for name in names if name not in ours]
     if foreign:
         raise InputError(
-            f"{run.folder}: {', '.join(foreign)} is of your own, and only what comes with the "
-            f"program is packed. Leave it out of the recipe {recipe.name}."
+            f"{run.folder}: {', '.join(foreign)} is from a file of yours; only models of the "
+            f"package are packed. Leave it out of the recipe {recipe.name}."
         )
     experiments = recall_experiments(run, names)
     with _open_again(run, experiments, store) as plan:

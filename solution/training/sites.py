@@ -1,4 +1,4 @@
-"""Train jobs in workers, which find the graphs and the experiments on their machine.
+"""Train jobs in workers: here, or on other machines, which must find the graphs and experiments.
 
 Another machine reads the prepared graphs from a shared folder, or from its mirror of a bucket,
 which is downloaded once per node. In both cases graphs are memory-mapped, not sent with each task.

@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -15,7 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from solution.system.progress import bars, console
-from solution.system.report import FitProgress, Report
+from solution.system.report import FitProgress, Report, silent
 from solution.system.terminal import make_table
 from solution.system.wording import spell
 
@@ -187,6 +187,7 @@ class LogLines:
         kinds: number of untrained models by kind; the name of a model begins with its kind. By
             default all models are of one kind and untrained.
         writers: functions that receive every line.
+        shown: another display of the same jobs.
     """
 
     def __init__(
@@ -194,8 +195,9 @@ class LogLines:
         total: int,
         kinds: Mapping[str, int] | None = None,
         writers: Sequence[Callable[[str], None]] = (print_line,),
+        shown: Watch | None = None,
     ) -> None:
-        self._total, self._done, self._writers = total, 0, writers
+        self._total, self._done, self._writers, self._shown = total, 0, writers, shown
         self._left = TimeLeft({"": total} if kinds is None else kinds)
         self._said = time.monotonic()
         self._running: dict[str, FitLine] = {}
@@ -214,18 +216,27 @@ class LogLines:
         lines."""
         line = self._running[name] = FitLine(name)
         try:
-            yield line.take
+            with self._shown.job(name) if self._shown else nullcontext(silent) as show:
+
+                def report(*given: Any, **named: Any) -> None:
+                    line.take(*given, **named)
+                    show(*given, **named)
+
+                yield report
         finally:
             at_once = len(self._running)
             del self._running[name]
         seconds = time.monotonic() - line.started
         self._left.finish(name, seconds, line)
         left = self._left.describe(list(self._running.values()), at_once)
-        self._say(f"{name}{_inner(line)} in {spell(seconds)}{left}", self._done + 1)
+        score = "" if line.best is None else f": inner score {line.best:.3f}"
+        self._say(f"{name}{score} in {spell(seconds)}{left}", self._done + 1)
 
     def advance(self) -> None:
         """Count one more finished job."""
         self._done += 1
+        if self._shown:
+            self._shown.advance()
 
     def _speak_up(self) -> None:
         """Heartbeat: write a line about the running fits after QUIET_SECONDS without any."""
@@ -261,30 +272,6 @@ class LogFile:
             print_line(f"{self._path}: no more lines can be written there: {error.strerror}.")
 
 
-class Both:
-    """Two progress displays used as one."""
-
-    def __init__(self, first: Watch, second: Watch) -> None:
-        self._watches = (first, second)
-
-    @contextmanager
-    def job(self, name: str) -> Iterator[Report]:
-        """Show a fit in both displays during the block."""
-        with ExitStack() as stack:
-            reports = [stack.enter_context(watch.job(name)) for watch in self._watches]
-
-            def report(*given: Any, **named: Any) -> None:
-                for one in reports:
-                    one(*given, **named)
-
-            yield report
-
-    def advance(self) -> None:
-        """Count one more finished job."""
-        for watch in self._watches:
-            watch.advance()
-
-
 @contextmanager
 def watch_jobs(
     total: int, kinds: Mapping[str, int], log: Path, title: str | None = None
@@ -300,13 +287,13 @@ def watch_jobs(
         with LogLines(total, kinds, (print_line, file)) as lines:
             yield lines
         return
-    with LogLines(total, kinds, (file,)) as lines, ExitStack() as screen:
+    with ExitStack() as screen:
         shown: Watch
         if title is None:
             shown = ProgressBars(screen.enter_context(bars()), total, "Training")
         else:
             shown = screen.enter_context(LiveTable(title, total))
-        yield Both(shown, lines)
+        yield screen.enter_context(LogLines(total, kinds, (file,), shown))
 
 
 class LiveTable:
@@ -354,11 +341,4 @@ class LiveTable:
 
 
 def _describe(line: FitLine) -> str:
-    """Return a fit's name and step."""
     return line.name + (f": step {spell_steps(line.done)} of {line.total}" if line.total else "")
-
-
-def _inner(line: FitLine) -> str:
-    """Return the best score on the graphs used for early stopping, in words; empty if there is
-    none."""
-    return "" if line.best is None else f": inner score {line.best:.3f}"

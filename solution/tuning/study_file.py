@@ -47,7 +47,7 @@ def working_copy(folder: Path) -> Iterator[Path]:
         if code == sqlite3.SQLITE_IOERR:  # SQLite does not say which system error it was
             raise InputError(
                 f"{path}: cannot be written (disk I/O error: full, over a quota or limit, or "
-                "unreachable). Make room, or choose another place."
+                "unreachable). Make room, or choose another folder."
             ) from error
         raise
     finally:

@@ -25,7 +25,6 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-WRONG = ["", "local", "ray://head:10001", "head", "head:", ":1", "a b:1"]
 
 
 @pytest.mark.parametrize(

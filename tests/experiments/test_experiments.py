@@ -12,6 +12,19 @@ from solution.experiments.base import find_experiment, list_experiments, read_so
 from solution.system.errors import InputError
 from tests.conftest import REPOSITORY
 
+NAMED = """
+from solution import Experiment
+from solution.models.nothing import NothingSettings
+EXPERIMENT = Experiment(name="{}", collections=("tile:xla",), ranker=NothingSettings())
+"""
+
+
+@pytest.fixture(autouse=True)
+def search_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading an experiment lengthens the search path of modules; restore it."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
 QUICK = REPOSITORY / "tests" / "made" / "experiments" / "quick_tile_gnn.py"
 
 
@@ -37,10 +50,7 @@ def test_a_file_outside_the_package_is_known_by_its_content() -> None:
     assert len(experiment.source) == 16
 
 
-def test_what_it_imports_from_files_beside_it_counts_as_its_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_what_it_imports_from_files_beside_it_counts_as_its_source(tmp_path: Path) -> None:
     path, beside = tmp_path / "mine_001.py", tmp_path / "beside_mine.py"
     path.write_text("import beside_mine\n" + NAMED.format("mine_001"))
     beside.write_text("FACTOR = 10\nimport beside_mine\n")
@@ -60,9 +70,8 @@ def write_package(folder: Path, inside: Path, is_regular: bool) -> None:
 
 @pytest.mark.parametrize("is_regular", [True, False], ids=["a package", "a folder"])
 def test_what_it_imports_from_folders_beside_it_counts_as_its_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_regular: bool
+    tmp_path: Path, is_regular: bool
 ) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
     name = f"layers_{is_regular}".lower()
     path, inside = tmp_path / "mine_001.py", tmp_path / name / "deep" / "wide.py"
     path.write_text(f"import {name}.deep.wide\n" + NAMED.format("mine_001"))
@@ -75,10 +84,7 @@ def test_what_it_imports_from_folders_beside_it_counts_as_its_source(
     assert find_experiment(str(path)).source != first
 
 
-def test_a_folder_that_is_called_as_what_is_installed_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_a_folder_that_is_called_as_what_is_installed_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "mine_001.py"
     path.write_text("import json, numpy, time\nimport solution\n" + NAMED.format("mine_001"))
     for name in ("json", "numpy", "solution", "time"):
@@ -88,10 +94,7 @@ def test_a_folder_that_is_called_as_what_is_installed_is_passed_over(
     assert list(read_sources(path)) == ["mine_001.py"]
 
 
-def test_no_other_module_is_taken_for_the_file_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_no_other_module_is_taken_for_the_file_beside_it(tmp_path: Path) -> None:
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()
         (folder / "beside_both.py").write_text("FACTOR = 10\n")
@@ -103,10 +106,7 @@ def test_no_other_module_is_taken_for_the_file_beside_it(
 
 
 @pytest.mark.parametrize("is_regular", [True, False], ids=["a package", "a folder"])
-def test_no_other_folder_is_taken_for_the_one_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_regular: bool
-) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_no_other_folder_is_taken_for_the_one_beside_it(tmp_path: Path, is_regular: bool) -> None:
     name = f"inside_both_{is_regular}".lower()
     for folder in (tmp_path / "one", tmp_path / "two"):
         write_package(folder / name, folder / name / "wide.py", is_regular)
@@ -117,21 +117,11 @@ def test_no_other_folder_is_taken_for_the_one_beside_it(
         find_experiment(str(tmp_path / "two" / "mine_two.py"))
 
 
-def test_a_file_that_is_called_as_ours_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_a_file_that_is_called_as_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ensembles.py").write_text("")
     (tmp_path / "mine_001.py").write_text("import ensembles\n" + NAMED.format("mine_001"))
     with pytest.raises(InputError, match=r"imports ensembles.py .*Rename"):
         find_experiment(str(tmp_path / "mine_001.py"))
-
-
-NAMED = """
-from solution import Experiment
-from solution.models.nothing import NothingSettings
-EXPERIMENT = Experiment(name="{}", collections=("tile:xla",), ranker=NothingSettings())
-"""
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,9 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
 
     The colours of a node are looked up in a hash table, which is reset for each node.
     """
+    # label = mix(colour) + FOR_OPERANDS * sum of mix(operands)
+    #                     + FOR_CONSUMERS * sum of mix(consumers)
+    # Equal labels of a node become one colour.
     num_nodes, num_configs = numbers.shape
     mixed = np.empty((num_nodes, num_configs), np.uint64)
     for node in range(num_nodes):
@@ -226,6 +229,8 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
 @njit(cache=True, nogil=True)
 def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts, consumers):
     """Compute solution.models.layout.colour_refinement.aggregate: starts, columns and values."""
+    # A row holds 1 at the node's message to itself, 1 / operands at each operand's second message,
+    # and 1 / consumers at each consumer's third.
     starts = np.zeros(len(nodes) + 1, np.int32)
     for row, node in enumerate(nodes):
         count = operand_starts[node + 1] - operand_starts[node]
@@ -344,6 +349,8 @@ def _receive(
     Also return what the gradient needs: the normalised sums of messages (colours after, half)
     before weight and bias, and 1 / their standard deviation (colours after,).
     """
+    # s = sum of factor * message, plus extra;  n = (s - mean(s)) / sqrt(variance(s) + epsilon)
+    # u = n * weight + bias;  result = kept + [GELU(u), GELU(-u)]
     count, half = len(parents), messages.shape[1]
     found = np.empty((count, 2 * half), FLOAT)
     normed, scales = np.empty((count, half), FLOAT), np.empty(count, FLOAT)
@@ -383,6 +390,9 @@ def _hand_back(
     gradient, normed, scales, weight, bias, senders, marked, starts, columns, values, parents
 ):  # fmt: skip
     """Return the gradients of messages, kept, extra, weight and bias from that of the values."""
+    # With n and u as in _receive and the gradient g = [g1, g2] of the values:
+    # du = GELU'(u) (g1 + g2) - g2;  dweight = sum of du n;  dbias = sum of du;  dn = du weight
+    # ds = (dn - mean(dn) - n mean(dn n)) / deviation;  dmessage = sum of factor * ds
     count, half = normed.shape
     to_messages = np.zeros((senders, half), FLOAT)
     to_kept = np.zeros((senders // 3, 2 * half), FLOAT)

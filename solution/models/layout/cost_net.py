@@ -102,7 +102,7 @@ class CostInputs:
     is_argument: Tensor  # (states,) float32: 1 if the tensor is a parameter
     is_copied: Tensor  # (states,) float32: 1 if the state has a copy
     is_made: Tensor  # (states,) float32: 1 if the state is an instruction's
-    numbers: np.ndarray  # (distinct configs, entries) int32, rows of the tensors above
+    numbers: np.ndarray  # (distinct configs, entries) int32: the states of each configuration
     listed: Tensor  # (distinct configs,) bool: the reference list that others are scored beside
 
 
@@ -242,7 +242,12 @@ class CostNet(nn.Module):
         return torch.cat(chunks)
 
     def _weigh(self, inputs: CostInputs, states: np.ndarray) -> Tensor:
-        """Return costs and copied bytes (states, 2) of some states (states,)."""
+        """Return costs and copied bytes (states, 2) of some states (states,).
+
+        cost = times_1 (1 + STRIDED strides) copied bytes
+             + sum of times_i (slow bytes) - ONCE spared bytes + sum of a_share (bytes)
+        times = MOST_TIMES ^ tanh(net);  a_share = MOST tanh(net)
+        """
         nodes = self.node(self.opcode.weight, inputs.opcodes, inputs.numeric)
         nodes = functional.pad(nodes, (0, 0, 0, 1))  # the last row is for states without a node
         rows = send(states, nodes.device)

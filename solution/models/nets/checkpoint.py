@@ -3,8 +3,6 @@
 The state is one safetensors file, written atomically and loaded without pickle: weights, optimizer,
 averages, the best weights so far, random number generators, the identity of the fit, and a checksum
 of all this. Without the checksum a damaged byte would change the model and nobody would know.
-
-Hold the state of a fit between two steps: to choose weights from, and to resume from.
 """
 
 import copy
@@ -36,7 +34,7 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, 
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
     content = save(contiguous, {RECORD: text, SEAL: seal_tensors(contiguous, text)})
-    # save_file reports full disks by errors of its own type
+    # safetensors' save_file would report a full disk by another type of error
     with replace_file(folder / NAME) as temporary:
         temporary.write_bytes(content)
 
@@ -135,9 +133,8 @@ class FitState:
         # Of the current epoch: the order of graphs (visits,), and the loss of each step.
         self.order: np.ndarray | None = None
         self.losses: list[float | Tensor] = []  # the latest may still be on the device
-        self.drawn: list[
-            np.ndarray
-        ] = []  # for each next step, the row indices to learn from (graphs, configs)
+        # For each planned step, the row indices to learn from (graphs, configs).
+        self.drawn: list[np.ndarray] = []
         self.generator = np.random.default_rng(seed)
         self._net, self._optimizer, self._fit = net, optimizer, fit
         self._best_score = -np.inf

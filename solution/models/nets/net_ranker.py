@@ -71,7 +71,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         validation: Sequence[Example[Inputs]],
         report: Report,
     ) -> None:
-        """Finish a trained net in place; by default nothing is left to do."""
+        """Change the net after its training; by default do nothing."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent

@@ -68,7 +68,7 @@ def _multiply(matrix: _Bags, x: Tensor) -> Tensor:
     """
     return functional.embedding_bag(
         matrix.columns,
-        x.detach().float(),  # otherwise torch keeps data for a gradient of its own, which is slower
+        x.detach().float(),  # otherwise torch records data for a gradient, which takes time
         matrix.starts,
         mode="sum",
         per_sample_weights=matrix.values,

@@ -27,7 +27,7 @@ class SparseRows(NamedTuple):
     num_columns: int
 
     def transposed(self) -> "SparseRows":
-        """The transposed matrix."""
+        """Return the transposed matrix."""
         from scipy.sparse import csr_array  # slow to import, and prediction does not need it
 
         num_rows = len(self.starts) - 1

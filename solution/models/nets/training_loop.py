@@ -4,8 +4,6 @@ A net receives a batch of graphs with the same number of sampled configurations 
 scores (configs, graphs); the loss compares inside a graph. With early stopping the fit ends with
 the weights of the epoch that was best on validation graphs, without it with the last ones.
 Lightning Fabric handles device and precision.
-
-Run the optimizer's steps over the graphs: sampling, learning rate, progress.
 """
 
 import math
@@ -213,7 +211,7 @@ def _list_inputs(part: Sequence[Drawn[Inputs]]) -> tuple[list[Inputs], np.ndarra
 
 
 def works_by_itself(device: torch.device) -> bool:
-    """Tell if the device computes asynchronously, so that CPU cores are free to plan.
+    """Return whether the device computes asynchronously, so that CPU cores are free to plan.
 
     On a CPU other fits use the cores.
     """

@@ -12,7 +12,7 @@ from solution.domain.collection import collection
 from solution.domain.metrics import kendall_tau, ordered_pair_accuracy, score_ranking
 from solution.models.nets.ranking_net import Example, as_ranking
 
-NO_ORDER = 0.5  # OPA of a graph whose runtimes are all equal: that of no ranking
+NO_ORDER = 0.5  # OPA (ordered pair accuracy) of a graph whose runtimes are all equal
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Validation:
     loss: float
 
     def measures(self) -> dict[str, float]:
-        """The measures that are logged beside the one that chooses weights."""
+        """Return the measures that are logged beside the one that chooses weights."""
         return {"opa": self.opa, "tau": self.tau, "validation_loss": self.loss}
 
 

@@ -1,16 +1,14 @@
-"""Train boosted trees on the feature tables: what all kinds of them share.
+"""Train boosted trees on the feature tables: the part that all kinds of trees share.
 
-A kind defines the training rows and their labels. Whatever the loss, early stopping uses the
+A kind defines the training rows and their labels. With any loss, early stopping uses the
 collection's score on the validation graphs.
 
 Source: LightGBM (Ke et al., NIPS 2017). An entry without any net was 11th in the competition: it is
 cheap, and the most different member of an ensemble with nets.
 
-Read LightGBM's text format strictly, because LightGBM's reader may crash on damaged text.
-
-The file may come from anywhere. Every line of a tree is compared with what it must be, and the tree
-with what a tree is; only checked numbers reach LightGBM. Everything else in the file is dropped
-(training parameters, importances, unknown sections).
+A saved model is a text file of LightGBM, whose reader may crash on damaged text. The file may come
+from anywhere, so it is parsed strictly here: only checked lines of trees reach LightGBM, and all
+other lines are dropped (training parameters, importances, unknown sections).
 """
 
 import re
@@ -345,7 +343,7 @@ class BoostedTrees(Ranker):
         )
 
     def fitted(self) -> lightgbm.Booster:
-        """The booster; RuntimeError before the fit."""
+        """Return the booster; raise RuntimeError before the fit."""
         if self.booster_ is None:
             raise RuntimeError("fit the ranker before it predicts or is saved")
         return self.booster_
@@ -353,9 +351,8 @@ class BoostedTrees(Ranker):
     def save(self, folder: Path) -> None:
         booster = self.fitted()
         text = booster.model_to_string(num_iteration=booster.best_iteration)
-        (folder / MODEL).write_text(
-            text, encoding="utf-8"
-        )  # LightGBM's writer does not notice full disks
+        # LightGBM's writer does not notice full disks.
+        (folder / MODEL).write_text(text, encoding="utf-8")
 
     def load(self, folder: Path) -> Self:
         self.booster_ = lightgbm.Booster(model_str=read_forest(folder / MODEL).text)
