@@ -4,10 +4,11 @@ The files are described in solution.models.catalogue; only the nets below can be
 agree with torch's up to rounding.
 """
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -42,19 +43,11 @@ class LightModel:
     preparation: Preparation
 
 
-def _layout_net(*parts: Any) -> Scorer:
-    from solution.models.layout.layout_forward import LayoutForward
-
-    return LayoutForward(*parts)
-
-
-def _tile_net(*parts: Any) -> Scorer:
-    from solution.models.tile.tile_forward import TileForward
-
-    return TileForward(*parts)
-
-
-KINDS: dict[str, Callable[..., Scorer]] = {"layout_net": _layout_net, "tile_net": _tile_net}
+# The class of each kind; only the module that is needed is imported.
+KINDS = {
+    "layout_net": "solution.models.layout.layout_forward.LayoutForward",
+    "tile_net": "solution.models.tile.tile_forward.TileForward",
+}
 
 
 def load_light(folder: Path) -> LightModel:
@@ -72,7 +65,9 @@ def load_light(folder: Path) -> LightModel:
     hops = preparation.get("hops") if isinstance(preparation, Mapping) else -1
     if hops is not None and not (isinstance(hops, int) and 0 <= hops <= MAX_DEPTH):
         raise InputError(f"{path}: its graphs keep {hops!r} hops, expected 0 to {MAX_DEPTH}.")
-    return LightModel(KINDS[kind](settings, *read_weights(folder)), Preparation(hops))
+    module, _, name = KINDS[kind].rpartition(".")
+    make: Callable[..., Scorer] = vars(importlib.import_module(module))[name]
+    return LightModel(make(settings, *read_weights(folder)), Preparation(hops))
 
 
 def read_weights(folder: Path) -> tuple[Weights, Scalers]:

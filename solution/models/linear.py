@@ -46,8 +46,8 @@ class LinearSettings(RankerSettings):
 
     @property
     def penalties(self) -> tuple[float, ...]:
-        """The grid of penalties; empty if there is none to choose."""
-        return ()
+        """The grid of penalties to choose from; empty if the settings have none."""
+        return getattr(self, "grid", ())
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,6 @@ class RidgeSettings(LinearSettings):
     def __post_init__(self) -> None:
         check_penalties("grid", self.grid)
 
-    @property
-    def penalties(self) -> tuple[float, ...]:
-        return self.grid
-
     def estimator(self) -> Any:
         from sklearn.linear_model import Ridge
 
@@ -88,10 +84,6 @@ class LassoSettings(LinearSettings):
 
     def __post_init__(self) -> None:
         check_penalties("grid", self.grid)
-
-    @property
-    def penalties(self) -> tuple[float, ...]:
-        return self.grid
 
     def estimator(self) -> Any:
         from sklearn.linear_model import Lasso

@@ -293,33 +293,20 @@ class Search:
                     temporary.write_bytes(content)
 
     def _open(self, copy: Path) -> optuna.Study:
-        # a continued search must not draw the same trials again
-        seed = self.seed + self._count_stored(copy)
-        samplers: dict[str, optuna.samplers.BaseSampler] = {
-            "tpe": optuna.samplers.TPESampler(seed=seed),
-            "random": optuna.samplers.RandomSampler(seed=seed),
-        }
         study = optuna.create_study(
             storage=open_storage(copy),
             study_name=self.experiment.name,
             direction="maximize",
             load_if_exists=True,
-            sampler=samplers[self.sampler],
             pruner=optuna.pruners.NopPruner(),  # Trials decides by itself whether to stop early
         )
+        samplers = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
+        # a continued search must not draw the same trials again
+        study.sampler = samplers[self.sampler](seed=self.seed + len(study.get_trials(False)))
         self._check_same(study)
         for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             study.tell(trial.number, state=TrialState.FAIL)  # its process was killed
         return study
-
-    def _count_stored(self, copy: Path) -> int:
-        if not copy.is_file():
-            return 0
-        storage = open_storage(copy)
-        names = optuna.get_all_study_names(storage)
-        if self.experiment.name not in names:
-            return 0
-        return len(optuna.load_study(study_name=self.experiment.name, storage=storage).trials)
 
     def _check_same(self, study: optuna.Study) -> None:
         wanted = {

@@ -145,9 +145,7 @@ def test_what_is_asked_for_fits_a_node() -> None:
     with pytest.raises(InputError, match="needs.*2.*1"):
         fit_needs(two, [{**small, "GPU": 1.0}])
 
-
-def test_what_is_asked_for_is_on_one_node() -> None:
-    """The cores of one node and the GPUs of another are no node."""
+    # The cores of one node and the GPUs of another are no node.
     cores = {"CPU": 64.0, "memory": float(200 << 30)}
     gpus = {"CPU": 4.0, "GPU": 4.0, "memory": float(9 << 30)}
     asked = Task("fit", (), Needs(cores=4, gpus=4.0, bytes=20 << 30))

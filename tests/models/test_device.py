@@ -1,5 +1,6 @@
 """What can be tested of training on a GPU where there is none: its device, its short numbers."""
 
+import dataclasses
 import traceback
 from collections import Counter
 from typing import Any
@@ -22,6 +23,8 @@ from solution.models.nets.devices import make_fabric, send
 from solution.models.nets.losses import LOSSES
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import Steps, make_optimizer
+from solution.models.nets.training_settings import TrainingSettings
+from solution.papers.nodes import NodeSettings
 from tests.made.elsewhere import compute_as_elsewhere
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
@@ -52,7 +55,16 @@ def build(name: str) -> Any:
     return unwrap(find_experiment(name).ranker.build(0))
 
 
-NETS = [name for name in list_experiments() if isinstance(build(name), NetRanker)]
+def describe_net(settings: Any) -> str:
+    """Return the settings without what decides only which graphs and steps the net is shown."""
+    loss = TrainingSettings(loss=settings.training.loss, regression=settings.training.regression)
+    nodes = {"nodes": NodeSettings()} if hasattr(settings, "nodes") else {}
+    return repr(dataclasses.replace(settings, training=loss, **nodes))
+
+
+# One experiment for each net.
+NETS = list({describe_net(net.settings): name for name in reversed(list_experiments())
+             if isinstance(net := build(name), NetRanker)}.values())  # fmt: skip
 
 
 def make_graph(name: str, seed: int) -> Graph:

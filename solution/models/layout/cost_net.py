@@ -54,6 +54,9 @@ from solution.models.settings import check_choice
 
 CHUNK_VALUES = 1 << 24  # (configuration, state) entries summed in one chunk
 OPCODE_WIDTH = 16
+# columns of the state table that the net takes as they are
+COLUMNS = ("node", "reader", "features", "shares", "strides", "short_loops", "at_once", "split",
+           "slow_products")  # fmt: skip
 MOST_TIMES = 3.0  # largest learned factor, and the inverse of the smallest
 MOST = 0.3  # largest cost of an instruction's byte, relative to a copied byte
 MAKING_RATE = 0.3  # learning rate of instruction costs, relative to copies
@@ -139,15 +142,7 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
     return CostInputs(
         opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
         numeric=torch.from_numpy(numeric_features(graph)),
-        node=torch.from_numpy(table.node),
-        reader=torch.from_numpy(table.reader),
-        features=torch.from_numpy(table.features),
-        shares=torch.from_numpy(table.shares),
-        strides=torch.from_numpy(table.strides),
-        short_loops=torch.from_numpy(table.short_loops),
-        at_once=torch.from_numpy(table.at_once),
-        split=torch.from_numpy(table.split),
-        slow_products=torch.from_numpy(table.slow_products),
+        **{name: torch.from_numpy(getattr(table, name)) for name in COLUMNS},
         is_argument=torch.from_numpy(find_arguments(graph, table).astype(np.float32)),
         is_copied=torch.from_numpy(table.is_copied.astype(np.float32)),
         is_made=torch.from_numpy(find_made(table).astype(np.float32)),
