@@ -3,7 +3,7 @@
 A wrong value would otherwise be found after minutes of preparation, or never.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from solution.system.errors import InputError
@@ -31,13 +31,13 @@ def check_choice(setting: str, value: object, choices: Collection[str | None]) -
 
 def check_even_widths(setting: str, value: Any) -> None:
     """Raise InputError unless the value is a tuple of one or more even widths."""
-    if not _is_filled(value) or not all(_is_even_width(width) for width in value):
+    if not _holds(value, lambda x: isinstance(x, int) and 0 < x <= MAX_WIDTH and x % 2 == 0):
         raise _wrong(setting, value, "a tuple of one even width or more, such as (64, 64)")
 
 
 def check_penalties(setting: str, value: Any) -> None:
     """Raise InputError unless the value is a tuple of one or more penalties."""
-    if not _is_filled(value) or not all(_is_penalty(penalty) for penalty in value):
+    if not _holds(value, lambda x: isinstance(x, (int, float)) and x >= 0):  # False for NaN
         raise _wrong(
             setting, value, "a tuple of one number or more, none below 0, such as (0.1, 1.0)"
         )
@@ -60,16 +60,9 @@ def check_size(setting: str, value: int, most: int, least: int = 1) -> None:
         raise _wrong(setting, value, f"a number from {least} to {most:,}")
 
 
-def _is_filled(value: Any) -> bool:
-    return isinstance(value, tuple) and 0 < len(value) <= MAX_DEPTH
-
-
-def _is_even_width(value: Any) -> bool:
-    return isinstance(value, int) and 0 < value <= MAX_WIDTH and value % 2 == 0
-
-
-def _is_penalty(value: Any) -> bool:
-    return isinstance(value, (int, float)) and value >= 0  # False for NaN
+def _holds(value: Any, is_right: Callable[[Any], bool]) -> bool:
+    """Return whether the value is a tuple of reasonable length with right entries only."""
+    return isinstance(value, tuple) and 0 < len(value) <= MAX_DEPTH and all(map(is_right, value))
 
 
 def _wrong(setting: str, value: object, expected: str, meant: str = "") -> InputError:
