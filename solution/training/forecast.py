@@ -12,7 +12,6 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -85,11 +84,18 @@ def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[
 
 
 def estimate_job(site: Here, spec: JobSpec, _: Report) -> float:
-    """Return the estimated seconds of a job: its fit and its predictions. Workers call this."""
+    """Return the estimated seconds of a job: its fit, which is discarded, and its predictions."""
     job, plan = spec.find(site), site.plan
+    settings, stopwatch, begin = job.experiment.ranker, Stopwatch(), time.monotonic()
     split = split_training(plan, job.group, job.fold, job.seed)
     with one_thread():
-        return _estimate_fit(job, plan, split) + _estimate_predictions(job, plan, split)
+        try:
+            fit_on, validate_on = (plan.load(rows, settings) for rows in split)
+            settings.build(job.seed).fit(fit_on, validate_on, stopwatch)
+            seconds = time.monotonic() - begin
+        except SeenEnoughError:
+            seconds = stopwatch.extrapolate()
+        return seconds + _estimate_predictions(job, plan, split)
 
 
 class SeenEnoughError(Exception):
@@ -120,15 +126,6 @@ class Stopwatch:
         if done == begun:
             first, begun = self._model, 0
         return last - self._begin + (self._total - done) * (last - first) / (done - begun)
-
-
-def _estimate_fit(job: Job, plan: Plan, split: tuple[pl.DataFrame, pl.DataFrame]) -> float:
-    settings, stopwatch, begin = job.experiment.ranker, Stopwatch(), time.monotonic()
-    with suppress(SeenEnoughError):
-        fit_on, validate_on = (plan.load(rows, settings) for rows in split)
-        settings.build(job.seed).fit(fit_on, validate_on, stopwatch)
-        return time.monotonic() - begin
-    return stopwatch.extrapolate()
 
 
 def _estimate_predictions(job: Job, plan: Plan, split: tuple[pl.DataFrame, pl.DataFrame]) -> float:
