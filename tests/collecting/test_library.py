@@ -194,7 +194,7 @@ def test_the_library_leaves_out_the_instructions_that_the_propagation_predicts(
     numbered, rows = propagation.number(), propagation.graph.layouts.rows
     split = (join_library(propagation, numbered) == SPLIT).sum(axis=1)
     own, made = propagation.instructions, numbered.layouts[:, MADE]
-    is_slow = find_slow_products(propagation.graph, own, numbered.place, made)
+    is_slow = find_slow_products(propagation.graph, own, numbered.point, made)
     slow = is_slow[numbered.numbers].sum(axis=1)
     assert list(zip(split[rows], slow[rows], strict=True)) == compiled
     assert len(set(compiled)) > 1

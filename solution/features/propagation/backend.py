@@ -1,11 +1,11 @@
-"""Describe how backends differ where XLA assigns layouts."""
+"""Describe how layout assignment differs between the backends of XLA."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Backend:
-    """State how one backend requests layouts.
+    """How one backend requests layouts.
 
     Source: `CpuLayoutAssignment::AddBackendConstraints` of openxla/xla requests row-major operands
     for every instruction and row-major results of dots and convolutions. The configurations of

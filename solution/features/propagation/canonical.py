@@ -3,18 +3,18 @@
 The backend does this before it assigns layouts, because it computes one canonical form only:
 
 * A dot reads the left operand as (batch, free, contracted) and the right one as (batch,
-  contracted, free). An operand in another order is transposed. A matrix whose two dimensions are
-  merely swapped is not: the dot reads it as it is. Several free dimensions are merged into one,
-  and the result is reshaped back.
+  contracted, free). An operand in another order is transposed, except a matrix whose two
+  dimensions are merely swapped, which the dot reads as it is. Several free dimensions are merged
+  into one, and the result is reshaped back.
 * A convolution has the batch first and the features last; its kernel ends with input and output
   features.
 
 Two simplifications: an operand is never reshaped here, because that moves no data, and two equal
 transposes of one tensor are kept apart.
 
-Source: DotDecomposer, TransposeFolding and ConvCanonicalization of openxla/xla.
+Also find the layouts that instructions have before a configuration requests any.
 
-Find the layouts that instructions have before a configuration requests any.
+Source: DotDecomposer, TransposeFolding and ConvCanonicalization of openxla/xla.
 """
 
 import math
@@ -45,12 +45,12 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
     for node, reads, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
         read = [new[one] for one in reads]
         for operand, tensor, order in orders.get(node, ()):
-            places = [place for place, name in enumerate(names) if name == tensor]
-            if places:
-                # of a tensor multiplied by itself, the kernel is read second
-                place = places[-1 if operand else 0]
+            matching = [index for index, name in enumerate(names) if name == tensor]
+            if matching:
+                # If a tensor is multiplied by itself, the second reading is the kernel's.
+                index = matching[-1 if operand else 0]
                 found.orders[len(found.node)] = order
-                read[place] = found.add(tensor, [read[place]], [tensor])
+                read[index] = found.add(tensor, [read[index]], [tensor])
         new.append(found.add(node, read, names))
         if node in matrices:
             found.matrices[new[-1]] = matrices[node]
@@ -60,10 +60,10 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
 
 
 def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
-    """List the operands that a dot or convolution cannot read as they are.
+    """List, for each dot and convolution, the operands that must be transposed first.
 
     Returns:
-        by node: the operand (0 input, 1 kernel), the node whose tensor it is, and the permutation
+        by node: the operand (0 input, 1 kernel), the node that computes it, and the permutation
         that transposes it.
     """
     operands, ranks = find_operands(graph), tensor_ranks(graph)
@@ -89,42 +89,45 @@ def find_matrices(graph: Graph) -> dict[int, Dimensions]:
         shape = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(int).tolist()
         sizes = list(zip(output, shape, strict=False))  # a shape is padded with zeros past the rank
         batch = [size for letter, size in sizes if letter in letters.batch]
-        own = [[size for letter, size in sizes if letter not in other] for other in (right, left)]
-        if max(map(len, own)) > 1:
-            found[node] = (*batch, *(math.prod(part) for part in own if part))
+        free = [[size for letter, size in sizes if letter not in other] for other in (right, left)]
+        if max(map(len, free)) > 1:
+            found[node] = (*batch, *(math.prod(part) for part in free if part))
     return found
 
 
 def find_turned(
     inlined: Inlined, opcodes: np.ndarray, rank: np.ndarray, dimensions: np.ndarray
 ) -> dict[int, Dimensions]:
-    """Find the dots that are swapped instead of transposed, and the permutations their readers see.
+    """Find the dots whose operands are swapped because a transpose reads them.
 
     AlgebraicSimplifier replaces (A B)' by B' A' if nothing else reads A B.
 
     Args:
         opcodes, rank, dimensions: fields of Instructions, one row an instance.
+
+    Returns:
+        by instruction: the permutation of the transpose.
     """
     times_read = Counter(one for reads in [*inlined.reads, inlined.results] for one in reads)
     turned = {}
     for reader in np.flatnonzero(opcodes[: len(inlined.node)] == OPCODE_IDS["transpose"]).tolist():
-        (own, *_) = inlined.reads[reader] or [reader]
-        order = (*range(rank[own] - 2), rank[own] - 1, rank[own] - 2)
-        is_dot = opcodes[own] == OPCODE_IDS["dot"] and rank[own] >= 2
-        listed = tuple(dimensions[reader, : rank[own]].tolist())
-        if is_dot and listed == order and times_read[own] == 1:
-            turned[own] = order
+        (dot, *_) = inlined.reads[reader] or [reader]
+        order = (*range(rank[dot] - 2), rank[dot] - 1, rank[dot] - 2)
+        is_dot = opcodes[dot] == OPCODE_IDS["dot"] and rank[dot] >= 2
+        listed = tuple(dimensions[reader, : rank[dot]].tolist())
+        if is_dot and listed == order and times_read[dot] == 1:
+            turned[dot] = order
     return turned
 
 
 def reads_across(letters: Einsum) -> tuple[bool, bool]:
-    """Tell if the left matrix is contracted along its first dimension, as it is and if swapped.
+    """Tell if a dot contracts the first dimension of its left matrix; the same of the swapped dot.
 
-    (A B)' = B' A', so the left matrix of the swapped dot was the right one.
+    (A B)' = B' A', so the left matrix of the swapped dot is the right matrix here.
     """
     left, right = (
-        own[order[-1]] in letters.output
-        for own, order in zip(letters[:2], _order_dot(letters), strict=True)
+        operand[order[-1]] in letters.output
+        for operand, order in zip(letters[:2], _order_dot(letters), strict=True)
     )
     return left, right
 
@@ -142,11 +145,14 @@ def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
     )
 
 
-def _order(own: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:
-    """Return the permutation to the wanted letters; None where the matrices are read swapped."""
-    is_matrix = all(len(part) == 1 for part in wanted) and [*own[: len(batch)]] == batch
-    letters = own if is_matrix else [*batch, *wanted[0], *wanted[1]]
-    return tuple(own.index(letter) for letter in letters)
+def _order(given: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:
+    """Return the permutation from the letters `given` to (*batch, *wanted).
+
+    It changes nothing if the two matrix dimensions are merely swapped: a dot reads these as well.
+    """
+    is_matrix = all(len(part) == 1 for part in wanted) and [*given[: len(batch)]] == batch
+    letters = given if is_matrix else [*batch, *wanted[0], *wanted[1]]
+    return tuple(given.index(letter) for letter in letters)
 
 
 def _order_convolution(numbers: np.ndarray, rank: int) -> tuple[Dimensions, Dimensions]:
@@ -180,22 +186,22 @@ def fix_layouts(
     wanted = opcodes == OPCODE_IDS["parameter"]
     fixed[:count][wanted] = layouts[wanted]
     if backend.row_major_products:
-        for place in np.flatnonzero(opcodes == OPCODE_IDS["dot"]):
-            fixed[place] = _pack(range(int(ranks[place]))[::-1])
-        for place in np.flatnonzero(opcodes == OPCODE_IDS["convolution"]):
-            fixed[place] = _find_canonical(graph, int(node[place]))
+        for index in np.flatnonzero(opcodes == OPCODE_IDS["dot"]):
+            fixed[index] = _pack(range(int(ranks[index]))[::-1])
+        for index in np.flatnonzero(opcodes == OPCODE_IDS["convolution"]):
+            fixed[index] = _find_canonical(graph, int(node[index]))
     return fixed
 
 
 def turn_dots(
     inlined: Inlined, described: dict[str, np.ndarray], opcodes: np.ndarray, backend: Backend
 ) -> np.ndarray:
-    """Return `Instructions.turned`: the layout of each dot that a transpose reads."""
+    """Return the field `turned` of Instructions: the layout of each dot that a transpose reads."""
     turned = np.full(len(opcodes), UNSET, np.int64)
     if backend.canonical_operands:
         found = find_turned(inlined, opcodes, described["rank"], described["dimensions"])
-        for own, order in found.items():
-            turned[own] = _pack(order[::-1])
+        for dot, order in found.items():
+            turned[dot] = _pack(order[::-1])
     return turned
 
 
@@ -214,7 +220,7 @@ def _find_canonical(graph: Graph, node: int) -> int:
 
 
 def _read_layouts(graph: Graph) -> np.ndarray:
-    """Return each node's layout (nodes,) in the module; row-major where the module has none."""
+    """Return each node's layout (nodes,) in the module; row-major if it has no valid one."""
     ranks = np.minimum(tensor_ranks(graph), MAX_RANK).astype(np.int64)
     given = graph.node_features[:, vocabulary.NODE_LAYOUT].astype(np.int64)
     slots = np.arange(MAX_RANK)

@@ -46,11 +46,11 @@ class Inlined:
 
     node: list[int] = field(default_factory=list)  # the node of each instance
     reads: list[list[int]] = field(default_factory=list)  # the instances it reads, sorted by node
-    # the nodes at the other ends of these edges
+    # the nodes at the other ends of the edges to these instances
     named: list[list[int]] = field(default_factory=list)
     results: list[int] = field(default_factory=list)  # instances that are results of the program
-    # Added by the compiler: the permutation of an inserted transpose, the matrix sizes of a dot,
-    # and the reshape that restores the node's shape.
+    # By instance that the compiler adds or changes: the permutation of an inserted transpose, the
+    # result sizes of a dot of matrices; and the reshapes that restore a dot's shape.
     orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
     matrices: dict[int, tuple[int, ...]] = field(default_factory=dict)
     reshapes: set[int] = field(default_factory=set)
@@ -81,8 +81,8 @@ class _Inliner:
             calls = self._opcodes[consumer] in CALLS and is_root[producer]
             (self._called if calls else self._operands)[consumer].append(producer)
         self._inlined = Inlined()
-        # How many elements of a shape were taken from a tuple. The tuple is kept alive, because its
-        # id is the key.
+        # By id of a tuple and shape: how many elements of that shape were taken. The value also
+        # holds the tuple, so that its id is not used again.
         self._taken: dict[tuple[int, Shape], tuple[Value, int]] = {}
         self._is_pure = np.isin(graph.node_opcodes, PURE)
         self._is_pure[graph.configurable] = False
@@ -99,7 +99,7 @@ class _Inliner:
         return self._inlined
 
     def _find_results(self) -> list[int]:
-        """Return the roots of uncalled computations; if none is marked, the nodes nobody reads."""
+        """Return the roots of uncalled computations; if none is marked, all unread nodes."""
         is_root = self._graph.node_features[:, vocabulary.IS_ROOT] > 0
         read = np.zeros(len(is_root), bool)
         read[self._graph.edges[:, 1]] = True
@@ -117,10 +117,10 @@ class _Inliner:
                 continue
             waiting.pop()
             if node not in known:
-                known[node] = self._give(node, [known[k] for k in self._operands[node]], depth)
+                known[node] = self._compute(node, [known[k] for k in self._operands[node]], depth)
         return known[root]
 
-    def _give(self, node: int, values: list[Value], depth: int) -> Value:
+    def _compute(self, node: int, values: list[Value], depth: int) -> Value:
         opcode = self._opcodes[node]
         if opcode == TUPLE:
             return tuple(values)
@@ -161,7 +161,7 @@ class _Inliner:
         known: dict[int, Value] = {}
         for parameter in self._parameters(root):
             fitting = [v for v in left if self._shape(v) == self._shapes[parameter]]
-            if not fitting:  # one argument that stands for two parameters has a single edge
+            if not fitting:  # an argument passed for two parameters has a single edge
                 fitting = [v for v in values if self._shape(v) == self._shapes[parameter]]
             if fitting:
                 known[parameter] = fitting[0]

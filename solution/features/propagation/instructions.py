@@ -22,7 +22,8 @@ from solution.features.propagation.inlining import Inlined, inline
 from solution.features.work import num_bytes
 
 NO_OPCODE = -1
-# How an instruction treats a layout.
+# What an instruction does with a layout. ASKS is a custom call, which requests the layout of its
+# operand; GIVES is the instruction that reads the program's results.
 CHANGES, KEEPS, CONCATENATES, REDUCES, RESHAPES, TRANSPOSES, BROADCASTS, ASKS, GIVES = range(9)
 # LayoutAssignment::InstructionCanChangeLayout lists these as well; few programs have them.
 RARE = """
@@ -50,19 +51,19 @@ class Instructions:
     # (instructions, 6) int64, the `dimensions` attribute; NONE past its length
     dimensions: np.ndarray
     fixed: np.ndarray  # (instructions,) int64, a layout fixed beforehand; UNSET if none
-    # (instructions,) int64, the layout of a dot that a transpose reads without a custom call
-    # between them: the compiler then swaps the operands. UNSET for others.
+    # (instructions,) int64, the layout of a dot that only a transpose reads: the compiler swaps its
+    # operands, unless a custom call stands between. UNSET for other instructions.
     turned: np.ndarray
     use_starts: np.ndarray  # (instructions + 1,) int64, the first use of each instruction
-    read: np.ndarray  # (uses,) int64, the instance that is read, past any custom call
+    read: np.ndarray  # (uses,) int64, the instance that is read; never a custom call on it
     reader: np.ndarray  # (uses,) int64, the instruction that reads
     before: np.ndarray  # (uses,) int64, the custom call before that operand, or NONE
     behind: np.ndarray  # (instructions,) int64, the custom call on the result, or NONE
     asked: np.ndarray  # (instructions, 2) int64, a custom call's configurable node and tensor
-    # (instructions,) int64, sorted by node; an inlined instance may precede what it reads
+    # (instructions,) int64, sorted by node; an inlined instruction may precede its operands
     order: np.ndarray
-    # (instructions, 2) int64, the two most telling uses: input and kernel of a product, or the two
-    # largest operands (of a reduction the summed tensor comes first); NONE if there are none.
+    # (instructions, 2) int64, uses of the main operands: input and kernel of a product, else the two
+    # largest operands (so a reduction has the summed tensor first); NONE if there are fewer
     main: np.ndarray
 
     @property
@@ -93,12 +94,12 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
     starts = starts_of([len(row) for row in rows]).astype(np.int64)
     behind, before = np.full(len(node), NONE), np.full(int(starts[-1]), NONE)
     asked = np.full((len(node), 2), NONE)
-    for call, (instance, place, *site) in enumerate(calls, start=count):
+    for call, (instance, operand, *site) in enumerate(calls, start=count):
         asked[call] = site
-        if place == BEHIND:
+        if operand == BEHIND:
             behind[instance] = call
         else:
-            before[starts[instance] + place] = call
+            before[starts[instance] + operand] = call
     described = _describe(graph, node)
     for added, sizes in inlined.matrices.items():
         described["rank"][added] = len(sizes)
@@ -149,7 +150,7 @@ def _list_calls(graph: Graph, inlined: Inlined) -> list[Call]:
     given = pairs.layouts[:, ::MAX_RANK] >= 0  # (pairs, tensors)
     used = np.zeros((len(graph.configurable), len(LAYOUT_TENSORS)), bool)
     np.logical_or.at(used, pairs.node, given)
-    positions = {int(node): place for place, node in enumerate(graph.configurable)}
+    positions = {int(node): operand for operand, node in enumerate(graph.configurable)}
     ranks = tensor_ranks(graph)
     calls: list[Call] = []
     for instance, node in enumerate(nodes):
@@ -157,17 +158,17 @@ def _list_calls(graph: Graph, inlined: Inlined) -> list[Call]:
         if position == NONE or instance in inlined.orders:
             continue
         for tensor, maker in ((INPUT, operands.input[node]), (KERNEL, operands.kernel[node])):
-            places = [
-                place
-                for place, (read, name) in enumerate(
+            matching = [
+                operand
+                for operand, (read, name) in enumerate(
                     zip(reads[instance], named[instance], strict=True)
                 )
                 if name == maker and ranks[nodes[read]] == ranks[maker]
             ]
-            if used[position, tensor] and places and 2 <= ranks[maker] <= MAX_RANK:
-                place = places[-1 if tensor == KERNEL else 0]
-                read = reads[instance][place]
-                reader = (read, 0) if read in inlined.orders else (instance, place)
+            if used[position, tensor] and matching and 2 <= ranks[maker] <= MAX_RANK:
+                operand = matching[-1 if tensor == KERNEL else 0]
+                read = reads[instance][operand]
+                reader = (read, 0) if read in inlined.orders else (instance, operand)
                 calls.append((*reader, position, tensor))
         is_whole = instance not in inlined.matrices
         if used[position, OUTPUT] and is_whole and 2 <= ranks[node] <= MAX_RANK:
@@ -182,23 +183,23 @@ def _choose_main(
     named: list[list[int]],
     starts: np.ndarray,
 ) -> np.ndarray:
-    """Return `Instructions.main`, found by opcode names and sizes, since edges have no order."""
+    """Return the field `main` of Instructions; edges have no order, so names and sizes decide."""
     operands, size = find_operands(graph), np.append(num_bytes(graph), 0.0)
     main = np.full((len(node), 2), NONE)
-    for own, row in enumerate(rows):
-        names = named[own] if own < len(named) else [NONE] * len(row)
-        product = operands.input[node[own]], operands.kernel[node[own]]
+    for op, row in enumerate(rows):
+        names = named[op] if op < len(named) else [NONE] * len(row)
+        product = operands.input[node[op]], operands.kernel[node[op]]
         keys = [
             (*(name != tensor for tensor in product), -size[node[read]])
             for name, read in zip(names, row, strict=True)
         ]
         order = sorted(range(len(row)), key=keys.__getitem__)[:2]
-        main[own, : len(order)] = starts[own] + np.array(order, np.int64)
+        main[op, : len(order)] = starts[op] + np.array(order, np.int64)
     return main
 
 
 def _describe(graph: Graph, node: np.ndarray) -> dict[str, np.ndarray]:
-    """Return ranks, sizes and `dimensions`; a scalar's where no node's tensor is computed."""
+    """Return ranks, sizes and `dimensions`; for instructions without a node, those of a scalar."""
     ranks = np.where(node == NONE, 0, np.minimum(tensor_ranks(graph), MAX_RANK)[node])
     slots = np.arange(MAX_RANK)
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS][node].astype(np.int64)
@@ -211,29 +212,29 @@ def _describe(graph: Graph, node: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[list[int]]) -> None:
-    """Stop propagation through instructions whose `dimensions` contradict their shapes."""
+    """Set the kind to CHANGES, which stops propagation, if `dimensions` contradict the shapes."""
     rank, dimensions = described["rank"], described["dimensions"]
-    for own in np.flatnonzero(kind == TRANSPOSES):
-        listed = dimensions[own, : rank[own]].tolist()
-        reads = [rank[read] for read in rows[own]]
-        if sorted(listed) != list(range(rank[own])) or reads != [rank[own]]:
-            kind[own] = CHANGES
-    for own in np.flatnonzero(kind == BROADCASTS):
-        read = max((int(rank[read]) for read in rows[own]), default=0)
-        listed = dimensions[own, :read].tolist()
+    for op in np.flatnonzero(kind == TRANSPOSES):
+        listed = dimensions[op, : rank[op]].tolist()
+        reads = [rank[read] for read in rows[op]]
+        if sorted(listed) != list(range(rank[op])) or reads != [rank[op]]:
+            kind[op] = CHANGES
+    for op in np.flatnonzero(kind == BROADCASTS):
+        read = max((int(rank[read]) for read in rows[op]), default=0)
+        listed = dimensions[op, :read].tolist()
         if sorted(set(listed)) != listed or (
-            listed and not 0 <= listed[0] <= listed[-1] < rank[own]
+            listed and not 0 <= listed[0] <= listed[-1] < rank[op]
         ):
-            kind[own] = CHANGES
+            kind[op] = CHANGES
 
 
 def _order(inlined: Inlined, calls: list[Call]) -> np.ndarray:
-    """Sort instructions by node; a custom call stands next to the tensor that it is for."""
+    """Sort instructions by node, each custom call next to the instruction that it belongs to."""
     node = list(inlined.node)
     for added in sorted(inlined.orders, reverse=True):
         node[added] = node[added + 1]  # a call on an operand precedes the instruction that reads it
-    keys = [(own, instance, 0) for instance, own in enumerate(node)]
-    for instance, place, _, _ in calls:
-        keys.append((node[instance], instance, 1 if place == BEHIND else -1))
+    keys = [(op, instance, 0) for instance, op in enumerate(node)]
+    for instance, operand, _, _ in calls:
+        keys.append((node[instance], instance, 1 if operand == BEHIND else -1))
     keys.append((max(node, default=0) + 1, 0, 0))
     return np.lexsort(np.array(keys).T[::-1])

@@ -2,16 +2,16 @@
 
 A fusion starts at each reduction, and at each pooling whose windows do not overlap. It grows
 backwards over element-wise operations and dots, as long as every tensor is row-major, no copy or
-custom call stands between, and nobody outside the fusion reads the tensor. It grows forwards while
-a single instruction reads its result. A requested layout therefore cuts the fusion, even if the
-tensor already has that layout, and so does a copy. The library does not write the tensors inside a
-fusion to memory. Most measured programs are faster for it if the fusion ends in a reduction, unless
-its loops are too short (solution.features.propagation.state_table).
+custom call stands between, and only instructions in the fusion read the tensor. It grows forwards
+while a single instruction reads its result. A requested layout therefore cuts the fusion, even if
+the tensor already has that layout, and so does a copy. The library does not write the tensors
+inside a fusion to memory. Most measured programs are faster with the library if the fusion ends in
+a reduction, unless its loops are too short (solution.features.propagation.state_table).
 
-Slower is what the library leaves out: reductions in two steps
-(solution.features.propagation.splitting), and dots whose left matrix is contracted along its first
-dimension. Swapping a dot's operands to save a transpose causes that, for instance in the gradient
-of weights; requesting the dot's layout prevents it.
+The library does not compute reductions in two steps (solution.features.propagation.splitting), nor
+dots whose left matrix is contracted along its first dimension. XLA's loops for these are slower. A
+dot becomes such a product if its operands are swapped to save a transpose, for instance in the
+gradient of weights; requesting the dot's layout prevents it.
 
 Source: programs compiled by jaxlib 0.10.2 (tests/collecting/test_library.py).
 """
@@ -55,14 +55,14 @@ class Reads(NamedTuple):
     inside: np.ndarray  # (instructions,) int8, its count inside a fusion
     outside: np.ndarray  # (instructions,) int8, its count as an operand from outside
     passed: np.ndarray  # (instructions,) bool, custom calls, which do not count as readers
-    use_starts: np.ndarray  # as in Instructions
+    use_starts: np.ndarray  # this and the next four are fields of Instructions
     read: np.ndarray
     reader: np.ndarray
-    before: np.ndarray  # as in Instructions
+    before: np.ndarray
     behind: np.ndarray
-    # (instructions + 1,), the start of each instance's readers in `reading`
+    # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses of i
     reader_starts: np.ndarray
-    reading: np.ndarray  # (uses,), uses sorted by the instance they read
+    reading: np.ndarray  # (uses,), uses sorted by the instruction that they read
 
 
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
@@ -71,90 +71,90 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
     The values are NOTHING, REDUCTION, POOLING or SPLIT. Instructions fused with a split reduction
     count as POOLING.
     """
-    own, layouts = propagation.instructions, numbered.layouts
-    joined = np.full((len(numbered.numbers), own.count), NOTHING, np.int8)
+    ops, layouts = propagation.instructions, numbered.layouts
+    joined = np.full((len(numbered.numbers), ops.count), NOTHING, np.int8)
     if propagation.backend.by_library:
-        rank = np.append(own.rank, np.zeros_like(own.read))[numbered.place]
+        rank = np.append(ops.rank, np.zeros_like(ops.read))[numbered.point]
         row_major = (rank < 2) | (layouts[:, MADE] == make_row_major(rank))
-        opcodes = own.opcodes
-        largest = _find_largest(own)
-        ability = _list_abilities(propagation.graph, own, opcodes, largest)
-        split = mark_split(own, numbered, (ability == REDUCTION) & (weigh_windows(own) > 0))
+        opcodes = ops.opcodes
+        largest = _find_largest(ops)
+        ability = _list_abilities(propagation.graph, ops, opcodes, largest)
+        split = mark_split(ops, numbered, (ability == REDUCTION) & (weigh_windows(ops) > 0))
         reads = Reads(
-            ability, *_count(own, opcodes, largest), ~own.is_programs, own.use_starts, own.read,
-            own.reader, own.before, own.behind, *propagation.readings,
+            ability, *_count(ops, opcodes, largest), ~ops.is_programs, ops.use_starts, ops.read,
+            ops.reader, ops.before, ops.behind, *propagation.readings,
         )  # fmt: skip
-        asks = ~own.is_programs[np.minimum(numbered.place, own.count - 1)]
+        asks = ~ops.is_programs[np.minimum(numbered.point, ops.count - 1)]
         apart = (layouts[:, COPY] > 0) | (asks & (layouts[:, MADE] >= 0))
         _join(reads, row_major, apart, split, numbered.numbers, joined)
     return joined
 
 
 def find_slow_products(
-    graph: Graph, own: Instructions, place: np.ndarray, made: np.ndarray
+    graph: Graph, ops: Instructions, point: np.ndarray, made: np.ndarray
 ) -> np.ndarray:
-    """Tell if the library leaves a dot out (states,) bool.
+    """Tell if each state is of a dot that the library does not compute: (states,) bool.
 
     Args:
-        place: (states,) an instruction or a use, as in Numbered.
-        made: (states,) the layout of its result.
+        point: (states,) the instruction or use, as in Numbered.
+        made: (states,) the layout of the result.
     """
     across = {node: reads_across(each) for node, each in find_operands(graph).letters.items()}
-    is_dot = own.is_programs & (own.opcodes == OPCODE_IDS["dot"])
-    node = np.append(np.where(is_dot, own.node, NONE), NONE)
+    is_dot = ops.is_programs & (ops.opcodes == OPCODE_IDS["dot"])
+    node = np.append(np.where(is_dot, ops.node, NONE), NONE)
     slow = np.array([across.get(one, (False, False)) for one in node.tolist()])
-    turned = np.append(own.turned, UNSET)
-    place = np.minimum(place, own.count)
-    is_turned = (turned[place] != UNSET) & (made == turned[place])
-    return np.where(is_turned, slow[place, 1], slow[place, 0])
+    turned = np.append(ops.turned, UNSET)
+    point = np.minimum(point, ops.count)
+    is_turned = (turned[point] != UNSET) & (made == turned[point])
+    return np.where(is_turned, slow[point, 1], slow[point, 0])
 
 
 def _list_abilities(
-    graph: Graph, own: Instructions, opcodes: np.ndarray, largest: np.ndarray
+    graph: Graph, ops: Instructions, opcodes: np.ndarray, largest: np.ndarray
 ) -> np.ndarray:
     """Return what the library can do with each instruction (instructions,) int8."""
-    is_known = own.is_programs & (np.append(graph.node_features[:, FLOAT32], 0)[own.node] > 0)
-    is_large = is_known & (np.maximum(own.sizes.prod(axis=1), largest) >= FEWEST)
-    ability = np.full(own.count, NOTHING, np.int8)
+    is_known = ops.is_programs & (np.append(graph.node_features[:, FLOAT32], 0)[ops.node] > 0)
+    is_large = is_known & (np.maximum(ops.sizes.prod(axis=1), largest) >= FEWEST)
+    ability = np.full(ops.count, NOTHING, np.int8)
     ability[is_large & np.isin(opcodes, [*MAKING, *PRODUCTS])] = JOINS
     ability[is_known & np.isin(opcodes, SHAPING)] = JOINS
     # A reduction of several tensors, such as a maximum with its position, is not supported.
-    is_plain = is_large & (np.diff(own.use_starts) <= 2)
+    is_plain = is_large & (np.diff(ops.use_starts) <= 2)
     ability[is_plain & (opcodes == REDUCE)] = REDUCTION
-    ability[is_plain & (opcodes == WINDOWS) & _find_tiling(graph, own)] = POOLING
-    ability[_find_extremes(opcodes, own)] = JOINS
+    ability[is_plain & (opcodes == WINDOWS) & _find_tiling(graph, ops)] = POOLING
+    ability[_find_extremes(opcodes, ops)] = JOINS
     # XLA replaces a division by few numbers with a multiplication by their reciprocals.
-    by = own.read[opcodes[own.reader] == OPCODE_IDS["divide"]]
+    by = ops.read[opcodes[ops.reader] == OPCODE_IDS["divide"]]
     is_few = (opcodes[by] == OPCODE_IDS["broadcast"]) & (largest[by] < FEWEST)
     ability[by[is_few]] = NOTHING
     return ability
 
 
-def _find_extremes(opcodes: np.ndarray, own: Instructions) -> np.ndarray:
-    """Return maxima of a reduction and its initial value (instructions,), which XLA drops."""
-    reads_reduction = np.zeros(own.count, bool)
-    np.logical_or.at(reads_reduction, own.reader, opcodes[own.read] == REDUCE)
+def _find_extremes(opcodes: np.ndarray, ops: Instructions) -> np.ndarray:
+    """Mark (instructions,) maxima of a reduction and its initial value, which XLA drops."""
+    reads_reduction = np.zeros(ops.count, bool)
+    np.logical_or.at(reads_reduction, ops.reader, opcodes[ops.read] == REDUCE)
     return reads_reduction & np.isin(opcodes, [OPCODE_IDS["maximum"], OPCODE_IDS["minimum"]])
 
 
-def _find_tiling(graph: Graph, own: Instructions) -> np.ndarray:
-    """Return windows (instructions,) that neither overlap nor cross the border."""
-    read = np.append(own.read, 0)[own.main[:, 0]]
-    return np.asarray((own.sizes * list_windows(graph, own) == own.sizes[read]).all(axis=1))
+def _find_tiling(graph: Graph, ops: Instructions) -> np.ndarray:
+    """Mark (instructions,) poolings whose windows neither overlap nor cross the border."""
+    read = np.append(ops.read, 0)[ops.main[:, 0]]
+    return np.asarray((ops.sizes * list_windows(graph, ops) == ops.sizes[read]).all(axis=1))
 
 
-def _find_largest(own: Instructions) -> np.ndarray:
-    """Return the elements of the largest operand (instructions,); 1 if it has none."""
-    found = np.ones(own.count, np.int64)
-    np.maximum.at(found, own.reader, own.sizes.prod(axis=1)[own.read])
+def _find_largest(ops: Instructions) -> np.ndarray:
+    """Return the elements (instructions,) of each one's largest operand; 1 if it has none."""
+    found = np.ones(ops.count, np.int64)
+    np.maximum.at(found, ops.reader, ops.sizes.prod(axis=1)[ops.read])
     return found
 
 
 def _count(
-    own: Instructions, opcodes: np.ndarray, largest: np.ndarray
+    ops: Instructions, opcodes: np.ndarray, largest: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Reads.inside and Reads.outside; XLA fuses after simplifying shapes and scalars."""
-    elements = own.sizes.prod(axis=1)
+    elements = ops.sizes.prod(axis=1)
     inside = ~np.isin(opcodes, SHAPING)
     inside |= (opcodes == OPCODE_IDS["broadcast"]) & (largest > 1) & (largest < elements)
     return inside.astype(np.int8), (elements > 1).astype(np.int8)
@@ -162,13 +162,16 @@ def _count(
 
 @njit(cache=True, nogil=True)
 def _join(reads, row_major, apart, split, numbers, joined):
-    """Mark what is fused (configs, instructions).
+    """Write into `joined` (configs, instructions) the kind of fusion of each instruction.
+
+    In each configuration, grow a fusion at every reduction or pooling, the last one first.
 
     Args:
         row_major: (states,) bool, the result is row-major.
-        apart: (states,) bool, a copy is written or read, or a custom call requests a layout.
+        apart: (states,) bool, a copy is written or read, or a custom call requests a layout: no
+            fusion extends across it.
         split: (configs, instructions) bool, reductions computed in two steps.
-        numbers: (configs, places) state numbers of the instructions, then of the uses.
+        numbers: (configs, points) state numbers of the instructions, then of the uses.
     """
     count = reads.ability.size
     owner, outside = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -179,12 +182,12 @@ def _join(reads, row_major, apart, split, numbers, joined):
             begins = reads.ability[first] >= REDUCTION and owner[first] == NOBODY
             if begins and (reads.ability[first] == REDUCTION or row_major[numbers[row, first]]):
                 _grow(reads, row_major, apart, numbers[row], owner, outside, queue, first)
-        for own in range(count):
-            joined[row, own] = NOTHING
-            if split[row, own]:
-                joined[row, own] = SPLIT
-            elif owner[own] != NOBODY:
-                joined[row, own] = POOLING if split[row, owner[own]] else reads.ability[owner[own]]
+        for op in range(count):
+            joined[row, op] = NOTHING
+            if split[row, op]:
+                joined[row, op] = SPLIT
+            elif owner[op] != NOBODY:
+                joined[row, op] = POOLING if split[row, owner[op]] else reads.ability[owner[op]]
 
 
 @njit(cache=True, nogil=True)
@@ -195,11 +198,11 @@ def _grow(reads, row_major, apart, states, owner, outside, queue, first):
         size, end = _add(reads, owner, outside, queue, 0, size, first, last)
         tried = 0
         while tried < end and size < MOST:
-            found = queue[tried]
+            op = queue[tried]
             tried += 1
-            able = _may_join(reads, row_major, apart, states, owner, found)
-            if able and _is_read_inside(reads, apart, states, owner, first, found):
-                size, end = _add(reads, owner, outside, queue, end, size, first, found)
+            able = _may_join(reads, row_major, apart, states, owner, op)
+            if able and _is_read_inside(reads, apart, states, owner, first, op):
+                size, end = _add(reads, owner, outside, queue, end, size, first, op)
         last = _find_reader(reads, apart, states, last)
         able = last != NOBODY and _may_join(reads, row_major, apart, states, owner, last)
         if size >= MOST or not able:
@@ -207,20 +210,20 @@ def _grow(reads, row_major, apart, states, owner, outside, queue, first):
 
 
 @njit(cache=True, nogil=True)
-def _may_join(reads, row_major, apart, states, owner, found):
+def _may_join(reads, row_major, apart, states, owner, op):
     """Tell if an instruction is in no fusion, supported, and row-major."""
-    able = reads.ability[found] != NOTHING and owner[found] == NOBODY
-    return able and row_major[states[found]] and not apart[states[found]]
+    able = reads.ability[op] != NOTHING and owner[op] == NOBODY
+    return able and row_major[states[op]] and not apart[states[op]]
 
 
 @njit(cache=True, nogil=True)
-def _add(reads, owner, outside, queue, end, size, first, found):
+def _add(reads, owner, outside, queue, end, size, first, op):
     """Add an instruction; return the fusion's size with outside operands, and the queue's end."""
-    owner[found] = first
-    size += reads.inside[found]
-    if outside[found] == first:
-        size -= reads.outside[found]
-    for use in range(reads.use_starts[found], reads.use_starts[found + 1]):
+    owner[op] = first
+    size += reads.inside[op]
+    if outside[op] == first:
+        size -= reads.outside[op]
+    for use in range(reads.use_starts[op], reads.use_starts[op + 1]):
         operand = reads.read[use]
         if owner[operand] != first:
             queue[end] = operand
@@ -233,7 +236,7 @@ def _add(reads, owner, outside, queue, end, size, first, found):
 
 @njit(cache=True, nogil=True)
 def _is_apart(reads, apart, states, use):
-    """Tell if the use reads a copy, or a custom call stands before it."""
+    """Tell if a use reads a copy, or if a custom call before it requests a layout."""
     before, behind = reads.before[use], reads.behind[reads.read[use]]
     return (
         apart[states[reads.ability.size + use]]
@@ -243,10 +246,10 @@ def _is_apart(reads, apart, states, use):
 
 
 @njit(cache=True, nogil=True)
-def _is_read_inside(reads, apart, states, owner, first, found):
-    """Tell if all readers are in the fusion of `first`, with nothing in between."""
-    for place in range(reads.reader_starts[found], reads.reader_starts[found + 1]):
-        use = reads.reading[place]
+def _is_read_inside(reads, apart, states, owner, first, op):
+    """Tell if all readers of `op` are in the fusion of `first`, with no copy or request between."""
+    for k in range(reads.reader_starts[op], reads.reader_starts[op + 1]):
+        use = reads.reading[k]
         reader = reads.reader[use]
         if reads.passed[reader]:
             continue
@@ -256,11 +259,11 @@ def _is_read_inside(reads, apart, states, owner, first, found):
 
 
 @njit(cache=True, nogil=True)
-def _find_reader(reads, apart, states, found):
-    """Return the only reader of a tensor; NOBODY if there are more or something stands between."""
+def _find_reader(reads, apart, states, op):
+    """Return the only reader of the result of `op`; NOBODY if there are more, or a copy between."""
     only = NOBODY
-    for place in range(reads.reader_starts[found], reads.reader_starts[found + 1]):
-        use = reads.reading[place]
+    for k in range(reads.reader_starts[op], reads.reader_starts[op + 1]):
+        use = reads.reading[k]
         reader = reads.reader[use]
         if reads.passed[reader]:
             continue

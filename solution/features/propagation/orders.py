@@ -11,7 +11,7 @@ from solution.domain.vocabulary import MAX_RANK
 
 UNSET = -1
 BITS, MASK = 3, 7
-# How a copy moves through memory.
+# Kinds of copies: none; the contiguous dimension stays; the two minor ones swap; any other.
 ALIKE, BLOCKS, SWAPPED, SCATTERED = range(4)
 
 
@@ -19,23 +19,23 @@ ALIKE, BLOCKS, SWAPPED, SCATTERED = range(4)
 def pack(dimensions, rank):
     """Pack a layout whose `rank` dimensions are listed minor to major."""
     number = np.int64(0)
-    for place in range(rank):
-        number |= np.int64(dimensions[place]) << (BITS * place)
+    for slot in range(rank):
+        number |= np.int64(dimensions[slot]) << (BITS * slot)
     return number
 
 
 @njit(cache=True, nogil=True)
-def unpack(number, place):
-    """Return the dimension at position `place`; position 0 is the contiguous one."""
-    return (number >> (BITS * place)) & MASK
+def unpack(number, slot):
+    """Return the dimension at position `slot`; position 0 is the contiguous dimension."""
+    return (number >> (BITS * slot)) & MASK
 
 
 @njit(cache=True, nogil=True)
 def row_major(rank):
     """Return the layout whose last dimension is contiguous."""
     number = 0
-    for place in range(rank):
-        number |= (rank - 1 - place) << (BITS * place)
+    for slot in range(rank):
+        number |= (rank - 1 - slot) << (BITS * slot)
     return number
 
 
@@ -47,11 +47,11 @@ def transposed(number, order, rank):
         order: (6,) the operand dimension of each output dimension.
     """
     result = 0
-    for place in range(rank):
-        wanted = unpack(number, place)
-        for own in range(rank):
-            if order[own] == wanted:
-                result |= own << (BITS * place)
+    for slot in range(rank):
+        wanted = unpack(number, slot)
+        for old in range(rank):
+            if order[old] == wanted:
+                result |= old << (BITS * slot)
     return result
 
 
@@ -59,8 +59,8 @@ def transposed(number, order, rank):
 def untransposed(number, order, rank):
     """Return the layout of a transpose's operand if its output has the layout `number`."""
     result = np.int64(0)
-    for place in range(rank):
-        result |= np.int64(order[unpack(number, place)]) << (BITS * place)
+    for slot in range(rank):
+        result |= np.int64(order[unpack(number, slot)]) << (BITS * slot)
     return result
 
 
@@ -68,11 +68,11 @@ def untransposed(number, order, rank):
 def filtered(number, kept, count, rank):
     """Return the layout with only the ascending dimensions `kept` (count,), renumbered."""
     result, filled = 0, 0
-    for place in range(rank):
-        dimension = unpack(number, place)
-        for own in range(count):
-            if kept[own] == dimension:
-                result |= own << (BITS * filled)
+    for slot in range(rank):
+        dimension = unpack(number, slot)
+        for old in range(count):
+            if kept[old] == dimension:
+                result |= old << (BITS * filled)
                 filled += 1
     return result
 
@@ -81,8 +81,8 @@ def filtered(number, kept, count, rank):
 def without_ones(number, sizes, rank):
     """Return the layout without dimensions of size 1 (numbers unchanged), and its rank."""
     result, filled = 0, 0
-    for place in range(rank):
-        dimension = unpack(number, place)
+    for slot in range(rank):
+        dimension = unpack(number, slot)
         if sizes[dimension] != 1:
             result |= dimension << (BITS * filled)
             filled += 1
@@ -107,27 +107,28 @@ def compare(one, other, sizes, rank):
 
 @njit(cache=True, nogil=True)
 def aligned(number, sizes, rank, new_sizes, new_rank):
-    """Return the layout of a reshape's other side that makes it a bitcast, or UNSET.
+    """Return the layout of one side of a reshape that makes it a bitcast, or UNSET if none does.
 
     Args:
-        number: the known side's layout; its dimensions have `sizes` (6,).
-        new_sizes: (6,) of the other side. Dimensions of size 1 are put outermost, as XLA does.
+        number: the layout of the other side, whose dimensions have `sizes` (6,).
+        new_sizes: (6,) the sizes of the wanted side. Its dimensions of size 1 become outermost, as
+            in XLA.
     """
     known, count = without_ones(number, sizes, rank)
     start, part_of = np.zeros((2, MAX_RANK + 1), np.int64), np.zeros(MAX_RANK, np.int64)
-    own, new = np.zeros(MAX_RANK, np.int64), np.zeros(MAX_RANK, np.int64)
-    own_count = list_dimensions(sizes, rank, own)
+    old, new = np.zeros(MAX_RANK, np.int64), np.zeros(MAX_RANK, np.int64)
+    old_count = list_dimensions(sizes, rank, old)
     new_count = list_dimensions(new_sizes, new_rank, new)
-    parts = _divide(sizes, own, own_count, new_sizes, new, new_count, start)
-    if parts < 0 or not _keeps_parts(known, count, own, start, parts, part_of):
+    parts = _divide(sizes, old, old_count, new_sizes, new, new_count, start)
+    if parts < 0 or not _keeps_parts(known, count, old, start, parts, part_of):
         return UNSET
-    result, filled, place = 0, 0, 0
-    while place < count:
-        part = part_of[unpack(known, place)]
+    result, filled, slot = 0, 0, 0
+    while slot < count:
+        part = part_of[unpack(known, slot)]
         for k in range(start[1, part + 1] - 1, start[1, part] - 1, -1):
             result |= new[k] << (BITS * filled)
             filled += 1
-        place += start[0, part + 1] - start[0, part]
+        slot += start[0, part + 1] - start[0, part]
     for dimension in range(new_rank - 1, -1, -1):
         if new_sizes[dimension] == 1:
             result |= dimension << (BITS * filled)
@@ -147,18 +148,18 @@ def list_dimensions(sizes, rank, found):
 
 
 @njit(cache=True, nogil=True)
-def _divide(sizes, own, own_count, new_sizes, new, new_count, start):
+def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
     """Split both sides into the smallest groups of dimensions with equal products.
 
     Returns the number of groups and writes where each starts; -1 if the products never meet.
     """
     parts, i, j = 0, 0, 0
-    while i < own_count or j < new_count:
+    while i < old_count or j < new_count:
         start[0, parts], start[1, parts] = i, j
         left, right = np.int64(1), np.int64(1)
         while i == start[0, parts] or left != right:
-            if left <= right and i < own_count:
-                left *= sizes[own[i]]
+            if left <= right and i < old_count:
+                left *= sizes[old[i]]
                 i += 1
             elif left > right and j < new_count:
                 right *= new_sizes[new[j]]
@@ -171,18 +172,18 @@ def _divide(sizes, own, own_count, new_sizes, new, new_count, start):
 
 
 @njit(cache=True, nogil=True)
-def _keeps_parts(known, count, own, start, parts, part_of):
+def _keeps_parts(known, count, old, start, parts, part_of):
     """Tell if each group's dimensions are adjacent in memory; write each dimension's `part_of`."""
     for part in range(parts):
-        place = -1
+        slot = -1
         for k in range(start[0, part], start[0, part + 1]):
-            part_of[own[k]] = part
-            if place == -1:
+            part_of[old[k]] = part
+            if slot == -1:
                 for other in range(count):
-                    if unpack(known, other) == own[k]:
-                        place = other
+                    if unpack(known, other) == old[k]:
+                        slot = other
             else:
-                place -= 1
-                if place < 0 or unpack(known, place) != own[k]:
+                slot -= 1
+                if slot < 0 or unpack(known, slot) != old[k]:
                     return False
     return True

@@ -1,9 +1,9 @@
 """Compute what the compiler makes of configurations: every tensor's layout, and the copies.
 
-The requests of the configuration and of the backend are propagated through the whole graph in XLA's
-order (solution.features.propagation.worklist). A tensor is copied where its producer and its reader
-end up with different layouts. A reshape or transpose that moves no data is a bitcast; any other
-copies as well.
+The layouts that the configuration and the backend request are propagated through the whole graph in
+XLA's order (solution.features.propagation.worklist). A tensor is copied where its producer and its
+reader end up with different layouts. A reshape or transpose is a bitcast if it moves no data, and a
+copy otherwise.
 """
 
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.canonical import UNSET
 from solution.features.propagation.instructions import Instructions, list_instructions
 
-ROOM = 8  # initial capacity: states for each instruction and use
-CAPACITY = 8  # capacity of the worklist: constraints for each instruction and use
+CAPACITY = 8  # initial capacity: states for each instruction and use
+WORKLIST = 8  # capacity of the worklist: constraints for each instruction and use
 
 
 @dataclass(frozen=True)
 class Assigned:
     """The layouts and copies of some configurations."""
 
-    layouts: np.ndarray  # (configs, instructions) int64, packed layouts; -1: none
+    layouts: np.ndarray  # (configs, instructions) int64, packed layouts of results; -1: none
     copies: np.ndarray  # (configs, uses + instructions) int8, the kind of copy, 0 if none
 
 
 @dataclass(frozen=True)
 class Numbered:
-    """The states of all instructions and uses in some configurations."""
+    """The states of all instructions and uses (points) in some configurations."""
 
-    numbers: np.ndarray  # (configs, places) int32, rows of the other arrays
-    place: np.ndarray  # (states,) int64
+    numbers: np.ndarray  # (configs, points) int32: rows of the other arrays
+    point: np.ndarray  # (states,) int64: instructions are numbered first, then uses
     layouts: np.ndarray  # (states, 4) int64, columns of solution.features.propagation.states
 
 
@@ -51,25 +51,30 @@ class Propagation:
 
     @cached_property
     def copied(self) -> np.ndarray:
-        """The node (uses + instructions,) whose tensor a copy would copy; -1: no node's."""
-        own = self.instructions
-        return np.concatenate([own.node[own.read], own.node])
+        """The node (uses + instructions,) whose tensor a copy would copy; -1 if there is none."""
+        node = self.instructions.node
+        return np.concatenate([node[self.instructions.read], node])
 
     @cached_property
     def readings(self) -> Neighbours:
         """The uses that read each instruction."""
-        own = self.instructions
-        return Neighbours.of(own.read, np.arange(len(own.read)), own.count)
+        read = self.instructions.read
+        return Neighbours.of(read, np.arange(len(read)), self.instructions.count)
 
     def assign(self, rows: np.ndarray | slice = slice(None)) -> Assigned:
         """Return layouts and copies of the distinct configurations `rows` (k,) of the codebook."""
-        codes = np.ascontiguousarray(self.graph.layouts.codes[rows], np.int64)
-        return self._run(codes, self._packed)
+        return self._unpack(self.number(rows))
 
     def assign_nothing(self) -> Assigned:
         """Return layouts and copies of the program without any request: one configuration."""
-        codes = np.zeros((1, len(self.graph.configurable)), np.int64)
-        return self._run(codes, np.full_like(self._packed, UNSET))
+        return self._unpack(self.number_nothing())
+
+    def _unpack(self, numbered: Numbered) -> Assigned:
+        from solution.features.propagation.states import COPY, MADE  # importing numba is slow
+
+        states, count = numbered.layouts[numbered.numbers], self.instructions.count
+        copies = np.roll(states[:, :, COPY], -count, axis=1)  # uses first
+        return Assigned(states[:, :count, MADE], copies.astype(np.int8))
 
     def number(self, rows: np.ndarray | slice = slice(None)) -> Numbered:
         """Return the states of the distinct configurations `rows` (k,) of the codebook."""
@@ -84,46 +89,33 @@ class Propagation:
     def _number(self, codes: np.ndarray, packed: np.ndarray) -> Numbered:
         from solution.features.propagation.states import grow, make_states, number_states
 
-        own = self.instructions
-        places = own.count + len(own.read)
-        states, state = make_states(places, ROOM * (places + 1)), self._state()
-        numbers, done = np.empty((len(codes), places), np.int32), 0
+        instructions = self.instructions
+        points = instructions.count + len(instructions.read)
+        states, state = make_states(points, CAPACITY * (points + 1)), self._make_state()
+        numbers, done = np.empty((len(codes), points), np.int32), 0
         while done < len(codes):
             done += number_states(
-                self._program, self._free, own.main, own.asked, packed, self.graph.layouts.starts,
-                codes[done:], state, states, numbers[done:],
+                self._program, self._free, instructions.main, instructions.asked, packed,
+                self.graph.layouts.starts, codes[done:], state, states, numbers[done:],
             )  # fmt: skip
             states = grow(states) if done < len(codes) else states
         count = int(states.total[0])
-        return Numbered(numbers, states.place[:count], states.layouts[:count])
-
-    def _run(self, codes: np.ndarray, packed: np.ndarray) -> Assigned:
-        from solution.features.propagation.copies import run  # importing numba is slow
-
-        own = self.instructions
-        layouts = np.empty((len(codes), own.count), np.int64)
-        copies = np.empty((len(codes), len(own.read) + own.count), np.int8)
-        run(self._program, self._free, own.asked, packed, self.graph.layouts.starts, codes,
-            self._state(), layouts, copies)  # fmt: skip
-        return Assigned(layouts, copies)
+        return Numbered(numbers, states.point[:count], states.layouts[:count])
 
     @cached_property
     def _program(self):  # type: ignore[no-untyped-def]
         from solution.features.propagation.worklist import Program
 
-        own, backend = self.instructions, self.backend
+        backend = self.backend
         flags = (backend.row_major_operands, backend.row_major_products, backend.by_custom_calls)
-        return Program(
-            own.kind, own.rank, own.sizes, own.dimensions, own.fixed, own.turned, own.use_starts,
-            own.read, own.reader, own.before, own.behind, own.order, *self.readings,
-            np.array(flags),
-        )  # fmt: skip
+        fields = [getattr(self.instructions, name) for name in Program._fields[:-3]]
+        return Program(*fields, *self.readings, np.array(flags))
 
-    def _state(self):  # type: ignore[no-untyped-def]
+    def _make_state(self):  # type: ignore[no-untyped-def]
         from solution.features.propagation.worklist import State
 
         count, uses = self.instructions.count, len(self.instructions.read)
-        capacity = CAPACITY * (count + uses) + 64
+        capacity = WORKLIST * (count + uses) + 64
         return State(
             np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(uses, np.int64),
             np.empty(count + uses, np.int8), np.empty((2, capacity), np.int64),
@@ -132,13 +124,13 @@ class Propagation:
 
     @cached_property
     def _packed(self) -> np.ndarray:
-        """The packed layouts (pairs, 3) that each pair of the codebook requests."""
-        from solution.features.propagation.copies import pack_given
+        """The layouts (pairs, 3) that each pair of the codebook requests, packed into integers."""
+        from solution.features.propagation.states import pack_given
 
         graph, pairs, operands = self.graph, self.graph.layouts, find_operands(self.graph)
         ranks = np.minimum(tensor_ranks(graph), MAX_RANK)
-        own = graph.configurable
-        tensors = np.stack([own, operands.input[own], operands.kernel[own]], axis=1)
+        node = graph.configurable
+        tensors = np.stack([node, operands.input[node], operands.kernel[node]], axis=1)
         tensor_rank = np.where(tensors == NONE, 0, ranks[tensors]).astype(np.int64)
         packed = np.empty((len(pairs.layouts), len(LAYOUT_TENSORS)), np.int64)
         shape = (-1, len(LAYOUT_TENSORS), MAX_RANK)
@@ -147,11 +139,14 @@ class Propagation:
 
     @cached_property
     def _free(self) -> np.ndarray:
-        """Instructions whose tensors the compiler writes in any layout without a copy."""
-        own, made = self.instructions, self.instructions.opcodes
-        ranks = np.append(tensor_ranks(self.graph), 0)
-        free = (own.node != NONE) & np.isin(made, [OPCODE_IDS["constant"], OPCODE_IDS["iota"]])
-        for place in np.flatnonzero(made == OPCODE_IDS["broadcast"]):
-            read = own.read[own.use_starts[place] : own.use_starts[place + 1]]
-            free[place] = (ranks[own.node[read]] == 0).all()
+        """(instructions,) bool: the compiler writes this tensor in any layout without a copy.
+
+        These are constants, iotas and broadcasts of scalars.
+        """
+        ops, ranks = self.instructions, np.append(tensor_ranks(self.graph), 0)
+        filled = np.isin(ops.opcodes, [OPCODE_IDS["constant"], OPCODE_IDS["iota"]])
+        free = (ops.node != NONE) & filled
+        for op in np.flatnonzero(ops.opcodes == OPCODE_IDS["broadcast"]):
+            read = ops.read[ops.use_starts[op] : ops.use_starts[op + 1]]
+            free[op] = (ranks[ops.node[read]] == 0).all()
         return free

@@ -1,12 +1,11 @@
-"""Number the states that instructions and copies take over all configurations (compiled).
+"""Number the distinct states that instructions and uses have in all configurations (compiled).
 
-An instruction's state is the layout of its result, the layouts in which it reads its two main
-operands, and how it copies if it is a reshape or transpose. A use's state is the layout of the
-tensor, the layout in which it is read, and how it is copied in between; all uses without a copy
-share one state. Configurations agree in most of their states. "Place" means an instruction or a
-use.
+A point is an instruction or a use (an operand as one instruction reads it). Its state in one
+configuration is the layouts that it has there, and how its tensor is copied. Configurations agree
+in most states, so each distinct state is stored once for each point, and a configuration is a row
+of state numbers.
 
-Look up what each state belongs to, and how a layout lies in memory.
+The last functions list the tensors of each state, and compute how a layout lies in memory.
 """
 
 from dataclasses import dataclass
@@ -20,36 +19,47 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE
 from solution.features.propagation.canonical import BITS, pack_rows
-from solution.features.propagation.copies import mark_copies
-from solution.features.propagation.instructions import Instructions
-from solution.features.propagation.orders import ALIKE, UNSET
+from solution.features.propagation.instructions import KEEPS, RESHAPES, TRANSPOSES, Instructions
+from solution.features.propagation.orders import (
+    ALIKE,
+    SCATTERED,
+    UNSET,
+    aligned,
+    compare,
+    pack,
+    row_major,
+    transposed,
+)
 from solution.features.propagation.worklist import assign
 
-MADE, FIRST, SECOND, COPY = range(4)  # columns of States.layouts
+# Columns of States.layouts. Of an instruction: the layout of its result, the layouts in which it
+# reads its two main operands, and the kind of its copy. Of a use that copies: the layouts before
+# and after the copy, UNSET, and the kind of the copy.
+MADE, FIRST, SECOND, COPY = range(4)
 NO_STATE = -1
 
 
 class States(NamedTuple):
-    """Distinct states in the order in which they were found."""
+    """Distinct states in the order in which they occurred first."""
 
-    place: np.ndarray  # (room,) int64
-    layouts: np.ndarray  # (room, 4) int64 columns MADE ... COPY
-    following: np.ndarray  # (room,) int64, the next state of the same place
-    first: np.ndarray  # (places,) int64, the first state of each place
+    point: np.ndarray  # (capacity,) int64
+    layouts: np.ndarray  # (capacity, 4) int64, columns MADE ... COPY
+    following: np.ndarray  # (capacity,) int64, the next state of the same point
+    first: np.ndarray  # (points,) int64, the first state of each point
     total: np.ndarray  # (1,) int64, the number of states
 
 
-def make_states(places: int, room: int) -> States:
-    """Return an empty table with capacity for `room` states."""
+def make_states(points: int, capacity: int) -> States:
+    """Return an empty table with room for `capacity` states."""
     return States(
-        np.empty(room, np.int64), np.empty((room, 4), np.int64), np.empty(room, np.int64),
-        np.full(places, NO_STATE), np.zeros(1, np.int64),
+        np.empty(capacity, np.int64), np.empty((capacity, 4), np.int64),
+        np.empty(capacity, np.int64), np.full(points, NO_STATE), np.zeros(1, np.int64),
     )  # fmt: skip
 
 
 def grow(states: States) -> States:
     """Return the same states with twice the capacity."""
-    grown, count = make_states(len(states.first), 2 * len(states.place)), int(states.total[0])
+    grown, count = make_states(len(states.first), 2 * len(states.point)), int(states.total[0])
     for new, old in zip(grown[:3], states[:3], strict=True):
         new[:count] = old[:count]
     grown.first[:], grown.total[:] = states.first, states.total
@@ -58,13 +68,17 @@ def grow(states: States) -> States:
 
 @njit(cache=True, nogil=True)
 def number_states(program, free, main, asked, packed, starts, codes, state, states, numbers):
-    """Number the states of configurations until the capacity may not hold another one's.
+    """Number the states of configurations, until the capacity may be too small for another one.
 
     Args:
-        program ... state: arguments of solution.features.propagation.copies.run.
-        main: (instructions, 2), the field of Instructions.
-        states: a States, written.
-        numbers: (configs, instructions + uses) int32, written: the state of each place.
+        program: a worklist.Program.
+        free: (instructions,) bool; tensors that cost nothing in another layout, such as constants.
+        main, asked: (instructions, 2), fields of Instructions.
+        packed: (pairs, 3) the layouts of the codebook, packed into integers.
+        starts, codes: fields of the codebook; only the configurations to number.
+        state: a worklist.State, overwritten.
+        states: a States, extended.
+        numbers: (configs, instructions + uses) int32, written: the state of each point.
 
     Returns:
         how many configurations were numbered.
@@ -72,33 +86,31 @@ def number_states(program, free, main, asked, packed, starts, codes, state, stat
     count, uses = program.kind.size, program.read.size
     given, marks = np.full(count, UNSET), np.empty(uses + count, np.int8)
     for row in range(len(codes)):
-        if states.total[0] + count + uses > states.place.size:
+        if states.total[0] + count + uses > states.point.size:
             return row
-        for own in range(count):
-            position = asked[own, 0]
+        for op in range(count):
+            position = asked[op, 0]
             if position >= 0:
-                given[own] = packed[starts[position] + codes[row, position], asked[own, 1]]
+                given[op] = packed[starts[position] + codes[row, position], asked[op, 1]]
         assign(program, given, state)
-        mark_copies(program, free, state, marks)
-        for own in range(count):
-            first = state.uses[main[own, 0]] if main[own, 0] >= 0 else UNSET
-            second = state.uses[main[own, 1]] if main[own, 1] >= 0 else UNSET
-            found = _find(states, own, state.buffers[own], first, second, marks[uses + own])
-            numbers[row, own] = found
+        _mark_copies(program, free, state, marks)
+        for op in range(count):
+            first = state.uses[main[op, 0]] if main[op, 0] >= 0 else UNSET
+            second = state.uses[main[op, 1]] if main[op, 1] >= 0 else UNSET
+            copy = marks[uses + op]
+            numbers[row, op] = _find(states, op, state.buffers[op], first, second, copy)
         for use in range(uses):
-            place, kind = count + use, marks[use]
-            if kind == ALIKE:
-                numbers[row, place] = _find(states, place, UNSET, UNSET, UNSET, kind)
-            else:
-                made, read = state.buffers[state.source[use]], state.uses[use]
-                numbers[row, place] = _find(states, place, made, read, UNSET, kind)
+            made, read, copy = state.buffers[state.source[use]], state.uses[use], marks[use]
+            if copy == ALIKE:  # a use without a copy has one state, whatever its layouts
+                made, read = UNSET, UNSET
+            numbers[row, count + use] = _find(states, count + use, made, read, UNSET, copy)
     return len(codes)
 
 
 @njit(cache=True, nogil=True)
-def _find(states, place, made, first, second, copy):
+def _find(states, point, made, first, second, copy):
     """Return the number of a state, adding it if it is new."""
-    last, number = NO_STATE, states.first[place]
+    last, number = NO_STATE, states.first[point]
     while number != NO_STATE:
         known = states.layouts[number]
         same = known[MADE] == made and known[FIRST] == first
@@ -107,36 +119,126 @@ def _find(states, place, made, first, second, copy):
         last, number = number, states.following[number]
     number = states.total[0]
     states.total[0] += 1
-    states.place[number], states.following[number] = place, NO_STATE
+    states.point[number], states.following[number] = point, NO_STATE
     states.layouts[number, MADE], states.layouts[number, FIRST] = made, first
     states.layouts[number, SECOND], states.layouts[number, COPY] = second, copy
     if last == NO_STATE:
-        states.first[place] = number
+        states.first[point] = number
     else:
         states.following[last] = number
     return number
 
 
+@njit(cache=True, nogil=True)
+def _mark_copies(program, free, state, marks):
+    """Mark how each use is copied before it is read, and which reshapes and transposes copy."""
+    marks[:] = ALIKE
+    for use in range(state.uses.size):
+        base, source = program.read[use], state.source[use]
+        wanted, made = state.uses[use], state.buffers[source]
+        if wanted == UNSET or made == UNSET or free[base]:
+            continue
+        kind = compare(made, wanted, program.sizes[base], program.rank[base])
+        # An element-wise instruction copies inside its loop, once for each reader.
+        again = program.kind[program.reader[use]] == KEEPS
+        if kind != ALIKE and (again or not _is_copied_before(program, state, use)):
+            marks[use] = kind
+    for op in range(program.kind.size):
+        if program.kind[op] == RESHAPES or program.kind[op] == TRANSPOSES:
+            marks[state.uses.size + op] = _compare_sides(program, state, op)
+
+
+@njit(cache=True, nogil=True)
+def _is_copied_before(program, state, use):
+    """Tell if an earlier use of the same tensor is copied into the same layout."""
+    base = program.read[use]
+    for k in range(program.reader_starts[base], program.reader_starts[base + 1]):
+        other = program.reading[k]
+        if other >= use:
+            return False
+        if state.source[other] == state.source[use] and state.uses[other] == state.uses[use]:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _compare_sides(program, state, op):
+    """Return how a reshape or transpose moves memory; ALIKE if it is a bitcast."""
+    use = program.use_starts[op]
+    if program.use_starts[op + 1] != use + 1 or program.rank[op] < 2:
+        return ALIKE
+    base, made = program.read[use], state.buffers[op]
+    read, rank, read_rank = state.uses[use], program.rank[op], program.rank[base]
+    if read == UNSET:
+        read = row_major(read_rank) if read_rank < 2 else state.buffers[state.source[use]]
+    if made == UNSET or read == UNSET:
+        return ALIKE
+    if program.kind[op] == TRANSPOSES:
+        bitcast = transposed(read, program.dimensions[op], rank)
+    else:
+        bitcast = aligned(read, program.sizes[base], read_rank, program.sizes[op], rank)
+    if bitcast == UNSET:
+        return SCATTERED
+    return compare(bitcast, made, program.sizes[op], rank)
+
+
+@njit(cache=True, nogil=True)
+def pack_given(rows, ranks, packed):
+    """Pack the layouts that configurations request into integers.
+
+    Args:
+        rows: (pairs, 3, 6) of a codebook, minor to major. Slots with -1 are skipped;
+            dimensions that are not listed follow, the last one most minor.
+        ranks: (pairs, 3) int64, the tensors' ranks.
+        packed: (pairs, 3) int64, written; UNSET where nothing is requested or the rank is wrong.
+    """
+    order = np.zeros(rows.shape[2], np.int64)
+    for pair in range(len(rows)):
+        for tensor in range(rows.shape[1]):
+            packed[pair, tensor] = _pack_one(rows[pair, tensor], ranks[pair, tensor], order)
+
+
+@njit(cache=True, nogil=True)
+def _pack_one(row, rank, order):
+    count, seen = 0, 0
+    for slot in range(row.size):
+        if row[slot] < 0:
+            continue
+        if row[slot] >= rank or seen >> row[slot] & 1:
+            return UNSET
+        order[count] = row[slot]
+        seen |= 1 << row[slot]
+        count += 1
+    if row[0] < 0 or count == 0:
+        return UNSET
+    for dimension in range(rank - 1, -1, -1):
+        if not seen >> dimension & 1:
+            order[count] = dimension
+            count += 1
+    return pack(order, rank)
+
+
 @dataclass(frozen=True)
-class Places:
-    """What the states belong to: instructions, or uses of their results."""
+class Points:
+    """The instruction or use to which each state belongs, and the tensors of the state."""
 
-    is_copy: np.ndarray  # (states,) bool
-    instruction: np.ndarray  # (states,) int64, the instruction itself, or the one that reads
+    is_use: np.ndarray  # (states,) bool: True for a use, False for an instruction
+    instruction: np.ndarray  # (states,) int64, the instruction; of a use, the one that reads
     made: np.ndarray  # (states,) int64, the instruction whose tensor is computed or copied
-    read: np.ndarray  # (states, 2) int64, main operands; of a use the copied tensor; else `made`
+    # (states, 2) int64, the instructions read as main operands; `made` where there is none
+    read: np.ndarray
 
 
-def find_places(own: Instructions, place: np.ndarray) -> Places:
-    """Return what `place` (states,) stands for: instructions are numbered first, then uses."""
-    is_copy = place >= own.count
-    read = np.append(own.read, 0)  # so that index 0 exists
-    use = np.where(is_copy, place - own.count, 0)
-    instruction = np.where(is_copy, np.append(own.reader, 0)[use], place)
-    made = np.where(is_copy, read[use], place)
-    main = own.main[instruction]
-    is_read = ~is_copy[:, None] & (main != NONE)
-    return Places(is_copy, instruction, made, np.where(is_read, read[main], made[:, None]))
+def find_points(instructions: Instructions, point: np.ndarray) -> Points:
+    """Describe the points `point` (states,): instructions are numbered first, then uses."""
+    is_use = point >= instructions.count
+    read = np.append(instructions.read, 0)  # so that index 0 exists
+    use = np.where(is_use, point - instructions.count, 0)
+    instruction = np.where(is_use, np.append(instructions.reader, 0)[use], point)
+    made = np.where(is_use, read[use], point)
+    main = instructions.main[instruction]
+    is_read = ~is_use[:, None] & (main != NONE)
+    return Points(is_use, instruction, made, np.where(is_read, read[main], made[:, None]))
 
 
 def list_dimensions(layouts: np.ndarray, rank: np.ndarray) -> np.ndarray:
@@ -172,9 +274,9 @@ def make_row_major(rank: np.ndarray) -> np.ndarray:
     return pack_rows(np.where(used, rank[:, None] - 1 - slots, 0))
 
 
-def list_windows(graph: Graph, own: Instructions) -> np.ndarray:
+def list_windows(graph: Graph, instructions: Instructions) -> np.ndarray:
     """Return the window sizes (instructions, 6) of poolings; 1 for other instructions."""
     sizes = graph.node_features[:, vocabulary.WINDOW_SIZE]
     is_pooling = graph.node_opcodes == OPCODE_IDS["reduce-window"]
     sizes = np.where(is_pooling[:, None], np.maximum(sizes, 1), 1)
-    return np.asarray(np.vstack([sizes, np.ones((1, MAX_RANK))])[own.node])
+    return np.asarray(np.vstack([sizes, np.ones((1, MAX_RANK))])[instructions.node])

@@ -1,7 +1,8 @@
 """Assign the layouts of one configuration with XLA's worklist algorithm (compiled).
 
-A constraint is on the result of an instruction (a buffer) or on one of its operands (a use). New
-and changed constraints wait in a worklist, urgent ones first. Each is propagated to its neighbours:
+A constraint fixes the layout of an instruction's result (a buffer) or the layout in which an
+instruction reads one of its operands (a use). New and changed constraints wait in a worklist,
+urgent ones first. Each is propagated to its neighbours:
 from a use to the buffer that it reads and to the instruction's other operands; from a buffer to the
 operands of its instruction and to its readers. A mandatory constraint replaces an earlier one, an
 optional one does not. Buffers without a constraint become row-major at the end, which is propagated
@@ -11,10 +12,6 @@ Source: LayoutAssignment of openxla/xla (xla/service/layout_assignment.cc): SetB
 SetOperandLayout, PropagateOperandConstraint, PropagateBufferConstraint, PropagateConstraints,
 AssignLayoutsToUnconstrainedBuffers. All priorities in a round are equal, and these backends do not
 negotiate, so the second optional constraint on a tensor is always rejected.
-
-Hold the layout constraints of one configuration, and add constraints (compiled).
-
-Source: LayoutAssignment::SetBufferLayout and SetOperandLayout of openxla/xla.
 """
 
 from typing import NamedTuple
@@ -44,13 +41,13 @@ from solution.features.propagation.orders import (
 MANDATORY, URGENT = 1, 2  # flags of a constraint on a buffer or a use
 STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)  # indices into State.ends
 NONE = -1
-# Steps for each instruction and use, after which propagation stops: constraints may replace each
-# other forever.
+# Propagation stops after this many steps for each instruction and use, because constraints may
+# replace each other forever.
 MAX_STEPS = 64
 
 
 class Program(NamedTuple):
-    """The arrays of Instructions for compiled code, and the readers of each instance."""
+    """Fields of Instructions, as arrays for compiled code, and the readers of each instruction."""
 
     kind: np.ndarray
     rank: np.ndarray
@@ -64,38 +61,39 @@ class Program(NamedTuple):
     before: np.ndarray
     behind: np.ndarray
     order: np.ndarray
-    # (instructions + 1,), the start of each instance's readers in `reading`
+    # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses of i
     reader_starts: np.ndarray
-    reading: np.ndarray  # (uses,), uses sorted by the instance they read
-    flags: np.ndarray  # (3,) bool, the fields of Backend
+    reading: np.ndarray  # (uses,), uses sorted by the instruction that they read
+    # (3,) bool: row_major_operands, row_major_products and by_custom_calls of Backend
+    flags: np.ndarray
 
 
 class State(NamedTuple):
-    """The constraints on one configuration so far."""
+    """The constraints of one configuration so far; assign() overwrites all arrays."""
 
     buffers: np.ndarray  # (instructions,) int64, layouts of results
     uses: np.ndarray  # (uses,) int64, layouts in which operands are read
     source: np.ndarray  # (uses,) int64, the buffer that is read
-    marks: np.ndarray  # (instructions + uses,) int8
+    marks: np.ndarray  # (instructions + uses,) int8, MANDATORY and URGENT of each constraint
     waiting: np.ndarray  # (2, capacity) int64, a stack of urgent constraints and a queue of others
     added: np.ndarray  # (capacity,) int64, new constraints that are in neither yet
-    ends: np.ndarray  # (5,) int64
+    ends: np.ndarray  # (5,) int64, sizes of the stack, the queue and `added`; number of steps
 
 
 @njit(cache=True, nogil=True)
-def set_buffer(program, state, own, layout, mandatory, urgent):
-    """Constrain the layout of the result of `own`; ignored below rank 2."""
-    if program.rank[own] < 2:
+def set_buffer(program, state, op, layout, mandatory, urgent):
+    """Constrain the layout of the result of instruction `op`; ignored below rank 2."""
+    if program.rank[op] < 2:
         return
-    mark, known = mandatory | urgent, state.buffers[own]
+    mark, known = mandatory | urgent, state.buffers[op]
     if known == layout:
-        changed = state.marks[own] | mark
-        if changed != state.marks[own]:
-            state.marks[own] = changed
-            _add(state, own)
+        changed = state.marks[op] | mark
+        if changed != state.marks[op]:
+            state.marks[op] = changed
+            _add(state, op)
     elif known == UNSET or mandatory:
-        state.buffers[own], state.marks[own] = layout, mark
-        _add(state, own)
+        state.buffers[op], state.marks[op] = layout, mark
+        _add(state, op)
 
 
 @njit(cache=True, nogil=True)
@@ -118,23 +116,27 @@ def _add(state, item):
 
 @njit(cache=True, nogil=True)
 def assign(program, given, state):
-    """Assign layouts; each custom call requests its layout in `given` (instructions,), or UNSET."""
+    """Assign the layout of every buffer and use, and write them into `state`.
+
+    Args:
+        given: (instructions,) the layout that each custom call requests; UNSET if it requests none.
+    """
     state.buffers[:], state.uses[:], state.marks[:], state.ends[:] = UNSET, UNSET, 0, 0
     _find_sources(program, given, state.source)
-    _ask_for_fixed(program, state)
-    _ask_of_backend(program, given, state)
-    _ask_of_configuration(program, given, state)
-    _hand_on_all(program, state)
-    for own in program.order:
-        is_there = program.kind[own] != ASKS or (given[own] != UNSET and program.flags[2])
-        if is_there and program.rank[own] > 1 and state.buffers[own] == UNSET:
-            set_buffer(program, state, own, row_major(program.rank[own]), 0, URGENT)
-            _hand_on_all(program, state)
+    _request_fixed(program, state)
+    _request_of_backend(program, given, state)
+    _request_of_configuration(program, given, state)
+    _propagate_all(program, state)
+    for op in program.order:
+        takes_part = program.kind[op] != ASKS or (given[op] != UNSET and program.flags[2])
+        if takes_part and program.rank[op] > 1 and state.buffers[op] == UNSET:
+            set_buffer(program, state, op, row_major(program.rank[op]), 0, URGENT)
+            _propagate_all(program, state)
 
 
 @njit(cache=True, nogil=True)
 def _find_sources(program, given, source):
-    """Write the buffer that each use reads: the custom call's, if one stands between."""
+    """Write the buffer that each use reads; a custom call between them is read instead."""
     for use in range(source.size):
         base, reader = program.read[use], program.reader[use]
         source[use] = base
@@ -147,75 +149,75 @@ def _find_sources(program, given, source):
 
 
 @njit(cache=True, nogil=True)
-def _ask_for_fixed(program, state):
+def _request_fixed(program, state):
     """Add the constraints of parameters and of the program's results."""
     last = program.kind.size - 1
-    for own in range(last):
-        if program.fixed[own] != UNSET and program.use_starts[own] == program.use_starts[own + 1]:
-            set_buffer(program, state, own, program.fixed[own], MANDATORY, URGENT)
-    _read_rows(program, state, last)
+    for op in range(last):
+        if program.fixed[op] != UNSET and program.use_starts[op] == program.use_starts[op + 1]:
+            set_buffer(program, state, op, program.fixed[op], MANDATORY, URGENT)
+    _request_row_major_operands(program, state, last)
 
 
 @njit(cache=True, nogil=True)
-def _read_rows(program, state, own):
+def _request_row_major_operands(program, state, op):
     """Constrain every operand of an instruction to be row-major."""
-    for use in range(program.use_starts[own], program.use_starts[own + 1]):
+    for use in range(program.use_starts[op], program.use_starts[op + 1]):
         rank = program.rank[program.read[use]]
         set_use(program, state, use, row_major(rank), MANDATORY, URGENT)
 
 
 @njit(cache=True, nogil=True)
-def _ask_of_backend(program, given, state):
+def _request_of_backend(program, given, state):
     if not program.flags[0]:
         return
-    for own in program.order:
-        kind = program.kind[own]
-        if kind == GIVES or (kind == ASKS and (given[own] == UNSET or not program.flags[2])):
+    for op in program.order:
+        kind = program.kind[op]
+        if kind == GIVES or (kind == ASKS and (given[op] == UNSET or not program.flags[2])):
             continue
-        if program.fixed[own] != UNSET:
-            turned = _is_turned(program, given, own)
-            layout = program.turned[own] if turned else program.fixed[own]
-            set_buffer(program, state, own, layout, MANDATORY, URGENT)
-        first = program.use_starts[own]
+        if program.fixed[op] != UNSET:
+            turned = _is_turned(program, given, op)
+            layout = program.turned[op] if turned else program.fixed[op]
+            set_buffer(program, state, op, layout, MANDATORY, URGENT)
+        first = program.use_starts[op]
         if kind == TRANSPOSES and _is_turned(program, given, program.read[first]):
             layout = program.turned[program.read[first]]
             set_use(program, state, first, layout, MANDATORY, URGENT)
         else:
-            _read_rows(program, state, own)
+            _request_row_major_operands(program, state, op)
 
 
 @njit(cache=True, nogil=True)
-def _is_turned(program, given, own):
+def _is_turned(program, given, op):
     """Tell if a dot writes its transposed result, because no request fixes its layout."""
-    behind = program.behind[own]
-    return program.turned[own] != UNSET and (behind == NONE or given[behind] == UNSET)
+    behind = program.behind[op]
+    return program.turned[op] != UNSET and (behind == NONE or given[behind] == UNSET)
 
 
 @njit(cache=True, nogil=True)
-def _ask_of_configuration(program, given, state):
+def _request_of_configuration(program, given, state):
     """Add the configuration's requests: on custom calls, or on the instruction and its uses."""
     if program.flags[2]:
-        for own in program.order:
-            if program.kind[own] == ASKS and given[own] != UNSET:
-                set_buffer(program, state, own, given[own], MANDATORY, URGENT)
-                set_use(program, state, program.use_starts[own], given[own], MANDATORY, URGENT)
+        for op in program.order:
+            if program.kind[op] == ASKS and given[op] != UNSET:
+                set_buffer(program, state, op, given[op], MANDATORY, URGENT)
+                set_use(program, state, program.use_starts[op], given[op], MANDATORY, URGENT)
         return
-    for own in program.order:
-        behind = program.behind[own]
+    for op in program.order:
+        behind = program.behind[op]
         if behind != NONE and given[behind] != UNSET:
-            set_buffer(program, state, own, given[behind], MANDATORY, URGENT)
-        for use in range(program.use_starts[own], program.use_starts[own + 1]):
+            set_buffer(program, state, op, given[behind], MANDATORY, URGENT)
+        for use in range(program.use_starts[op], program.use_starts[op + 1]):
             before = program.before[use]
             if before != NONE and given[before] != UNSET:
                 set_use(program, state, use, given[before], MANDATORY, URGENT)
 
 
 @njit(cache=True, nogil=True)
-def _hand_on_all(program, state):
+def _propagate_all(program, state):
     """Propagate pending constraints until none is left: the urgent stack, then the queue."""
     ends, waiting = state.ends, state.waiting
     capacity, limit = waiting.shape[1], MAX_STEPS * state.marks.size
-    _sort_in(state)
+    _enqueue(state)
     while ends[STACK] > 0 or ends[QUEUE_BEGIN] < ends[QUEUE_END]:
         ends[STEPS] += 1
         if ends[STEPS] > limit:
@@ -228,14 +230,14 @@ def _hand_on_all(program, state):
             item = waiting[1, ends[QUEUE_BEGIN] % capacity]
             ends[QUEUE_BEGIN] += 1
         if item < state.buffers.size:
-            _hand_on_buffer(program, state, item)
+            _propagate_buffer(program, state, item)
         else:
-            _hand_on_use(program, state, item - state.buffers.size)
-        _sort_in(state)
+            _propagate_use(program, state, item - state.buffers.size)
+        _enqueue(state)
 
 
 @njit(cache=True, nogil=True)
-def _sort_in(state):
+def _enqueue(state):
     """Push new constraints on the stack if they are urgent, else append them to the queue."""
     ends, waiting = state.ends, state.waiting
     for k in range(ends[ADDED]):
@@ -251,44 +253,44 @@ def _sort_in(state):
 
 
 @njit(cache=True, nogil=True)
-def _hand_on_use(program, state, use):
+def _propagate_use(program, state, use):
     """Propagate a use to its buffer, then to the reader's other operands or its result."""
-    own, base, layout = program.reader[use], program.read[use], state.uses[use]
-    rank, kind = program.rank[base], program.kind[own]
+    op, base, layout = program.reader[use], program.read[use], state.uses[use]
+    rank, kind = program.rank[base], program.kind[op]
     set_buffer(program, state, state.source[use], layout, 0, URGENT)
     if kind in (KEEPS, ASKS, REDUCES, CONCATENATES):
         if kind != CONCATENATES or _is_largest(program, use):
-            _hand_on_to_others(program, state, use)
+            _propagate_to_others(program, state, use)
     elif kind == RESHAPES:
-        made = aligned(layout, program.sizes[base], rank, program.sizes[own], program.rank[own])
-        if made != UNSET and not _are_vectors(program, base, own):
-            urgent = URGENT if only_ones_differ(program, base, own) else 0
-            set_buffer(program, state, own, made, 0, urgent)
+        made = aligned(layout, program.sizes[base], rank, program.sizes[op], program.rank[op])
+        if made != UNSET and not _are_vectors(program, base, op):
+            urgent = URGENT if only_ones_differ(program, base, op) else 0
+            set_buffer(program, state, op, made, 0, urgent)
     elif kind == TRANSPOSES:
-        made = transposed(layout, program.dimensions[own], rank)
-        set_buffer(program, state, own, made, MANDATORY, URGENT)
+        made = transposed(layout, program.dimensions[op], rank)
+        set_buffer(program, state, op, made, MANDATORY, URGENT)
 
 
 @njit(cache=True, nogil=True)
-def _hand_on_to_others(program, state, use):
+def _propagate_to_others(program, state, use):
     """Give the layout to all other operands, and to the result, of the same rank."""
-    own, layout, rank = program.reader[use], state.uses[use], program.rank[program.read[use]]
-    for other in range(program.use_starts[own], program.use_starts[own + 1]):
+    op, layout, rank = program.reader[use], state.uses[use], program.rank[program.read[use]]
+    for other in range(program.use_starts[op], program.use_starts[op + 1]):
         same = state.source[other] == state.source[use]
         if not same and program.rank[program.read[other]] == rank:
             set_use(program, state, other, layout, MANDATORY, URGENT)
-    if program.rank[own] == rank:
-        set_buffer(program, state, own, layout, MANDATORY, URGENT)
+    if program.rank[op] == rank:
+        set_buffer(program, state, op, layout, MANDATORY, URGENT)
 
 
 @njit(cache=True, nogil=True)
 def _is_largest(program, use):
     """Tell if no other operand of a concatenation is larger along the concatenated dimension."""
-    own = program.reader[use]
-    along = program.dimensions[own, 0]
+    op = program.reader[use]
+    along = program.dimensions[op, 0]
     if along < 0:
         return True
-    for other in range(program.use_starts[own], program.use_starts[own + 1]):
+    for other in range(program.use_starts[op], program.use_starts[op + 1]):
         if program.sizes[program.read[other], along] > program.sizes[program.read[use], along]:
             return False
     return True
@@ -301,10 +303,10 @@ def _are_vectors(program, one, other):
 
 
 @njit(cache=True, nogil=True)
-def _count_dimensions(program, own):
+def _count_dimensions(program, op):
     count = 0
-    for dimension in range(program.rank[own]):
-        count += program.sizes[own, dimension] != 1
+    for dimension in range(program.rank[op]):
+        count += program.sizes[op, dimension] != 1
     return count
 
 
@@ -326,10 +328,10 @@ def only_ones_differ(program, one, other):
 
 
 @njit(cache=True, nogil=True)
-def _hand_on_buffer(program, state, own):
+def _propagate_buffer(program, state, op):
     """Propagate a buffer to its instruction's operands, then to readers without a constraint."""
-    layout, kind, rank = state.buffers[own], program.kind[own], program.rank[own]
-    for use in range(program.use_starts[own], program.use_starts[own + 1]):
+    layout, kind, rank = state.buffers[op], program.kind[op], program.rank[op]
+    for use in range(program.use_starts[op], program.use_starts[op + 1]):
         base = program.read[use]
         read_rank = program.rank[base]
         if read_rank < 2:
@@ -338,25 +340,25 @@ def _hand_on_buffer(program, state, own):
             if read_rank == rank:
                 set_use(program, state, use, layout, MANDATORY, URGENT)
         elif kind == BROADCASTS:
-            read = filtered(layout, program.dimensions[own], read_rank, rank)
+            read = filtered(layout, program.dimensions[op], read_rank, rank)
             set_use(program, state, use, read, MANDATORY, 0)
         elif kind == RESHAPES:
-            read = aligned(layout, program.sizes[own], rank, program.sizes[base], read_rank)
-            if read != UNSET and not _are_vectors(program, base, own):
-                urgent = URGENT if only_ones_differ(program, base, own) else 0
+            read = aligned(layout, program.sizes[op], rank, program.sizes[base], read_rank)
+            if read != UNSET and not _are_vectors(program, base, op):
+                urgent = URGENT if only_ones_differ(program, base, op) else 0
                 set_use(program, state, use, read, 0, urgent)
         elif kind == TRANSPOSES:
-            read = untransposed(layout, program.dimensions[own], rank)
+            read = untransposed(layout, program.dimensions[op], rank)
             set_use(program, state, use, read, 0, URGENT)
-    _hand_on_to_readers(program, state, own)
+    _propagate_to_readers(program, state, op)
 
 
 @njit(cache=True, nogil=True)
-def _hand_on_to_readers(program, state, own):
+def _propagate_to_readers(program, state, op):
     if program.flags[0]:
         return  # every reader has a constraint already
-    base = program.read[program.use_starts[own]] if program.kind[own] == ASKS else own
+    base = program.read[program.use_starts[op]] if program.kind[op] == ASKS else op
     for k in range(program.reader_starts[base], program.reader_starts[base + 1]):
         use = program.reading[k]
-        if state.source[use] == own and program.kind[program.reader[use]] != GIVES:
-            set_use(program, state, use, state.buffers[own], 0, URGENT)
+        if state.source[use] == op and program.kind[program.reader[use]] != GIVES:
+            set_use(program, state, use, state.buffers[op], 0, URGENT)

@@ -55,80 +55,80 @@ class Slow:
         program = self.program
         self.buffers = [Buffer(number) for number in range(program.count)]
         self.uses: list[list[Use]] = [[] for _ in range(program.count)]
-        for place, (reader, base) in enumerate(zip(program.reader, program.read, strict=True)):
-            use = Use(int(reader), int(base), self.buffers[self.find_source(place)])
+        for slot, (reader, base) in enumerate(zip(program.reader, program.read, strict=True)):
+            use = Use(int(reader), int(base), self.buffers[self.find_source(slot)])
             self.uses[reader].append(use)
-        self.ask()
-        self.hand_on_all()
-        for own in program.order:
-            if self.is_there(own) and program.rank[own] > 1 and not self.buffers[own].layout:
-                self.set_buffer(self.buffers[own], row_major(program.rank[own]), False, True)
-                self.hand_on_all()
+        self.request()
+        self.propagate_all()
+        for op in program.order:
+            if self.takes_part(op) and program.rank[op] > 1 and not self.buffers[op].layout:
+                self.set_buffer(self.buffers[op], row_major(program.rank[op]), False, True)
+                self.propagate_all()
 
-    def find_source(self, place: int) -> int:
+    def find_source(self, slot: int) -> int:
         """The custom calls that ask for something stand between a tensor and its readers."""
         program = self.program
-        base, reader = int(program.read[place]), int(program.reader[place])
+        base, reader = int(program.read[slot]), int(program.reader[slot])
         if not self.backend.by_custom_calls:
             return base
-        behind, before = int(program.behind[base]), int(program.before[place])
+        behind, before = int(program.behind[base]), int(program.before[slot])
         if before != kinds.NONE and self.given[before]:
             return before
         if behind not in (kinds.NONE, reader) and self.given[behind]:
             return behind
         return base
 
-    def is_there(self, own: int) -> bool:
-        is_call = self.program.kind[own] == kinds.ASKS
-        return not is_call or (self.backend.by_custom_calls and self.given[own] is not None)
+    def takes_part(self, op: int) -> bool:
+        is_call = self.program.kind[op] == kinds.ASKS
+        return not is_call or (self.backend.by_custom_calls and self.given[op] is not None)
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """All constraints that do not follow from others, in XLA's order."""
         program = self.program
-        for own in range(program.count - 1):
-            if program.fixed[own] != UNSET and not self.uses[own]:
-                self.set_buffer(self.buffers[own], self.fixed(own), True, True)
+        for op in range(program.count - 1):
+            if program.fixed[op] != UNSET and not self.uses[op]:
+                self.set_buffer(self.buffers[op], self.fixed(op), True, True)
         for use in self.uses[-1]:
             self.set_use(use, row_major(program.rank[use.base]), True, True)
-        for own in program.order:
-            if self.backend.row_major_operands and self.is_there(own) and own < program.count - 1:
-                if program.fixed[own] != UNSET:
-                    self.set_buffer(self.buffers[own], self.write(own), True, True)
-                for use in self.uses[own]:
-                    is_turned = program.kind[own] == kinds.TRANSPOSES and self.is_turned(use.base)
+        for op in program.order:
+            if self.backend.row_major_operands and self.takes_part(op) and op < program.count - 1:
+                if program.fixed[op] != UNSET:
+                    self.set_buffer(self.buffers[op], self.write(op), True, True)
+                for use in self.uses[op]:
+                    is_turned = program.kind[op] == kinds.TRANSPOSES and self.is_turned(use.base)
                     rows = row_major(program.rank[use.base])
                     self.set_use(use, self.write(use.base) if is_turned else rows, True, True)
-        for own in program.order:
-            self.ask_of_configuration(own)
+        for op in program.order:
+            self.request_of_configuration(op)
 
-    def ask_of_configuration(self, own: int) -> None:
+    def request_of_configuration(self, op: int) -> None:
         program = self.program
         if self.backend.by_custom_calls:
-            if program.kind[own] == kinds.ASKS and self.given[own]:
-                self.set_buffer(self.buffers[own], self.given[own], True, True)
-                self.set_use(self.uses[own][0], self.given[own], True, True)
+            if program.kind[op] == kinds.ASKS and self.given[op]:
+                self.set_buffer(self.buffers[op], self.given[op], True, True)
+                self.set_use(self.uses[op][0], self.given[op], True, True)
             return
-        behind = program.behind[own]
+        behind = program.behind[op]
         if behind != kinds.NONE and self.given[behind]:
-            self.set_buffer(self.buffers[own], self.given[behind], True, True)
-        for place, use in enumerate(self.uses[own], start=int(program.use_starts[own])):
-            before = program.before[place]
+            self.set_buffer(self.buffers[op], self.given[behind], True, True)
+        for slot, use in enumerate(self.uses[op], start=int(program.use_starts[op])):
+            before = program.before[slot]
             if before != kinds.NONE and self.given[before]:
                 self.set_use(use, self.given[before], True, True)
 
-    def is_turned(self, own: int) -> bool:
+    def is_turned(self, op: int) -> bool:
         """Whether a dot is multiplied the other way round, so that nothing is left to transpose."""
-        behind = self.program.behind[own]
+        behind = self.program.behind[op]
         is_free = behind == kinds.NONE or not self.given[behind]
-        return self.program.turned[own] != UNSET and is_free
+        return self.program.turned[op] != UNSET and is_free
 
-    def write(self, own: int) -> Layout:
+    def write(self, op: int) -> Layout:
         """The layout that a product writes."""
-        layout = self.fixed(own)
-        return (*layout[1::-1], *layout[2:]) if self.is_turned(own) else layout
+        layout = self.fixed(op)
+        return (*layout[1::-1], *layout[2:]) if self.is_turned(op) else layout
 
-    def fixed(self, own: int) -> Layout:
-        return unpack(int(self.program.fixed[own]), int(self.program.rank[own]))
+    def fixed(self, op: int) -> Layout:
+        return unpack(int(self.program.fixed[op]), int(self.program.rank[op]))
 
     def set_buffer(self, buffer: Buffer, layout: Layout, mandatory: bool, urgent: bool) -> None:
         if len(layout) < 2:
@@ -150,17 +150,17 @@ class Slow:
         use.layout, use.urgent = layout, urgent
         self.added.append(use)
 
-    def hand_on_all(self) -> None:
-        self.sort_in()
+    def propagate_all(self) -> None:
+        self.enqueue()
         while self.waiting:
             constraint = self.waiting.popleft()
             if isinstance(constraint, Buffer):
-                self.hand_on_buffer(constraint)
+                self.propagate_buffer(constraint)
             else:
-                self.hand_on_use(constraint)
-            self.sort_in()
+                self.propagate_use(constraint)
+            self.enqueue()
 
-    def sort_in(self) -> None:
+    def enqueue(self) -> None:
         for constraint in self.added:
             if constraint.urgent:
                 self.waiting.appendleft(constraint)
@@ -168,47 +168,47 @@ class Slow:
                 self.waiting.append(constraint)
         self.added.clear()
 
-    def hand_on_use(self, use: Use) -> None:
-        own, layout = use.reader, use.layout
+    def propagate_use(self, use: Use) -> None:
+        op, layout = use.reader, use.layout
         assert layout
-        kind, buffer = self.program.kind[own], self.buffers[own]
+        kind, buffer = self.program.kind[op], self.buffers[op]
         self.set_buffer(use.source, layout, False, True)
         if kind in (kinds.KEEPS, kinds.ASKS, kinds.REDUCES, kinds.CONCATENATES):
             if kind == kinds.CONCATENATES and not self.is_largest(use):
                 return
-            for other in self.uses[own]:
+            for other in self.uses[op]:
                 if other.source is not use.source and self.rank(other.base) == len(layout):
                     self.set_use(other, layout, True, True)
-            if self.rank(own) == len(layout):
+            if self.rank(op) == len(layout):
                 self.set_buffer(buffer, layout, True, True)
         elif kind == kinds.RESHAPES:
-            made = self.reshape(use.base, layout, own)
+            made = self.reshape(use.base, layout, op)
             if made:
-                self.set_buffer(buffer, made, False, self.only_ones_differ(use.base, own))
+                self.set_buffer(buffer, made, False, self.only_ones_differ(use.base, op))
         elif kind == kinds.TRANSPOSES:
-            order = self.program.dimensions[own].tolist()
+            order = self.program.dimensions[op].tolist()
             made = tuple(order.index(dimension) for dimension in layout)
             self.set_buffer(buffer, made, True, True)
 
-    def hand_on_buffer(self, buffer: Buffer) -> None:
-        own, layout = buffer.number, buffer.layout
+    def propagate_buffer(self, buffer: Buffer) -> None:
+        op, layout = buffer.number, buffer.layout
         assert layout
-        kind = self.program.kind[own]
-        for use in self.uses[own]:
+        kind = self.program.kind[op]
+        for use in self.uses[op]:
             rank = self.rank(use.base)
             if rank < 2:
                 continue
             if kind in (kinds.KEEPS, kinds.ASKS, kinds.CONCATENATES) and rank == len(layout):
                 self.set_use(use, layout, True, True)
             elif kind == kinds.BROADCASTS:
-                kept = self.program.dimensions[own, :rank].tolist()
+                kept = self.program.dimensions[op, :rank].tolist()
                 self.set_use(use, tuple(kept.index(k) for k in layout if k in kept), True, False)
             elif kind == kinds.RESHAPES:
-                read = self.reshape(own, layout, use.base)
+                read = self.reshape(op, layout, use.base)
                 if read:
-                    self.set_use(use, read, False, self.only_ones_differ(use.base, own))
+                    self.set_use(use, read, False, self.only_ones_differ(use.base, op))
             elif kind == kinds.TRANSPOSES:
-                order = self.program.dimensions[own].tolist()
+                order = self.program.dimensions[op].tolist()
                 self.set_use(use, tuple(order[k] for k in layout), False, True)
         for use in self.all_uses():
             is_read = use.source is buffer and self.program.kind[use.reader] != kinds.GIVES
@@ -218,11 +218,11 @@ class Slow:
     def all_uses(self) -> Iterator[Use]:
         return (use for row in self.uses for use in row)
 
-    def rank(self, own: int) -> int:
-        return int(self.program.rank[own])
+    def rank(self, op: int) -> int:
+        return int(self.program.rank[op])
 
-    def shape(self, own: int) -> tuple[int, ...]:
-        return tuple(self.program.sizes[own, : self.rank(own)].tolist())
+    def shape(self, op: int) -> tuple[int, ...]:
+        return tuple(self.program.sizes[op, : self.rank(op)].tolist())
 
     def is_largest(self, use: Use) -> bool:
         along = int(self.program.dimensions[use.reader, 0])
@@ -232,11 +232,11 @@ class Slow:
         )
 
     def only_ones_differ(self, one: int, other: int) -> bool:
-        shapes = [tuple(size for size in self.shape(own) if size > 1) for own in (one, other)]
+        shapes = [tuple(size for size in self.shape(op) if size > 1) for op in (one, other)]
         return shapes[0] == shapes[1]
 
     def reshape(self, known: int, layout: Layout, other: int) -> Layout | None:
-        true_ranks = [sum(size > 1 for size in self.shape(own)) for own in (known, other)]
+        true_ranks = [sum(size > 1 for size in self.shape(op)) for op in (known, other)]
         if true_ranks == [1, 1]:
             return None
         return align(self.shape(known), layout, self.shape(other))
@@ -247,7 +247,7 @@ def row_major(rank: int) -> Layout:
 
 
 def unpack(number: int, rank: int) -> Layout:
-    return tuple(number >> 3 * place & 7 for place in range(rank))
+    return tuple(number >> 3 * slot & 7 for slot in range(rank))
 
 
 def addresses(shape: tuple[int, ...], layout: Layout) -> np.ndarray:

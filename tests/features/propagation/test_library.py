@@ -18,7 +18,7 @@ from solution.features.propagation.library import NOTHING, join_library
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.splitting import mark_split
 from solution.features.propagation.state_table import ENOUGH, Loops, find_loops
-from solution.features.propagation.states import COPY, FIRST, MADE, find_places
+from solution.features.propagation.states import COPY, FIRST, MADE, find_points
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.slow import Layout, addresses, row_major, unpack
 from tests.made.graphs import make_nodes
@@ -31,46 +31,46 @@ class Slow:
     """One configuration: what has joined whom."""
 
     def __init__(self, propagation: Propagation, states: np.ndarray, layouts: np.ndarray) -> None:
-        own, graph = propagation.instructions, propagation.graph
-        self.own, self.owner = own, dict.fromkeys(range(own.count), -1)
+        ops, graph = propagation.instructions, propagation.graph
+        self.ops, self.opser = ops, dict.fromkeys(range(ops.count), -1)
         self.names = [
             vocabulary.OPCODES[graph.node_opcodes[node]] if node >= 0 and kind != ASKS else ""
-            for node, kind in zip(own.node, own.kind, strict=True)
+            for node, kind in zip(ops.node, ops.kind, strict=True)
         ]
-        self.made = [layouts[states[i], MADE] for i in range(own.count)]
-        self.apart = [self.stands_between(u, states, layouts) for u in range(len(own.read))]
+        self.made = [layouts[states[i], MADE] for i in range(ops.count)]
+        self.apart = [self.stands_between(u, states, layouts) for u in range(len(ops.read))]
 
     def stands_between(self, use: int, states: np.ndarray, layouts: np.ndarray) -> bool:
         """Whether a copy is read, or a layout is asked for, be it the one that is there."""
-        calls = self.own.before[use], self.own.behind[self.own.read[use]]
+        calls = self.ops.before[use], self.ops.behind[self.ops.read[use]]
         asked = any(layouts[states[call], MADE] >= 0 for call in calls if call >= 0)
-        return asked or bool(layouts[states[self.own.count + use], COPY] > 0)
+        return asked or bool(layouts[states[self.ops.count + use], COPY] > 0)
 
     def readers(self, read: int) -> list[tuple[int, bool]]:
         """Who reads it, custom calls left out, and whether something stands in between."""
-        uses = np.flatnonzero(self.own.read == read)
-        pairs = [(int(self.own.reader[use]), self.apart[use]) for use in uses]
-        return [pair for pair in pairs if self.own.kind[pair[0]] != ASKS]
+        uses = np.flatnonzero(self.ops.read == read)
+        pairs = [(int(self.ops.reader[use]), self.apart[use]) for use in uses]
+        return [pair for pair in pairs if self.ops.kind[pair[0]] != ASKS]
 
     def is_free(self, number: int) -> bool:
         """Whether it is nobody's and row-major."""
-        rank, made = int(self.own.rank[number]), int(self.made[number])
+        rank, made = int(self.ops.rank[number]), int(self.made[number])
         row_major = rank < 2 or (made >= 0 and unpack(made, rank) == tuple(range(rank))[::-1])
-        return self.owner[number] < 0 and row_major
+        return self.opser[number] < 0 and row_major
 
     def run(self) -> np.ndarray:
-        for first in reversed(range(self.own.count)):
-            reads = (self.own.reader == first).sum()
-            if self.names[first] == "reduce" and reads <= 2 and self.owner[first] < 0:
+        for first in reversed(range(self.ops.count)):
+            reads = (self.ops.reader == first).sum()
+            if self.names[first] == "reduce" and reads <= 2 and self.opser[first] < 0:
                 self.grow(first)
-        return np.array([self.owner[number] >= 0 for number in range(self.own.count)])
+        return np.array([self.opser[number] >= 0 for number in range(self.ops.count)])
 
     def grow(self, first: int) -> None:
         last: int | None = first
         while last is not None:
-            self.owner[last] = first
-            while found := [n for n in self.owner if self.joins(first, n)]:
-                self.owner[found[0]] = first
+            self.opser[last] = first
+            while found := [n for n in self.opser if self.joins(first, n)]:
+                self.opser[found[0]] = first
             readers = self.readers(last)
             last = readers[0][0] if len({reader for reader, _ in readers}) == 1 else None
             if last is not None and (
@@ -86,7 +86,7 @@ class Slow:
             self.names[number] in WORKING
             and self.is_free(number)
             and bool(readers)
-            and all(self.owner[reader] == first and not apart for reader, apart in readers)
+            and all(self.opser[reader] == first and not apart for reader, apart in readers)
         )
 
 
@@ -139,24 +139,24 @@ def sum_slowly(shape: Shape, layout: Layout, summed: list[int]) -> tuple[bool, b
 def test_a_run_is_what_a_reduction_finds_in_memory(seed: int) -> None:
     graph = draw_graph(seed)
     propagation = Propagation(graph)
-    own, numbered = propagation.instructions, propagation.number()
-    places = find_places(own, numbered.place)
-    by_itself = np.full(len(numbered.place), NOTHING)
-    loops = find_loops(graph, own, places, numbered.layouts, by_itself)
-    for state, place in enumerate(numbered.place.tolist()):
+    ops, numbered = propagation.instructions, propagation.number()
+    points = find_points(ops, numbered.point)
+    by_itself = np.full(len(numbered.point), NOTHING)
+    loops = find_loops(graph, ops, points, numbered.layouts, by_itself)
+    for state, point in enumerate(numbered.point.tolist()):
         is_reduce = (
-            place < own.count
-            and own.is_programs[place]
-            and own.node[place] >= 0
-            and graph.node_opcodes[own.node[place]] == OPCODE_IDS["reduce"]
+            point < ops.count
+            and ops.is_programs[point]
+            and ops.node[point] >= 0
+            and graph.node_opcodes[ops.node[point]] == OPCODE_IDS["reduce"]
         )
         if not is_reduce:
             assert not loops.sums[state]
             continue
-        read, number = places.read[state, 0], int(numbered.layouts[state, FIRST])
-        shape = tuple(own.sizes[read, : own.rank[read]].tolist())
+        read, number = points.read[state, 0], int(numbered.layouts[state, FIRST])
+        shape = tuple(ops.sizes[read, : ops.rank[read]].tolist())
         if number >= 0:
-            summed = [axis for axis in own.dimensions[place].tolist() if axis >= 0]
+            summed = [axis for axis in ops.dimensions[point].tolist() if axis >= 0]
             sums, contiguous, run = sum_slowly(shape, unpack(number, len(shape)), summed)
             assert (bool(loops.sums[state]), bool(loops.contiguous[state])) == (sums, contiguous)
             if sums:
@@ -202,13 +202,13 @@ def make(
 def loops_at(graph: Graph, node: int) -> tuple[Loops, np.ndarray]:
     """Of the node's instruction: the loops of all states, and its state in each configuration."""
     propagation = Propagation(graph)
-    own, numbered = propagation.instructions, propagation.number()
-    place = int(np.flatnonzero((own.node == node) & own.is_programs)[0])
-    joins = np.full(len(numbered.place), NOTHING)  # of these graphs, one for each state
-    joins[numbered.numbers[:, : own.count]] = join_library(propagation, numbered)
-    places = find_places(own, numbered.place)
-    loops = find_loops(graph, own, places, numbered.layouts, joins)
-    return loops, numbered.numbers[:, place]
+    ops, numbered = propagation.instructions, propagation.number()
+    point = int(np.flatnonzero((ops.node == node) & ops.is_programs)[0])
+    joins = np.full(len(numbered.point), NOTHING)  # of these graphs, one for each state
+    joins[numbered.numbers[:, : ops.count]] = join_library(propagation, numbered)
+    points = find_points(ops, numbered.point)
+    loops = find_loops(graph, ops, points, numbered.layouts, joins)
+    return loops, numbered.numbers[:, point]
 
 
 def test_the_library_runs_along_the_contiguous_dimension() -> None:
@@ -226,27 +226,27 @@ class SlowSplitting:
     """The layouts that a program is read with in one configuration."""
 
     def __init__(self, propagation: Propagation, numbered: Numbered, row: int) -> None:
-        self.own, self.states = propagation.instructions, numbered.numbers[row]
+        self.ops, self.states = propagation.instructions, numbered.numbers[row]
         self.layouts = numbered.layouts
-        self.place = np.argsort(self.own.order)  # in which instructions are read
+        self.position = np.argsort(self.ops.order)  # in which instructions are read
 
     def name(self, number: int) -> str:
-        return OPCODES.get(int(self.own.opcodes[number]), "")
+        return OPCODES.get(int(self.ops.opcodes[number]), "")
 
     def find(self, number: int) -> Layout:
         """What is made has this layout before any is assigned."""
-        own, plain = self.own, row_major(self.own.rank[number])
+        ops, plain = self.ops, row_major(self.ops.rank[number])
         uses = [
             use
-            for use in range(own.use_starts[number], own.use_starts[number + 1])
-            if own.rank[own.read[use]] == own.rank[number]
+            for use in range(ops.use_starts[number], ops.use_starts[number + 1])
+            if ops.rank[ops.read[use]] == ops.rank[number]
         ]
         if self.name(number) == "transpose" and uses:
-            order = own.dimensions[number].tolist()
+            order = ops.dimensions[number].tolist()
             return tuple(order.index(axis) for axis in self.read(uses[0]))
         if self.name(number) in ("tanh", "add") and uses:
-            filled = [self.name(own.read[use]) in ("broadcast", "constant") for use in uses]
-            nodes = own.node[own.read[uses]].tolist()
+            filled = [self.name(ops.read[use]) in ("broadcast", "constant") for use in uses]
+            nodes = ops.node[ops.read[uses]].tolist()
             first = min(range(len(uses)), key=lambda k: (filled[k], nodes[k], -uses[k]))
             return self.read(uses[first])
         return plain
@@ -256,26 +256,26 @@ class SlowSplitting:
 
         Of an argument of a call, which stands behind the computation that is called, nothing.
         """
-        read = int(self.own.read[use])
-        is_argument = self.place[read] > self.place[self.own.reader[use]]
-        calls = [self.own.before[use], *([] if is_argument else [self.own.behind[read]])]
+        read = int(self.ops.read[use])
+        is_argument = self.position[read] > self.position[self.ops.reader[use]]
+        calls = [self.ops.before[use], *([] if is_argument else [self.ops.behind[read]])]
         for call in calls:
             if call >= 0 and self.layouts[self.states[call], MADE] >= 0:
-                return unpack(int(self.layouts[self.states[call], MADE]), self.own.rank[call])
-        return row_major(self.own.rank[read]) if is_argument else self.find(read)
+                return unpack(int(self.layouts[self.states[call], MADE]), self.ops.rank[call])
+        return row_major(self.ops.rank[read]) if is_argument else self.find(read)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6))
 def test_what_is_read_otherwise_than_row_major_is_split(seed: int) -> None:
     propagation = Propagation(draw_graph(seed))
-    own, numbered = propagation.instructions, propagation.number()
-    is_reduce = np.array([OPCODES.get(int(opcode)) == "reduce" for opcode in own.opcodes])
-    is_reduce &= own.is_programs & (own.main[:, 0] >= 0)
-    split = mark_split(own, numbered, is_reduce)
+    ops, numbered = propagation.instructions, propagation.number()
+    is_reduce = np.array([OPCODES.get(int(opcode)) == "reduce" for opcode in ops.opcodes])
+    is_reduce &= ops.is_programs & (ops.main[:, 0] >= 0)
+    split = mark_split(ops, numbered, is_reduce)
     assert not split[:, ~is_reduce].any()
     for row, found in enumerate(split):
         slow = SlowSplitting(propagation, numbered, row)
         for number in np.flatnonzero(is_reduce).tolist():
-            use = int(own.main[number, 0])
-            assert found[number] == (slow.read(use) != row_major(own.rank[own.read[use]]))
+            use = int(ops.main[number, 0])
+            assert found[number] == (slow.read(use) != row_major(ops.rank[ops.read[use]]))

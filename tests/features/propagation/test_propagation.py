@@ -29,37 +29,17 @@ from tests.made.graphs import make_nodes
 
 
 def given_layouts(propagation: Propagation, row: int) -> list[Layout | None]:
-    """What each custom call asks for in a configuration, from the configuration's own numbers."""
-    own, graph = propagation.instructions, propagation.graph
+    """What each custom call asks for in a configuration, read from the configuration."""
+    ops, graph = propagation.instructions, propagation.graph
     config = graph.layouts.expand()[row].reshape(-1, 3, 6)
     found: list[Layout | None] = []
-    for rank, (position, tensor) in zip(own.rank, own.asked, strict=True):
+    for rank, (position, tensor) in zip(ops.rank, ops.asked, strict=True):
         layout = config[position, tensor] if position >= 0 else np.array([-1])
         asked = layout[layout >= 0].tolist()
         missing = [axis for axis in reversed(range(rank)) if axis not in asked]
         fits = asked and sorted([*asked, *missing]) == list(range(rank))
         found.append((*asked, *missing) if fits else None)
     return found
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from([CPU, TPU]))
-def test_layouts_are_those_of_the_slow_way(seed: int, backend: Backend) -> None:
-    graph = draw_graph(seed)
-    propagation = Propagation(graph, backend)
-    own = propagation.instructions
-    assigned = propagation.assign()
-    for row in range(graph.num_configs):
-        slow = Slow(own, backend, given_layouts(propagation, row))
-        slow.run()
-        numbers = assigned.layouts[graph.layouts.rows[row]]
-        fast = [
-            unpack(int(number), int(rank)) if number >= 0 else None
-            for number, rank in zip(numbers, own.rank, strict=True)
-        ]
-        assert fast == [buffer.layout for buffer in slow.buffers]
-        marks = assigned.copies[graph.layouts.rows[row]]
-        assert (marks > 0).tolist() == find_copies(slow, propagation)
 
 
 def find_copies(slow: Slow, propagation: Propagation) -> list[bool]:
@@ -76,23 +56,23 @@ def find_copies(slow: Slow, propagation: Propagation) -> list[bool]:
             moves = bool(moved.any()) and (slow.program.kind[use.reader] == KEEPS or not is_there)
             seen.add((use.source.number, use.layout))
         marks.append(moves)
-    return marks + [_moves(slow, own) for own in range(slow.program.count)]
+    return marks + [_moves(slow, op) for op in range(slow.program.count)]
 
 
-def _moves(slow: Slow, own: int) -> bool:
+def _moves(slow: Slow, op: int) -> bool:
     """Whether a reshape or a transpose puts an element elsewhere."""
-    if len(slow.uses[own]) != 1 or slow.rank(own) < 2 or not slow.buffers[own].layout:
+    if len(slow.uses[op]) != 1 or slow.rank(op) < 2 or not slow.buffers[op].layout:
         return False
-    (use,) = slow.uses[own]
+    (use,) = slow.uses[op]
     read = use.layout or use.source.layout or tuple(range(slow.rank(use.base)))
-    opcode = slow.program.kind[own]
+    opcode = slow.program.kind[op]
     before = addresses(slow.shape(use.base), read)
     if opcode == 5:
-        order = slow.program.dimensions[own, : slow.rank(own)].tolist()
+        order = slow.program.dimensions[op, : slow.rank(op)].tolist()
         before = before.reshape(slow.shape(use.base)).transpose(order).reshape(-1)
     elif opcode != 4:
         return False
-    return bool((before != addresses(slow.shape(own), slow.buffers[own].layout)).any())
+    return bool((before != addresses(slow.shape(op), slow.buffers[op].layout)).any())
 
 
 def make_program(
@@ -104,9 +84,9 @@ def make_program(
     features[-1, vocabulary.IS_ROOT] = 1
     configurable = sorted(layouts)
     given = np.full((1, len(configurable), vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
-    for place, node in enumerate(configurable):
+    for index, node in enumerate(configurable):
         for slot, order in layouts[node].items():
-            given[0, place, slot : slot + len(order)] = order
+            given[0, index, slot : slot + len(order)] = order
     graph = Graph(
         name="made",
         collection=collection("layout:xla:random"),
@@ -132,8 +112,8 @@ def test_a_call_is_inlined_for_each_that_calls_it() -> None:
     )  # fmt: skip
     graph = dataclasses.replace(propagation.graph, node_features=features)
     propagation = Propagation(repair_padding(graph))
-    own = propagation.instructions
-    bodies = [k for k in range(own.count) if own.node[k] == 1 and own.asked[k, 0] < 0]
+    ops = propagation.instructions
+    bodies = [k for k in range(ops.count) if ops.node[k] == 1 and ops.asked[k, 0] < 0]
     layouts = propagation.assign().layouts[0]
     assert sorted(unpack(int(layouts[k]), 2) for k in bodies) == [(0, 1), (1, 0)]
 
@@ -153,9 +133,9 @@ def test_any_numbers_in_a_file_end_in_layouts(seed: int) -> None:
     opcodes = random.permutation(graph.node_opcodes)
     hostile = dataclasses.replace(graph, node_features=features, edges=edges, node_opcodes=opcodes)
     propagation = Propagation(hostile)
-    own = propagation.instructions
+    ops = propagation.instructions
     for row in propagation.assign().layouts:
-        for number, rank in zip(row.tolist(), own.rank.tolist(), strict=True):
+        for number, rank in zip(row.tolist(), ops.rank.tolist(), strict=True):
             assert number == -1 or sorted(unpack(number, rank)) == list(range(rank))
 
 
@@ -164,16 +144,16 @@ State = tuple[Layout | None, ...]
 
 
 def slow_states(propagation: Propagation, row: int) -> list[tuple[State, bool]]:
-    """The layouts at each place in one configuration, and whether it is copied there."""
-    own = propagation.instructions
-    slow = Slow(own, CPU, given_layouts(propagation, row))
+    """Each point's layouts in one configuration, and whether its tensor is copied."""
+    ops = propagation.instructions
+    slow = Slow(ops, propagation.backend, given_layouts(propagation, row))
     slow.run()
     marks = find_copies(slow, propagation)
     uses = [use for used in slow.uses for use in used]
     states: list[tuple[State, bool]] = []
-    for number in range(own.count):
-        main = [use - own.use_starts[number] for use in own.main[number] if use != NONE]
-        read = [slow.uses[number][place].layout for place in main]
+    for number in range(ops.count):
+        main = [use - ops.use_starts[number] for use in ops.main[number] if use != NONE]
+        read = [slow.uses[number][use].layout for use in main]
         layouts = (slow.buffers[number].layout, *read, *[None] * (2 - len(read)))
         states.append((layouts, marks[len(uses) + number]))
     for use, mark in zip(uses, marks, strict=False):
@@ -185,22 +165,22 @@ def as_dimensions(number: int, rank: int) -> Layout | None:
     return unpack(number, rank) if number >= 0 else None
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from([1, 8]))
-def test_states_are_those_of_the_slow_way(seed: int, room: int) -> None:
-    """With too little room for all states at once, too."""
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([CPU, TPU]), st.sampled_from([1, 8]))
+def test_states_are_those_of_the_slow_way(seed: int, backend: Backend, capacity: int) -> None:
+    """Also with too little capacity for all states at once."""
     graph = draw_graph(seed)
-    propagation = Propagation(graph)
-    own = propagation.instructions
+    propagation = Propagation(graph, backend)
+    ops = propagation.instructions
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(propagating, "ROOM", room)
+        patch.setattr(propagating, "CAPACITY", capacity)
         found = propagation.number()
-    ranks = [[own.rank[n], *own.rank[own.read[own.main[n][own.main[n] != NONE]]], 0, 0][:3]
-             for n in range(own.count)]  # fmt: skip
-    ranks += [[own.rank[read]] * 3 for read in own.read]
+    ranks = [[ops.rank[n], *ops.rank[ops.read[ops.main[n][ops.main[n] != NONE]]], 0, 0][:3]
+             for n in range(ops.count)]  # fmt: skip
+    ranks += [[ops.rank[read]] * 3 for read in ops.read]
     for row in range(graph.num_configs):
         states = found.numbers[graph.layouts.rows[row]]
-        np.testing.assert_array_equal(found.place[states], np.arange(len(states)))
+        np.testing.assert_array_equal(found.point[states], np.arange(len(states)))
         layouts = found.layouts[states]
         fast = [
             (tuple(as_dimensions(n, r) for n, r in zip(line, rank, strict=False)), bool(line[3]))
@@ -238,13 +218,13 @@ def test_the_table_has_what_varies(seed: int) -> None:
 
 def describe_slowly(shape: tuple[int, ...], layout: Layout) -> dict[str, float]:
     """Strides by where elements lie."""
-    place = addresses(shape, layout).reshape(shape)
+    address = addresses(shape, layout).reshape(shape)
     found = {"row_major": float(layout == tuple(range(len(shape)))[::-1])}
     for k, size in enumerate(reversed(shape[-4:]), start=1):
         found[f"size_{k}"] = math.log2(size)
         one = tuple(int(axis == len(shape) - k) for axis in range(len(shape)))
         if size > 1:
-            found[f"stride_{k}"] = math.log2(place[one] - place.flat[0])
+            found[f"stride_{k}"] = math.log2(address[one] - address.flat[0])
     large = [shape[dimension] for dimension in layout if shape[dimension] > 1]
     found["minor"], found["second_minor"] = (math.log2(s) for s in (*large, 1, 1)[:2])
     return found
@@ -255,17 +235,17 @@ def describe_slowly(shape: tuple[int, ...], layout: Layout) -> dict[str, float]:
 def test_columns_are_what_elements_show(seed: int) -> None:
     graph = draw_graph(seed)
     propagation, table = Propagation(graph), state_tables("cpu")(graph)
-    own, numbered = propagation.instructions, propagation.number()
+    ops, numbered = propagation.instructions, propagation.number()
     varying = np.flatnonzero((numbered.numbers != numbered.numbers[0]).any(axis=0))
-    varying = varying[varying < own.count]
+    varying = varying[varying < ops.count]
     assume(len(varying))
-    for column, place in enumerate(varying.tolist()):
-        number = numbered.layouts[numbered.numbers[0, place], 0]
+    for column, op in enumerate(varying.tolist()):
+        number = numbered.layouts[numbered.numbers[0, op], 0]
         row = dict(zip(NAMES, table.features[table.numbers[0, column]].tolist(), strict=True))
-        shape = tuple(own.sizes[place, : own.rank[place]].tolist())
+        shape = tuple(ops.sizes[op, : ops.rank[op]].tolist())
         if number >= 0:
             expected = describe_slowly(shape, unpack(int(number), len(shape)))
             found = {name: row[f"state_made_{name}"] for name in expected}
             assert found == pytest.approx(expected, abs=1e-5)
-        size = num_bytes(graph)[own.node[place]]
+        size = num_bytes(graph)[ops.node[op]]
         assert row["state_made_bytes"] == pytest.approx(math.log2(1 + size), abs=1e-5)
