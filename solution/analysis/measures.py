@@ -5,7 +5,7 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_TOKENS
-from solution.features.layout import copies, layout_table
+from solution.features.layout import layout_table
 from solution.features.layout.tensors import find_tensors
 from solution.features.layout.violations import violation_ratios
 from solution.features.preparation import neighbourhood
@@ -98,8 +98,8 @@ def copied_bytes(graph: Graph) -> np.ndarray:
 
     A tensor is copied if its producer and its consumer have it in different orders of dimensions.
     """
-    column = [feature.name for feature in copies.FEATURES].index("copies_order_bytes")
-    return copies.count_copies(graph)[graph.layouts.rows, column]
+    column = [feature.name for feature in layout_table.COPIES].index("copies_order_bytes")
+    return layout_table.count_copies(graph)[graph.layouts.rows, column]
 
 
 def padded_bytes(graph: Graph) -> np.ndarray:

@@ -25,6 +25,6 @@ def numbered(name: str, unit: str, reason: str, count: int) -> tuple[Feature, ..
 def as_rows(columns: Columns, features: Sequence[Feature], count: int) -> np.ndarray:
     """Return the columns as rows (count, features) float32, in the order of `features`."""
     rows = np.empty((count, len(features)), np.float32)
-    for place, feature in enumerate(features):
-        rows[:, place] = columns[feature.name]
+    for column, feature in enumerate(features):
+        rows[:, column] = columns[feature.name]
     return rows

@@ -1,15 +1,14 @@
 """Infer which dimensions a dot contracts, which the npz files do not say.
 
-The shapes and the readers of a dot tell (solution.features.einsum, solution.features.gradients). Of
-1,144 dots and convolutions of 72 JAX programs, half of them training steps, 29 come out wrong, all
-but one in the loops of recurrent nets (`python -m benchmarks.operands`); by shapes alone it was
-144.
-
-A graph that was read from a module has the contracted dimensions from there (Graph.summed).
+They are inferred from the shapes and the readers of a dot (solution.features.einsum,
+solution.features.gradients). Of 1,144 dots and convolutions of 72 JAX programs, half of them
+training steps, 29 are inferred wrongly, all but one in the loops of recurrent nets
+(`python -m benchmarks.operands`); by shapes alone 144 were. A graph that was read from a module has
+the contracted dimensions of the module (Graph.summed).
 
 The competition's best solutions read the dimensions from the protobuf files, and the organisers
-name them among the features that helped. Here every file gets them, in the columns where a
-convolution has its equivalent: the input feature dimensions of its input and of its kernel.
+name them among the features that helped. Here every graph can have them (mark_contractions), in the
+columns where a convolution has its equivalent: the feature dimensions of its input and its kernel.
 """
 
 import dataclasses
@@ -26,15 +25,15 @@ from solution.features.operands import NONE, find_operands
 from solution.features.padding import PADDING
 from solution.features.work import num_operations
 
-LEFT = [vocabulary.CONVOLUTION_INPUT_FEATURE, *range(95, 99)]  # and the spatial dimensions
+LEFT = [vocabulary.CONVOLUTION_INPUT_FEATURE, *range(95, 99)]  # 95 to 98: spatial dimensions
 RIGHT = [vocabulary.CONVOLUTION_KERNEL_INPUT, *range(101, 105)]
 
 FEATURES = tuple(
-    Feature(f"{operand}_{name}", "share", f"{operand}: {reason}, dots by operations")
+    Feature(f"{operand}_{name}", "share", f"{operand}: {reason}; dots weighted by operations")
     for operand in ("input", "kernel")
     for name, reason in (
-        ("sums_minor", "a dimension that is summed is the contiguous one"),
-        ("sums_outer", "a dimension that is summed is the outermost one"),
+        ("sums_minor", "a contracted dimension is contiguous"),
+        ("sums_outer", "a contracted dimension is outermost"),
     )
 )
 
@@ -44,8 +43,8 @@ def _find_contractions(graph: Graph) -> np.ndarray:
         return graph.summed
     found = np.full((graph.num_nodes, 2, SUMMED), NONE)
     for node, letters in find_operands(graph).letters.items():
-        for row, own in zip(found[node], letters.summed, strict=True):
-            row[: len(own[:SUMMED])] = own[:SUMMED]
+        for row, summed in zip(found[node], letters.summed, strict=True):
+            row[: len(summed[:SUMMED])] = summed[:SUMMED]
     found.setflags(write=False)
     return found
 
@@ -55,13 +54,16 @@ contractions = PerGraph(_find_contractions)
 
 
 def mark_contractions(graph: Graph) -> Graph:
-    """Write what dots contract into the columns of convolutions. Repair padding first."""
+    """Write the contracted dimensions of dots into the columns of convolutions.
+
+    The padding of the graph must be repaired.
+    """
     summed = contractions(graph)
     features = graph.node_features.copy()
     is_dot = graph.node_opcodes == OPCODE_IDS["dot"]
-    for place, columns in enumerate((LEFT, RIGHT)):
-        own = summed[is_dot, place]
-        features[np.ix_(is_dot, columns)] = np.where(own == NONE, PADDING, own)
+    for operand, columns in enumerate((LEFT, RIGHT)):
+        contracted = summed[is_dot, operand]
+        features[np.ix_(is_dot, columns)] = np.where(contracted == NONE, PADDING, contracted)
     return dataclasses.replace(graph, node_features=features)
 
 
@@ -71,18 +73,19 @@ def contraction_rows(graph: Graph) -> np.ndarray:
     operations = np.where(graph.node_opcodes == OPCODE_IDS["dot"], num_operations(graph), 0)
     weights = operations[graph.configurable] / max(float(operations[graph.configurable].sum()), 1)
     columns = []
-    for place, tensor in enumerate(("input", "kernel")):
+    for operand, tensor in enumerate(("input", "kernel")):
         tensors = find_tensors(graph, tensor)
-        slots = slice((1 + place) * MAX_RANK, (2 + place) * MAX_RANK)
+        slots = slice((1 + operand) * MAX_RANK, (2 + operand) * MAX_RANK)
         given = pairs.layouts[:, slots].astype(np.int64)
         order = np.where(given >= 0, given, tensors.layouts[pairs.node])  # (pairs, 6)
-        summed = contractions(graph)[graph.configurable, place][pairs.node]
+        summed = contractions(graph)[graph.configurable, operand][pairs.node]
         last = np.maximum(tensors.ranks[pairs.node] - 1, 0)
         for axis in (order[:, 0], order[np.arange(len(order)), last]):
             is_summed = (summed == axis[:, None]).any(axis=1)
             columns.append(is_summed * weights[pairs.node])
     described = np.stack(columns, axis=1)
     sums = np.zeros((len(pairs.codes), len(FEATURES)))
-    for used in pairs.pairs(slice(None)).T:  # one node at a time, to save memory
+    # Sum over the nodes of each configuration, one node at a time to save memory.
+    for used in pairs.pairs(slice(None)).T:
         sums += described[used]
     return sums.astype(np.float32)

@@ -27,10 +27,10 @@ class Einsum(NamedTuple):
 
     @property
     def summed(self) -> tuple[Dimensions, Dimensions]:
-        """The contracted dimensions of the left operand, and those of the right one."""
+        """The contracted dimensions of the left operand, and of the right operand."""
         left, right = (
-            tuple(place for place, letter in enumerate(own) if letter not in self.output)
-            for own in (self.left, self.right)
+            tuple(axis for axis, letter in enumerate(letters) if letter not in self.output)
+            for letters in (self.left, self.right)
         )
         return left, right
 
@@ -64,7 +64,7 @@ def label_dot(
     Args:
         is_alike: both operands were computed in the same way, so the same dimensions of both are
             contracted if that fits, as in the product of queries and keys.
-        summed: the contracted dimensions, if a module says them.
+        summed: the contracted dimensions of both operands, if a module states them.
     """
     for batch in range(min(len(left), len(right), len(output)) + 1):
         count, odd = divmod(len(left) + len(right) - len(output) - batch, 2)
@@ -90,20 +90,21 @@ def label_dot(
 
 
 def _label(shape: Dimensions, output: Dimensions, kept: list[int], batch: int) -> list[Dimensions]:
-    """List the ways to label an operand with the letters `kept`, the first `batch` anywhere.
+    """List the ways to label the dimensions of an operand with the letters `kept`.
 
-    The others keep their order. Unlabelled dimensions are contracted; their letters follow by size.
+    The first `batch` letters may label any dimensions, the others label dimensions in order. The
+    remaining dimensions are contracted, and get the next letters in ascending order of size.
     """
     found = []
     for summed in combinations(range(len(shape)), len(shape) - len(kept)):
-        rest = [place for place in range(len(shape)) if place not in summed]
+        rest = [axis for axis in range(len(shape)) if axis not in summed]
         for first in permutations(rest, batch):
-            places = [*first, *(place for place in rest if place not in first)]
-            if [shape[place] for place in places] == [output[letter] for letter in kept]:
-                letters = dict(zip(places, kept, strict=True))
+            axes = [*first, *(axis for axis in rest if axis not in first)]
+            if [shape[axis] for axis in axes] == [output[letter] for letter in kept]:
+                letters = dict(zip(axes, kept, strict=True))
                 by_size = sorted(summed, key=shape.__getitem__)
-                letters |= {place: len(output) + k for k, place in enumerate(by_size)}
-                found.append(tuple(letters[place] for place in range(len(shape))))
+                letters |= {axis: len(output) + k for k, axis in enumerate(by_size)}
+                found.append(tuple(letters[axis] for axis in range(len(shape))))
                 break
     return found
 
@@ -119,8 +120,8 @@ def _sizes(letters: Dimensions, shape: Dimensions, output: Dimensions) -> list[i
 def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int | None:
     """Return the number of products that each output element of a dot sums.
 
-    Unlike label_dot it accepts an operand's dimensions in any order. None if nothing fits; of
-    several solutions the one with the smallest batch.
+    Unlike label_dot it accepts an operand's dimensions in any order. None if nothing fits; if
+    several solutions fit, the one with the smallest batch counts.
     """
     for batch in range(len(output) + 1):
         # Contracted sizes are equal in both operands, which leaves one split to try for each batch.

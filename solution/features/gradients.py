@@ -1,9 +1,13 @@
-"""Which dots are gradients of others: where weights are square, their shapes do not say it.
+"""Find the dots that are gradients of other dots, to infer what they contract.
 
-Of y = x w, the gradient of x is a product of the gradient of y and w, that of w one of the gradient
-of y and x: three dots that read three tensors in pairs. What the first of them sums its shapes tell
-mostly; operands and sums of the others follow. A gradient has the dimensions of what it is the
-gradient of, in their order, if it is not transposed afterwards.
+If weights are square, the shapes of a dot do not tell which dimensions it contracts. But the
+gradients of y = x w are dots as well: dx = dy w' and dw = x' dy. These three dots read the three
+tensors x, w and dy in pairs. The shapes of the first dot mostly tell what it contracts; operands
+and contracted dimensions of the other two follow. A gradient has the dimensions of its tensor, in
+the same order, unless it is transposed afterwards.
+
+Here `wanted` is the operand of a dot whose gradient is looked for, `kept` the other operand, and
+`slope` a candidate for dy, the gradient of the dot's output.
 """
 
 from collections import defaultdict
@@ -19,11 +23,11 @@ from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.einsum import Dimensions, Einsum
 
 TRANSPOSE = OPCODE_IDS["transpose"]
-BLOCK = 2048  # dots whose descendants are found at once
+BLOCK = 2048  # number of dots whose dependants are found in one sweep
 
 
 class Dot(NamedTuple):
-    """A dot, what it reads, and which of their dimensions are one."""
+    """A dot, its operands, and the einsum letters of their dimensions."""
 
     node: int
     left: int
@@ -31,18 +35,19 @@ class Dot(NamedTuple):
     letters: Einsum
 
 
-Label = Callable[[int, int, int], Einsum | None]  # of a dot and its operands, by shapes alone
+# A function that labels a dot, given its left and right operand, by shapes alone.
+Label = Callable[[int, int, int], Einsum | None]
 
 
 def find_gradients(
     graph: Graph, ranks: np.ndarray, guess: dict[int, tuple[int, int]], label: Label
 ) -> dict[int, Dot]:
-    """The dots that are gradients of other ones.
+    """Return the dots that are gradients of other dots, by node.
 
     Args:
-        ranks: (nodes,) of their tensors.
-        guess: the operands of each dot, as its shapes have them.
-        label: which of their dimensions are one, as its shapes have it.
+        ranks: (nodes,) the ranks of the output tensors.
+        guess: the left and right operand of each dot, guessed from shapes.
+        label: labels a dot with einsum letters by its shapes.
     """
     dots = Dots(graph, ranks, guess, label)
     found: dict[int, Dot] = {}
@@ -50,13 +55,16 @@ def find_gradients(
         letters = label(node, *guess[node]) if node not in found else None
         if letters is not None:
             for gradient in dots.list_gradients(Dot(node, *guess[node], letters)):
-                found.setdefault(gradient.node, gradient)  # of several products, the first one's
+                found.setdefault(gradient.node, gradient)  # the gradient of the first dot that fits
                 dots.close(gradient.node)
     return found
 
 
 def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
-    """What a dot sums of its left and its right operand, ascending, where a module says it."""
+    """Return the dimensions that a dot contracts in its left and right operand, ascending.
+
+    None if the graph comes from no module, which would state them.
+    """
     if graph.summed is None:
         return None
     left, right = (tuple(sorted(row[row >= 0].tolist())) for row in graph.summed[node])
@@ -64,16 +72,16 @@ def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
 
 
 class Alike:
-    """Dots that read one tensor and look alike: what is decided of one holds for all of them.
+    """Dots that read the tensor `kept` and look alike, so that one decision holds for all of them.
 
-    The other tensors that they read have one shape and are made alike, too.
+    The other tensors that they read (slopes) have equal shapes and are computed alike.
     """
 
     def __init__(self, kept: int) -> None:
         self.kept = kept
         self.nodes = np.empty(0, np.int64)  # ascending
-        self.slopes = np.empty(0, np.int64)  # what each of them reads beside the tensor
-        self.labels: dict[bool, Einsum | None] = {}  # by whether the slope is the left operand
+        self.slopes = np.empty(0, np.int64)  # the other operand of each dot
+        self.labels: dict[bool, Einsum | None] = {}  # key: whether the slope is the left operand
 
     def drop(self, is_kept: np.ndarray) -> None:
         """Keep only the dots where `is_kept` (dots,) is True."""
@@ -82,10 +90,10 @@ class Alike:
 
 
 class Dots:
-    """The dots of a graph and what they read.
+    """The dots of a graph, indexed by the tensors that they read.
 
-    Time grows about as their number, also where thousands read one tensor: dots that look alike are
-    compared as one group, and those whose gradients are found leave it.
+    The time grows about linearly with the number of dots, even if thousands read one tensor: dots
+    that look alike are compared as one group, and dots that are recognised leave it.
     """
 
     def __init__(
@@ -101,9 +109,8 @@ class Dots:
         self._producers = Neighbours.operands(graph.edges, graph.num_nodes)
         self._consumers = Neighbours.consumers(graph.edges, graph.num_nodes)
         self._ancestors = Ancestors(graph, guess)
-        self._is_open = np.ones(graph.num_nodes, bool)  # whose gradients are still looked for
-        self._is_marked = np.zeros(graph.num_nodes, bool)
-        # The dots that read a tensor and a slope, and all the slopes of a tensor.
+        self._is_open = np.ones(graph.num_nodes, bool)  # not recognised as a gradient yet
+        # The dots by the two tensors that they read, and the tensors read together with each one.
         self._pairs: dict[tuple[int, int], list[int]] = defaultdict(list)
         slopes: dict[int, list[int]] = defaultdict(list)
         for node in sorted(guess):
@@ -111,17 +118,18 @@ class Dots:
             for kept, slope in {(left, right), (right, left)}:
                 self._pairs[kept, slope].append(node)
                 slopes[kept].append(slope)
-        self._slopes = {kept: np.unique(own) for kept, own in slopes.items()}
+        self._slopes = {kept: np.unique(others) for kept, others in slopes.items()}
         self._groups = self._group()
 
     def close(self, node: int) -> None:
-        """Look for the dot no longer: it is known of what it is the gradient."""
+        """Mark a dot as recognised, so that it is not listed for later dots."""
         self._is_open[node] = False
 
     def list_gradients(self, dot: Dot) -> Iterator[Dot]:
-        """Those of the operands of a dot: of both, or of one where its shapes leave no doubt.
+        """Yield the gradients of a dot's operands.
 
-        Dots are asked for in ascending order. Those that are closed are listed only beside others.
+        Both operands must have one, or the shapes of the gradients must be unambiguous. Call this
+        for dots in ascending order. A closed dot is listed only together with an open one.
         """
         if dot.left == dot.right:
             return
@@ -135,12 +143,12 @@ class Dots:
                 ]
                 for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left))
             ]
-            gradients = [gradient for own in by_wanted for gradient in own]
+            gradients = [gradient for found in by_wanted for gradient in found]
             if all(by_wanted) or all(map(self._is_certain, gradients)):
                 yield from gradients
 
     def _group(self) -> dict[tuple[int, Dimensions], list[Alike]]:
-        """The groups of each tensor, by the shape of their slopes."""
+        """Group the dots that look alike, by the tensor that they read and their slopes' shape."""
         members: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
         for (kept, slope), nodes in self._pairs.items():
             made = self._opcodes[slope], self._features[slope, vocabulary.DIMENSIONS].tobytes()
@@ -156,10 +164,10 @@ class Dots:
         return groups
 
     def _list_slopes(self, dot: Dot) -> list[int]:
-        """What may be the gradient of a dot, and shows gradients that are not closed: ascending.
+        """List the tensors that may be the gradient of a dot's output, ascending.
 
-        It depends on the dot, later dots read it that fit, and these are of both operands, or one
-        of them can be certain.
+        Such a tensor depends on the dot, and later open dots read it that fit as gradients of both
+        operands, or as an unambiguous gradient of one.
         """
         certain, others = [], []
         for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left)):
@@ -169,27 +177,20 @@ class Dots:
                 if any(self._is_alike_certain(group, way) for way in ways):
                     certain.append(group.slopes)
                 elif ways:
-                    others.append(self._keep_marked(group.slopes, self._slopes[wanted]))
+                    others.append(group.slopes[np.isin(group.slopes, self._slopes[wanted])])
         found = [*certain, *others]
         slopes = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
         return self._ancestors.keep(slopes, dot.node).tolist() if len(slopes) else []
 
-    def _keep_marked(self, slopes: np.ndarray, listed: np.ndarray) -> np.ndarray:
-        """The slopes (k,) that are listed, too."""
-        self._is_marked[listed] = True
-        kept = slopes[self._is_marked[slopes]]
-        self._is_marked[listed] = False
-        return kept
-
     def _list_ways(self, dot: Dot, group: Alike, wanted: int) -> list[Dot]:
-        """The first dot of a group as the gradient of `wanted`, in each way that fits."""
+        """List the ways in which the first dot of a group fits as the gradient of `wanted`."""
         node, slope = int(group.nodes[0]), int(group.slopes[0])
         return [
             way for way in self._order(dot, node, slope, wanted) if self._fits(dot, way, wanted)
         ]
 
     def _is_alike_certain(self, group: Alike, way: Dot) -> bool:
-        """Whether shapes alone say the same of what the dots of a group sum."""
+        """Tell if shapes alone give the dots of a group the same contracted dimensions."""
         is_left = way.left != group.kept
         if is_left not in group.labels:
             group.labels[is_left] = self._label(way.node, way.left, way.right)
@@ -197,45 +198,35 @@ class Dots:
         return told is not None and told.summed == way.letters.summed
 
     def _match(self, dot: Dot, node: int, slope: int, wanted: int) -> Dot | None:
-        """A later dot as the gradient of `wanted`; None if its shape is another's.
+        """Return the later dot `node` as the gradient of `wanted`; None if it does not fit.
 
         Args:
-            slope: what it reads that is the gradient of `dot`; beside it the other operand.
+            slope: the operand of `node` that is the gradient of `dot`.
         """
         ways = self._order(dot, node, slope, wanted)
         fitting = [way for way in ways if self._fits(dot, way, wanted)]
         if len(fitting) < 2:
             return fitting[0] if fitting else None
-        own = dot.letters.right if wanted == dot.right else dot.letters.left
-        goals = [own, self._undo(wanted, own)]  # the better one last
+        letters = dot.letters.right if wanted == dot.right else dot.letters.left
+        goals = [letters, self._undo(wanted, letters)]  # the better one last
         return max(fitting, key=lambda way: self._rank(way, goals))
 
     def _order(self, dot: Dot, node: int, slope: int, wanted: int) -> list[Dot]:
-        """A later dot as the gradient of `wanted`, in both orders of what it reads."""
+        """Return the later dot `node` as the gradient of `wanted`, with both orders of operands."""
         letters = dot.letters
-        own, kept, other = letters.left, letters.right, dot.right
+        goal, kept, other = letters.left, letters.right, dot.right
         if wanted == dot.right:
-            own, kept, other = kept, own, dot.left
-        batch = letters.batch
-        of_slope = [one for one in letters.output if one in own and one not in kept]
-        of_kept = [one for one in kept if one in own and one not in letters.output]
+            goal, kept, other = kept, goal, dot.left
+        batch, output = letters.batch, letters.output
+        of_slope = [one for one in output if one in goal and one not in kept]
+        of_kept = [one for one in kept if one in goal and one not in output]
         return [
-            Dot(
-                node,
-                slope,
-                other,
-                Einsum(letters.output, kept, (*batch, *of_slope, *of_kept)),
-            ),
-            Dot(
-                node,
-                other,
-                slope,
-                Einsum(kept, letters.output, (*batch, *of_kept, *of_slope)),
-            ),
+            Dot(node, slope, other, Einsum(output, kept, (*batch, *of_slope, *of_kept))),
+            Dot(node, other, slope, Einsum(kept, output, (*batch, *of_kept, *of_slope))),
         ]
 
     def _fits(self, dot: Dot, way: Dot, wanted: int) -> bool:
-        """Whether a dot has the shape of the gradient, and its module says nothing else."""
+        """Tell if a dot has the shape of the gradient, and its module does not contradict."""
         kept, other = dot.letters.left, dot.left
         if wanted == dot.left:
             kept, other = dot.letters.right, dot.right
@@ -245,9 +236,9 @@ class Dots:
         return shape == self._shape(way.node) and self._is_allowed(way)
 
     def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
-        """Which of the orders that a gradient should have it gets in the end; -1: none."""
+        """Return the last of `goals` that equals the final order of dimensions; -1 if none does."""
         found = self._follow(way.node, way.letters.output)
-        return max((place for place, goal in enumerate(goals) if goal == found), default=-1)
+        return max((rank for rank, goal in enumerate(goals) if goal == found), default=-1)
 
     def _is_allowed(self, way: Dot) -> bool:
         """Tell if a module that states the contracted dimensions states the same ones."""
@@ -255,22 +246,22 @@ class Dots:
         return told is None or told == way.letters.summed
 
     def _is_certain(self, gradient: Dot) -> bool:
-        """Whether shapes alone say the same of what it sums."""
+        """Tell if shapes alone give a gradient the same contracted dimensions."""
         told = self._label(gradient.node, gradient.left, gradient.right)
         return told is not None and told.summed == gradient.letters.summed
 
     def _undo(self, node: int, letters: Dimensions) -> Dimensions:
-        """The letters of what was transposed into a tensor."""
+        """Return the letters of the tensor from which `node` was transposed, perhaps repeatedly."""
         while self._opcodes[node] == TRANSPOSE and len(self._producers.at(node)) == 1:
             order, (read,) = self._order_of(node), self._producers.at(node).tolist()
             if read >= node or sorted(order) != list(range(len(letters))):
                 break
-            letters = tuple(letters[order.index(place)] for place in range(len(order)))
+            letters = tuple(letters[order.index(axis)] for axis in range(len(order)))
             node = read
         return letters
 
     def _follow(self, node: int, letters: Dimensions) -> Dimensions:
-        """The letters of what a tensor is transposed into, if nothing else becomes of it."""
+        """Return the letters after the transposes that are the only readers of a tensor."""
         while len(self._consumers.at(node)) == 1:
             (reader,) = self._consumers.at(node).tolist()
             order = self._order_of(reader)
@@ -278,7 +269,7 @@ class Dots:
                 break
             if sorted(order) != list(range(len(letters))):
                 break
-            letters, node = tuple(letters[place] for place in order), reader
+            letters, node = tuple(letters[axis] for axis in order), reader
         return letters
 
     def _shape(self, node: int) -> Dimensions:
@@ -288,45 +279,47 @@ class Dots:
         return self._shapes[node]
 
     def _order_of(self, node: int) -> Dimensions:
-        """The dimensions that a transposition puts into a new order."""
+        """Return the permutation of a transpose."""
         order = self._features[node, vocabulary.DIMENSIONS][: self._ranks[node]]
         return tuple(order.astype(int).tolist())
 
 
 class Ancestors:
-    """Which tensors depend on a dot, as the gradient of what it makes does mostly.
+    """Find the tensors that depend on a dot, as the gradient of its output mostly does.
 
-    What depends on the dots of a block is found in one sweep over all nodes, in which a number has
-    a bit for each of them.
+    One sweep over all nodes finds the dependants of a whole block of dots: each node has an integer
+    with one bit for each dot of the block.
     """
 
     def __init__(self, graph: Graph, guess: dict[int, tuple[int, int]]) -> None:
         self._dots = np.array(sorted(guess), np.int64)
-        self._places = {node: place for place, node in enumerate(self._dots.tolist())}
+        self._positions = {node: k for k, node in enumerate(self._dots.tolist())}
         self._slopes = np.unique(np.array(list(guess.values()), np.int64).reshape(-1))
         self._producers = Neighbours.operands(graph.edges, graph.num_nodes)
-        # Of a program they do; a file may hold edges of any kind.
+        # Operands precede their readers in a program, but a file may hold any edges.
         self._come_first = bool((graph.edges[:, 1] < graph.edges[:, 0]).all())
         self._block = -1
         self._depends = np.empty((0, 0), bool)  # (dots of the block, slopes)
 
     def keep(self, slopes: np.ndarray, dot: int) -> np.ndarray:
-        """Those of the slopes (k,) that depend on a dot."""
+        """Return those of `slopes` (k,) that depend on a dot."""
         if not self._come_first:
             return np.array([s for s in slopes.tolist() if self._follows(s, dot)], np.int64)
-        block, place = divmod(self._places[dot], BLOCK)
+        block, row = divmod(self._positions[dot], BLOCK)
         if block != self._block:
             self._block, self._depends = block, self._sweep(self._dots[block * BLOCK :][:BLOCK])
-        return np.asarray(slopes[self._depends[place, np.searchsorted(self._slopes, slopes)]])
+        return np.asarray(slopes[self._depends[row, np.searchsorted(self._slopes, slopes)]])
 
     def _sweep(self, dots: np.ndarray) -> np.ndarray:
-        """Whether each slope (dots, slopes) depends on each of the dots, which ascend."""
+        """Tell which slopes depend on which of the ascending `dots`: (dots, slopes) bool."""
         first, number = int(dots[0]), len(self._producers.starts) - 1
         starts, nodes = self._producers.starts.tolist(), self._producers.nodes.tolist()
-        bits = {node: 1 << place for place, node in enumerate(dots.tolist())}
+        bits = {node: 1 << k for k, node in enumerate(dots.tolist())}
         wanted = set(self._slopes.tolist())
         kept: dict[int, int] = {}
-        reached = [0] * (number - first)  # of each node from the first dot on: itself with it
+        # For each node from the first dot on, the dots that it depends on, itself included:
+        # reached[n] = bit(n) | OR of reached[operand] over its operands.
+        reached = [0] * (number - first)
         for node in range(first, number):
             found = 0
             for read in nodes[starts[node] : starts[node + 1]]:
@@ -344,7 +337,7 @@ class Ancestors:
         return np.ascontiguousarray(unpacked.T).astype(bool)
 
     def _follows(self, slope: int, dot: int) -> bool:
-        """The same by a search backwards, over edges of any kind."""
+        """Tell by a backward search if a slope depends on a dot; works for any edges."""
         seen, waiting = {slope}, [slope]
         while waiting:
             for read in self._producers.at(waiting.pop()).tolist():

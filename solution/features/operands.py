@@ -1,8 +1,8 @@
 """Infer which operand of a node is its input and which its kernel.
 
 Edges have no order: the competition's files sort a node's operands by number, and list the roots of
-the computations that it calls among them. Shapes decide most cases. For a dot that is a gradient,
-the other readers of the same tensors decide.
+called computations among them. In most cases the shapes decide. For a dot that is a gradient, the
+other readers of the same tensors decide (solution.features.gradients).
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class Operands:
 
     input: np.ndarray  # (nodes,) node ids; NONE for other nodes
     kernel: np.ndarray  # (nodes,) second operand of a dot or convolution; NONE for a reshape
-    # einsum letters of each dot whose shapes fit
+    # by node, the einsum letters of each dot whose shapes fit
     letters: dict[int, Einsum] = field(default_factory=dict)
 
 
@@ -59,7 +59,7 @@ def _find_operands(graph: Graph) -> Operands:
 
 
 def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) -> Einsum | None:
-    """Label a dot with these operands by shapes, and by its module if that says more."""
+    """Label a dot with these operands by shapes, and by the contractions that a module states."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     sizes = [tuple(shapes[k, : ranks[k]].astype(int).tolist()) for k in (left, right, node)]
     is_alike = _is_alike(graph, left, right)
@@ -119,20 +119,20 @@ def _choose(
     shapes = [features[list(pair), vocabulary.SHAPE_DIMENSIONS].astype(np.int64) for pair in pairs]
     fits = [fit(features[node], shape) for shape in shapes]
     most = max(fits)
-    best = [place for place, found in enumerate(fits) if found == most]
+    best = [pair for pair, fit_of_pair in enumerate(fits) if fit_of_pair == most]
     if len(best) == 1:
         return pairs[best[0]]
 
-    def order(place: int) -> tuple[Any, ...]:  # node numbers last: they are arbitrary
-        size = np.maximum(shapes[place][0], 1).prod()
-        layouts = features[list(pairs[place]), vocabulary.NODE_LAYOUT]
-        return size, *shapes[place].ravel(), *layouts.ravel(), -pairs[place][0]
+    def order(pair: int) -> tuple[Any, ...]:  # node numbers last, because they are arbitrary
+        size = np.maximum(shapes[pair][0], 1).prod()
+        layouts = features[list(pairs[pair]), vocabulary.NODE_LAYOUT]
+        return size, *shapes[pair].ravel(), *layouts.ravel(), -pairs[pair][0]
 
     return pairs[max(best, key=order)]
 
 
 def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
-    """Count the facts that agree if `shapes` (2, 6) are input and kernel of the convolution."""
+    """Count the facts that agree if a convolution's input and kernel have the `shapes` (2, 6)."""
     output = node[vocabulary.SHAPE_DIMENSIONS]
     numbers = np.clip(node, 0, vocabulary.MAX_RANK - 1).astype(np.int64)
     input_batch = numbers[vocabulary.CONVOLUTION_INPUT_BATCH]

@@ -1,4 +1,4 @@
-"""Return a row for each configuration of compile options: choices, and the program they act on.
+"""Return a row for each configuration of compile options: its choices, and the program.
 
 The effect of an option depends on the program, so each choice is a column alone, and times the
 shares of the program's work that the option can change.
@@ -24,15 +24,15 @@ PARTS = {
 CONTEXT = (
     *(Feature(f"graph_{part}_share", "share", f"bytes written by {part}") for part in PARTS),
     Feature("graph_nodes", "log count", "nodes of the graph"),
-    Feature("graph_operations", "log1p operations", "work in all"),
-    Feature("graph_bytes", "log1p bytes", "output tensors in all"),
+    Feature("graph_operations", "log1p operations", "work of all nodes"),
+    Feature("graph_bytes", "log1p bytes", "all output tensors"),
 )
 
 
 def _list_columns(options: Mapping[str, tuple[str, ...]]) -> tuple[Feature, ...]:
     names = [f"{name}_{choice}" for name, choices in options.items() for choice in choices[1:]]
     return (
-        *(Feature(name, "0 or 1", "the compiler is told so") for name in names),
+        *(Feature(name, "0 or 1", "the option has this choice") for name in names),
         *CONTEXT,
         *(
             Feature(f"{name}_{part}", "share", f"the choice, times the share of {part}")
@@ -42,19 +42,17 @@ def _list_columns(options: Mapping[str, tuple[str, ...]]) -> tuple[Feature, ...]
     )
 
 
-# By the names of the options, one set of names a target.
+# The columns for the options of each target; the key is the names of the options.
 FEATURES = {(*options,): _list_columns(options) for options in OPTION_SETS.values()}
 
 
 def option_rows(graph: Graph) -> np.ndarray:
-    """Return the columns of the graph's options, FEATURES (configs, columns) float32, by row.
-
-    The graph must have options.
-    """
+    """Return the columns FEATURES of a graph with options: (configs, columns) float32."""
     assert graph.options is not None
     chosen = _mark_choices(graph.options, graph.option_choices)
     context = _describe_program(graph)
     shares = context[: len(PARTS)]
+    # Each choice times each share: (configs, choices x parts).
     mixed = (chosen[:, :, None] * shares).reshape(len(chosen), -1)
     rows = np.column_stack([chosen, np.tile(context, (len(chosen), 1)), mixed])
     return rows.astype(np.float32)
@@ -63,8 +61,8 @@ def option_rows(graph: Graph) -> np.ndarray:
 def _mark_choices(options: np.ndarray, known: Mapping[str, tuple[str, ...]]) -> np.ndarray:
     """Return a column (configs,) of 0 and 1 for each choice other than the default."""
     columns = [
-        options[:, place] == choice
-        for place, choices in enumerate(known.values())
+        options[:, option] == choice
+        for option, choices in enumerate(known.values())
         for choice in range(1, len(choices))
     ]
     return np.column_stack(columns).astype(np.float64)
@@ -75,6 +73,6 @@ def _describe_program(graph: Graph) -> np.ndarray:
     written = num_bytes(graph)
     opcodes, total = graph.node_opcodes, max(1.0, float(written.sum()))
     ids = [[OPCODE_IDS[name] for name in names] for names in PARTS.values()]
-    shares = [float(written[np.isin(opcodes, own)].sum()) / total for own in ids]
+    shares = [float(written[np.isin(opcodes, each)].sum()) / total for each in ids]
     operations = float(num_operations(graph).sum())
     return np.array([*shares, np.log(graph.num_nodes), np.log1p(operations), np.log1p(total)])

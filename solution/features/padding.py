@@ -1,8 +1,8 @@
 """Restore the -1 padding that the npz files lost.
 
 In the node features, unused slots of a list of dimension numbers hold 0, which is also a valid
-dimension. How many slots are used follows from the tensor's rank, which its shape gives away, so
-the padding can be told from axis 0 without the regenerated data set that the winners needed.
+dimension. How many slots are used follows from the tensor's rank, and the rank from its shape. So
+padding and dimension 0 can be told apart without the regenerated data set that the winners needed.
 """
 
 import dataclasses
@@ -19,9 +19,9 @@ ONE_DIMENSION = ("concatenate", "iota", "sort", "all-gather", "all-to-all", "rev
 
 
 def _find_ranks(graph: Graph) -> np.ndarray:
-    """The last used slot of the shape decides, or of the layout where that reaches further.
+    """Return the last used slot of the shape, or of the layout if that is later; at most six.
 
-    A shape may end in a dimension of size 0. Of more than six dimensions there are six.
+    A shape may end in a dimension of size 0, which looks unused.
     """
     by_shape = _used_slots(graph.node_features[:, vocabulary.SHAPE_DIMENSIONS])
     highest_axis = graph.node_features[:, vocabulary.NODE_LAYOUT].max(axis=1)
@@ -38,7 +38,7 @@ tensor_ranks = PerGraph(_find_ranks)
 def repair_padding(graph: Graph) -> Graph:
     """Set the unused slots of layouts, `dimensions` and convolution dimension numbers to -1.
 
-    Of a tensor of more than six dimensions they name the first six.
+    For a tensor of more than six dimensions only the first six are kept.
     """
     ranks = tensor_ranks(graph)
     features = graph.node_features.copy()
@@ -77,15 +77,15 @@ def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
     }
     for name, count in rules.items():
         listed = np.where(graph.node_opcodes == OPCODE_IDS[name], count, listed)
-    # What is not 0 is used in any case.
+    # A slot with another number than 0 is always used.
     return np.maximum(listed, _used_slots(graph.node_features[:, vocabulary.DIMENSIONS]))
 
 
 def _leave_out_later(features: np.ndarray, opcodes: np.ndarray) -> None:
     """Drop the numbers of dimensions after the sixth, in place.
 
-    Layouts and the orders of transpositions stay orders: what they miss then follows, the last
-    dimension first, respectively last. In other lists 0 follows, as it does in the files.
+    Layouts and transposes stay permutations: missing dimensions are appended, in descending order
+    for a layout, ascending for a transpose. Other lists are filled with 0, as in the files.
     """
     orders, lists = vocabulary.NODE_LAYOUT, vocabulary.DIMENSIONS
     for columns in (orders, lists):
@@ -100,7 +100,7 @@ def _leave_out_later(features: np.ndarray, opcodes: np.ndarray) -> None:
 
 
 def _used_slots(values: np.ndarray) -> np.ndarray:
-    """One more than the last slot (nodes,) that is not 0."""
+    """Return the number of slots (nodes,) up to the last one that is not 0."""
     slots = np.arange(1, values.shape[1] + 1)
     return np.where(values != 0, slots, 0).max(axis=1)
 

@@ -1,18 +1,17 @@
 """Prepare every graph before a ranker sees it: repair the padding, prune.
 
-Both depend on the graph alone, so they are done once and kept in the store. Preparing a graph of a
-store that kept as many hops, or more, gives the same graph as preparing the file. So a model that
-carries its preparation ranks a graph alike, wherever it comes from.
+Both depend on the graph alone, so they are done once and kept in the store. A store may keep more
+hops around the configurable nodes than a model needs: pruning its graphs further gives the same
+graphs as preparing the files. So a model that carries its preparation ranks a graph in the same
+way, wherever the graph comes from.
 
 Two switches test findings of the competition's participants: unused slots may hold 0, as in the
-files, instead of -1; and dots may list the dimensions that they contract. Like pruning, both apply
-to the graphs of a store, so one store serves models with them and without.
+files, instead of -1; and dots may list the dimensions that they contract. Both are applied after
+reading from a store, so one store serves models with and without them.
 
-Prune a layout graph to what the configurations touch: pure functions from Graph to Graph.
-
-Of up to 43,615 nodes only a few hundred are configurable; the rest is the same for every
-configuration. The winners kept the configurable nodes and their direct neighbours, which takes a
-quarter of the memory and is up to five times as fast.
+Why prune: of up to 43,615 nodes only a few hundred are configurable, and the others are the same
+for every configuration. The winners kept the configurable nodes and their direct neighbours, which
+takes a quarter of the memory and is up to five times as fast.
 """
 
 import dataclasses
@@ -42,8 +41,8 @@ def keep_neighbourhood(graph: Graph, hops: int = 1) -> Graph:
 def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
     """Keep the nodes `kept` (k,), in this order, and the edges between them.
 
-    All configurable nodes must be among them. If nothing changes, return the same graph, so that
-    what is cached for it (solution.domain.memo) is found.
+    All configurable nodes must be among them. If nothing changes, return the same graph, whose
+    results are cached already (solution.domain.memo).
     """
     if np.array_equal(kept, np.arange(graph.num_nodes)):
         return graph
@@ -61,7 +60,7 @@ def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
 
 
 def merge_rest(graph: Graph, hops: int = 1) -> Graph:
-    """Prune as keep_neighbourhood does, but merge each connected rest into one virtual node.
+    """Prune, but merge each connected component of the other nodes into one virtual node.
 
     A virtual node has the mean features of its nodes and the opcode vocabulary.VIRTUAL. It is
     linked, once in each direction, wherever one of its nodes was.
@@ -111,7 +110,7 @@ def neighbourhood(graph: Graph, hops: int) -> np.ndarray:
     touched = np.zeros(len(graph.edges), bool)
     for _ in range(hops):
         before, touched = touched, reached[graph.edges].any(axis=1)
-        if np.array_equal(touched, before):  # whatever can be reached is, however far it may be
+        if np.array_equal(touched, before):  # no edge leads further
             break
         reached[graph.edges[touched].ravel()] = True
     return reached
@@ -168,7 +167,7 @@ class Preparation:
         return kept if self.padding == PADDING else erase_padding(kept)
 
     def describe(self) -> dict[str, Any]:
-        """Return what a store or a model records; of the switches only those that are on."""
+        """Return the record that a store or a model keeps; it lists only switches that are on."""
         described: dict[str, Any] = {"version": VERSION, "hops": self.hops}
         if self.padding != PADDING:
             described["padding"] = self.padding

@@ -28,7 +28,7 @@ num_bytes = PerGraph(_count_bytes)
 
 
 def _contract(graph: Graph) -> np.ndarray:
-    """Return terms of a convolution: kernel elements over the output's feature dimension."""
+    """Return the field contracted_size: a convolution sums kernel elements / output features."""
     kernel = find_operands(graph).kernel
     right = np.where(kernel >= 0, num_elements(graph)[kernel], 1)
     features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)
@@ -44,7 +44,7 @@ contracted_size = PerGraph(_contract)
 
 
 def num_operations(graph: Graph) -> np.ndarray:
-    """Return multiply-adds (nodes,) of dots and convolutions; of others one per element."""
+    """Return multiply-adds (nodes,) of dots and convolutions; for other nodes one per element."""
     return num_elements(graph) * np.maximum(contracted_size(graph), 1)
 
 

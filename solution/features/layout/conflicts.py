@@ -59,13 +59,13 @@ class Constraints:
     configurable: np.ndarray  # (constraints,) int64, index of the configurable node
     offsets: np.ndarray  # (constraints,) int64, start of its layouts in `minor` and `order`
     minor: np.ndarray  # (constraints x layouts of the node,) int8 contiguous dimension, or UNSET
-    order: np.ndarray  # the same, the two most minor dimensions as one number, or UNSET
+    order: np.ndarray  # of the same shape, the two most minor dimensions as a number, or UNSET
 
     def describe(self, codes: np.ndarray) -> np.ndarray:
         """Return features (configs, tensors, len(FEATURES)) uint8.
 
         Args:
-            codes: (configs, configurable), a codebook's: the layout of each node, by index.
+            codes: (configs, configurable), the field of the codebook: the layout of each node.
         """
         entries = codes[:, self.configurable] + self.offsets
         return describe_orders(self.minor[entries], self.order[entries], self.starts)
@@ -73,24 +73,28 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Ordered:
-    """The tensors with several layout constraints, for any layouts."""
+    """The tensors with several layout constraints, before any layouts are given."""
 
     nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
-    starts: np.ndarray  # (tensors + 1,) int64, the first constraint of each, and the number of all
+    starts: np.ndarray  # (tensors + 1,) int64, the first constraint of each; last, their number
     configurable: np.ndarray  # (constraints,) int64, index of the configurable node
     tensor: np.ndarray  # (constraints,) int64, that node's OUTPUT, INPUT or KERNEL
-    renamed: np.ndarray  # (constraints, 6) int64, the tensor's name of each of its dimensions
+    # (constraints, 6) int64, the tensor's dimension for each dimension of the configurable node's
+    renamed: np.ndarray
     sizes: np.ndarray  # (constraints, 6) float, the tensor's sizes
 
     def number(self, which: np.ndarray, layouts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `layouts` (n, 18) request by constraints `which` (n,): two arrays (n,) int8.
+        """Return the orders that `layouts` (n, 18) give to the constraints `which` (n,).
 
-        `minor` is the contiguous dimension, `order` a number for the two most minor ones; UNSET
-        where nothing is requested. Dimensions of size 1 are skipped: they change nothing in memory.
+        Dimensions of size 1 are skipped, because they change nothing in memory.
+
+        Returns:
+            two arrays (n,) int8, UNSET if the layout is not given: the contiguous dimension, and
+            the two most minor dimensions as one number.
         """
         slots = self.tensor[which, None] * MAX_RANK + np.arange(MAX_RANK)
         given = np.take_along_axis(layouts, slots, axis=1)
-        # An unset dimension, -1, counts as any dimension here.
+        # A slot that is not given, -1, may become any dimension here: `counts` excludes it.
         dimensions = np.take_along_axis(self.renamed[which], given % MAX_RANK, axis=1)
         counts = np.take_along_axis(self.sizes[which], dimensions, axis=1) > 1
         counts &= given >= 0
@@ -98,7 +102,7 @@ class Ordered:
         front = np.argsort(~counts, axis=1, kind="stable")[:, :2]
         minor, second = np.take_along_axis(dimensions, front, axis=1).T
         number = counts.sum(axis=1)
-        # Both as one number in base 7; the digit 6 if there is no second one.
+        # In base 7: order = 7 * minor + second, with the digit 6 if there is no second dimension.
         order = minor * (MAX_RANK + 1) + np.where(number > 1, second, MAX_RANK)
         unset = number == 0
         return (
@@ -123,9 +127,10 @@ class Ordered:
 
 
 def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return features (..., tensors, len(FEATURES)) uint8 of numbered orders (..., constraints).
+    """Return features (..., tensors, len(FEATURES)) uint8 of orders from Ordered.number.
 
     Args:
+        minor, order: (..., constraints) int8.
         starts: (tensors,) the first constraint of each tensor.
     """
     if len(starts) == 0:
@@ -136,7 +141,7 @@ def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) ->
 
 
 def _differ(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Tell if the set `values` (..., constraints) of a tensor differ."""
+    """Tell for each tensor if its `values` (..., constraints) differ, those UNSET ignored."""
     largest = np.maximum.reduceat(values, starts, axis=-1)
     given = np.where(values == UNSET, np.int8(np.iinfo(np.int8).max), values)
     return np.asarray(np.minimum.reduceat(given, starts, axis=-1) < largest)
@@ -147,7 +152,7 @@ class Constraint(NamedTuple):
 
     position: int  # index among the configurable nodes
     tensor: int  # the node's OUTPUT, INPUT or KERNEL
-    renamed: np.ndarray  # (6,) the output tensor's name of each dimension
+    renamed: np.ndarray  # (6,) the constrained tensor's dimension for each dimension of the node's
 
 
 def _find_ordered(graph: Graph) -> Ordered:
@@ -155,7 +160,7 @@ def _find_ordered(graph: Graph) -> Ordered:
     found = sorted(_list_constraints(graph).items())
     several = {node: constraints for node, constraints in found if len(constraints) > 1}
     flat = [one for constraints in several.values() for one in constraints]
-    nodes, counts = np.array(list(several), np.int64), [len(own) for own in several.values()]
+    nodes, counts = np.array(list(several), np.int64), [*map(len, several.values())]
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     return Ordered(
         nodes=nodes,
@@ -192,13 +197,13 @@ def _list_constraints(graph: Graph) -> dict[int, list[Constraint]]:
     for consumer, producer in graph.edges[positions[graph.edges[:, 1]] != NONE].tolist():
         if positions[consumer] != NONE:
             continue
-        renamed = _hands_on(graph, producer, consumer)
+        renamed = _map_dimensions(graph, producer, consumer)
         if renamed is not None:
             found[consumer].append(Constraint(int(positions[producer]), OUTPUT, renamed))
     return found
 
 
-def _hands_on(graph: Graph, producer: int, consumer: int) -> np.ndarray | None:
+def _map_dimensions(graph: Graph, producer: int, consumer: int) -> np.ndarray | None:
     """Return the consumer's dimension for each of the producer's (6,); None if none correspond."""
     shape, before = graph.node_features[[consumer, producer], vocabulary.SHAPE_DIMENSIONS]
     if graph.node_opcodes[consumer] != OPCODE_IDS["transpose"]:

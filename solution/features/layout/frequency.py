@@ -2,9 +2,9 @@
 
 A search visits good layouts repeatedly. In collections of the default search a common layout is
 therefore likely fast; in random collections frequency says nothing. The features use only the
-candidates, which are known before anything is timed, and change with the list of candidates. If
-only some configurations are the list (Graph.listed), those count; a layout that none of them has is
-as rare as possible.
+candidates, which are known before anything is timed, and change with them. If a graph has a
+reference batch (Graph.listed), only its configurations are counted; a layout that none of them has
+is counted once.
 """
 
 import numpy as np
@@ -15,7 +15,9 @@ from solution.features.column import Feature
 BLOCK_ENTRIES = 1 << 22
 
 FEATURES = (
-    Feature("frequency_mean", "share", "candidates that give a node the same layout, node by node"),
+    Feature(
+        "frequency_mean", "share", "candidates that give a node the same layout, mean over nodes"
+    ),
     Feature("frequency_log", "log share", "the same as a likelihood: the mean of its logarithm"),
     Feature("frequency_least", "share", "the node whose layout is rarest"),
     Feature("frequency_top", "share", "nodes that have their most common layout"),

@@ -2,8 +2,8 @@
 
 Each distinct (node, layout) pair is described once. A configuration's row sums the descriptions of
 its pairs, weighted by each node's share of the graph's work, so that rows of small and large graphs
-compare. Other columns describe the whole configuration: copies between neighbours that disagree,
-and how common its layouts are among the candidates. A row therefore depends on the list of
+can be compared. Other columns describe the whole configuration: copies between nodes whose layouts
+disagree, and how common its layouts are among the candidates. A row therefore depends on all the
 candidates (solution.features.layout.frequency).
 """
 
@@ -14,7 +14,7 @@ from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import CONFIGURABLE_OPCODES, LAYOUT_TENSORS, OPCODE_IDS
 from solution.features.column import Feature, as_rows
-from solution.features.layout import copies, frequency
+from solution.features.layout import conflicts, frequency
 from solution.features.layout import tensors as layouts
 from solution.features.work import configurable_shares, num_bytes, num_operations, tensor_shares
 
@@ -25,12 +25,12 @@ _TENSOR = {
     "minor_ratio": ("log ratio", "the contiguous size over the program's"),
     "violation": ("share", "its largest dimension is not contiguous"),
     "waste": ("log ratio", "padding to the (8, 128) register tile"),
-    "displacement": ("share", "how far out the once contiguous dimension moved"),
+    "displacement": ("share", "how far out the program's contiguous dimension moved"),
 }
-# Features that say nothing new once they are averaged over nodes are left out.
+# The other features of solution.features.layout.tensors say nothing new in an average over nodes.
 SUMMED = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in _TENSOR)
 _WEIGHTS = {
-    "count": "each node alike",
+    "count": "nodes equally",
     "bytes": "by bytes",
     **{name: f"{name} nodes by operations" for name in CONFIGURABLE_OPCODES},
 }
@@ -45,19 +45,29 @@ COUNTS = (
       for name in CONFIGURABLE_OPCODES),
     *(Feature(f"reordered_{name}", "share", f"{name} nodes whose layout is not the program's")
       for name in CONFIGURABLE_OPCODES),
-    Feature("moved_bytes", "log ratio", "padded bytes of what configurable nodes write and read, "
-            "over the real ones"),
+    Feature("moved_bytes", "log ratio", "padded over real bytes of the tensors that "
+            "configurable nodes write and read"),
 )  # fmt: skip
 CONTEXT = (
     *(Feature(f"graph_{name}_share", "share", f"{name} nodes among the configurable ones")
       for name in CONFIGURABLE_OPCODES),
     Feature("graph_nodes", "log count", "nodes of the prepared graph"),
     Feature("graph_configurable", "log1p count", "nodes that a configuration orders"),
-    Feature("graph_operations", "log operations", "work in all"),
-    Feature("graph_bytes", "log bytes", "output tensors in all"),
+    Feature("graph_operations", "log operations", "work of all nodes"),
+    Feature("graph_bytes", "log bytes", "all output tensors"),
 )  # fmt: skip
-FEATURES = (*WEIGHTED, *COUNTS, *copies.FEATURES, *frequency.FEATURES, *CONTEXT)
-BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries summed in one block
+COPIES = (
+    Feature("copies_constrained", "share", "tensors with several constraints that get any order"),
+    Feature("copies_minor", "share", "tensors whose orders have different contiguous dimensions"),
+    Feature("copies_order", "share", "tensors whose orders differ in the two minor dimensions"),
+    Feature("copies_count", "log1p count", "copies that the configuration asks for"),
+    Feature("copies_constrained_bytes", "share", "copies_constrained by bytes"),
+    Feature("copies_minor_bytes", "share", "copies_minor by bytes: what the copies move"),
+    Feature("copies_order_bytes", "share", "copies_order by bytes"),
+    Feature("copies_bytes", "log1p bytes", "bytes that the copies move"),
+)
+FEATURES = (*WEIGHTED, *COUNTS, *COPIES, *frequency.FEATURES, *CONTEXT)
+BLOCK_ENTRIES = 1 << 22  # (configuration, node or tensor) entries summed in one block
 
 
 def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
@@ -74,15 +84,15 @@ def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
     weighted = _weigh_pairs(graph, pairs)
     blocks = [
         _sum_over_nodes(graph, weighted),
-        copies.count_copies(graph),
+        count_copies(graph),
         frequency.measure_frequency(pairs, graph.listed),
     ]
     distinct = pairs.rows if configs is None else pairs.rows[configs]
     context = _context(graph)
-    features = [f.name for f in (*WEIGHTED, *COUNTS, *copies.FEATURES, *frequency.FEATURES)]
+    features = [f.name for f in (*WEIGHTED, *COUNTS, *COPIES, *frequency.FEATURES)]
     summed = np.concatenate(blocks, axis=1)
     moved = features.index("moved_bytes")
-    summed[:, moved] = np.log1p(summed[:, moved])  # it held the padding alone
+    summed[:, moved] = np.log1p(summed[:, moved])  # until here the padding over the real bytes
     columns = dict(zip(features, summed.astype(np.float32)[distinct].T, strict=True))
     return as_rows({**columns, **context}, FEATURES, len(distinct))
 
@@ -96,7 +106,7 @@ def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
 
 
 def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.ndarray:
-    """Return columns COUNTS of each pair; moved_bytes is only the padding, over all real bytes."""
+    """Return the columns COUNTS of each pair; moved_bytes is its padding over all real bytes."""
     opcode = graph.node_opcodes[graph.configurable][pairs.node]
     columns = []
     for mark in ("given", "changed"):
@@ -111,12 +121,12 @@ def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.nda
 
 
 def _of_tensors(described: np.ndarray, name: str) -> np.ndarray:
-    """Return the feature of that name of each tensor: (pairs, 3)."""
+    """Return one feature of the output, input and kernel: (pairs, 3)."""
     return described[:, [layouts.FEATURES.index(f"{tensor}_{name}") for tensor in LAYOUT_TENSORS]]
 
 
 def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
-    """Return each configurable node's weight by several measures."""
+    """Return the weights (configurable,) of the nodes for each of _WEIGHTS."""
     operations, size = configurable_shares(graph).T
     opcode = graph.node_opcodes[graph.configurable]
     by_opcode = {
@@ -129,8 +139,9 @@ def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
 def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
     """Sum the rows of `weighted` (pairs, columns) that each distinct configuration uses.
 
-    A product with a sparse 0/1 matrix always adds in the order of the nodes. It handles one opcode
-    at a time, because most columns are 0 for all other opcodes.
+    sums[c] = weighted[p] summed over the pairs p of configuration c: a product with a sparse 0/1
+    matrix, which adds in the order of the nodes. Each opcode is summed apart, because most columns
+    are 0 for all other opcodes.
 
     Returns:
         (distinct configs, columns)
@@ -144,12 +155,34 @@ def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
         step = max(1, BLOCK_ENTRIES // len(nodes))
         for first in range(0, len(sums), step):
             block = slice(first, first + step)
-            index = pairs.codes[block][:, nodes] + pairs.starts[nodes]  # of pairs
+            index = pairs.codes[block][:, nodes] + pairs.starts[nodes]  # pairs (configs, nodes)
             starts = np.arange(0, index.size + 1, len(nodes))
             entries = (np.ones(index.size), index.ravel(), starts)
             uses = csr_array(entries, shape=(len(index), len(weighted)))
             sums[block, columns] += uses @ of_opcode
     return sums
+
+
+def count_copies(graph: Graph) -> np.ndarray:
+    """Return the columns COPIES (distinct configs, columns) float64.
+
+    The compiler copies a tensor that its producer and its consumers want in different layouts.
+    """
+    constraints, codes = conflicts.find_constraints(graph), graph.layouts.codes
+    if len(constraints.nodes) == 0:
+        return np.zeros((len(codes), len(COPIES)))
+    size = num_bytes(graph)[constraints.nodes]
+    shares = np.stack([np.full(len(size), 1 / len(size)), size / size.sum()], axis=1)
+    step = max(1, BLOCK_ENTRIES // max(len(constraints.configurable), 1))
+    blocks = []
+    for first in range(0, len(codes), step):
+        found = constraints.describe(codes[first : first + step]).astype(np.float32)
+        # Sum each feature over tensors, by count and by bytes: (configs, weights, features).
+        summed = np.einsum("ctf,tw->cwf", found, shares)
+        number = np.log1p(summed[:, 0, 2] * len(size))
+        moved = np.log1p(summed[:, 1, 2] * size.sum())
+        blocks.append(np.column_stack([summed[:, 0], number, summed[:, 1], moved]))
+    return np.concatenate(blocks)
 
 
 def _context(graph: Graph) -> dict[str, float]:

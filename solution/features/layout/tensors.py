@@ -88,15 +88,16 @@ def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> n
     sizes, ranks, before = tensors.sizes[node], tensors.ranks[node], tensors.layouts[node]
     said = slots >= 0
     given = said[:, 0]
-    effective = np.where(given[:, None], np.where(said, slots, before), before)
+    # Slots that the configuration leaves open keep the program's dimension.
+    effective = np.where(given[:, None] & said, slots, before)
     minor, second = _size_at(sizes, effective[:, 0]), _size_at(sizes, effective[:, 1])
     second = np.where(ranks > 1, second, 1)
     minor_before = _size_at(sizes, before[:, 0])
     differs = said & (slots != before)
-    position = np.argmax(slots == before[:, :1], axis=1)  # of the program's contiguous dimension
-    stays = ~(slots == before[:, :1]).any(
-        axis=1
-    )  # a partial layout that does not list it has it last
+    # How far out the program's contiguous dimension moves; a partial layout that does not list it
+    # has it last.
+    position = np.argmax(slots == before[:, :1], axis=1)
+    stays = ~(slots == before[:, :1]).any(axis=1)
     moved = np.where(stays, np.maximum(ranks - 1, 0), position) / np.maximum(ranks - 1, 1)
     columns = {
         "given": given,

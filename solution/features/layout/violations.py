@@ -24,9 +24,8 @@ def violation_ratios(graph: Graph, unset: str = "suits") -> np.ndarray:
     A node violates if its largest output dimension is not the most minor one of its layout.
 
     Args:
-        unset: how a node counts whose layout is left to the compiler, which the report does not
-        say:
-            it "suits", or it has the layout of the "program" (UNSET).
+        unset: how to count a node without a layout, which the report does not say: it "suits", or
+            has its layout in the "program".
     """
     layouts = graph.layouts
     features = graph.node_features[graph.configurable]
@@ -34,8 +33,8 @@ def violation_ratios(graph: Graph, unset: str = "suits") -> np.ndarray:
     node, minor = layouts.node, layouts.layouts[:, OUTPUT_MINOR]  # (pairs,)
     is_given = minor != LAYOUT_UNSET
     if unset == "program":
-        own = features[:, vocabulary.NODE_LAYOUT][:, OUTPUT_MINOR].astype(np.int64)
-        minor, is_given = np.where(is_given, minor, own[node]), np.True_
+        default = features[:, vocabulary.NODE_LAYOUT][:, OUTPUT_MINOR].astype(np.int64)
+        minor, is_given = np.where(is_given, minor, default[node]), np.True_
     violates = is_given & (sizes[node, np.maximum(minor, 0)] < sizes[node].max(axis=1))
     step = max(1, BLOCK_ENTRIES // max(1, layouts.codes.shape[1]))
     ratios = [np.empty(0)]

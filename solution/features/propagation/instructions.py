@@ -62,8 +62,8 @@ class Instructions:
     asked: np.ndarray  # (instructions, 2) int64, a custom call's configurable node and tensor
     # (instructions,) int64, sorted by node; an inlined instruction may precede its operands
     order: np.ndarray
-    # (instructions, 2) int64, uses of the main operands: input and kernel of a product, else the two
-    # largest operands (so a reduction has the summed tensor first); NONE if there are fewer
+    # (instructions, 2) int64, uses of the main operands: input and kernel of a product, else the
+    # two largest ones (so a reduction has the summed tensor first); NONE if there are fewer
     main: np.ndarray
 
     @property

@@ -5,12 +5,9 @@ finds the loop that moves along each dimension of each parameter. This tells whi
 parameter a tile reads: bytes, cache lines, pages, and the length of contiguous runs. On any machine
 with caches these decide how fast a tile is.
 
-Describe how the loops of a kernel move along one tensor, and which part they touch.
-
-Derive which loops move along an operand from the loops that move along the result.
-
-There is one rule for each opcode whose result elements depend on operand elements at other indices.
-All other opcodes read the same indices that they write.
+Each step derives the loops along an operand from the loops along the result. RULES has a rule for
+each opcode whose result elements depend on operand elements at other indices. All other opcodes
+read the same indices that they write.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,7 +39,7 @@ class Axis:
     """The loops that move along one dimension of a tensor; without a loop it is read whole."""
 
     loop: int | None = None
-    window: int | None = None  # the loop over a convolution's weights
+    window: int | None = None  # the loop along a dimension of a convolution's weights
     step: float = 1.0  # elements that one iteration of `loop` moves
     halo: float = 0.0  # neighbouring elements that an iteration reads as well
 
@@ -52,7 +49,7 @@ Axes = tuple[Axis, ...]
 
 @dataclass(frozen=True)
 class Walk:
-    """How the loops move along one tensor; dimensions from major to minor."""
+    """How the loops of a kernel move along one tensor; its dimensions are from major to minor."""
 
     node: int
     sizes: np.ndarray  # (rank,) float64
@@ -61,10 +58,10 @@ class Walk:
     element_bytes: float
 
     def box(self, iterations: np.ndarray) -> np.ndarray:
-        """Return how many elements `iterations` (configs, NUM_LOOPS) touch along each dimension.
+        """Return the elements (configs, rank) that `iterations` touch along each dimension.
 
-        Returns:
-            (configs, rank)
+        Args:
+            iterations: (configs, NUM_LOOPS) of each loop.
         """
         columns = [
             _reach(axis, size, iterations) for axis, size in zip(self.axes, self.sizes, strict=True)
@@ -72,7 +69,7 @@ class Walk:
         return np.stack(columns, axis=1) if columns else np.ones((len(iterations), 0))
 
     def follows(self) -> np.ndarray:
-        """The loops that move along the tensor: (NUM_LOOPS,) bool."""
+        """Mark the loops that move along the tensor: (NUM_LOOPS,) bool."""
         found = np.zeros(NUM_LOOPS, bool)
         for axis in self.axes:
             for loop in (axis.loop, axis.window):
@@ -91,6 +88,10 @@ class Walk:
 
 
 def _reach(axis: Axis, size: float, iterations: np.ndarray) -> np.ndarray:
+    """Return the elements (configs,) touched along a dimension of this size.
+
+    min(size, (steps - 1) * step + window + halo), or all of the dimension if no loop moves along.
+    """
     once = np.ones(len(iterations))
     if axis.loop is None and axis.window is None:
         return once * size
@@ -149,7 +150,7 @@ def _walk_broadcast(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     rank = int(tensor_ranks(graph)[producer])
-    if rank < len(axes):  # the initial value, or the root of the called computation
+    if rank < len(axes):  # the operand is the initial value, or the root of the called computation
         return (Axis(),) * rank
     folded = set(_listed(graph, node, rank - len(axes)))
     left = iter(axes)
@@ -159,7 +160,7 @@ def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Trace a dot: batch dimensions first; of the last two, one is contracted, one the output's."""
+    """Trace a dot: batch dimensions come first, then a kept and a contracted one in any order."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     is_left = int(find_operands(graph).input[node]) == producer
@@ -167,7 +168,7 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
         return (Axis(REDUCTION),) * rank
     kept = axes[-2] if is_left else axes[-1]
     size = shapes[node, len(axes) - (2 if is_left else 1)]
-    lead = [*axes, *(Axis(),) * rank][: rank - 2]  # an output may lack dimensions of its operand
+    lead = [*axes, *(Axis(),) * rank][: rank - 2]  # the output may have fewer dimensions
     found = [*lead, Axis(REDUCTION), Axis(REDUCTION)]
     last = [rank - 2, rank - 1] if is_left else [rank - 1, rank - 2]
     found[next((d for d in last if shapes[producer, d] == size), last[0])] = kept
@@ -186,7 +187,7 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
 
 
 def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
-    """Trace the weights: every dimension is a loop of the sum, except the output features."""
+    """Trace the weights: every dimension is summed by a loop, except the output features."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis(window=_loop_of(graph, convolved, d)) for d in range(len(axes))]
     made = min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)
@@ -195,7 +196,7 @@ def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
 
 
 def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
-    """Trace the image: batch as in the output, features as in the weights, space as in both."""
+    """Trace the image: batch as in the output, features as in the weights, spatial as in both."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis()] * len(axes)
     for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
@@ -215,7 +216,7 @@ def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> A
 
 
 def _dimension_numbers(graph: Graph, node: int, rank: int) -> np.ndarray:
-    """Return the node's features (140,) as valid dimension numbers of a tensor of this rank."""
+    """Return the node's features (140,) clipped to dimension numbers of a tensor of this rank."""
     return np.clip(graph.node_features[node], 0, rank - 1).astype(int)
 
 
@@ -226,12 +227,12 @@ def _loop_of(graph: Graph, convolved: Convolved, dimension: int) -> int:
 
 
 def _spatial_dimensions(numbers: np.ndarray, rank: int) -> Iterator[tuple[int, int, int]]:
-    """Return which spatial dimensions of the output, the image and the weights correspond."""
+    """Yield the corresponding spatial dimensions of the output, the image and the weights."""
     others = (
         numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH],
         numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE],
     )
-    # Files do not name the output's spatial dimensions: they are the remaining ones, in order.
+    # Files do not name the output's spatial dimensions: they are its other dimensions, in order.
     made = (dimension for dimension in range(rank) if dimension not in others)
     read = numbers[vocabulary.CONVOLUTION_INPUT_SPATIAL]
     of_weights = numbers[vocabulary.CONVOLUTION_KERNEL_SPATIAL]
@@ -274,7 +275,7 @@ def _walk_slice(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     )
 
 
-MAX_HALO = 16  # a slice that cuts off more reads a part of the tensor, not neighbours
+MAX_HALO = 16  # a slice that drops more elements reads a part of the tensor, not neighbours
 RULES: dict[str, Callable[[Graph, int, int, Axes], Axes]] = {
     "transpose": _walk_transpose,
     "broadcast": _walk_broadcast,
@@ -304,7 +305,7 @@ find_walks = PerGraph(_find_walks)
 
 
 def _make_walk(graph: Graph, node: int, axes: Axes | None) -> Walk:
-    """Make the walk of a tensor; one that was not reached is read whole."""
+    """Make the walk of a tensor; without axes it is read whole."""
     order = physical_order(graph, node)
     dimensions = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
     sizes = np.maximum(dimensions[order], 1)

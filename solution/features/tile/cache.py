@@ -40,10 +40,11 @@ class Cache:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a kernel that have several iterations, innermost first."""
+    """The loops of a kernel that have several iterations; a level is a loop, innermost first."""
 
     configs: int
-    levels: np.ndarray  # (levels, configs, NUM_LOOPS): iterations of each loop inside a level
+    # (levels, configs, NUM_LOOPS): iterations of each loop in one execution of a level
+    levels: np.ndarray
     mean_levels: np.ndarray  # the same averaged over tiles; tiles at the border are smaller
     executions: np.ndarray  # (levels, configs): executions of each level
 
@@ -66,13 +67,13 @@ class Blocks(NamedTuple):
 class Misses(NamedTuple):
     """Blocks (configs,) that all tensors together load."""
 
-    # the least recently used block is evicted: everything stays, or nothing
+    # if the least recently used block is evicted: a level's data stays as a whole, or not at all
     least_recent: np.ndarray
-    gradual: np.ndarray  # as much stays as fits
+    gradual: np.ndarray  # if as much of a level's data stays as fits
 
 
 def make_nest(tiling: Tiling, inner: int) -> Nest:
-    """Order the loops of a tile: `inner`, sums, outer dimensions; loops over tiles outside."""
+    """Order the loops of a tile: `inner`, sums, outer dimensions; then the loops over tiles."""
     active = [loop for loop in _order(tiling, inner) if tiling.extents[loop] > 1]
     around = [loop for loop in _order(tiling, tiling.rank - 1) if loop in active]
     configs, counts = len(tiling.tiles), tiling.counts
@@ -100,7 +101,7 @@ def _order(tiling: Tiling, inner: int) -> list[int]:
 
 def reach(walks: Sequence[Walk], nest: Nest) -> list[Reached]:
     """Return the boxes that each level of the nest touches, for each tensor."""
-    # All levels in one array operation: the arrays are small.
+    # All levels in one array operation, because the arrays are small.
     whole, mean = (part.reshape(-1, NUM_LOOPS) for part in (nest.levels, nest.mean_levels))
     return [Reached(walk, walk.box(whole), walk.box(mean)) for walk in walks]
 
@@ -113,9 +114,9 @@ def count_blocks_of(reached: Reached, block: int) -> Blocks:
 
 
 def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
-    """Count the blocks (configs,) that boxes (configs, rank) touch; long strides need more.
+    """Count the blocks of `block` bytes that boxes (configs, rank) touch: (configs,).
 
-    The count is averaged over all positions of such a box, if the tensor is cut into such boxes.
+    The count is the mean over all boxes of a tensor that is cut into such boxes.
     """
     return _count_aligned(walk, box, _align(walk, box, block), block)
 
@@ -123,8 +124,8 @@ def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
     """Return the alignment (bytes) of box starts per dimension, at most one block: (configs, rank).
 
-    It is not needed where the stride is a block or more. A tile of 16 float32 numbers, for
-    instance, starts where a cache line does.
+    A tile of 16 float32 numbers, for instance, starts where a cache line does. The alignment is not
+    needed, and left at a block, if the stride is a block or more.
     """
     aligned, outer = np.full(box.shape, block, np.float64), block
     for dimension, stride in enumerate(walk.strides.tolist()):
@@ -136,7 +137,11 @@ def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 
 
 def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int) -> np.ndarray:
-    """Count the blocks (configs,) of boxes (configs, rank) aligned to `aligned` bytes."""
+    """Count the blocks (configs,) of boxes (configs, rank) aligned to `aligned` bytes.
+
+    The product over dimensions of steps, or, if the stride is shorter than a block, of
+    max(1, 1 + (steps * stride - max(aligned, stride)) / block).
+    """
     count = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]
@@ -150,7 +155,7 @@ def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int)
 def count_misses(
     reached: Sequence[Reached], blocks: Sequence[Blocks], nest: Nest, cache: Cache
 ) -> Misses:
-    """Count what all levels of the nest load into the cache; 1 if nothing.
+    """Count the blocks that all levels of the nest load into the cache, at least 1.
 
     Args:
         blocks: the blocks of the cache that each of `reached` touches.
@@ -159,15 +164,16 @@ def count_misses(
     if not len(nest.levels) or not reached:
         return Misses(np.ones(configs), np.ones(configs))
     occupied = sum(
-        _occupy(r.walk, r.box, own.whole, cache) for r, own in zip(reached, blocks, strict=True)
+        _occupy(r.walk, r.box, b.whole, cache) for r, b in zip(reached, blocks, strict=True)
     )
     shape = nest.executions.shape
-    brought = np.reshape(sum(own.mean for own in blocks), shape) * nest.executions
+    brought = np.reshape(sum(each.mean for each in blocks), shape) * nest.executions
     room = np.reshape(cache.blocks / np.maximum(occupied, 1), shape)
     # While all inner levels fit, a level loads each of its blocks once: the last such level counts.
     fit = np.logical_and.accumulate(room >= 1, axis=0)
     level = np.minimum(fit.sum(axis=0), shape[0] - 1)
-    # The loop around a level does not load again what the level keeps.
+    # The loop around a level loads the blocks again, except the share that the level keeps:
+    # least[0] - sum over levels of kept * (least[level] - least[level + 1]).
     kept = np.minimum.accumulate(np.minimum(room, 1), axis=0)[:-1]
     least = np.minimum.accumulate(brought, axis=0)
     gradual = least[0] - (kept * (least[:-1] - least[1:])).sum(axis=0)
@@ -176,10 +182,10 @@ def count_misses(
 
 
 def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np.ndarray:
-    """Return the blocks (configs,) that boxes occupy, with sets that a stride leaves unused.
+    """Return the blocks (configs,) that boxes occupy, counting sets that a stride leaves unused.
 
     Args:
-        blocks: (configs,) that the boxes touch.
+        blocks: (configs,) the blocks that the boxes touch.
     """
     reached = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
@@ -193,7 +199,7 @@ def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np
 
 
 def distinct_sets(stride: float, cache: Cache) -> float:
-    """Return how many sets a stride (bytes) reaches: few if it is a power of two."""
+    """Return how many sets of the cache a stride (bytes) reaches: few if it is a power of two."""
     if stride < cache.block or stride % cache.block:
         return cache.sets
     return cache.sets / math.gcd(cache.sets, int(stride // cache.block))

@@ -2,8 +2,8 @@
 
 In the files a fusion is a node beside the computation that it fuses. It has edges to its operands
 and to the root of that computation. The computation's parameters are separate nodes, and no edge
-tells which operand each of them is. A tensor that a kernel reads therefore appears once for every
-fusion around it, and a path from a loop to what it reads ends at a parameter.
+tells which operand each parameter is. A tensor that a kernel reads therefore appears once for every
+fusion around it, and a path from a loop to the tensor that it reads ends at a parameter.
 """
 
 import dataclasses
@@ -22,9 +22,9 @@ from solution.features.preparation import keep_nodes
 def inline_fusions(graph: Graph) -> Graph:
     """Replace each fusion by the root of its computation, and parameters by operands.
 
-    A parameter matches the operand with the same type, shape and layout; among equal ones the order
-    of numbers decides. Nodes keep their order. A fusion without an edge to a computation stays. A
-    graph with no other fusions is returned itself.
+    A parameter matches the operand with the same type, shape and layout; among equal operands the
+    order of numbers decides. Nodes keep their order. A fusion without an edge to a computation
+    stays. If there is nothing to inline, the same graph is returned.
     """
     return _inlined(graph) or graph
 
@@ -54,7 +54,7 @@ _inlined = PerGraph(_inline)
 
 
 def _resolve(graph: Graph, fusions: Sequence[int]) -> np.ndarray:
-    """Return which node (nodes,) replaces each node; for most the node itself."""
+    """Return the node (nodes,) that replaces each node; most nodes replace themselves."""
     producers = _list_producers(graph)
     is_root = graph.node_features[:, vocabulary.IS_ROOT] > 0
     called = {fusion: [n for n in producers[fusion] if is_root[n]] for fusion in fusions}
@@ -68,9 +68,8 @@ def _resolve(graph: Graph, fusions: Sequence[int]) -> np.ndarray:
         operands = [node for node in producers[fusion] if not is_root[node]]
         for parameter, operand in _match(graph, parameters, operands):
             stands_for[parameter] = operand
-    for _ in range(
-        graph.num_nodes.bit_length()
-    ):  # each pass doubles the depth of nested fusions that is resolved
+    # Resolve nested fusions: each pass doubles the depth that is resolved.
+    for _ in range(graph.num_nodes.bit_length()):
         stands_for = stands_for[stands_for]
     return stands_for
 

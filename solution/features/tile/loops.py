@@ -4,7 +4,7 @@ A kernel is a loop nest (solution.features.tile.tiling). A compiler vectorises i
 loop runs along contiguous memory. A short inner loop starts often; a length that is no multiple of
 the vector leaves a tail; every operation of a fused kernel passes over the tile.
 
-Return the loops of a kernel as tokens for a net, one for each dimension that a tile may cut.
+For nets, dimension_tokens describes each loop that a tile may divide by a token.
 """
 
 import numpy as np
@@ -25,37 +25,51 @@ SPATIAL = 3  # spatial dimensions of a convolution's kernel
 FREE = ("parameter", "constant", "broadcast", "tuple", "fusion", "iota", "bitcast")
 
 FEATURES = (
-    Feature("inner_trip", "log iterations", "a short innermost loop does not pay for its start"),
-    Feature("inner_vector_8", "log share", "iterations with tails, for vectors of 8 numbers"),
-    Feature("inner_vector_16", "log share", "iterations with tails, for vectors of 16 numbers"),
+    Feature(
+        "inner_trip",
+        "log iterations",
+        "iterations of the innermost loop; a short one is dominated by its start",
+    ),
+    Feature("inner_vector_8", "log share", "iterations including tails, for vectors of 8 numbers"),
+    Feature(
+        "inner_vector_16", "log share", "iterations including tails, for vectors of 16 numbers"
+    ),
     Feature("inner_starts", "log per iteration", "how often the innermost loop is started"),
     Feature("second_starts", "log per iteration", "how often the loop around it is started"),
     Feature("third_starts", "log per iteration", "how often the loop around that is started"),
-    Feature("inner_even", "log ratio", "work of the tiles over the real work: an uneven last tile"),
-    Feature("inner_is_unit", "0 or 1", "strided inner loops are not vectorised"),
-    Feature("sum_trip", "log iterations", "terms that are added before the sum is put away"),
-    Feature("sum_vector_16", "log share", "tails of the sum's loop, for vectors of 16 numbers"),
-    Feature("sum_even", "log ratio", "an uneven last step of the sum"),
-    Feature("sum_restarts", "log count", "how often an unfinished sum is read and written again"),
-    *numbered("outer_trip", "log iterations", "the loop that many outside the inner", OUTER),
+    Feature(
+        "inner_even", "log ratio", "iterations of all tiles over the loop's: an uneven last tile"
+    ),
+    Feature("inner_is_unit", "0 or 1", "the innermost loop is contiguous, so it is vectorised"),
+    Feature("sum_trip", "log iterations", "terms added before a partial sum is stored"),
+    Feature(
+        "sum_vector_16",
+        "log share",
+        "iterations of the sum's loop including tails, for vectors of 16",
+    ),
+    Feature("sum_even", "log ratio", "an uneven last block of the sum"),
+    Feature("sum_restarts", "log count", "how often a partial sum is read and written again"),
+    *numbered("outer_trip", "log iterations", "the k-th loop outside the innermost one", OUTER),
     *numbered("outer_count", "log count", "tiles along that loop", OUTER),
-    Feature("window_trip", "log iterations", "kernel elements that a tile of a convolution takes"),
-    Feature("window_count", "log count", "tiles of a convolution's kernel"),
-    *numbered("window_trip", "log iterations", "the tile along a kernel dimension", SPATIAL),
-    Feature("tile_iterations", "log iterations", "work inside a tile"),
-    Feature("tile_starts", "log per iteration", "what starting a tile costs for each iteration"),
-    Feature("passes", "log1p count", "operations that pass over every tile, one by one"),
-    Feature("pass_starts", "log1p per iteration", "inner loops that those passes start"),
-    Feature("pass_over_first_level", "log ratio", "what a pass leaves is gone from the cache"),
+    Feature("window_trip", "log iterations", "elements of a convolution's weights in a tile"),
+    Feature("window_count", "log count", "tiles of a convolution's weights"),
+    *numbered(
+        "window_trip", "log iterations", "the tile along a dimension of the weights", SPATIAL
+    ),
+    Feature("tile_iterations", "log iterations", "iterations of a tile"),
+    Feature("tile_starts", "log per iteration", "starts of tiles for each iteration"),
+    Feature("passes", "log1p count", "operations that each pass over every tile"),
+    Feature("pass_starts", "log1p per iteration", "inner loops that these passes start"),
+    Feature("pass_over_first_level", "log ratio", "data of a pass over the size of the cache"),
     Feature("pass_over_second_level", "log ratio", "the same for the larger cache"),
 )
 TOKEN_FEATURES = 9
 
 
 def innermost_loop(graph: Graph) -> int:
-    """Return the loop that a C compiler puts innermost: the output's minor one, or the sum's.
+    """Return the loop that a C compiler puts innermost: the output's minor loop, or the sum's.
 
-    It is the sum's if everything summed is contiguous along it, as in A times B transposed.
+    The sum's loop is innermost if all operands are contiguous along it, as in A times B transposed.
     """
     summed = [walk for walk in find_walks(graph)[1:] if walk.follows()[REDUCTION]]
     if summed and all(walk.axes[-1].loop == REDUCTION for walk in summed):
@@ -69,11 +83,7 @@ def find_nest(graph: Graph) -> Nest:
 
 
 def describe_loops(graph: Graph, nest: Nest) -> Columns:
-    """Return the columns FEATURES.
-
-    Args:
-        nest: the graph's loop nest.
-    """
+    """Return the columns FEATURES of the graph with the loop nest `nest`."""
     tiling, inner = find_tiling(graph), innermost_loop(graph)
     trips, counts = tiling.tiles, tiling.counts
     iterations = tiling.extents.prod()
@@ -104,7 +114,10 @@ def is_unit(graph: Graph) -> bool:
 
 
 def count_tails(tiling: Tiling, loop: int, vector: int) -> np.ndarray:
-    """Return vector and tail iterations (configs,), relative to a loop without tails."""
+    """Return vector and tail iterations (configs,), relative to a loop without tails.
+
+    (sum over tiles of length // vector + length % vector) * vector / extent
+    """
     extent, trip = tiling.extents[loop], tiling.tiles[:, loop]
     full = np.floor(extent / trip)
     last = extent - full * trip
@@ -166,9 +179,9 @@ def dimension_tokens(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         tokens (configs, NUM_LOOPS, TOKEN_FEATURES) float32 of about unit size: logarithms of the
         loop's length, of its tile, of the number of tiles, of the surplus of an uneven last tile,
-        of the tail of a vector of 16; distance from the contiguous dimension; whether the loop
-        belongs to the output, a sum, or a convolution's kernel. active (NUM_LOOPS,) float32: 1
-        where the loop has several iterations.
+        of the tail of a vector of 16; distance from the contiguous dimension; three flags: loop of
+        the output, of a sum, of a convolution's weights. And (NUM_LOOPS,) float32: 1 for each loop
+        with several iterations, else 0.
     """
     tiling = find_tiling(graph)
     tile, count = tiling.tiles, tiling.counts

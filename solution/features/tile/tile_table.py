@@ -2,13 +2,12 @@
 
 LightGBM reads the table as it is, the tile net after scaling. Tile sizes alone mean little. They
 are compared with the tiled tensor: number of tiles, work wasted at the borders, work per byte
-moved, what stays in the caches. Bounds that count a TPU's register tiles are first converted to
+moved, data that fits the caches. Bounds that count a TPU's register tiles are first converted to
 elements (solution.features.tile.tiling).
 
-Describe a kernel by columns that are the same in every row of its table.
-
-Node features are summed, averaged and maximised by groups of opcodes, so that trees can tell
-kernels that move data from kernels that compute.
+The columns KERNEL_FEATURES describe the kernel and are the same in every row. Bytes of nodes are
+summed, averaged and maximised by groups of opcodes, so that trees can tell kernels that move data
+from kernels that compute.
 """
 
 import numpy as np
@@ -55,15 +54,15 @@ WINDOWS = 4
 
 KERNEL_FEATURES = (
     *numbered("output_size", "log1p elements", "the shape in its logical order", MAX_RANK),
-    *numbered("window", "elements", "the window of a convolution or a pooling", WINDOWS),
-    Feature("output_rank", "dimensions", "how many bounds of the tile mean something"),
-    Feature("output_elements", "log elements", "the work that tiles divide"),
-    Feature("largest_elements", "log elements", "a tensor that is reduced may be far larger"),
-    Feature("parameter_bytes", "log1p bytes", "what has to be read at least"),
-    Feature("contracted_size", "log terms", "the sum behind an element of a dot or convolution"),
-    Feature("operations", "log operations", "work in all"),
-    Feature("intensity_kernel", "log operations per byte", "bound by arithmetic or by memory"),
-    Feature("nodes", "log count", "the size of the kernel"),
+    *numbered("window", "elements", "the window of a convolution or pooling", WINDOWS),
+    Feature("output_rank", "dimensions", "number of meaningful bounds of a tile"),
+    Feature("output_elements", "log elements", "elements of the tiled tensor"),
+    Feature("largest_elements", "log elements", "the largest tensor, which may be reduced"),
+    Feature("parameter_bytes", "log1p bytes", "bytes of all parameters, which must be read"),
+    Feature("contracted_size", "log terms", "products that a dot or convolution sums"),
+    Feature("operations", "log operations", "work of all nodes"),
+    Feature("intensity_kernel", "log operations per byte", "work over bytes read and written"),
+    Feature("nodes", "log count", "nodes of the kernel"),
     Feature("in_registers", "0 or 1", "bounds count TPU register tiles, not elements"),
     *(Feature(f"count_{name}", "count", f"{name} nodes") for name in (*COUNTED, OTHER)),
     *(Feature(f"{group}_{how}", "log1p bytes", f"{how} of the output tensors of {group} nodes")
@@ -73,8 +72,8 @@ MINOR = 3  # dimensions counted from the contiguous one, for any rank
 
 _BLOCKS = {
     "kernel": "the tile of a convolution's kernel",
-    "output": "the tile of the tensor that is cut",
-    "input": "the tile of the input; its first bound is the step of a sum",
+    "output": "the tile of the tiled tensor",
+    "input": "the tile of the input; its first bound divides the loop of a sum",
 }
 CONFIGURATION = tuple(
     Feature(f"{block}_{slot}", "log1p as given", f"{what}: {_what}")
@@ -91,20 +90,22 @@ FIT = (
     *numbered("minor", "log1p elements", "the tile, counted from the contiguous dimension", MINOR),
     *numbered("minor_tiles", "log count", "tiles, counted from the contiguous dimension", MINOR),
     Feature("tiles", "log1p count", "each tile costs a start"),
-    Feature("waste", "log ratio", "what the tiles cover over the tensor: work on the borders"),
+    Feature(
+        "waste", "log ratio", "elements of all tiles over the tensor's: work beyond the borders"
+    ),
     Feature("waste_minor", "log ratio", "the same along the contiguous dimension"),
-    Feature("waste_second", "log ratio", "the same along the next one"),
+    Feature("waste_second", "log ratio", "the same along the second minor dimension"),
     Feature("lanes_waste", "log ratio", "the tile padded to 128 lanes over itself"),
     Feature("sublanes_waste", "log ratio", "the tile padded to 8 sublanes over itself"),
-    Feature("tile_volume", "log1p elements", "what a tile holds"),
+    Feature("tile_volume", "log1p elements", "elements of a tile"),
 )
 REUSE = (
-    Feature("intensity", "log ratio", "multiply-adds of a tile over what they read and write"),
-    Feature("footprint", "log elements", "what the product behind a tile touches"),
-    Feature("right_footprint", "log elements", "the part of it that the right operand has"),
-    Feature("left_footprint", "log elements", "the part of it that the left operand has"),
-    Feature("steps", "log count", "tiles times steps of a sum"),
-    Feature("step", "log terms", "terms of a sum that are taken at once"),
+    Feature("intensity", "log ratio", "multiply-adds of a tile over the elements it touches"),
+    Feature("footprint", "log elements", "elements that a tile touches, as a matrix product"),
+    Feature("right_footprint", "log elements", "elements of the right operand in it"),
+    Feature("left_footprint", "log elements", "elements of the left operand in it"),
+    Feature("steps", "log count", "tiles times blocks of a sum"),
+    Feature("step", "log terms", "terms in a block of a sum"),
 )
 FEATURES = (*CONFIGURATION, *FIT, *REUSE, *loops.FEATURES, *traffic.FEATURES, *KERNEL_FEATURES)
 
@@ -177,7 +178,7 @@ def tile_rows(graph: Graph) -> np.ndarray:
 
 def _configuration(graph: Graph) -> dict[str, np.ndarray]:
     logs = np.log1p(np.maximum(graph.tiles.astype(np.float64), 0))
-    return {feature.name: logs[:, place] for place, feature in enumerate(CONFIGURATION)}
+    return {feature.name: logs[:, column] for column, feature in enumerate(CONFIGURATION)}
 
 
 def _fit(graph: Graph, tiling: Tiling) -> dict[str, np.ndarray]:
@@ -218,13 +219,15 @@ def _pad(tile: np.ndarray, unit: int) -> np.ndarray:
 
 
 def _reuse(tiling: Tiling, minor: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the columns REUSE, with the tile seen as a matrix product: rows x columns x step.
+    """Return the columns REUSE, which treat a tile as a matrix product: rows x columns x step.
+
+    footprint = rows * columns + rows * step + columns * step
 
     Args:
         minor: (configs,) log1p of the tile along the contiguous dimension.
     """
     volume, tiles = (part[:, :MAX_RANK].prod(axis=1) for part in (tiling.tiles, tiling.counts))
-    # The loops of the sum: of a dot or reduce, or over a convolution's kernel.
+    # All loops of a sum: that of a dot or reduce, and those over a convolution's weights.
     step, reductions = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))
     columns = np.maximum(np.exp(minor) - 1, 1)
     rows, step = np.maximum(volume / columns, 1), np.maximum(step, 1)

@@ -1,9 +1,9 @@
-"""Find the tensor that a tile cuts, and the tile's size in elements.
+"""Find the tensor that a tile divides (the tiled tensor), and the tile's size in elements.
 
 The files say neither. On a CPU a tile counts elements of the kernel's output. On a TPU its two
 minor bounds count register tiles (8, 16 or 32 sublanes by 128 lanes, by the element's width), and
-if a kernel ends in a reduction, the tile cuts the reduced tensor. The candidates tell: no bound
-exceeds the tensor that it cuts.
+if a kernel ends in a reduction, the tile divides the tensor before the reduction. The bounds of all
+candidates tell, because no bound exceeds the tiled tensor.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from solution.features.padding import tensor_ranks
 from solution.features.work import num_elements
 
 # The loops of a kernel: one for each dimension of the tiled tensor, major to minor; one for the sum
-# behind an element; one for each dimension of a convolution's weights.
+# of a dot or reduce; one for each dimension of a convolution's weights.
 REDUCTION = MAX_RANK
 WINDOW = MAX_RANK + 1
 NUM_LOOPS = 2 * MAX_RANK + 1
@@ -55,7 +55,7 @@ def _find_tiling(graph: Graph) -> Tiling:
         extents[REDUCTION] = _reduction_length(graph)
     else:
         extents[WINDOW:] = physical_sizes(graph, convolved.weights)
-        # the output's features have a loop of the output
+        # the loop along the output features is a loop of the output already
         extents[WINDOW + convolved.output_position] = 1
     window = tiles[:, TILE_BLOCKS["kernel"]][:, :MAX_RANK]
     if in_registers:
@@ -90,10 +90,7 @@ def output_node(graph: Graph) -> int:
 
 
 def physical_sizes(graph: Graph, node: int) -> np.ndarray:
-    """Return the sizes (6,) of a node's dimensions, major to minor, as tiles list them.
-
-    1 past the rank.
-    """
+    """Return the sizes (6,) of a node's dimensions, major to minor as in tiles; 1 past the rank."""
     order = physical_order(graph, node)
     sizes = np.ones(MAX_RANK)
     dimensions = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
@@ -111,11 +108,12 @@ def physical_order(graph: Graph, node: int) -> np.ndarray:
 
 
 def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
-    """Return the tiled node, and whether bounds up to `largest` (6,) count its register tiles.
+    """Return the tiled node, and whether the bounds, up to `largest` (6,), count register tiles.
 
-    Only a TPU's tiles are small enough to count register tiles. The best node is one that the
-    largest bounds exactly cover, then one that contains them. Among equals the output comes first,
-    then larger tensors, then those furthest from the inputs, because the others lead to it.
+    A node whose register tiles equal the largest bounds is best, then a node that has at least as
+    many. Among several such nodes the output comes first, then larger tensors, then tensors further
+    from the inputs. If there is none, the bounds count elements of the output: bounds of a CPU are
+    too large to count register tiles.
     """
     output, ranks = output_node(graph), tensor_ranks(graph)
     used = int(np.count_nonzero(largest))
@@ -138,9 +136,9 @@ def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
 
 
 def _register_shape(graph: Graph, node: int) -> np.ndarray:
-    """Elements (6,) of the node's tensor in a register, from its major to its minor dimension.
+    """Return the elements (6,) of a register tile, from the major to the minor dimension.
 
-    A tensor of one dimension fills sublanes and lanes with it.
+    A tensor of one dimension fills both sublanes and lanes.
     """
     shape = np.ones(MAX_RANK)
     rank = int(tensor_ranks(graph)[node])
@@ -155,7 +153,7 @@ def _register_shape(graph: Graph, node: int) -> np.ndarray:
 
 
 def _reduction_length(graph: Graph) -> float:
-    """The length of the longest sum behind an element of a dot or reduce."""
+    """Return the number of terms in the longest sum of a dot or reduce."""
     elements = num_elements(graph)
     read = np.ones(graph.num_nodes)
     np.maximum.at(read, graph.edges[:, 0], elements[graph.edges[:, 1]])
@@ -170,11 +168,11 @@ class Convolved:
 
     node: int
     weights: int  # the tensor that the competition calls its kernel
-    output_position: int  # where the output features stand among its dimensions, from the major one
+    output_position: int  # index of the output features among its dimensions, major to minor
 
 
 def _find_convolved(graph: Graph) -> Convolved | None:
-    """None where there is no convolution whose weights are known."""
+    """Return the largest convolution; None if there is none whose weights are known."""
     weights_of = find_operands(graph).kernel
     is_convolution = graph.node_opcodes == OPCODE_IDS["convolution"]
     nodes = np.flatnonzero(is_convolution & (weights_of != NONE))

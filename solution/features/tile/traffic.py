@@ -1,17 +1,16 @@
-"""Describe what a tile costs the memory: working set, cache lines, pages, traffic, misses.
+"""Describe the memory traffic of a tile: working set, cache lines, pages, misses.
 
 For every tensor that a kernel reads or writes (solution.features.tile.access), the box that a tile
 touches is counted in cache lines and pages. Traffic is that count times the number of tiles, over
 the count of the whole tensor: 1 is the optimum for any kernel.
 
-Estimate the cycles of a tiled kernel by costs that are the same for all kernels.
-
-The estimate sums the innermost loop's computation, the start of that loop and of the loop around
-it, and the misses of the caches and of the page table. No model fits the costs. They are six round
-numbers that were **chosen on the labelled kernels**, all folds among them, so an out-of-fold score
+The column "cycles" estimates the cycles of a tiled kernel by costs that are the same for all
+kernels. It sums the innermost loop's computation, the start of that loop and of the loop around it,
+and the misses of the caches and of the page table. The costs are not fitted by a model. They are
+six round numbers that were **chosen on the labelled kernels** of all folds, so an out-of-fold score
 of a model that reads this column is a little too high: without the column the ensemble's tile score
-falls from 0.991 to 0.989. Chosen on one half of the families, the estimate alone orders the kernels
-of the other half with 0.948 to 0.962, where it reaches 0.970 on the kernels it was chosen on.
+falls from 0.991 to 0.989. With costs chosen on one half of the families, the estimate alone scores
+0.948 to 0.962 on the other half; with costs chosen on all kernels it scores 0.970.
 """
 
 from collections.abc import Mapping
@@ -55,40 +54,40 @@ SIZES = {  # bytes; a TPU core fills the scratchpad with tiles
     "second_level": SECOND_LEVEL,
     "scratchpad": 16 << 20,
 }
-READ = 2  # tensors with columns: the largest, then the one with the worst access
+READ = 2  # tensors read that have columns: the largest ones, of equal ones the worst access first
 
 _OF_ALL = (
-    Feature("working_set", "log1p bytes", "all that a tile touches has to stay in the cache"),
+    Feature("working_set", "log1p bytes", "bytes that a tile touches, which should fit the cache"),
     *(Feature(f"over_{name}", "log ratio", f"the working set over the {name.replace('_', ' ')}")
       for name in SIZES),
-    Feature("pages", "log1p pages", "each page that a tile touches needs an address translation"),
-    Feature("traffic", "log ratio", "lines that all tiles bring, over each line once"),
-    Feature("traffic_kept", "log ratio", "the same where a part stays from one tile to the next"),
-    *(Feature(f"misses_{name}", "log ratio", f"blocks that the {name.replace('_', ' ')} brings, "
-              "over each once, by which loops' data fits")
+    Feature("pages", "log1p pages", "pages that a tile touches, each an address translation"),
+    Feature("traffic", "log ratio", "cache lines that all tiles load, over all lines"),
+    Feature("traffic_kept", "log ratio", "the same if each tile keeps data of the last one"),
+    *(Feature(f"misses_{name}", "log ratio", f"blocks that the {name.replace('_', ' ')} loads, "
+              "over all blocks, if data that does not fit is evicted")
       for name in CACHES),
-    *(Feature(f"gradual_{name}", "log ratio", f"blocks that the {name.replace('_', ' ')} brings, "
-              "over each once, if as much stays of what does not fit as there is room for")
+    *(Feature(f"gradual_{name}", "log ratio", f"blocks that the {name.replace('_', ' ')} loads, "
+              "over all blocks, if as much of the data stays as fits")
       for name in CACHES),
-    Feature("cycles", "log per iteration", "what a processor may take, before anything is learned"),
+    Feature("cycles", "log per iteration", "cycles of a processor, estimated without a model"),
 )  # fmt: skip
 _OF_ONE = (
-    ("traffic", "log ratio", "lines that all tiles bring of it, over each line once"),
-    ("kept", "log ratio", "the same where its part stays from one tile to the next"),
-    ("lines", "log lines", "cache lines of it that a tile touches"),
-    ("pages", "log pages", "pages of it that a tile touches"),
-    ("run", "log elements", "elements that lie together: what a prefetcher sees"),
-    ("use", "log share", "bytes used of each line that is brought"),
-    ("stride", "log1p bytes", "from one iteration of the inner loop to the next"),
+    ("traffic", "log ratio", "its cache lines that all tiles load, over all its lines"),
+    ("kept", "log ratio", "the same if each tile keeps data of the last one"),
+    ("lines", "log lines", "its cache lines that a tile touches"),
+    ("pages", "log pages", "its pages that a tile touches"),
+    ("run", "log elements", "contiguous elements, which a prefetcher loads"),
+    ("use", "log share", "bytes used of each line that is loaded"),
+    ("stride", "log1p bytes", "between two iterations of the inner loop"),
     ("sweep", "log lines", "lines that one run of the inner loop touches"),
-    ("conflicts", "log ratio", "the sweep over the cache sets that its stride leaves it"),
+    ("conflicts", "log ratio", "the sweep over the cache lines that its stride can use"),
 )
 FEATURES = _OF_ALL + tuple(
     Feature(f"{name}_{key}", unit, f"{whose}: {reason}")
     for name, whose in (
-        ("written", "the tensor that is cut"),
+        ("written", "the tiled tensor"),
         ("read_0", "the largest tensor read"),
-        ("read_1", "the next one"),
+        ("read_1", "the next tensor read"),
     )
     for key, unit, reason in _OF_ONE
 )
@@ -97,9 +96,10 @@ FEATURES = _OF_ALL + tuple(
 def estimate_cycles(graph: Graph, nest: Nest, misses: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the estimated cycles (configs,) of one iteration.
 
+    work per iteration + (START * starts + sum over caches of MISS * misses) / iterations
+
     Args:
-        nest: the graph's loop nest.
-        misses: (configs,) blocks that each cache loads.
+        misses: the blocks (configs,) that each cache loads.
     """
     tiling = find_tiling(graph)
     work = NUMBER * np.ones(len(tiling.tiles))
@@ -119,16 +119,12 @@ class Touch:
     lines: np.ndarray
     pages: np.ndarray
     run: np.ndarray  # contiguous elements
-    trips: np.ndarray  # how often it is read again over all tiles, if the last tile's part is kept
+    trips: np.ndarray  # loads over all tiles, if the part that the last tile read is kept
     least: float  # cache lines of the whole tensor
 
 
 def describe_traffic(graph: Graph, nest: Nest) -> Columns:
-    """Return the columns FEATURES.
-
-    Args:
-        nest: the graph's loop nest.
-    """
+    """Return the columns FEATURES of the graph with the loop nest `nest`."""
     tiling, inner = find_tiling(graph), find_tiling(graph).rank - 1
     walks = find_walks(graph)
     number = tiling.counts.prod(axis=1)
@@ -165,7 +161,7 @@ def _contiguous(walk: Walk, box: np.ndarray) -> np.ndarray:
 
 
 def _count_trips(walk: Walk, tiling: Tiling) -> np.ndarray:
-    """Count how often (configs,) a part changes; the output's major dimension is outermost."""
+    """Count how often (configs,) the part that a tile reads changes over all tiles in order."""
     follows, counts = walk.follows(), tiling.counts
     trips, runs = np.ones(len(counts)), np.ones(len(counts))
     for loop in (*range(MAX_RANK), *range(WINDOW, NUM_LOOPS), REDUCTION):
@@ -207,7 +203,7 @@ def _count_misses(walks: list[Walk], nest: Nest) -> dict[str, Misses]:
     """Return the misses of each of CACHES."""
     reached = reach(walks, nest)
     blocks = {  # caches with equal blocks share a count
-        block: [count_blocks_of(own, block) for own in reached] for block in BLOCKS
+        block: [count_blocks_of(each, block) for each in reached] for block in BLOCKS
     }
     return {n: count_misses(reached, blocks[c.block], nest, c) for n, c in CACHES.items()}
 

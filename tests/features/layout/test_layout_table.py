@@ -16,10 +16,10 @@ from solution.domain.codebook import Codebook, encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, OPCODE_IDS
-from solution.features.layout import conflicts, copies, frequency
+from solution.features.layout import conflicts, frequency
 from solution.features.layout import layout_table as module
 from solution.features.layout.conflicts import find_constraints
-from solution.features.layout.layout_table import SUMMED
+from solution.features.layout.layout_table import COPIES, SUMMED, count_copies
 from solution.features.layout.tensors import FEATURES, TENSOR_FEATURES, describe_layouts
 from solution.features.operands import find_operands
 from solution.features.padding import repair_padding, tensor_ranks
@@ -75,9 +75,9 @@ def slow_operations(graph: Graph, node: int) -> float:
     return elements * max(contracted, 1.0)
 
 
-def one_pair(layout: np.ndarray, place: int, nodes: int) -> Codebook:
-    """The codebook that holds one layout, of the node at `place`."""
-    starts = (np.arange(nodes + 1) > place).astype(np.int64)
+def one_pair(layout: np.ndarray, position: int, nodes: int) -> Codebook:
+    """The codebook that holds one layout, of the node at `position`."""
+    starts = (np.arange(nodes + 1) > position).astype(np.int64)
     return Codebook(layout[None], starts, np.zeros((1, nodes), np.uint8), np.zeros(1, np.int64))
 
 
@@ -88,13 +88,13 @@ def slow_row(graph: Graph, config: int) -> dict[str, float]:
     sizes = [slow_elements(graph, node) * 4 for node in nodes]  # all float32
     row: dict[str, float] = {}
     real = padded = 0.0
-    for place, node in enumerate(nodes):
-        pair = one_pair(graph.layouts.expand()[config, place], place, len(nodes))
+    for position, node in enumerate(nodes):
+        pair = one_pair(graph.layouts.expand()[config, position], position, len(nodes))
         described = dict(zip(FEATURES, describe_layouts(graph, pair)[0].tolist(), strict=True))
         opcode = CONFIGURABLE[int(graph.node_opcodes[node])]
         weights = dict.fromkeys(CONFIGURABLE.values(), 0.0)
-        weights[opcode] = operations[place] / sum(operations)
-        weights |= {"count": 1 / len(nodes), "bytes": sizes[place] / sum(sizes)}
+        weights[opcode] = operations[position] / sum(operations)
+        weights |= {"count": 1 / len(nodes), "bytes": sizes[position] / sum(sizes)}
         for name, weight in weights.items():
             for feature in SUMMED:
                 key = f"{name}_{feature}"
@@ -170,11 +170,11 @@ def make_chain(
     """x -> reshape 1 -> OPCODE 2 -> reshape 3, with (output, input) orders of both reshapes."""
     layouts = np.full((len(orders), 2, vocabulary.NUM_LAYOUT_FEATURES), -1)
     for row, given_orders in enumerate(orders):
-        for place, node in enumerate((1, 3)):
+        for position, node in enumerate((1, 3)):
             for tensor, order in zip(
                 (OUTPUT, INPUT), given_orders.get(node, ([], [])), strict=True
             ):
-                layouts[row, place, tensor.start : tensor.start + len(order)] = order
+                layouts[row, position, tensor.start : tensor.start + len(order)] = order
     size = int(np.prod(middle))
     graph = make_layout_graph()
     return dataclasses.replace(
@@ -266,14 +266,14 @@ def test_a_tensor_that_is_ordered_twice(seed: int) -> None:
 def test_copies_are_counted_tensor_by_tensor(seed: int) -> None:
     graph = random_graph(seed)
     constraints = find_constraints(graph)
-    found = copies.count_copies(graph)
-    assert found.shape == (len(graph.layouts.codes), len(copies.FEATURES))
+    found = count_copies(graph)
+    assert found.shape == (len(graph.layouts.codes), len(COPIES))
     described = constraints.describe(graph.layouts.codes)
     sizes = num_bytes(graph)[constraints.nodes]
     for config, tensors in enumerate(described):
         count = sum(int(order) for _, _, order in tensors)
         moved = sum(size * int(order) for size, (_, _, order) in zip(sizes, tensors, strict=True))
-        row = dict(zip((f.name for f in copies.FEATURES), found[config], strict=True))
+        row = dict(zip((f.name for f in COPIES), found[config], strict=True))
         assert row["copies_count"] == pytest.approx(np.log1p(count), abs=1e-5)
         assert row["copies_bytes"] == pytest.approx(np.log1p(moved), rel=1e-5)
         if len(sizes):
@@ -343,11 +343,11 @@ def random_layouts(graph: Graph, generator: np.random.Generator) -> np.ndarray:
     configs = graph.layouts.expand()
     ranks = tensor_ranks(graph)
     for layouts in configs:
-        for place, node in enumerate(graph.configurable.tolist()):
+        for position, node in enumerate(graph.configurable.tolist()):
             for number, tensor in enumerate(tensors_of(graph, node)):
                 rank = 0 if tensor is None else int(ranks[tensor])
                 listed = generator.permutation(rank)[: generator.choice([0, 2, 6])]
-                layouts[place, 6 * number : 6 * number + len(listed)] = listed
+                layouts[position, 6 * number : 6 * number + len(listed)] = listed
     return configs
 
 
@@ -360,7 +360,7 @@ def slow_tensor(shape: list[int], program: list[int], slots: list[int]) -> dict[
     rows = sizes[1] if len(sizes) > 1 else 1
     before = shape[program[0]] if program else 1
     different = [axis != old for axis, old in zip(listed, program, strict=False)]
-    place = listed.index(program[0]) if listed and program[0] in listed else len(shape) - 1
+    position = listed.index(program[0]) if listed and program[0] in listed else len(shape) - 1
     padded = math.ceil(contiguous / 128) * 128 * math.ceil(rows / 8) * 8
     return {
         "given": bool(listed),
@@ -372,7 +372,7 @@ def slow_tensor(shape: list[int], program: list[int], slots: list[int]) -> dict[
         "waste": math.log(padded / (contiguous * rows)),
         "distance": sum(different) / len(listed) if listed else 0,
         "size": math.log(math.prod(shape)),
-        "displacement": place / max(len(shape) - 1, 1) if listed else 0,
+        "displacement": position / max(len(shape) - 1, 1) if listed else 0,
     }
 
 
@@ -401,8 +401,8 @@ def test_features_equal_the_slow_reference(seed: int) -> None:
     assert described.dtype == np.float32
     assert described.shape == (len(pairs.node), len(FEATURES))
     expected = [
-        slow_node(graph, int(graph.configurable[place]), layout.tolist())
-        for place, layout in zip(pairs.node, pairs.layouts, strict=True)
+        slow_node(graph, int(graph.configurable[position]), layout.tolist())
+        for position, layout in zip(pairs.node, pairs.layouts, strict=True)
     ]
     np.testing.assert_allclose(described, expected, rtol=1e-5, atol=1e-6)
 
