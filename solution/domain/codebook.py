@@ -1,11 +1,11 @@
-"""Layout configurations, each distinct layout stored once.
+"""Store layout configurations compactly: each distinct layout of a node once.
 
 A config tensor (configs, nodes, 18) float32 repeats few distinct rows. A codebook holds, for each
 configurable node, the layouts that it takes, and per configuration and node a code of one or two
 bytes: 36 to 72 times smaller. Identical configurations share one row of codes. The pairs (node,
-layout) are few as well, so a model can embed each of them once instead of once a configuration.
+layout) are few as well, so a model can embed each pair once instead of once per configuration.
 
-Encode a config tensor as a codebook, one block of configurations at a time.
+A config tensor is encoded one block of configurations at a time:
 
 block ──▶ 18 numbers as one key ──▶ number of the layout ──▶ number among its node's layouts
           base 7, exact            KeyTable: all nodes       after the last block
@@ -25,7 +25,7 @@ LOWEST, HIGHEST = vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK - 1
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """The layouts that each configurable node takes, and which of them each configuration uses."""
+    """The layouts of each configurable node, and the layouts that each configuration uses."""
 
     # (pairs, 18) int8: the layouts of the first configurable node, then of the second, ...
     layouts: np.ndarray
@@ -170,7 +170,7 @@ TOKENS = vocabulary.NUM_LAYOUT_TOKENS
 
 
 class LayoutValueError(ValueError):
-    """A value that no layout has, at `index` (config, node, slot)."""
+    """Raised for a value that no layout has, at `index` (config, node, slot)."""
 
     def __init__(self, index: tuple[int, ...], value: float) -> None:
         super().__init__(f"layout slot {index} is {value}")

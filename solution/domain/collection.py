@@ -7,7 +7,7 @@ from solution.system.errors import InputError
 from solution.system.names import suggest
 
 SPLITS = ("train", "valid", "test")
-# stands beside the npz folder and lists the rows that Kaggle wants
+# a file next to the npz folder, which lists the rows that Kaggle expects
 SAMPLE_SUBMISSION = "sample_submission.csv"
 
 
@@ -60,7 +60,7 @@ def collection(name: str) -> Collection:
 
 
 def collection_of(key: str) -> Collection:
-    """Return the collection of COLLECTION:GRAPH; raise InputError if there is none of that name.
+    """Return the collection of the key COLLECTION:GRAPH; raise InputError if it is unknown.
 
     The name of a graph may contain colons.
     """

@@ -1,13 +1,6 @@
-"""Divide whole groups of graphs into parts, such as folds, so that each collection is balanced.
+"""Make deterministic choices: folds of graphs, configurations to predict, 64-bit hashes.
 
-Hash numbers to 64 bits, the same on every machine.
-
-Choose which configurations of a labelled graph are predicted out of fold.
-
-The choice is fixed and seeded by graph, and the same for every experiment, so that predictions
-align. A ranker is given these configurations only, because a score may depend on the list. 1,000 is
-the official evaluation protocol of TpuGraphs, and about the number in layout graphs of the test
-split.
+All are the same on every machine.
 """
 
 import hashlib
@@ -19,6 +12,8 @@ import numpy as np
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # odd
+# Configurations of a labelled graph that are predicted out of fold. 1,000 is the protocol of
+# TpuGraphs, and about the number in layout graphs of the test split.
 MAX_CONFIGS = 1000
 
 
@@ -37,21 +32,27 @@ def divide_groups(
     """
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     parts: dict[str, int] = {}
-    for group in sorted(members, key=lambda group: (-len(members[group]), draw_place(group, seed))):
-        own = [counts[name] for name in set(members[group])]
-        parts[group] = min(range(num_parts), key=partial(_cost_of_part, own))
+    for group in sorted(
+        members, key=lambda group: (-len(members[group]), random_position(group, seed))
+    ):
+        involved = [counts[name] for name in set(members[group])]
+        parts[group] = min(range(num_parts), key=partial(_cost_of_part, involved))
         for name in members[group]:
             counts[name][parts[group]] += 1
     return parts
 
 
-def _cost_of_part(own: list[Counter[int]], part: int) -> tuple[int, int, int]:
-    """Return the cost of adding a group of these collections to `part`, compared as a tuple."""
-    undivided = sum(set(counts) == {part} for counts in own)
-    return undivided, sum(counts[part] for counts in own), part
+def _cost_of_part(involved: list[Counter[int]], part: int) -> tuple[int, int, int]:
+    """Return the cost of adding a group to `part`: undivided collections, then graphs there.
+
+    Args:
+        involved: for each collection of the group, the number of its graphs in each part.
+    """
+    undivided = sum(set(counts) == {part} for counts in involved)
+    return undivided, sum(counts[part] for counts in involved), part
 
 
-def draw_place(name: str, seed: int) -> bytes:
+def random_position(name: str, seed: int) -> bytes:
     """Return a name's position in a random order; it does not depend on other names."""
     return hashlib.sha256(f"{seed}/{name}".encode()).digest()
 
@@ -72,10 +73,16 @@ def mix(values: np.ndarray, number: int = 1) -> np.ndarray:
 
 
 def choose_configs(key: tuple[str, str], num_configs: int, limit: int = MAX_CONFIGS) -> np.ndarray:
-    """Positions (min(num_configs, limit),) of the configurations to predict, ascending.
+    """Return the positions of the configurations to predict out of fold, ascending.
+
+    They are the same in every experiment, so that predictions align. A ranker is given these
+    configurations only, because a score may depend on the reference batch.
 
     Args:
-        key: collection and graph name; the choice depends on nothing else.
+        key: collection and graph name, which seed the choice.
+
+    Returns:
+        (min(num_configs, limit),)
     """
     if num_configs <= limit:
         return np.arange(num_configs)

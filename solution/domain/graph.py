@@ -1,7 +1,7 @@
-"""One tensor program with its candidate configurations, as an immutable value that is always valid.
+"""Define Graph: a tensor program with its candidate configurations, validated and immutable.
 
-A Graph is the only thing that crosses from the files to the features, so everything after it may
-rely on what is checked here.
+Everything that is computed from the files is computed from a Graph, so later code relies on the
+checks here.
 """
 
 import dataclasses
@@ -20,16 +20,16 @@ from solution.domain.vocabulary import MAX_RANK
 from solution.system.wording import join_names
 
 MAX_SHOWN = 5
-LARGEST = 2.0**63  # of a whole number of 64 bits, which all node features were
+LARGEST = 2.0**63  # bound of 64-bit integers, which all node features were originally
 
-MOST_DIMENSIONS = 1024  # of a tensor
-ROUNDING = 1e-6  # of a sum or product in float32
+MOST_DIMENSIONS = 1024  # upper bound on the dimensions of a tensor
+ROUNDING = 1e-6  # relative error of a sum or product in float32
 
-Checks = list[tuple[str, np.ndarray]]  # what is wrong, and where
+Checks = list[tuple[str, np.ndarray]]  # a defect, and the rows or values that have it
 
 
 class InvalidGraphError(ValueError):
-    """The arrays do not form a graph; `defects` says why, a line each."""
+    """Raised if arrays do not form a graph; each of `defects` is one reason."""
 
     def __init__(self, defects: list[str]) -> None:
         super().__init__("; ".join(defects))
@@ -51,19 +51,19 @@ class Graph:
     configurable: np.ndarray  # (configurable nodes,) int64 node ids; none for tile
     configs: Codebook | np.ndarray  # layout: a codebook; tile: (configs, 24) float32
     runtimes: np.ndarray | None  # (configs,) float64, ns (tile: over normaliser); None: no labels
-    # (configs, options) int8 choices of vocabulary.OPTION_SETS; None: the compiler was told none
+    # (configs, options) int8: the choice of each compile option; None: no options were set
     options: np.ndarray | None = None
-    option_names: tuple[str, ...] = vocabulary.OPTION_NAMES  # of its columns: one of OPTION_SETS
-    # (configs,) bool: the configurations that are the list, beside which all are scored; None: all
+    option_names: tuple[str, ...] = vocabulary.OPTION_NAMES  # keys of one of OPTION_SETS
+    # (configs,) bool: the reference batch, relative to which all configurations are scored; None:
+    # all configurations
     listed: np.ndarray | None = None
-    # (nodes, 2, SUMMED) int8: dimensions of its two operands that a dot sums, -1: none; None: the
-    # graph comes from no module, and nothing says it
+    # (nodes, 2, SUMMED) int8: dimensions that a dot contracts in its left and right operand, filled
+    # with -1; None: unknown, because the graph does not come from a module
     summed: np.ndarray | None = None
-    label_source: str = TIMED  # who says how long its configurations take: solution.domain.labels
+    label_source: str = TIMED  # origin of the runtimes, as in solution.domain.labels
 
     def __post_init__(self) -> None:
-        defects = _find_defects(self)
-        if defects:
+        if defects := _find_shape_defects(self) or _find_value_defects(self):
             raise InvalidGraphError(defects)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -100,11 +100,12 @@ class Graph:
     @property
     def option_choices(self) -> dict[str, tuple[str, ...]]:
         """The choices of each option, by its name."""
-        return next(own for own in vocabulary.OPTION_SETS.values() if (*own,) == self.option_names)
+        sets = vocabulary.OPTION_SETS.values()
+        return next(choices for choices in sets if (*choices,) == self.option_names)
 
     @cached_property
     def distinct(self) -> Distinct:
-        """Which configurations differ; kept, for to find it every configuration is hashed."""
+        """The distinct configurations; cached, because finding them hashes all configurations."""
         if isinstance(self.configs, Codebook):
             if self.options is None:
                 return self.configs.distinct
@@ -113,26 +114,26 @@ class Graph:
 
     @property
     def listed_distinct(self) -> np.ndarray:
-        """Which of the distinct configurations (distinct,) bool the list has."""
+        """The distinct configurations in the reference batch: (distinct,) bool."""
         if self.listed is None:
             return np.ones(len(self.distinct.first), bool)
         return np.bincount(self.distinct.inverse, self.listed, len(self.distinct.first)) > 0
 
     @property
     def key(self) -> tuple[str, str]:
-        """What names it everywhere: collection and graph name."""
+        """The collection and graph name, which identify a graph."""
         return self.collection.name, self.name
 
     @property
     def architecture(self) -> str:
-        """A hash of opcodes and edges: graphs that share it are the same program at other sizes."""
+        """A hash of opcodes and edges; graphs with equal ones are one program at several sizes."""
         digest = hashlib.sha256(np.ascontiguousarray(self.node_opcodes, np.uint8).tobytes())
         digest.update(np.ascontiguousarray(self.edges, np.int64).tobytes())
         return digest.hexdigest()[:16]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its arrays that are in memory; a mapped file's are not."""
+        """The bytes of its arrays, without memory-mapped ones."""
         arrays = [getattr(self, field.name) for field in dataclasses.fields(self)]
         if isinstance(self.configs, Codebook):
             arrays += self.configs.arrays().values()
@@ -143,20 +144,15 @@ class Graph:
         )
 
     def select(self, configs: np.ndarray) -> "Graph":
-        """The same program with only the configurations at the positions `configs` (k,)."""
+        """Return the program with only the configurations at the positions `configs` (k,)."""
         runtimes = None if self.runtimes is None else self.runtimes[configs]
         options = None if self.options is None else self.options[configs]
         listed = None if self.listed is None else self.listed[configs]
-        own = self.configs
-        chosen = own.select(configs) if isinstance(own, Codebook) else own[configs]
+        given = self.configs
+        chosen = given.select(configs) if isinstance(given, Codebook) else given[configs]
         return dataclasses.replace(
             self, configs=chosen, runtimes=runtimes, options=options, listed=listed
         )
-
-
-def _find_defects(graph: Graph) -> list[str]:
-    defects = _find_shape_defects(graph)
-    return defects or _find_value_defects(graph)
 
 
 def _find_shape_defects(graph: Graph) -> list[str]:
@@ -179,9 +175,9 @@ def _find_shape_defects(graph: Graph) -> list[str]:
     if graph.runtimes is not None:
         expected["config_runtime"] = (graph.runtimes, (configs,))
     if graph.summed is not None:
-        expected["what dots sum"] = (graph.summed, (nodes, 2, vocabulary.SUMMED))
+        expected["dimensions that dots contract"] = (graph.summed, (nodes, 2, vocabulary.SUMMED))
     if graph.listed is not None:
-        expected["the list"] = (graph.listed, (configs,))
+        expected["the reference batch"] = (graph.listed, (configs,))
     if graph.options is not None:
         expected["config_options"] = (graph.options, (configs, len(graph.option_names)))
     defects = [
@@ -190,9 +186,9 @@ def _find_shape_defects(graph: Graph) -> list[str]:
         if not matches(array.shape, shape)
     ]
     if not defects and graph.listed is not None and not graph.listed.any():
-        defects.append("none of the configurations is listed")
-    if graph.option_names not in [(*own,) for own in vocabulary.OPTION_SETS.values()]:
-        defects.append(f"its options are {join_names(graph.option_names)}, of no target")
+        defects.append("the reference batch has no configuration")
+    if graph.option_names not in [(*names,) for names in vocabulary.OPTION_SETS.values()]:
+        defects.append(f"its options, {join_names(graph.option_names)}, are those of no target")
     if not is_source(graph.label_source):
         defects.append(
             f"the source of its labels is {graph.label_source[:MAX_LENGTH]!r}, expected nothing, "
@@ -204,7 +200,7 @@ def _find_shape_defects(graph: Graph) -> list[str]:
 
 
 def matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
-    """Whether it is the `expected` shape, in which None is any size."""
+    """Tell if a shape matches the `expected` one, in which None allows any size."""
     pairs = zip(expected, shape, strict=False)
     return len(shape) == len(expected) and all(want in (None, have) for want, have in pairs)
 
@@ -228,9 +224,9 @@ def _find_value_defects(graph: Graph) -> list[str]:
 
 
 def _check_features(graph: Graph) -> Checks:
-    """Sizes are multiplied and dimension numbers are looked up, so they must be such."""
+    """Check the sizes, which are multiplied, and the dimension numbers, which are indices."""
     features = graph.node_features
-    if not (features.min() >= -LARGEST and features.max() <= LARGEST):  # as with NaN
+    if not (features.min() >= -LARGEST and features.max() <= LARGEST):  # also true for NaN
         finite = np.isfinite(features)
         return [
             ("node_feat has NaN or infinite values in the nodes", _rows_of(~finite)),
@@ -248,26 +244,26 @@ def _check_features(graph: Graph) -> Checks:
 
 
 def find_longer(features: np.ndarray) -> np.ndarray:
-    """Whether each tensor (nodes,) has more dimensions than the six that its features describe.
+    """Tell which tensors (nodes,) have more dimensions than the six that the features describe.
 
-    All six have a size, and the sum or the product of all sizes is not theirs; or the layout lists
-    six dimensions and one of them is a later one. As in TpuGraphs, only the first six numbers of
-    each list are there.
+    As in TpuGraphs, the features hold the first six numbers of each list. A tensor has more if all
+    six sizes are set, but the sum or product of all sizes is larger than theirs; or if the layout
+    lists six dimensions and one of them is a later one.
     """
     sizes = features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
     totals = features[:, [vocabulary.SHAPE_SUM, vocabulary.SHAPE_PRODUCT]]
-    own = np.stack([sizes.sum(axis=1), sizes.prod(axis=1)], axis=1).astype(np.float32)
-    is_cut = (sizes > 0).all(axis=1) & (totals > own * (1 + ROUNDING)).any(axis=1)
+    of_six = np.stack([sizes.sum(axis=1), sizes.prod(axis=1)], axis=1).astype(np.float32)
+    is_cut = (sizes > 0).all(axis=1) & (totals > of_six * (1 + ROUNDING)).any(axis=1)
     listed = np.sort(features[:, vocabulary.NODE_LAYOUT], axis=1)
     is_order = (listed[:, 1:] > listed[:, :-1]).all(axis=1) & (listed[:, 0] >= 0)
     return np.asarray(is_cut | (is_order & (listed[:, -1] >= MAX_RANK)))
 
 
 def _wrong_dimension_numbers(graph: Graph) -> np.ndarray:
-    """The nodes (k,) with one that is outside, or not whole.
+    """Return the nodes (k,) with a dimension number that is out of range or not whole.
 
-    A node that stands for many has the means of theirs. One that has or reads a tensor of more than
-    six dimensions may name the later ones, too.
+    A virtual node has means of dimension numbers, which need not be whole. A node that computes or
+    reads a tensor of more than six dimensions may name the later dimensions.
     """
     is_wrong = np.zeros(graph.num_nodes, bool)
     for columns in vocabulary.DIMENSION_NUMBERS:
@@ -282,21 +278,21 @@ def _wrong_dimension_numbers(graph: Graph) -> np.ndarray:
 
 
 def _may_name_more(graph: Graph) -> np.ndarray:
-    """Whether each node (nodes,) has or reads a tensor of more than six dimensions."""
+    """Tell which nodes (nodes,) compute or read a tensor of more than six dimensions."""
     is_longer = find_longer(graph.node_features)
     consumers, producers = graph.edges[(graph.edges < graph.num_nodes).all(axis=1)].T
-    found = is_longer.copy()
-    found[consumers[is_longer[producers]]] = True
-    return found
+    may_name = is_longer.copy()
+    may_name[consumers[is_longer[producers]]] = True
+    return may_name
 
 
 def _rows_of(marks: np.ndarray) -> np.ndarray:
-    """The rows (k,) of `marks` (rows, columns) in which any is set; most often there is none."""
+    """Return the rows (k,) of `marks` (rows, columns) with any mark; usually there is none."""
     return np.flatnonzero(marks.any(axis=1)) if marks.any() else np.empty(0, np.int64)
 
 
 def _check_runtimes(graph: Graph) -> Checks:
-    """They are compared as quotients, so those must be numbers too."""
+    """Check that runtimes are positive, and that their quotients are finite."""
     if graph.runtimes is None:
         return []
     bad = np.flatnonzero(~(np.isfinite(graph.runtimes) & (graph.runtimes > 0)))
@@ -309,7 +305,7 @@ def _check_runtimes(graph: Graph) -> Checks:
 
 
 def _rows_not_finite(graph: Graph) -> np.ndarray:
-    if isinstance(graph.configs, Codebook):  # checked where it is encoded
+    if isinstance(graph.configs, Codebook):  # the encoder checked them
         return np.empty(0, np.int64)
     return _rows_of(~np.isfinite(graph.configs))
 
@@ -331,5 +327,5 @@ def _show_values(values: np.ndarray) -> str:
 
 
 def show_shape(shape: tuple[int | None, ...]) -> str:
-    """As messages have it."""
+    """Return a shape as text for messages; None is any size."""
     return "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"

@@ -1,7 +1,7 @@
-"""Who says how long a configuration takes: a clock that measured it, or a compiler that estimates.
+"""Name the source of runtimes: measured by a clock, or estimated by a compiler.
 
-Only a clock measures. An estimate names the machine that it is for and the compiler that made it,
-and stays with its graph wherever that goes.
+The source of an estimate names the target machine and the compiler. It is stored with the graph in
+every file.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from solution.system.wording import join_names
 
-TIMED = ""  # a clock measured; also what files without a source say
+TIMED = ""  # measured by a clock; also the source if a file has none
 ESTIMATED = "estimated: "
 MAX_LENGTH = 200
 PATTERN = re.compile(re.escape(ESTIMATED) + r"[ -~]*[!-~]")  # printable ASCII, on one line
@@ -21,12 +21,12 @@ def name_estimate(target: str, compiler: str) -> str:
 
 
 def is_source(text: str) -> bool:
-    """Return True if the text is the source of labels: TIMED, or an estimate's."""
+    """Tell if the text is a valid source: TIMED, or the source of an estimate."""
     return text == TIMED or (len(text) <= MAX_LENGTH and PATTERN.fullmatch(text) is not None)
 
 
 def show_source(source: str) -> str:
-    """Return the source as people read it."""
+    """Return the source for messages."""
     return source or "timed"
 
 

@@ -47,8 +47,8 @@ def naming(graph: Graph) -> Iterator[None]:
 class PerGraph(Generic[T]):
     """A function of a graph whose results are cached for as long as the graph lives, if they fit.
 
-    Folds and seeds share their graphs, so what depends on the graph alone is computed once. An
-    error of the function names the graph.
+    Folds and seeds share their graphs, so results that depend on the graph alone are computed once.
+    An error of the function names the graph.
     """
 
     budget = Budget(1 << 30)  # shared by all functions

@@ -17,12 +17,12 @@ FEW = 128  # up to this many configurations, comparing all pairs takes a tenth o
 
 
 def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """Kendall's tau-b between the order that scores (configs,) give and runtimes (configs,).
+    """Return Kendall's tau-b of the order by scores (configs,) and runtimes (configs,).
 
-    (C - D) / sqrt(n (n - t)) of n pairs, C concordant and D discordant ones, t of equal runtimes;
-    0 where either is constant. What is submitted is an order, in which nothing ties: this is the
-    mean over all orders of equal scores. Tau-b of the scores themselves would leave their ties out
-    of n, and so prefer coarse scores. Two reports leave ties out altogether: `concordance`.
+    (C - D) / sqrt(n (n - t)) for n pairs: C concordant, D discordant, t with equal runtimes; 0 if
+    either array is constant. A submission is an order without ties, so this is the mean over all
+    orders of equal scores. Tau-b of the scores would subtract the pairs with equal scores from n,
+    and so prefer coarse scores.
     Source: Kendall, "The treatment of ties in ranking problems", Biometrika, 1945.
     """
     spread = float(np.ptp(scores)), float(np.ptp(runtimes))
@@ -37,7 +37,7 @@ def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def _tau_of_few(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """Compute kendall_tau from the signs of all differences; every pair counts twice."""
+    """Compute kendall_tau from the signs of all differences, in which every pair occurs twice."""
     above, slower = (
         (values[:, None] > values).astype(np.float32) - (values[:, None] < values)
         for values in (scores, runtimes)
@@ -48,17 +48,16 @@ def _tau_of_few(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def top_k_score(scores: np.ndarray, runtimes: np.ndarray, k: int = TOP_K) -> float:
-    """2 - best runtime among the k lowest scores / best runtime of all; ties go to the first.
+    """Return 2 - best runtime among the k lowest scores / best runtime; of ties the first counts.
 
-    1 when the best configuration is among the k; falls by the relative slowdown otherwise.
+    1 if the best configuration is among the k, otherwise 1 - the relative slowdown.
     """
     top = np.argsort(scores, kind="stable")[:k]
     return float(2 - runtimes[top].min() / runtimes.min())
 
 
 def top_k_slowdown(scores: np.ndarray, runtimes: np.ndarray, k: int) -> float:
-    """Return best runtime among the k lowest scores / best of all - 1: the cost of trying only
-    k."""
+    """Return best runtime among the k lowest scores / best runtime - 1."""
     return 1 - top_k_score(scores, runtimes, k)
 
 
@@ -70,7 +69,7 @@ def ordered_pair_accuracy(
     NaN if no two runtimes differ. Pairs are counted in n log n by Kendall's tau.
 
     Args:
-        tie: how much a pair with equal scores counts. With 0.5 a constant score has 0.5; the
+        tie: the credit for a pair with equal scores. With 0.5 constant scores get 0.5; the
             published baselines use 0.
         tau: `kendall_tau` of the same arrays, if it is known.
     """
@@ -84,28 +83,14 @@ def ordered_pair_accuracy(
     return float(share)
 
 
-def concordance(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """(C - D) / (C + D), of C concordant and D discordant pairs; pairs with a tie do not count.
-
-    Kendall's tau as two reports on the competition write it down; 0 where no pair counts. Where
-    nothing is tied it is `kendall_tau`, else further from 0.
-    Source: Goodman and Kruskal's gamma, "Measures of association for cross classifications", 1954.
-    """
-    counted = _count_apart_in_both(scores, runtimes)
-    if counted == 0:
-        return 0.0
-    root = np.sqrt(_count_pairs(np.array([len(scores)])) * _count_apart(runtimes))
-    return float(kendall_tau(scores, runtimes) * root / counted)
-
-
 def list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """Negative log-likelihood of the true order under Plackett and Luce's model, per position.
+    """Return the negative log-likelihood of the true order in Plackett and Luce's model, per item.
 
-    As solution.models.nets.losses.list_mle: natural logarithm; equal runtimes are in the order
-    given. Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
+    As in solution.models.nets.losses.list_mle: natural logarithm; equal runtimes keep their order.
+    Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
     """
     strength = -np.asarray(scores, np.float64)[np.argsort(runtimes, kind="stable")]
-    # The sum over items not yet placed, accumulated from the slowest backwards.
+    # remaining[i] = log of the sum of exp(strength[j]) over j >= i, accumulated from the slowest.
     remaining = np.logaddexp.accumulate(strength[::-1])[::-1]
     return float((remaining - strength).mean())
 
@@ -131,7 +116,7 @@ def _count_pairs(sizes: np.ndarray) -> float:
 
 
 def score_ranking(collection_name: str, scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """Kaggle's score of one graph of the collection: Kendall's tau for layout, top-5 for tile."""
+    """Return Kaggle's score of one graph: Kendall's tau for layout, the top-5 score for tile."""
     metric = kendall_tau if collection(collection_name).kind == "layout" else top_k_score
     return metric(scores, runtimes)
 
@@ -145,7 +130,7 @@ def score_predictions(predictions: pl.DataFrame, labels: pl.DataFrame) -> pl.Dat
         labels: collection, graph, config, runtime.
 
     Returns:
-        collection, graph, score; a row a graph, sorted.
+        collection, graph, score; a row per graph, sorted.
     """
     keys = ["collection", "graph"] + (["seed"] if "seed" in predictions.columns else [])
     joined = predictions.join(labels, on=["collection", "graph", "config"], how="inner")

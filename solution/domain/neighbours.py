@@ -1,6 +1,6 @@
-"""List the operands and consumers of all nodes of a graph, and compute the depth of each node.
+"""List operands and consumers of the nodes of a graph, compute depths, and index ragged arrays.
 
-Index ragged arrays: rows of different lengths, stored one after the other.
+The rows of a ragged array have different lengths and are stored one after the other.
 """
 
 from collections.abc import Sequence
@@ -55,15 +55,15 @@ class Neighbours(NamedTuple):
         return np.diff(self.starts)
 
     def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return all neighbours of `nodes` (rows,): ascending row indices (n,) and neighbours
-        (n,)."""
+        """Return the neighbours of all `nodes` (rows,): the index (n,) into `nodes`, ascending, and
+        the neighbour (n,)."""
         first = self.starts[nodes]
-        rows, inside = places_in(self.starts[nodes + 1] - first)
+        rows, inside = index_ragged(self.starts[nodes + 1] - first)
         return rows, self.nodes[first[rows] + inside]
 
 
 def find_depths(edges: np.ndarray, num_nodes: int) -> np.ndarray:
-    """Return the edges (nodes,) int64 on the longest path to each node; -1 on and behind a cycle.
+    """Return the number of edges (nodes,) on the longest path to each node; -1 on or after a cycle.
 
     Args:
         edges: (edges, 2), rows [consumer, producer].
@@ -81,7 +81,7 @@ def find_depths(edges: np.ndarray, num_nodes: int) -> np.ndarray:
 
 
 def starts_of(counts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the start of each row (rows + 1,) with counts[i] entries, and the end of the last."""
+    """Return the start (rows + 1,) of each row with counts[i] entries, then the end of the last."""
     return np.concatenate([[0], np.cumsum(counts)])
 
 
@@ -90,7 +90,7 @@ def offsets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
     return starts_of(sizes)[:-1].astype(np.int64)
 
 
-def places_in(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def index_ragged(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the row index and the index within the row of every entry of a ragged array.
 
     Row i has counts[i] entries; both results have the shape (entries,).

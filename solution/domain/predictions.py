@@ -1,6 +1,6 @@
-"""The keyed prediction frame: the only thing that crosses from models to ensembles.
+"""Define the frame of predictions, which models write and ensembles read.
 
-A prediction is named by its keys, never by its position. A score is comparable only inside one
+Predictions are identified by their keys, never by their row. Scores are comparable only within one
 graph; lower is faster.
 """
 
@@ -25,7 +25,7 @@ SCHEMA = pl.Schema(
         "score": pl.Float32(),
     }
 )
-PARTS = ("out_of_fold", "test")  # separate files, because a name may occur in both
+PARTS = ("out_of_fold", "test")  # separate files, because a graph name may occur in both
 KEYS = ["collection", "graph", "config", "fold", "seed"]
 # One score per configuration, after folds and seeds are merged.
 RANKING_SCHEMA = pl.Schema(
@@ -83,7 +83,7 @@ def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source
     graph = ["collection", "graph"]
     findings = {
         "scores are NaN, null or infinite": predictions.filter(~finite),
-        "predictions have a key that is there already": predictions.filter(
+        "predictions have the key of another prediction": predictions.filter(
             pl.struct(KEYS).is_duplicated()
         ),
         "graphs are unknown": predictions.join(asked, on=graph, how="anti"),
@@ -101,8 +101,7 @@ def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source
 
 
 def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
-    """Tell if one model answers exactly the requests, in their order: the usual case, tested
-    fast."""
+    """Tell fast if one model answers exactly the requests in their order: the usual case."""
     return (
         len(predictions) == len(questions)
         and predictions.select("fold", "seed").n_unique() <= 1

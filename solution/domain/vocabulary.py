@@ -35,7 +35,9 @@ NUM_LAYOUT_FEATURES = 18
 NUM_TILE_FEATURES = 24
 MAX_RANK = 6
 
-SUMMED = 5  # dimensions of an operand that a dot may contract, as many as a convolution can name
+SUMMED = (
+    5  # at most so many dimensions of a dot's operand are contracted: the slots of a convolution
+)
 
 # Columns of the node features.
 IS_ROOT = 0
@@ -76,9 +78,9 @@ TILE_BLOCKS = {"kernel": slice(0, 8), "output": slice(8, 16), "input": slice(16,
 # A TPU's register tile has 8 sublanes and 128 lanes; minor dimensions are padded to it.
 SUBLANES, LANES = 8, 128
 
-# Our own extension: what the compiler is told beside layouts. A choice is its position; the first
-# one is the compiler's own. What each means stands in solution.collecting.options. Options and
-# choices are only ever added at the end, so files that were written before stay what they were.
+# Extension of this project: compile options of XLA's CPU backend, described in
+# solution.collecting.options. A choice is stored as its index; index 0 is the compiler's default.
+# Options and choices are only added at the end, so that earlier files stay valid.
 OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "library_fusions": (
         "default", "none", "dot", "dot_alone", "elementwise", "reduce", "dot_and_reduce",
@@ -93,7 +95,7 @@ OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "effort": ("default", "less"),
 }  # fmt: skip
 OPTION_NAMES = tuple(OPTION_CHOICES)
-# Of a TPU's compiler: see solution.collecting.tpu.options.
+# Compile options of a TPU's compiler: see solution.collecting.tpu.options.
 TPU_OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "tpu_scoped_vmem_kib": (
         "default", "8192", "12288", "24576", "32768", "49152", "65536", "81920", "98304",
@@ -101,7 +103,7 @@ TPU_OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "tpu_dot_dot_fusion": ("default", "off"),
     "tpu_dot_dot_fusion_duplicated": ("default", "on"),
 }  # fmt: skip
-# By target; a graph's options are those of one of them, told by their names.
+# By target. A graph has the options of one target (Graph.option_names).
 OPTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {
     "cpu": OPTION_CHOICES,
     "tpu": TPU_OPTION_CHOICES,

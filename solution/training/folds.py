@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from solution.domain.collection import COLLECTIONS
-from solution.domain.dividing import divide_groups, draw_place
+from solution.domain.dividing import divide_groups, random_position
 from solution.runs.job import NO_FOLD as NO_FOLD  # also the fold of unlabelled graphs
 
 Scheme = Literal["family", "architecture", "graph"]
@@ -56,7 +56,7 @@ def split_inner(groups: list[str], share: float, seed: int) -> np.ndarray:
     The mask covers about `share` of the graphs, and never more than half if there are several. It
     is empty if there are fewer than three groups.
     """
-    distinct = sorted(set(groups), key=lambda group: draw_place(group, seed))
+    distinct = sorted(set(groups), key=lambda group: random_position(group, seed))
     mask = np.zeros(len(groups), bool)
     if len(distinct) < 3:
         return mask

@@ -133,12 +133,6 @@ def test_a_wrong_value_is_named_with_its_place_whatever_the_block(
         np.testing.assert_equal(caught.value.value, value)
 
 
-def test_arrays_cannot_be_changed() -> None:
-    for array in encode(count_up(5)).arrays().values():
-        with pytest.raises(ValueError, match="read-only"):
-            array[...] = 0
-
-
 KEYS = st.integers(0, 7**18 - 1)
 
 

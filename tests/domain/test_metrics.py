@@ -14,7 +14,6 @@ from scipy import stats
 
 from solution.domain.metrics import (
     Mean,
-    concordance,
     kendall_tau,
     list_mle,
     ordered_pair_accuracy,
@@ -163,26 +162,6 @@ def test_ordered_pair_accuracy_is_the_mean_over_pairs(
     assert math.isnan(found) if not right else found == pytest.approx(np.mean(right))
     known = ordered_pair_accuracy(scores, runtimes, tie=tie, tau=kendall_tau(scores, runtimes))
     assert np.array_equal(found, known, equal_nan=True)
-
-
-@given(PAIRS)
-@settings(max_examples=100, deadline=None)
-def test_concordance_is_of_the_pairs_that_differ_in_both(pairs: list[tuple[int, int]]) -> None:
-    scores, runtimes = unzip(pairs)
-    signs = [
-        np.sign(float(scores[i] - scores[j]) * (runtimes[i] - runtimes[j]))
-        for i, j in itertools.combinations(range(len(scores)), 2)
-    ]
-    concordant, discordant = signs.count(1), signs.count(-1)
-    expected = (concordant - discordant) / max(1, concordant + discordant)
-    assert concordance(scores, runtimes) == pytest.approx(expected)
-
-
-def test_ties_as_two_reports_count_them() -> None:
-    """Scores 1, 1, 2, 3 of runtimes 1 to 4: five pairs of six are told apart, all rightly."""
-    scores, runtimes = np.array([1.0, 1, 2, 3]), np.arange(1.0, 5)
-    assert concordance(scores, runtimes) == pytest.approx(1)
-    assert ordered_pair_accuracy(scores, runtimes, tie=0.0) == pytest.approx(5 / 6)
 
 
 @given(st.integers(0, 1000))

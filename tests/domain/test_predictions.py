@@ -71,8 +71,8 @@ def test_models_may_predict_different_graphs_as_long_as_every_graph_is_predicted
         (change_score(None), "1.*infinite"),
         (change_score(float("inf")), "1.*infinite"),
         (change_score(float("-inf")), "1.*infinite"),
-        (pl.concat([COMPLETE, COMPLETE.head(1)]), "there already"),
-        (change_first(config=1), "there already"),
+        (pl.concat([COMPLETE, COMPLETE.head(1)]), "another prediction"),
+        (change_first(config=1), "another prediction"),
         (change_first(graph="other"), "1.*unknown"),
         (change_first(collection="layout:xla:default"), "1.*unknown"),
         (change_first(config=7), "configurations that"),
@@ -117,19 +117,19 @@ def test_a_ranking_without_models_is_written_too(tmp_path: Path) -> None:
     assert predictions.read(tmp_path / "ranking.parquet").equals(expected)
 
 
-@pytest.mark.parametrize("content", [b"", b"no parquet at all", b"PAR1" + b"\0" * 40 + b"PAR1"])
-def test_a_broken_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "broken.parquet"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match="Parquet file"):
-        predictions.read(path)
-
-
-@pytest.mark.parametrize("share", [0.3, 0.9, 0.99])
-def test_a_truncated_file_is_refused_by_name(tmp_path: Path, share: float) -> None:
-    path = tmp_path / "short.parquet"
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("written") / "whole.parquet"
     predictions.write(COMPLETE, path)
-    content = path.read_bytes()
-    path.write_bytes(content[: int(len(content) * share)])
-    with pytest.raises(InputError, match=r"short\.parquet"):
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("share", [0, 0.3, 0.9, 0.99, None])
+def test_a_broken_file_is_refused_by_name(
+    tmp_path: Path, written: bytes, share: float | None
+) -> None:
+    path = tmp_path / "broken.parquet"
+    frame = b"PAR1" + b"\0" * 40 + b"PAR1"
+    path.write_bytes(frame if share is None else written[: int(len(written) * share)])
+    with pytest.raises(InputError, match=r"broken\.parquet.*Parquet file"):
         predictions.read(path)

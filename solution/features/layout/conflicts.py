@@ -23,7 +23,7 @@ from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.domain.neighbours import offsets, places_in, starts_of
+from solution.domain.neighbours import index_ragged, offsets, starts_of
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
@@ -114,7 +114,7 @@ class Ordered:
         """Return these constraints under each layout of a codebook."""
         first, count = pairs.starts[:-1][self.configurable], np.diff(pairs.starts)
         counts = count[self.configurable]
-        which, inside = places_in(counts)
+        which, inside = index_ragged(counts)
         minor, order = self.number(which, pairs.layouts[first[which] + inside])
         return Constraints(
             nodes=self.nodes,

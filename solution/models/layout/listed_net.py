@@ -14,7 +14,7 @@ import numpy as np
 
 from solution.domain.codebook import Codebook, encode
 from solution.domain.graph import Graph
-from solution.domain.neighbours import offsets, places_in, starts_of
+from solution.domain.neighbours import index_ragged, offsets, starts_of
 from solution.features.layout.conflicts import FEATURES, describe_orders
 from solution.features.layout.frequency import share_of_pairs
 from solution.models.layout.colour_refinement import add_messages
@@ -191,7 +191,7 @@ class ListedNet:
         )
         config, tensor = np.nonzero(reordered)
         counts = np.diff(ordered.starts)[tensor]
-        rows, inside = places_in(counts)
+        rows, inside = index_ragged(counts)
         which = ordered.starts[tensor[rows]] + inside
         given = layouts[config[rows], ordered.configurable[which]]
         found = describe_orders(*ordered.number(which, given), offsets(counts))
