@@ -32,9 +32,9 @@ LIKE_PATTERN = "*.[Nn][Pp][Zz]*"  # also matches renamed files and unfinished do
 SAMPLE_HEADER = ["ID", "TopConfigs"]
 SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
-# folder names that say what the graphs in them are
+# folder names that are part of a collection's name, or a split
 SPEAKING = {*SPLITS, *(part for name in BY_NAME for part in name.split(":"))}
-DEEPEST = 4  # at most this many folders at the end of a path say what a graph is
+DEEPEST = 4  # a collection and split are at most this many folders at the end of a path
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _is_graph(path: Path) -> bool:
 def find_roots(folder: Path) -> dict[Path, int]:
     """Return the folders below `folder` that contain data, with the number of npz files in each.
 
-    It finds the data among other things, such as the inputs of a Kaggle notebook.
+    So the data is found among other files, such as the inputs of a Kaggle notebook.
     """
     roots: dict[Path, int] = {}
     for path in _walk(folder):
@@ -168,8 +168,7 @@ def find_sample_submission(folder: Path) -> Path | None:
 
 
 def _list_samples(folder: Path) -> list[Path]:
-    """Return the files named sample_submission.csv below the folder, then those beside npz
-    folders."""
+    """Return the files named sample_submission.csv below the folder, then beside npz folders."""
     below = sorted(_walk(folder, SAMPLE_SUBMISSION), key=lambda path: len(path.parts))
     beside = [
         folder.parents[level] / SAMPLE_SUBMISSION
@@ -199,12 +198,12 @@ def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
         return
     visited: set[tuple[str, tuple[str, ...]]] = set()
     for here, folders, files in os.walk(folder, onerror=_refuse_folder, followlinks=True):
-        place = os.path.realpath(here), _name_role(here)
+        seen = os.path.realpath(here), _name_role(here)
         # A folder is read again if a link makes it part of another split or collection.
-        if place in visited or _leads_up(here, folder):
+        if seen in visited or _leads_up(here, folder):
             folders.clear()
             continue
-        visited.add(place)
+        visited.add(seen)
         folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
         for name in files:
             if fnmatch(name, pattern) and not name.startswith(HIDDEN):
@@ -212,8 +211,7 @@ def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
 
 
 def _name_role(here: str) -> tuple[str, ...]:
-    """Return the last folder names of a path that are names of collections or splits, last
-    first."""
+    """Return the names of splits and collections at the end of a path, last first."""
     last = reversed(Path(os.path.abspath(here)).parts[-DEEPEST:])  # noqa: PTH100
     return tuple(takewhile(SPEAKING.__contains__, last))
 

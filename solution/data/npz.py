@@ -31,7 +31,7 @@ from solution.system.errors import InputError
 # Extensions of this project, which readers of the competition's files skip.
 OPTIONS, OPTION_NAMES = "config_options", "config_option_names"
 LABEL_SOURCE = "label_source"  # a source of solution.domain.labels; a file without it was timed
-LARGEST_SIZE = 2**31  # of a tile, in each dimension
+LARGEST_SIZE = 2**31  # upper bound on a tile's size in each dimension
 REQUIRED = ("node_feat", "node_opcode", "edge_index", "config_runtime")
 REQUIRED_OF_KIND = {
     "layout": ("node_config_ids", LAYOUTS),
@@ -111,11 +111,11 @@ def _check_names(archive: zipfile.ZipFile, collection: Collection, path: Path) -
 
 
 def _check_others(archive: zipfile.ZipFile) -> None:
-    """Raise BadZipFile if the two names of an array that is not read differ.
+    """Raise BadZipFile if the name of a member that is not read is damaged.
 
-    A zip file names a member in its directory and in the member's header. If the name of an
-    optional array were damaged, the array would seem to be missing. Arrays that are read are
-    compared anyway.
+    Otherwise an optional array would seem to be missing. A zip file names each member in its
+    directory and in the member's header, so the two are compared. For arrays that are read, zipfile
+    does this.
     """
     known = {f"{name}.npy" for names in REQUIRED_OF_KIND.values() for name in (*REQUIRED, *names)}
     for member in archive.infolist():
@@ -160,9 +160,9 @@ def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def find_option_set(names: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the names of the options of the target that has these first; None if none has."""
-    sets = [(*own,) for own in vocabulary.OPTION_SETS.values()]
-    return next((own for own in sets if own[: len(names)] == (*names,)), None)
+    """Return the option names of the target whose first options are `names`; None if none is."""
+    sets = [(*options,) for options in vocabulary.OPTION_SETS.values()]
+    return next((options for options in sets if options[: len(names)] == (*names,)), None)
 
 
 def read_opcodes(archive: zipfile.ZipFile) -> np.ndarray:

@@ -107,9 +107,9 @@ def read_layouts(archive: zipfile.ZipFile, configs: int, nodes: int, advance: Ad
         with archive.open(info) as member:
             return _encode_blocks(member, info.file_size)
     except LayoutValueError as error:
-        place = ", ".join(map(str, error.index))
+        index = ", ".join(map(str, error.index))
         raise ValueError(
-            f"{LAYOUTS}[{place}] is {error.value}, expected a whole number from "
+            f"{LAYOUTS}[{index}] is {error.value}, expected a whole number from "
             f"{vocabulary.LAYOUT_UNSET} to {vocabulary.MAX_RANK - 1}"
         ) from error
 
@@ -140,8 +140,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _check_text(name: str) -> None:
-    """Raise ValueError unless the file's name, which becomes the graph's name, is valid UTF-8
-    text."""
+    """Raise ValueError unless the file's name, which becomes the graph's, is valid UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -64,8 +64,7 @@ def map_files(
 
 
 def _track(function: FileFunction[R], file: GraphFile, size: int, advance: Advance) -> R:
-    """Call the function, and correct the bytes it reports so that they add up to the file's
-    size."""
+    """Call the function; correct the reported bytes so that they add up to the file's size."""
     left = size
 
     def count_down(count: int) -> None:
@@ -80,8 +79,7 @@ def _track(function: FileFunction[R], file: GraphFile, size: int, advance: Advan
 
 
 def _until_done(futures: list[Future[R]]) -> Iterator[None]:
-    """Yield every POLL_SECONDS or when a future ends, until all are done; raise when one has
-    failed."""
+    """Yield every POLL_SECONDS until all futures are done; raise when one has failed."""
     waiting = set(futures)
     while waiting:
         done, waiting = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)

@@ -50,7 +50,6 @@ SCHEMA = pl.Schema({field.name: _DTYPES[field.type] for field in dataclasses.fie
 def summarise(graph: Graph, split: str) -> Summary:
     """Return the counts of a graph; labels of the test split are not used."""
     distinct = graph.distinct
-    # Labels of the test split are not looked at, even if the file has them.
     runtimes = graph.runtimes if split != "test" else None
     is_layout = graph.collection.kind == "layout"
     return Summary(
@@ -72,8 +71,7 @@ def summarise(graph: Graph, split: str) -> Summary:
 
 
 def read_labelled(file: GraphFile, advance: Advance) -> Graph:
-    """Read the file; raise InputError if it is defective or a train or valid graph has no
-    labels."""
+    """Read the file; InputError if it is defective, or if a train or valid graph has no labels."""
     graph = read_graph(file.path, file.collection, advance)
     if file.split != "test" and graph.runtimes is None:
         raise InputError(
@@ -100,8 +98,7 @@ def tabulate(summaries: Sequence[Summary]) -> pl.DataFrame:
 
 
 def aggregate(summaries: pl.DataFrame) -> pl.DataFrame:
-    """Return a row for each collection and split: counts, sizes, share of duplicates, label
-    spread."""
+    """Return a row of statistics for each collection and split."""
     duplicates = 1 - pl.col("distinct").sum() / pl.col("configs").sum()
     return summaries.group_by("collection", "split", maintain_order=True).agg(
         pl.len().alias("graphs"),

@@ -10,7 +10,7 @@ therefore covers every byte that was written. An array that is read is compared 
 once. Reading all of a mapped array is slow, so it is checked once, when the store is opened, and
 not at every later read (`is_checked`).
 
-A sequence of prepared graphs that are read on demand and cached within a memory budget.
+LazyGraphs reads the graphs of several files on demand, and caches them within a memory budget.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ from solution.system.files import open_regular, replace_file
 SUFFIX = ".safetensors"
 RECORD = "record"  # the only entry of the header's metadata
 SUMS = "sums"  # key in the record: the checksum of each array
-SEAL = "header"  # key in the record: the checksum of the header, computed with NO_SEAL in its stead
+SEAL = "header"  # key in the record: the header's checksum, computed with NO_SEAL as its value
 NO_SEAL = 64 * "0"
 DTYPES = {
     "U8": np.uint8, "U16": np.uint16, "U32": np.uint32,
@@ -59,7 +59,7 @@ AS_IT_IS = Preparation(None)
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Span:
     """The type, shape, byte range and checksum of an array in the file."""
 
     dtype: np.dtype
@@ -77,7 +77,7 @@ class _Place:
 class _Header:
     # the metadata that write_prepared was given, and the graph's name and collection
     record: dict[str, Any]
-    places: dict[str, _Place]
+    spans: dict[str, _Span]
     seal: str
 
 
@@ -132,8 +132,8 @@ def check_prepared(path: Path, seal: str | None = None) -> tuple[str, dict[str, 
     """
     with _open(path) as file:
         header = _read_header(path, file, seal)
-        for name, place in header.places.items():
-            _check_array(path, file, name, place)
+        for name, span in header.spans.items():
+            _check_array(path, file, name, span)
         return header.seal, header.record
 
 
@@ -150,11 +150,11 @@ def read_prepared(path: Path, seal: str | None = None, *, is_checked: bool = Fal
     """
     with _open(path) as file:
         header = _read_header(path, file, seal)
-        for name, place in header.places.items():
-            if place.is_mapped and not is_checked:
-                _check_array(path, file, name, place)
+        for name, span in header.spans.items():
+            if span.is_mapped and not is_checked:
+                _check_array(path, file, name, span)
         try:
-            arrays = {name: _read_array(path, file, name, p) for name, p in header.places.items()}
+            arrays = {name: _read_array(path, file, name, p) for name, p in header.spans.items()}
             return _build(header, arrays)
         except (LookupError, TypeError, ValueError) as error:
             raise _broken(path, f"{type(error).__name__}: {error}") from error
@@ -172,7 +172,7 @@ def _build(header: _Header, arrays: dict[str, np.ndarray]) -> Graph:
         configs: Codebook | np.ndarray = arrays["tiles"]
     else:
         configs = Codebook(*(arrays[name] for name in ("layouts", "starts", "codes", "rows")))
-        check_codebook(configs, with_codes=not header.places["codes"].is_mapped)
+        check_codebook(configs, with_codes=not header.spans["codes"].is_mapped)
     return Graph(
         name=header.record["name"],
         collection=collection(header.record["collection"]),
@@ -200,8 +200,8 @@ def _read_header(path: Path, file: BinaryIO, wanted: str | None = None) -> _Head
         entries = json.loads(text)
         record = json.loads(entries.pop("__metadata__")[RECORD])
         seal, sums = record.pop(SEAL), record.pop(SUMS)
-        places = {name: _place(name, entry, start, sums) for name, entry in entries.items()}
-        end = max(place.last for place in places.values())
+        spans = {name: _read_span(name, entry, start, sums) for name, entry in entries.items()}
+        end = max(span.last for span in spans.values())
         sound = _sum((length + text).replace(_quoted(seal), _quoted(NO_SEAL), 1)) == seal
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise _broken(
@@ -214,10 +214,10 @@ def _read_header(path: Path, file: BinaryIO, wanted: str | None = None) -> _Head
     if wanted not in (None, seal):
         raise _broken(path, "it is not the file that was written for this graph")
     _check_identity(path, record)
-    return _Header(record, places, seal)
+    return _Header(record, spans, seal)
 
 
-def _place(name: str, entry: dict[str, Any], start: int, sums: dict[str, str]) -> _Place:
+def _read_span(name: str, entry: dict[str, Any], start: int, sums: dict[str, str]) -> _Span:
     shape, (first, last) = tuple(entry["shape"]), entry["data_offsets"]
     if entry["dtype"] not in ARRAYS[name]:
         raise ValueError(f"{name} is {entry['dtype']}")
@@ -226,11 +226,11 @@ def _place(name: str, entry: dict[str, Any], start: int, sums: dict[str, str]) -
         raise ValueError(f"{name} has the shape {shape} and lies from {first} to {last}")
     if math.prod(shape) * dtype.itemsize != last - first:
         raise ValueError(f"{name} of shape {shape} has {last - first} bytes")
-    return _Place(dtype, shape, start + first, start + last, sums[name])
+    return _Span(dtype, shape, start + first, start + last, sums[name])
 
 
 def _check_identity(path: Path, record: dict[str, Any]) -> None:
-    """Raise InputError if the file's path in a store is that of another graph."""
+    """Raise InputError if the file's path in a store belongs to another graph."""
     expected = parse_path(path)
     if expected is None:
         return
@@ -244,31 +244,31 @@ def _sum(content: bytes | memoryview) -> str:
 
 
 def _quoted(seal: str) -> bytes:
-    """Return the seal's entry as it stands in the header: JSON inside a JSON string."""
+    """Return the seal's key and value as the header has them: JSON inside a JSON string."""
     return rf"\"{SEAL}\": \"{seal}\"".encode()
 
 
-def _read_array(path: Path, file: BinaryIO, name: str, place: _Place) -> np.ndarray:
-    if place.is_mapped:
-        return np.memmap(file, place.dtype, "r", place.first, place.shape).view(np.ndarray)
-    file.seek(place.first)
-    content = file.read(place.last - place.first)
-    _compare(path, name, _sum(content), place)
-    return np.frombuffer(content, place.dtype).reshape(place.shape)
+def _read_array(path: Path, file: BinaryIO, name: str, span: _Span) -> np.ndarray:
+    if span.is_mapped:
+        return np.memmap(file, span.dtype, "r", span.first, span.shape).view(np.ndarray)
+    file.seek(span.first)
+    content = file.read(span.last - span.first)
+    _compare(path, name, _sum(content), span)
+    return np.frombuffer(content, span.dtype).reshape(span.shape)
 
 
-def _check_array(path: Path, file: BinaryIO, name: str, place: _Place) -> None:
+def _check_array(path: Path, file: BinaryIO, name: str, span: _Span) -> None:
     """Compare an array with its checksum block by block, so that it is never whole in memory."""
-    file.seek(place.first)
-    digest, left = hashlib.sha256(), place.last - place.first
+    file.seek(span.first)
+    digest, left = hashlib.sha256(), span.last - span.first
     while left > 0 and (block := file.read(min(left, BLOCK_BYTES))):
         digest.update(block)
         left -= len(block)
-    _compare(path, name, digest.hexdigest(), place)
+    _compare(path, name, digest.hexdigest(), span)
 
 
-def _compare(path: Path, name: str, found: str, place: _Place) -> None:
-    if found != place.sum:
+def _compare(path: Path, name: str, found: str, span: _Span) -> None:
+    if found != span.sum:
         raise _broken(path, f"its array {name} is not what was written")
 
 

@@ -20,7 +20,7 @@ LAYOUTS = "layouts"
 
 
 def name_kind(graph: Graph) -> str:
-    """Return what a layout graph's configurations are, such as compile options (cpu)."""
+    """Return the kind of a layout graph's configurations, such as "compile options (cpu)"."""
     if graph.options is None:
         return LAYOUTS
     targets = {(*options,): target for target, options in OPTION_SETS.items()}

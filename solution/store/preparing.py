@@ -171,8 +171,7 @@ def _prepare_file(
     preparation: GraphPreparation,
     seals: Mapping[Path, str],
 ) -> dict[str, Any] | str:
-    """Write the prepared graph unless a sound one exists; return its row, or a message about a
-    defect."""
+    """Write the prepared graph unless a sound one exists; return its row, or a defect's message."""
     try:
         target = graph_path(folder, file.collection.name, file.split, file.name)
         source = fingerprint(file.path)
@@ -211,7 +210,7 @@ def _write_graph(
 ) -> dict[str, Any]:
     graph = read_labelled(file, advance)
     summary = dataclasses.asdict(summarise(graph, file.split))
-    # A graph that a clock measured has the bytes that it had before there were estimates.
+    # TIMED is the default and is left out, as in files written before there were estimates.
     kept = {name: value for name, value in summary.items() if (name, value) != TIMED_LABELS}
     record = {
         "split": file.split,
@@ -233,8 +232,7 @@ def _changed(file: GraphFile, folder: Path) -> str:
 
 
 def _check_folder(folder: Path, wanted: dict[str, Any], *, replace: bool) -> None:
-    """Raise InputError if the folder has files other than a store, or a store made in another
-    way."""
+    """Raise InputError if the folder has other files, or a store with another preparation."""
     if not is_store(folder):
         others = folder.is_file() or (
             folder.is_dir() and any(not p.name.startswith(TEMPORARY) for p in folder.iterdir())
@@ -262,8 +260,7 @@ def _begin(folder: Path, wanted: dict[str, Any], *, replace: bool) -> None:
 def _is_up_to_date(
     store: Store, files: Sequence[GraphFile], sample_submission: Path | None
 ) -> bool:
-    """Return whether the store is sound and made of exactly these files; InputError if one has
-    changed."""
+    """Tell if the store is sound and made of these files; InputError if a file has changed."""
     sources = dict(zip(store.paths(), store.graphs["source"], strict=True))
     found = {graph_path(store.folder, f.collection.name, f.split, f.name): f for f in files}
     if sources.keys() != found.keys() or not all(path.is_file() for path in found):

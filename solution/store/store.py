@@ -1,4 +1,4 @@
-"""The store is the prepared data set: each graph is repaired, pruned and encoded once, then mapped.
+"""Open the store, which is the prepared data set: repaired, pruned and encoded graphs.
 
     STORE/
         store.json           the format, and how the graphs were prepared; written first, and again
@@ -12,8 +12,6 @@ another format, of another preparation or from files that have changed since is 
 cover every byte: store.json contains a checksum of itself and those of the other two files, and
 graphs.parquet contains those of the graphs. Readers compare them, and `fastslow prepare` makes
 damaged files again.
-
-Check that a store was prepared in the way that a ranker needs.
 """
 
 import hashlib
@@ -91,8 +89,7 @@ class Store:
 
     @property
     def sample_submission(self) -> Path | None:
-        """The copy of the data's sample_submission.csv, if any; raises InputError if it is
-        damaged."""
+        """The copy of the data's sample_submission.csv, if any; InputError if it is damaged."""
         if SAMPLE_SUBMISSION not in self.files:
             return None
         path = self.folder / SAMPLE_SUBMISSION
@@ -148,8 +145,7 @@ def is_store(folder: Path) -> bool:
 
 
 def read_preparation(folder: Path) -> dict[str, Any]:
-    """Return how the store in `folder`, finished or not, is prepared; InputError if there is
-    none."""
+    """Return the preparation of the store in `folder`, finished or not; InputError if none."""
     preparation: dict[str, Any] = _read_record(folder)["preparation"]
     return preparation
 
@@ -171,8 +167,7 @@ def seal_file(content: bytes) -> dict[str, Any]:
 
 
 def read_as_sealed(path: Path, files: Mapping[str, Any]) -> bytes:
-    """Return the content of a file; InputError unless its size and checksum are those in
-    `files`."""
+    """Return the content of a file; InputError if its size or checksum differ from `files`."""
     try:
         with open_regular(path) as file:
             is_sized = os.fstat(file.fileno()).st_size == files[path.name]["bytes"]
@@ -225,7 +220,7 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
                 f"{path}: expected the list of graphs, but {rows:,} rows cannot fit into "
                 f"{len(content):,} bytes. {AGAIN}"
             )
-        # An index that was written before there were estimates has labels of clocks alone.
+        # Indices without this column are from before there were estimates.
         graphs = pl.read_parquet(io.BytesIO(content)).match_to_schema(
             INDEX_SCHEMA, missing_columns={"label_source": pl.lit(TIMED)}
         )

@@ -109,7 +109,7 @@ class Propagation:
         backend = self.backend
         flags = (backend.row_major_operands, backend.row_major_products, backend.by_custom_calls)
         fields = [getattr(self.instructions, name) for name in Program._fields[:-3]]
-        return Program(*fields, *self.readings, np.array(flags))
+        return Program._make([*fields, *self.readings, np.array(flags)])
 
     def _make_state(self):  # type: ignore[no-untyped-def]
         from solution.features.propagation.worklist import State
