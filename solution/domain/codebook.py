@@ -141,8 +141,7 @@ class KeyTable:
         return numbers
 
     def _slots(self, keys: np.ndarray) -> np.ndarray:
-        """Return the first slot of each key: the highest bits of a product (multiplicative
-        hashing)."""
+        """Return the first slot of each key by multiplicative hashing: high bits of a product."""
         return ((keys.view(np.uint64) * self.MULTIPLIER) >> self._shift).view(np.int64)
 
     def _rebuild(self) -> None:
@@ -179,8 +178,7 @@ class LayoutValueError(ValueError):
 
 
 def encode(configs: np.ndarray) -> Codebook:
-    """Return the codebook of a whole config tensor (configs, configurable, 18) of numbers -1 to
-    5."""
+    """Return the codebook of a config tensor (configs, configurable, 18) of numbers -1 to 5."""
     encoder = LayoutEncoder(*configs.shape[:2])
     step = max(1, BLOCK_ENTRIES // max(1, configs.shape[1]))
     for first in range(0, len(configs), step):
@@ -193,7 +191,7 @@ class LayoutEncoder:
 
     def __init__(self, num_configs: int, num_nodes: int) -> None:
         self._table = KeyTable()
-        # The number of each layout over all nodes; a wider type is taken when there are more.
+        # The number of each layout among those of all nodes; widened if there are more than 65,535.
         self._ids = np.empty((num_configs, num_nodes), np.uint16)
         self._filled = 0
 
@@ -234,8 +232,8 @@ def _number_layouts(
     """Number the layouts of each node (a column of `ids`) from 0, sorted by `order`.
 
     Returns:
-        The numbers (configs, nodes), as narrow as they can be; the positions (pairs,) of each
-        node's layouts, node after node; and how many each node has (nodes,).
+        The numbers (configs, nodes) in the narrowest dtype; the positions (pairs,) of each node's
+        layouts, node after node; and the number of layouts of each node (nodes,).
     """
     used = np.zeros((ids.shape[1], len(order)), bool)  # (nodes, all layouts)
     rows = np.arange(ids.shape[1]) * len(order)  # start of each node's row in the flat table
@@ -258,8 +256,7 @@ def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _check_values(block: np.ndarray, first: int) -> None:
-    """Raise LayoutValueError for the first wrong value; the block starts at configuration
-    `first`."""
+    """Raise LayoutValueError for the first wrong value of a block from configuration `first` on."""
     if block.size == 0:
         return
     inside = block.min() >= LOWEST and block.max() <= HIGHEST  # False for NaN
@@ -271,15 +268,14 @@ def _check_values(block: np.ndarray, first: int) -> None:
 
 
 # The six slots of a tensor, shifted to 0 ... 6, are a number in base 7 below 2^24, which float32
-# sums exactly; three of them one below 7^18 < 2^53, which float64 does.
+# represents exactly. Three tensors are a number below 7^18 < 2^53, which float64 does.
 _POWERS = (float(TOKENS) ** np.arange(SLOTS)[::-1]).astype(np.float32)
 _TENSORS = float(TOKENS) ** (SLOTS * np.arange(NUM_TENSORS)[::-1])
 _SHIFT = (TOKENS**vocabulary.NUM_LAYOUT_FEATURES - 1) // (TOKENS - 1)  # a 1 in every slot
 
 
 def _pack(block: np.ndarray) -> np.ndarray:
-    """Return the 18 values of each layout (k, configurable, 18), shifted, as one number in base
-    7."""
+    """Return one number in base 7 for each layout (k, configurable, 18): its digits, shifted."""
     tensors = block.reshape(-1, SLOTS).astype(np.float32, copy=False) @ _POWERS
     keys = tensors.reshape(-1, NUM_TENSORS).astype(np.float64) @ _TENSORS
     return keys.astype(np.int64) + _SHIFT

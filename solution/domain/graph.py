@@ -220,7 +220,9 @@ def _find_value_defects(graph: Graph) -> list[str]:
         ("config_options has choices that are not known in the rows", _unknown_options(graph)),
         *_check_runtimes(graph),
     ]  # fmt: skip
-    return [f"{text} {_show_values(found)}" for text, found in checks if len(found)]
+    return [
+        f"{text} {join_names(found.tolist(), MAX_SHOWN)}" for text, found in checks if len(found)
+    ]
 
 
 def _check_features(graph: Graph) -> Checks:
@@ -320,10 +322,6 @@ def _unknown_options(graph: Graph) -> np.ndarray:
 def _repeated(values: np.ndarray) -> np.ndarray:
     distinct, counts = np.unique(values, return_counts=True)
     return distinct[counts > 1]
-
-
-def _show_values(values: np.ndarray) -> str:
-    return join_names(values.tolist(), MAX_SHOWN)
 
 
 def show_shape(shape: tuple[int | None, ...]) -> str:

@@ -157,7 +157,6 @@ class Mean:
     graphs: int
 
     def __format__(self, spec: str) -> str:
-        """Format each number by `spec`: f"{mean:.3f}" gives, for instance, 0.571 (0.542 to
-        0.600)."""
+        """Format each number by `spec`, such as 0.571 (0.542 to 0.600) for f"{mean:.3f}"."""
         value, low, high = (format(number, spec) for number in (self.value, self.low, self.high))
         return f"{value} ({low} to {high})"

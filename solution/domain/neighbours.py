@@ -55,8 +55,7 @@ class Neighbours(NamedTuple):
         return np.diff(self.starts)
 
     def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the neighbours of all `nodes` (rows,): the index (n,) into `nodes`, ascending, and
-        the neighbour (n,)."""
+        """Return all neighbours (n,) of `nodes` (rows,), preceded by their rows (n,), ascending."""
         first = self.starts[nodes]
         rows, inside = index_ragged(self.starts[nodes + 1] - first)
         return rows, self.nodes[first[rows] + inside]

@@ -35,9 +35,8 @@ NUM_LAYOUT_FEATURES = 18
 NUM_TILE_FEATURES = 24
 MAX_RANK = 6
 
-SUMMED = (
-    5  # at most so many dimensions of a dot's operand are contracted: the slots of a convolution
-)
+# Most dimensions of an operand that a dot may contract: the slots of a convolution.
+SUMMED = 5
 
 # Columns of the node features.
 IS_ROOT = 0

@@ -39,7 +39,7 @@ FEATURES = tuple(
 
 
 def _find_contractions(graph: Graph) -> np.ndarray:
-    if graph.summed is not None:  # the module says it
+    if graph.summed is not None:  # the module states it
         return graph.summed
     found = np.full((graph.num_nodes, 2, SUMMED), NONE)
     for node, letters in find_operands(graph).letters.items():

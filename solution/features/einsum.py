@@ -1,8 +1,8 @@
 """Infer which dimensions of a dot's operands and output correspond, as einsum letters.
 
-The npz files do not say what a dot contracts. Sizes that differ do: the output has the batch
-dimensions first, then the left operand's free dimensions, then the right one's, each in order. Any
-other dimension of an operand is contracted.
+The npz files do not say what a dot contracts. It follows from the sizes if these differ, because
+the output has the batch dimensions first, then the left operand's free dimensions, then the right
+one's, each in order. Any other dimension of an operand is contracted.
 """
 
 import math

@@ -28,7 +28,7 @@ def expand(values: np.ndarray) -> np.ndarray:
     return np.sign(values) * np.expm1(np.abs(values))
 
 
-# Compressed node features, before standardisation.
+# How nets see node features before standardisation: compressed, or as they are in the files.
 ENCODINGS = ("logarithms", "plain")
 
 
@@ -42,15 +42,9 @@ def numeric_features(graph: Graph) -> np.ndarray:
     operands = np.bincount(graph.edges[:, 0], minlength=graph.num_nodes)
     configurable = np.zeros(graph.num_nodes)
     configurable[graph.configurable] = 1
-    derived = [
-        tensor_ranks(graph),
-        num_bytes(graph),
-        num_operations(graph),
-        operands,
-        consumers,
-        configurable,
-    ]
-    features = np.concatenate([graph.node_features, np.stack(derived, axis=1)], axis=1)
+    sizes = tensor_ranks(graph), num_bytes(graph), num_operations(graph)
+    derived = np.stack([*sizes, operands, consumers, configurable], axis=1)
+    features = np.concatenate([graph.node_features, derived], axis=1)
     return compress(features).astype(np.float32)
 
 

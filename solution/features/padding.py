@@ -62,8 +62,9 @@ def erase_padding(graph: Graph) -> Graph:
 
 
 def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
-    """How many dimension numbers (nodes,) each node's `dimensions` lists."""
-    # The highest: among what a reduce reads are its computation's root and its initial value.
+    """Return the number of dimension numbers (nodes,) that each node's `dimensions` lists."""
+    # The highest rank that a node reads: a reduce also reads its initial value, and has an edge to
+    # the root of its computation.
     read_ranks = np.zeros(graph.num_nodes, np.int64)
     np.maximum.at(read_ranks, graph.edges[:, 0], ranks[graph.edges[:, 1]])
     is_tuple = graph.node_features[:, vocabulary.IS_TUPLE] > 0
@@ -71,7 +72,7 @@ def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
     rules = {
         "transpose": ranks,
         "broadcast": read_ranks,
-        # A reduce of several tensors has a tuple for a shape, which does not say its rank.
+        # The shape of a reduce of several tensors is a tuple, whose rank is not known.
         "reduce": np.where(is_tuple, 1, np.maximum(read_ranks - ranks, 0)),
         **dict.fromkeys(ONE_DIMENSION, np.ones_like(ranks)),
     }

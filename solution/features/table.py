@@ -1,14 +1,21 @@
-"""Return the feature table of a graph, one row for each configuration or distinct configuration."""
+"""Return the feature table of a graph, one row for each configuration or distinct configuration.
 
+The table of a graph of compile options is built here. The effect of an option depends on the
+program, so each choice is a column alone, and times the shares of the program's work that the
+option can change.
+"""
+
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph, naming
-from solution.features import option_table
+from solution.domain.vocabulary import OPCODE_IDS, OPTION_SETS
 from solution.features.column import Feature
 from solution.features.tile import tile_table
+from solution.features.work import num_bytes, num_operations
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,18 +24,48 @@ KINDS = ("layout", "tile")  # of tables
 
 # Importing layout tables and polars is slow, so functions import them.
 
+PARTS = {
+    "dot": ("dot",),
+    "convolution": ("convolution",),
+    "reduce": ("reduce", "reduce-window"),
+    "min_max": ("maximum", "minimum", "clamp"),
+    "transcendental": ("exponential", "tanh", "log", "logistic", "power", "rsqrt", "divide"),
+    "loop": ("while",),
+}
+CONTEXT = (
+    *(Feature(f"graph_{part}_share", "share", f"bytes written by {part}") for part in PARTS),
+    Feature("graph_nodes", "log count", "nodes of the graph"),
+    Feature("graph_operations", "log1p operations", "work of all nodes"),
+    Feature("graph_bytes", "log1p bytes", "all output tensors"),
+)
+
+
+def _list_columns(options: Mapping[str, tuple[str, ...]]) -> tuple[Feature, ...]:
+    names = [f"{name}_{choice}" for name, choices in options.items() for choice in choices[1:]]
+    return (
+        *(Feature(name, "0 or 1", "the option has this choice") for name in names),
+        *CONTEXT,
+        *(
+            Feature(f"{name}_{part}", "share", f"the choice, times the share of {part}")
+            for name in names
+            for part in PARTS
+        ),
+    )
+
+
+# The columns for the options of each target; the key is the names of the options.
+OPTION_FEATURES = {(*options,): _list_columns(options) for options in OPTION_SETS.values()}
+
 
 def feature_rows(graph: Graph) -> np.ndarray:
-    """Return the columns of list_columns, one row for each configuration in order.
-
-    A graph of compile options has the columns of solution.features.option_table.
+    """Return the columns of list_features, one row for each configuration in order.
 
     Returns:
         (configs, columns) float32.
     """
     with naming(graph):
         if graph.options is not None:
-            return option_table.option_rows(graph)
+            return _option_rows(graph)
         if graph.collection.kind == "tile":
             return tile_table.tile_rows(graph)
         from solution.features.layout.layout_table import layout_rows
@@ -46,7 +83,7 @@ def feature_table(graph: Graph) -> "pl.DataFrame":
 def list_features(graph: Graph) -> tuple[Feature, ...]:
     """Return the columns of feature_rows in their order."""
     if graph.options is not None:
-        return option_table.FEATURES[graph.option_names]
+        return OPTION_FEATURES[graph.option_names]
     return list_columns(graph.collection.kind)
 
 
@@ -70,3 +107,35 @@ def _compute_distinct(graph: Graph) -> np.ndarray:
 
 # Rows (distinct configs, columns) float32 in the order of Graph.distinct.
 distinct_rows = PerGraph(_compute_distinct)
+
+
+def _option_rows(graph: Graph) -> np.ndarray:
+    """Return the columns OPTION_FEATURES of a graph with options: (configs, columns) float32."""
+    assert graph.options is not None
+    chosen = _mark_choices(graph.options, graph.option_choices)
+    context = _describe_program(graph)
+    shares = context[: len(PARTS)]
+    # Each choice times each share: (configs, choices x parts).
+    mixed = (chosen[:, :, None] * shares).reshape(len(chosen), -1)
+    rows = np.column_stack([chosen, np.tile(context, (len(chosen), 1)), mixed])
+    return rows.astype(np.float32)
+
+
+def _mark_choices(options: np.ndarray, known: Mapping[str, tuple[str, ...]]) -> np.ndarray:
+    """Return a column (configs,) of 0 and 1 for each choice other than the default."""
+    columns = [
+        options[:, option] == choice
+        for option, choices in enumerate(known.values())
+        for choice in range(1, len(choices))
+    ]
+    return np.column_stack(columns).astype(np.float64)
+
+
+def _describe_program(graph: Graph) -> np.ndarray:
+    """Return the columns CONTEXT of the graph."""
+    written = num_bytes(graph)
+    opcodes, total = graph.node_opcodes, max(1.0, float(written.sum()))
+    ids = [[OPCODE_IDS[name] for name in names] for names in PARTS.values()]
+    shares = [float(written[np.isin(opcodes, each)].sum()) / total for each in ids]
+    operations = float(num_operations(graph).sum())
+    return np.array([*shares, np.log(graph.num_nodes), np.log1p(operations), np.log1p(total)])

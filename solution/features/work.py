@@ -28,7 +28,7 @@ num_bytes = PerGraph(_count_bytes)
 
 
 def _contract(graph: Graph) -> np.ndarray:
-    """Return the field contracted_size: a convolution sums kernel elements / output features."""
+    """Return contracted_size; a convolution sums (kernel elements / output features) terms."""
     kernel = find_operands(graph).kernel
     right = np.where(kernel >= 0, num_elements(graph)[kernel], 1)
     features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)
@@ -39,7 +39,7 @@ def _contract(graph: Graph) -> np.ndarray:
     return _fix(np.where(is_convolution, convolution, terms_of_dots(graph)))
 
 
-# Terms (nodes,) in the sum behind each output element of a dot or convolution, else 1.
+# Number of terms (nodes,) that each output element of a dot or convolution sums, else 1.
 contracted_size = PerGraph(_contract)
 
 

@@ -144,19 +144,13 @@ def is_store(folder: Path) -> bool:
     return (folder / RECORD).is_file()
 
 
-def read_preparation(folder: Path) -> dict[str, Any]:
-    """Return the preparation of the store in `folder`, finished or not; InputError if none."""
-    preparation: dict[str, Any] = _read_record(folder)["preparation"]
-    return preparation
-
-
 def graph_path(folder: Path, collection_name: str, split: str, graph: str) -> Path:
     """Return the path of a graph's file in the store."""
     return folder / GRAPHS / collection(collection_name).folder / split / f"{graph}{SUFFIX}"
 
 
 def read_store_record(folder: Path) -> dict[str, Any]:
-    """Return the format and the preparation of a store; InputError if there is none."""
+    """Return the format and the preparation of a store, finished or not; InputError if none."""
     record = _read_record(folder)
     return {"format": record["format"], "preparation": record["preparation"]}
 

@@ -18,7 +18,7 @@ from solution.runs.folder import EXPERIMENTS, Run, list_stores, recall_origin
 from solution.runs.record import check_split, open_run
 from solution.store.mixed_options import find_mixed_in_store
 from solution.store.preparing import prepare_store
-from solution.store.store import Store, check_preparation, is_store, read_preparation
+from solution.store.store import Store, check_preparation, is_store, read_store_record
 from solution.system.errors import InputError
 from solution.system.files import locked
 from solution.system.progress import warn
@@ -152,7 +152,7 @@ def choose_place(target: Path, hops: int | None) -> Path:
 def _serves(folder: Path, hops: int | None) -> bool:
     if not is_store(folder):
         return False
-    kept = read_preparation(folder).get("hops")
+    kept = read_store_record(folder)["preparation"].get("hops")
     return kept is None or (hops is not None and kept >= hops)
 
 
@@ -182,7 +182,7 @@ def _prepare(
     if limit:
         chosen = choose_few([f.collection.name for f in files], [f.split for f in files])
         files = [files[position] for position in chosen]
-    kept = read_preparation(folder)["hops"] if _serves(folder, hops) else hops
+    kept = read_store_record(folder)["preparation"]["hops"] if _serves(folder, hops) else hops
     prepare_store(
         files,
         folder,

@@ -18,7 +18,7 @@ from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.graph import InvalidGraphError
 from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
-from solution.features.option_table import FEATURES
+from solution.features.table import OPTION_FEATURES
 from solution.programs.program import Program
 from solution.store.graph_file import read_prepared, write_prepared
 from solution.system.errors import InputError
@@ -158,6 +158,6 @@ def test_options_are_looked_up_and_tabulated_but_not_ranked(
     done = fastslow(*table)
     assert done.returncode == 0, done.stderr
     rows = pl.read_parquet(tmp_path / "table.parquet")
-    assert {feature.name for feature in FEATURES[OPTION_NAMES]} <= set(rows.columns) and len(
+    assert {feature.name for feature in OPTION_FEATURES[OPTION_NAMES]} <= set(rows.columns) and len(
         rows
     ) == 9

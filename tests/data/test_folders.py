@@ -85,34 +85,18 @@ def test_links_into_a_store_are_followed(linked: str, tmp_path: Path) -> None:
     assert [describe(file) for file in find_files(tmp_path / "data")] == expected
 
 
-def test_hidden_and_macos_files_are_ignored(tmp_path: Path) -> None:
-    touch(
-        tmp_path,
-        f"npz/{LAYOUT_FILE}",
-        "npz/layout/xla/random/train/._program.npz",
-        f"__MACOSX/npz/{LAYOUT_FILE}",
-        f".trash/npz/{LAYOUT_FILE}",
-    )
+def test_hidden_macos_and_other_files_are_ignored(tmp_path: Path) -> None:
+    folder = "npz/layout/xla/random/train"
+    touch(tmp_path, f"npz/{LAYOUT_FILE}", f"{folder}/._program.npz", f"{folder}/notes.txt",
+          f"__MACOSX/npz/{LAYOUT_FILE}", f".trash/npz/{LAYOUT_FILE}", "other.npz")  # fmt: skip
     assert [file.path for file in find_files(tmp_path)] == [tmp_path / "npz" / LAYOUT_FILE]
 
 
-def test_other_files_beside_the_graphs_are_ignored(tmp_path: Path) -> None:
-    touch(tmp_path, LAYOUT_FILE, "layout/xla/random/train/notes.txt", "readme.md", "other.npz")
-    assert [file.path for file in find_files(tmp_path)] == [tmp_path / LAYOUT_FILE]
-
-
-def test_same_graph_twice_is_refused_with_both_places(tmp_path: Path) -> None:
-    first, second = touch(tmp_path, f"a/{LAYOUT_FILE}", f"b/npz/{LAYOUT_FILE}")
+@pytest.mark.parametrize("other", [f"npz/{LAYOUT_FILE}", "layout/xla/random/valid/program.npz"])
+def test_same_graph_twice_is_refused_with_both_paths(other: str, tmp_path: Path) -> None:
+    paths = touch(tmp_path, LAYOUT_FILE, other)
     message = refusal(tmp_path)
-    assert f"{first}" in message
-    assert f"{second}" in message
-
-
-def test_same_graph_in_train_and_valid_is_refused_with_both_places(tmp_path: Path) -> None:
-    first, second = touch(tmp_path, LAYOUT_FILE, "layout/xla/random/valid/program.npz")
-    message = refusal(tmp_path)
-    assert f"{first}" in message
-    assert f"{second}" in message
+    assert all(str(path) in message for path in paths)
 
 
 def test_same_name_in_two_collections_is_two_graphs(tmp_path: Path) -> None:
@@ -178,19 +162,14 @@ def test_sample_submission_is_found_in_below_and_beside(
     assert find_sample_submission(tmp_path / folder) == path
 
 
-@pytest.mark.parametrize("text", ["", "id,target\n1,0\n", "ID,TopConfigs\nother:thing,0\n"])
-def test_a_sample_of_another_competition_does_not_count(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "id,target\n1,0\n", "ID,TopConfigs\nother:thing,0\n", SAMPLE_TEXT]
+)
+def test_the_topmost_sample_of_this_competition_is_found(tmp_path: Path, text: str) -> None:
     top, deep = touch(tmp_path, "sample_submission.csv", "ours/sample_submission.csv")
     top.write_text(text, encoding="utf-8")
     deep.write_text(SAMPLE_TEXT, encoding="utf-8")
-    assert find_sample_submission(tmp_path) == deep
-
-
-def test_sample_submission_in_the_folder_goes_before_deeper_ones(tmp_path: Path) -> None:
-    top, deep = touch(tmp_path, "sample_submission.csv", "old/sample_submission.csv")
-    for path in (top, deep):
-        path.write_text(SAMPLE_TEXT, encoding="utf-8")
-    assert find_sample_submission(tmp_path) == top
+    assert find_sample_submission(tmp_path) == (top if text == SAMPLE_TEXT else deep)
 
 
 def test_identify_file_reads_the_path_first(tmp_path: Path) -> None:
@@ -200,18 +179,14 @@ def test_identify_file_reads_the_path_first(tmp_path: Path) -> None:
     assert describe(named) == ("layout:nlp:default", "train", "program")
 
 
-def test_identify_file_tells_a_tile_file_by_its_arrays(tmp_path: Path) -> None:
-    path = tmp_path / "kernel.npz"
-    np.savez(path, **to_arrays(make_tile_graph()))
-    assert describe(identify_file(path)) == ("tile:xla", "train", "kernel")
-
-
-def test_identify_file_asks_for_the_collection_of_a_layout_file(tmp_path: Path) -> None:
-    path = tmp_path / "program.npz"
-    np.savez(path, **to_arrays(make_layout_graph()))
-    with pytest.raises(InputError, match="Add --collection"):
-        identify_file(path)
-    assert identify_file(path, "layout:xla:random").path == path
+def test_identify_file_reads_the_arrays_but_no_layout_collection(tmp_path: Path) -> None:
+    kernel, program = tmp_path / "kernel.npz", tmp_path / "program.npz"
+    np.savez(kernel, **to_arrays(make_tile_graph()))
+    assert describe(identify_file(kernel)) == ("tile:xla", "train", "kernel")
+    np.savez(program, **to_arrays(make_layout_graph()))
+    with pytest.raises(InputError, match="--collection"):
+        identify_file(program)
+    assert identify_file(program, "layout:xla:random").path == program
 
 
 @pytest.mark.parametrize("name", ["missing.npz", "."])
@@ -237,27 +212,18 @@ def test_a_graph_whose_place_or_ending_is_slightly_off_is_named(name: str, tmp_p
     _, path = touch(tmp_path, LAYOUT_FILE, name)
     assert len(find_files(tmp_path)) == 1
     (words,) = find_left_out(tmp_path)
-    assert words.startswith("1 npz file left out, not called and placed as layout/")
-    assert words.endswith(f": {path}.")
-
-
-def test_of_many_the_first_are_named(tmp_path: Path) -> None:
+    assert "1 npz file" in words
+    assert str(path) in words
     touch(tmp_path, *OFF)
     (words,) = find_left_out(tmp_path)
-    assert words.startswith("4 npz files left out")
+    assert "4 npz files" in words
     assert words.count(str(tmp_path)) == 3
-    assert words.endswith(" and 1 more.")
+    assert "1 more" in words
 
 
-def test_of_what_has_its_place_nothing_is_said(tmp_path: Path) -> None:
-    touch(
-        tmp_path,
-        LAYOUT_FILE,
-        "tile/xla/train/notes.txt",
-        "tile/xla/train/._a.npz",
-        "npz_all.tar",
-    )
-    (path,) = touch(tmp_path, "sample_submission.csv")
+def test_files_that_are_used_or_are_no_data_are_not_named(tmp_path: Path) -> None:
+    other = ["tile/xla/train/notes.txt", "tile/xla/train/._a.npz", "npz_all.tar"]
+    *_, path = touch(tmp_path, LAYOUT_FILE, *other, "sample_submission.csv")
     path.write_text(SAMPLE_TEXT, encoding="utf-8")
     assert find_left_out(tmp_path) == []
     assert find_left_out(tmp_path / LAYOUT_FILE) == []
@@ -267,14 +233,10 @@ def test_of_what_has_its_place_nothing_is_said(tmp_path: Path) -> None:
 def test_a_folder_that_a_link_makes_another_collection_counts_as_both(
     linked: str, tmp_path: Path
 ) -> None:
-    """Another name is none of a collection: what is below it was found in its own place."""
+    """A link with a name that is no collection's adds nothing."""
     touch(tmp_path, LAYOUT_FILE)
     (tmp_path / "layout/xla" / linked).symlink_to("random")
-    names = (
-        ["layout:xla:random"]
-        if linked == "another"
-        else ["layout:xla:default", "layout:xla:random"]
-    )
+    names = ["layout:xla:default", "layout:xla:random"][linked == "another" :]
     found = [describe(file) for file in find_files(tmp_path)]
     assert found == [(name, "train", "program") for name in names]
 

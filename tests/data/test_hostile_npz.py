@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +68,14 @@ def test_layouts_of_another_shape_are_refused_before_they_are_read(
     assert "config_runtime has 12 configurations, node_config_ids 3 nodes" in message
 
 
+@pytest.mark.parametrize("name", ["node_feat", "node_config_feat", "config_runtime"])
+@pytest.mark.parametrize("shape", ["(12, 3, 18", "(9" + 30 * "0" + ", 3, 18)", "(True, 3, 18)"])
+def test_a_damaged_header_is_refused(shape: str, name: str, tmp_path: Path, guard: Guard) -> None:
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    member = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(5000)
+    refusal(guard, write_members(tmp_path, LAYOUT, **{name: member}), LAYOUT)
+
+
 @pytest.mark.parametrize(
     ("graph", "name", "shape", "expected"),
     [
@@ -104,20 +111,10 @@ def test_an_array_with_more_than_its_header_says_is_refused(
     assert f"{name} holds more than" in refusal(guard, path, TILE)
 
 
-def put_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def put_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-@pytest.mark.parametrize("put", [put_pipe, put_device])
-def test_pipes_and_devices_are_refused(
-    put: Callable[[Path], None], tmp_path: Path, guard: Guard
-) -> None:
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_pipes_and_devices_are_refused(kind: str, tmp_path: Path, guard: Guard) -> None:
     path = tmp_path / "program.npz"
-    put(path)
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
     assert "expected a" in refusal(guard, path, LAYOUT)
     with pytest.raises(InputError, match="expected a file"):
         guard.call(fingerprint, path)

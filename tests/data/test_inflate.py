@@ -5,7 +5,6 @@ import io
 import random
 import sys
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -185,7 +184,6 @@ def test_an_error_while_reading_ahead_arrives_and_no_thread_is_left() -> None:
     assert [next(blocks), next(blocks)] == [b"one", b"two"]
     with pytest.raises(EOFError):
         next(blocks)
-    assert threading.active_count() == len(threading.enumerate())
     assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPoolExecutor")]
 
 
@@ -214,6 +212,5 @@ def test_blocks_are_the_array_that_they_make_up(tmp_path: Path) -> None:
 
 
 def test_bytes_do_not_tell_the_time(tmp_path: Path) -> None:
-    first = write_npz({"a": np.arange(5)}, tmp_path / "first.npz").read_bytes()
-    time.sleep(2.1)  # zip files count in steps of two seconds
-    assert write_npz({"a": np.arange(5)}, tmp_path / "second.npz").read_bytes() == first
+    with zipfile.ZipFile(write_npz({"a": np.arange(5)}, tmp_path / "first.npz")) as archive:
+        assert [member.date_time for member in archive.infolist()] == [(1980, 1, 1, 0, 0, 0)]

@@ -2,7 +2,7 @@
 
 A configuration may constrain a tensor several times: as the output of the node that computes it,
 and as the input or kernel of each node that reads it. An element-wise operation propagates a
-layout, and so does a transpose, with renamed dimensions. A copy or a custom call does not, because
+layout, and so does a transpose, which permutes it. A copy or a custom call does not, because
 its result may have any layout. If constraints disagree, the compiler must copy the tensor, at a
 cost that grows with its size.
 
@@ -33,7 +33,7 @@ FEATURES = (
     "minor_differs",  # 1 if two constraints make different dimensions contiguous
     "order_differs",  # 1 if two constraints differ in the two most minor dimensions
 )
-CONSTRAINED, MINOR_DIFFERS, ORDER_DIFFERS = range(len(FEATURES))  # in their order
+CONSTRAINED, MINOR_DIFFERS, ORDER_DIFFERS = range(len(FEATURES))  # indices into FEATURES
 OUTPUT, INPUT, KERNEL = range(len(LAYOUT_TENSORS))
 UNSET = -1
 KEEPING = """
@@ -45,7 +45,7 @@ reverse round-nearest-afz round-nearest-even rsqrt scatter select select-and-sca
 shift-right-arithmetic shift-right-logical sign sine slice sort sqrt stochastic-convert subtract tan
 tanh triangular-solve xor
 """
-# propagates the layout of an operand of equal shape
+# Opcodes (opcodes,) bool that propagate the layout of an operand of equal shape.
 KEEPS_ORDER = np.zeros(vocabulary.NUM_OPCODES, bool)
 KEEPS_ORDER[[OPCODE_IDS[name] for name in (*KEEPING.split(), "call")]] = True
 
@@ -79,7 +79,7 @@ class Ordered:
     starts: np.ndarray  # (tensors + 1,) int64, the first constraint of each; last, their number
     configurable: np.ndarray  # (constraints,) int64, index of the configurable node
     tensor: np.ndarray  # (constraints,) int64, that node's OUTPUT, INPUT or KERNEL
-    # (constraints, 6) int64, the tensor's dimension for each dimension of the configurable node's
+    # (constraints, 6) int64, the tensor's dimension for each dimension of the node's tensor
     renamed: np.ndarray
     sizes: np.ndarray  # (constraints, 6) float, the tensor's sizes
 

@@ -103,7 +103,7 @@ def find_turned(
     AlgebraicSimplifier replaces (A B)' by B' A' if nothing else reads A B.
 
     Args:
-        opcodes, rank, dimensions: fields of Instructions, one row an instance.
+        opcodes, rank, dimensions: fields of Instructions, a row for each instance.
 
     Returns:
         by instruction: the permutation of the transpose.

@@ -76,7 +76,7 @@ class _Inliner:
         self._shapes = [tuple(row) for row in graph.node_features[:, 2:27].tolist()]
         self._operands: list[list[int]] = [[] for _ in self._opcodes]
         self._called: list[list[int]] = [[] for _ in self._opcodes]
-        forward = graph.edges[graph.edges[:, 0] > graph.edges[:, 1]]  # as in every module
+        forward = graph.edges[graph.edges[:, 0] > graph.edges[:, 1]]  # operands come first
         for consumer, producer in forward[np.lexsort(forward.T[::-1])].tolist():
             calls = self._opcodes[consumer] in CALLS and is_root[producer]
             (self._called if calls else self._operands)[consumer].append(producer)

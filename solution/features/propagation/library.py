@@ -30,6 +30,7 @@ from solution.features.propagation.instructions import Instructions
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.splitting import mark_split, weigh_windows
 from solution.features.propagation.states import COPY, MADE, list_windows, make_row_major
+from solution.features.propagation.worklist import Program
 
 ELEMENTWISE = """
 abs add ceil convert divide exponential exponential-minus-one floor log log-plus-one logistic
@@ -40,8 +41,8 @@ SHAPING = [OPCODE_IDS[name] for name in ("broadcast", "reshape", "bitcast")]
 PRODUCTS = [OPCODE_IDS[name] for name in ("dot", "convolution")]
 REDUCE, WINDOWS = OPCODE_IDS["reduce"], OPCODE_IDS["reduce-window"]
 FLOAT32 = vocabulary.ELEMENT_TYPE.start + 11
-FEWEST = 4096  # elements read or written, below which XLA's loops compute it
-MOST = 96  # instructions in a fusion and operands from outside, as XLA counts, scalars included
+FEWEST = 4096  # instructions that read and write fewer elements are computed by XLA's loops
+MOST = 96  # largest size of a fusion: instructions in it and operands from outside
 # What the library can do with an instruction: nothing; compute it inside a fusion; start a fusion
 # at a reduction or a pooling; or compute the windows of a reduction in two steps.
 NOTHING, JOINS, REDUCTION, POOLING, SPLIT = range(5)
@@ -49,24 +50,17 @@ NOBODY = -1  # owner of an instruction that is in no fusion
 
 
 class Reads(NamedTuple):
-    """The readers of each tensor, and what the library can do with each instruction."""
+    """The instructions of a program, and the library's abilities and limits for each."""
 
     ability: np.ndarray  # (instructions,) int8
-    inside: np.ndarray  # (instructions,) int8, its count inside a fusion
-    outside: np.ndarray  # (instructions,) int8, its count as an operand from outside
+    inside: np.ndarray  # (instructions,) int8, what each adds to the size of its fusion
+    outside: np.ndarray  # (instructions,) int8, what each adds to the size as an outside operand
     passed: np.ndarray  # (instructions,) bool, custom calls, which do not count as readers
-    use_starts: np.ndarray  # this and the next four are fields of Instructions
-    read: np.ndarray
-    reader: np.ndarray
-    before: np.ndarray
-    behind: np.ndarray
-    # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses of i
-    reader_starts: np.ndarray
-    reading: np.ndarray  # (uses,), uses sorted by the instruction that they read
+    program: Program
 
 
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
-    """Return which fusion kind each instruction is in: (configs, instructions) int8.
+    """Return the kind of fusion that each instruction is in: (configs, instructions) int8.
 
     The values are NOTHING, REDUCTION, POOLING or SPLIT. Instructions fused with a split reduction
     count as POOLING.
@@ -81,9 +75,8 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
         ability = _list_abilities(propagation.graph, ops, opcodes, largest)
         split = mark_split(ops, numbered, (ability == REDUCTION) & (weigh_windows(ops) > 0))
         reads = Reads(
-            ability, *_count(ops, opcodes, largest), ~ops.is_programs, ops.use_starts, ops.read,
-            ops.reader, ops.before, ops.behind, *propagation.readings,
-        )  # fmt: skip
+            ability, *_count(ops, opcodes, largest), ~ops.is_programs, propagation.program
+        )
         asks = ~ops.is_programs[np.minimum(numbered.point, ops.count - 1)]
         apart = (layouts[:, COPY] > 0) | (asks & (layouts[:, MADE] >= 0))
         _join(reads, row_major, apart, split, numbered.numbers, joined)
@@ -175,7 +168,7 @@ def _join(reads, row_major, apart, split, numbers, joined):
     """
     count = reads.ability.size
     owner, outside = np.empty(count, np.int64), np.empty(count, np.int64)
-    queue = np.empty(reads.read.size + 1, np.int64)
+    queue = np.empty(reads.program.read.size + 1, np.int64)
     for row in range(len(numbers)):
         owner[:], outside[:] = NOBODY, NOBODY
         for first in range(count - 1, -1, -1):
@@ -223,8 +216,8 @@ def _add(reads, owner, outside, queue, end, size, first, op):
     size += reads.inside[op]
     if outside[op] == first:
         size -= reads.outside[op]
-    for use in range(reads.use_starts[op], reads.use_starts[op + 1]):
-        operand = reads.read[use]
+    for use in range(reads.program.use_starts[op], reads.program.use_starts[op + 1]):
+        operand = reads.program.read[use]
         if owner[operand] != first:
             queue[end] = operand
             end += 1
@@ -237,7 +230,7 @@ def _add(reads, owner, outside, queue, end, size, first, op):
 @njit(cache=True, nogil=True)
 def _is_apart(reads, apart, states, use):
     """Tell if a use reads a copy, or if a custom call before it requests a layout."""
-    before, behind = reads.before[use], reads.behind[reads.read[use]]
+    before, behind = reads.program.before[use], reads.program.behind[reads.program.read[use]]
     return (
         apart[states[reads.ability.size + use]]
         or (before != NOBODY and apart[states[before]])
@@ -248,9 +241,9 @@ def _is_apart(reads, apart, states, use):
 @njit(cache=True, nogil=True)
 def _is_read_inside(reads, apart, states, owner, first, op):
     """Tell if all readers of `op` are in the fusion of `first`, with no copy or request between."""
-    for k in range(reads.reader_starts[op], reads.reader_starts[op + 1]):
-        use = reads.reading[k]
-        reader = reads.reader[use]
+    for k in range(reads.program.reader_starts[op], reads.program.reader_starts[op + 1]):
+        use = reads.program.reading[k]
+        reader = reads.program.reader[use]
         if reads.passed[reader]:
             continue
         if owner[reader] != first or _is_apart(reads, apart, states, use):
@@ -262,9 +255,9 @@ def _is_read_inside(reads, apart, states, owner, first, op):
 def _find_reader(reads, apart, states, op):
     """Return the only reader of the result of `op`; NOBODY if there are more, or a copy between."""
     only = NOBODY
-    for k in range(reads.reader_starts[op], reads.reader_starts[op + 1]):
-        use = reads.reading[k]
-        reader = reads.reader[use]
+    for k in range(reads.program.reader_starts[op], reads.program.reader_starts[op + 1]):
+        use = reads.program.reading[k]
+        reader = reads.program.reader[use]
         if reads.passed[reader]:
             continue
         if _is_apart(reads, apart, states, use) or (only != NOBODY and only != reader):

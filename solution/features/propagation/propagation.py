@@ -1,4 +1,4 @@
-"""Compute what the compiler makes of configurations: every tensor's layout, and the copies.
+"""Compute the layouts of all tensors, and the copies, that the compiler derives.
 
 The layouts that the configuration and the backend request are propagated through the whole graph in
 XLA's order (solution.features.propagation.worklist). A tensor is copied where its producer and its
@@ -95,7 +95,7 @@ class Propagation:
         numbers, done = np.empty((len(codes), points), np.int32), 0
         while done < len(codes):
             done += number_states(
-                self._program, self._free, instructions.main, instructions.asked, packed,
+                self.program, self._free, instructions.main, instructions.asked, packed,
                 self.graph.layouts.starts, codes[done:], state, states, numbers[done:],
             )  # fmt: skip
             states = grow(states) if done < len(codes) else states
@@ -103,7 +103,8 @@ class Propagation:
         return Numbered(numbers, states.point[:count], states.layouts[:count])
 
     @cached_property
-    def _program(self):  # type: ignore[no-untyped-def]
+    def program(self):  # type: ignore[no-untyped-def]
+        """The instructions as a worklist.Program, for compiled code."""
         from solution.features.propagation.worklist import Program
 
         backend = self.backend

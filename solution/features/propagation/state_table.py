@@ -54,9 +54,9 @@ from solution.features.propagation.states import (
 from solution.features.work import num_bytes, num_operations
 
 ENOUGH = 16  # a loop over at least this many consecutive elements is not short
-UNROLLED = 4  # window size up to which the layout matters; larger windows are slow in any
+UNROLLED = 4  # window size up to which the layout matters; larger windows are slow in any layout
 BROADCAST = OPCODE_IDS["broadcast"]
-LAST = 4  # dimensions described, last first
+LAST = 4  # number of dimensions that have columns, counted from the last one
 LAYOUT_COLUMNS = {
     "known": ("flag", "the layout is known"),
     "row_major": ("flag", "it is row-major"),

@@ -68,7 +68,7 @@ def grow(states: States) -> States:
 
 @njit(cache=True, nogil=True)
 def number_states(program, free, main, asked, packed, starts, codes, state, states, numbers):
-    """Number the states of configurations, until the capacity may be too small for another one.
+    """Number the states of configurations, until the capacity may not suffice for more.
 
     Args:
         program: a worklist.Program.
@@ -187,8 +187,8 @@ def pack_given(rows, ranks, packed):
     """Pack the layouts that configurations request into integers.
 
     Args:
-        rows: (pairs, 3, 6) of a codebook, minor to major. Slots with -1 are skipped;
-            dimensions that are not listed follow, the last one most minor.
+        rows: (pairs, 3, 6) layouts of a codebook, minor to major. Slots with -1 are
+            skipped; dimensions that are not listed follow, the last one most minor.
         ranks: (pairs, 3) int64, the tensors' ranks.
         packed: (pairs, 3) int64, written; UNSET where nothing is requested or the rank is wrong.
     """

@@ -2,11 +2,10 @@
 
 A constraint fixes the layout of an instruction's result (a buffer) or the layout in which an
 instruction reads one of its operands (a use). New and changed constraints wait in a worklist,
-urgent ones first. Each is propagated to its neighbours:
-from a use to the buffer that it reads and to the instruction's other operands; from a buffer to the
-operands of its instruction and to its readers. A mandatory constraint replaces an earlier one, an
-optional one does not. Buffers without a constraint become row-major at the end, which is propagated
-as well.
+urgent ones first. Each is propagated to its neighbours: from a use to the buffer that it reads and
+to the instruction's other operands; from a buffer to the operands of its instruction and to its
+readers. A mandatory constraint replaces an earlier one, an optional one does not. Buffers without a
+constraint become row-major at the end, which is propagated as well.
 
 Source: LayoutAssignment of openxla/xla (xla/service/layout_assignment.cc): SetBufferLayout,
 SetOperandLayout, PropagateOperandConstraint, PropagateBufferConstraint, PropagateConstraints,
@@ -47,7 +46,7 @@ MAX_STEPS = 64
 
 
 class Program(NamedTuple):
-    """Fields of Instructions, as arrays for compiled code, and the readers of each instruction."""
+    """Fields of Instructions for compiled code, and the uses that read each instruction."""
 
     kind: np.ndarray
     rank: np.ndarray
@@ -273,7 +272,7 @@ def _propagate_use(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _propagate_to_others(program, state, use):
-    """Give the layout to all other operands, and to the result, of the same rank."""
+    """Propagate a use to the other operands and the result, if they have its rank."""
     op, layout, rank = program.reader[use], state.uses[use], program.rank[program.read[use]]
     for other in range(program.use_starts[op], program.use_starts[op + 1]):
         same = state.source[other] == state.source[use]

@@ -15,7 +15,7 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES, TILE_BLOCKS
-from solution.features.column import Columns, Feature, as_rows, numbered
+from solution.features.column import Feature, as_rows, numbered
 from solution.features.padding import tensor_ranks
 from solution.features.tile import loops, traffic
 from solution.features.tile.fusions import inline_fusions
@@ -24,23 +24,10 @@ from solution.features.work import contracted_size, num_bytes, num_elements, num
 
 # Opcodes that determine a kernel's loops are counted separately, the others together.
 COUNTED = (
-    "parameter",
-    "constant",
-    "broadcast",
-    "convolution",
-    "dot",
-    "reduce",
-    "reduce-window",
-    "reshape",
-    "transpose",
-    "copy",
-    "bitcast",
-    "select",
-    "exponential",
-    "maximum",
-    "multiply",
+    "parameter", "constant", "broadcast", "convolution", "dot", "reduce", "reduce-window",
+    "reshape", "transpose", "copy", "bitcast", "select", "exponential", "maximum", "multiply",
     "add",
-)
+)  # fmt: skip
 GROUPS = {
     "data": ("parameter", "constant", "iota"),
     "moving": ("broadcast", "reshape", "transpose", "copy", "bitcast", "slice", "pad", "reverse",
@@ -110,13 +97,7 @@ REUSE = (
 FEATURES = (*CONFIGURATION, *FIT, *REUSE, *loops.FEATURES, *traffic.FEATURES, *KERNEL_FEATURES)
 
 
-def describe_kernel(graph: Graph) -> Columns:
-    """Return the columns KERNEL_FEATURES."""
-    tiling = find_tiling(graph)
-    return {**_describe(graph, tiling), **_count_opcodes(graph), **_aggregate(graph)}
-
-
-def _describe(graph: Graph, tiling: Tiling) -> dict[str, float]:
+def _describe_kernel(graph: Graph, tiling: Tiling) -> dict[str, float]:
     sizes = graph.node_features[tiling.node, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
     window = graph.node_features[:, vocabulary.WINDOW_SIZE].max(axis=0)
     elements, size = num_elements(graph), num_bytes(graph)
@@ -171,7 +152,9 @@ def tile_rows(graph: Graph) -> np.ndarray:
         **_reuse(tiling, fit["minor_0"]),
         **loops.describe_loops(graph, nest),
         **traffic.describe_traffic(graph, nest),
-        **describe_kernel(graph),
+        **_describe_kernel(graph, tiling),
+        **_count_opcodes(graph),
+        **_aggregate(graph),
     }
     return as_rows(columns, FEATURES, graph.num_configs)
 
