@@ -20,7 +20,7 @@ from solution.features.propagation.instructions import (
     RESHAPES,
     TRANSPOSES,
 )
-from solution.features.propagation.propagation import Assigned, Propagation
+from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.state_table import WAYS
 from solution.features.work import num_bytes
 
@@ -54,11 +54,11 @@ FEATURES = (
 
 def _compute_rows(graph: Graph) -> np.ndarray:
     propagation = Propagation(graph)
-    plain = describe(propagation, propagation.assign_nothing())
+    plain = describe(propagation, propagation.number_nothing())
     own, codes = propagation.instructions, graph.layouts.codes
     step = max(1, BLOCK_ENTRIES // max(1, own.count + len(own.read)))
     blocks = [
-        describe(propagation, propagation.assign(slice(first, first + step)))
+        describe(propagation, propagation.number(slice(first, first + step)))
         for first in range(0, len(codes), step)
     ]
     rows = (np.concatenate(blocks) - plain).astype(np.float32)
@@ -70,10 +70,10 @@ def _compute_rows(graph: Graph) -> np.ndarray:
 propagated_rows = PerGraph(_compute_rows)
 
 
-def describe(propagation: Propagation, assigned: Assigned) -> np.ndarray:
+def describe(propagation: Propagation, assigned: Numbered) -> np.ndarray:
     """Return the columns FEATURES (configs, columns) float64, without subtracting the default."""
     graph, own = propagation.graph, propagation.instructions
-    copied = propagation.copied
+    copied = np.concatenate([own.node, own.node[own.read]])
     # 0 for instructions that compute no node's tensor
     tensor_bytes = np.append(num_bytes(graph), 0)
     programs = own.node[own.is_programs]
@@ -94,7 +94,7 @@ def describe(propagation: Propagation, assigned: Assigned) -> np.ndarray:
 
 
 def classify_readers(propagation: Propagation) -> np.ndarray:
-    """Return what reads a copy (uses + instructions,), as an index into READERS."""
+    """Return what reads a copy (instructions + uses,), as an index into READERS."""
     own = propagation.instructions
     names = list(READERS)
     made = np.maximum(own.opcodes, 0)
@@ -105,15 +105,15 @@ def classify_readers(propagation: Propagation) -> np.ndarray:
     reader[np.isin(own.kind, [KEEPS, CONCATENATES, BROADCASTS])] = names.index("element")
     reader[own.kind == REDUCES] = names.index("reduce")
     reader[own.asked[:, 0] != NONE] = names.index("request")
-    return np.concatenate([reader[own.reader], reader])
+    return np.concatenate([reader, reader[own.reader]])
 
 
-def _describe_layouts(propagation: Propagation, assigned: Assigned) -> np.ndarray:
+def _describe_layouts(propagation: Propagation, assigned: Numbered) -> np.ndarray:
     """Return shares (configs, 4) of bytes not processed along the last dimension, and sums."""
     own = propagation.instructions
     tensor_bytes = np.append(num_bytes(propagation.graph), 0)[own.node]
     total = max(1.0, float(tensor_bytes[own.is_programs].sum()))
-    minor = np.where(assigned.layouts < 0, -1, assigned.layouts & 7)
+    minor = np.where(assigned.results < 0, -1, assigned.results & 7)
     moved = (minor != own.rank - 1) & (minor >= 0) & (own.rank > 1)
     kinds = ((KEEPS, CONCATENATES), (BROADCASTS,), (REDUCES,))
     columns = [moved @ (np.isin(own.kind, kind) * tensor_bytes / total) for kind in kinds]

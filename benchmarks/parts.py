@@ -24,14 +24,16 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import torch
 
 from benchmarks.timed_fits import count_epochs, time_fits, unwrap
 from solution.data.folders import find_files
 from solution.domain.dividing import MAX_CONFIGS, choose_configs
 from solution.domain.graph import Graph
-from solution.domain.metrics import list_mle, ordered_pair_accuracy, top_k_slowdown
+from solution.domain.metrics import ordered_pair_accuracy, top_k_slowdown
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
+from solution.models.nets import losses
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.cost import measure
@@ -56,7 +58,9 @@ def top_5_slowdown(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
 def standardised_list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:
     """Return ListMLE of standardised scores, because the systems' scores have different scales."""
-    return list_mle((scores - scores.mean()) / max(float(scores.std()), 1e-9), runtimes)
+    standardised = (scores - scores.mean()) / max(float(scores.std()), 1e-9)
+    columns = np.stack([standardised, runtimes])[:, :, None].astype(np.float64)
+    return float(losses.list_mle(*torch.from_numpy(columns)))
 
 
 MEASURES = {

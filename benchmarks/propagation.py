@@ -159,16 +159,17 @@ def compare_program(folder: Path) -> Agreement:
     graph = read_program(folder)
     propagation = Propagation(graph)
     rows = graph.layouts.rows
-    assigned = propagation.assign()
+    assigned = propagation.number()
     own, size = propagation.instructions, num_bytes(graph)
-    weights = np.where(propagation.copied >= 0, size[propagation.copied], 0)
+    copied = np.concatenate([own.node, own.node[own.read]])
+    weights = np.where(copied >= 0, size[copied], 0)
     predicted = ((assigned.copies > 0) @ weights)[rows]
     place = {int(node): k for k, node in reversed(list(enumerate(own.node))) if own.asked[k, 0] < 0}
     tensors, right, default, copied = [], [], [], []
     for number, row in enumerate(rows):
         written = list(read_written(folder / f"{number}.{ASSIGNED}"))
         marks = [
-            (agrees(one.layout, unpack(assigned.layouts[row, place[one.tag]], len(one.sizes)),
+            (agrees(one.layout, unpack(assigned.results[row, place[one.tag]], len(one.sizes)),
                     one.sizes),
              agrees(one.layout, tuple(range(len(one.sizes)))[::-1], one.sizes))
             for one in find_tensors(written, graph) if one.tag in place

@@ -145,9 +145,9 @@ def ask_indicators(values: np.ndarray) -> np.ndarray:
 def propagate(graph: Graph) -> np.ndarray:
     """Return columns (configs, columns): this tensor has this layout, or is copied, by our
     rules."""
-    assigned = Propagation(repair_padding(graph)).assign()
+    assigned = Propagation(repair_padding(graph)).number()
     parts = []
-    for table in (assigned.layouts, assigned.copies):
+    for table in (assigned.results, assigned.copies):
         for column in np.asarray(table).T:
             kinds = np.unique(column)
             parts += [column == kind for kind in kinds] if len(kinds) > 1 else []

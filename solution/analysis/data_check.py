@@ -13,8 +13,7 @@ from solution.data.parallel_files import map_files
 from solution.data.scan import Summary, read_labelled, summarise, tabulate
 from solution.serving.possible import describe_impossible
 from solution.store.graph_file import read_prepared
-from solution.store.mixed_options import find_mixed, name_kind
-from solution.store.store import Store
+from solution.store.store import Store, find_mixed, name_kind
 from solution.system.errors import InputError
 from solution.system.progress import track
 from solution.system.wording import count
@@ -29,7 +28,7 @@ class _Sound:
     path: Path
     summary: Summary
     source: str  # the hash of the file
-    kind: str  # see mixed_options.name_kind
+    kind: str  # see solution.store.store.name_kind
     odd: str  # a sentence if it has a layout that no tensor can have
 
 

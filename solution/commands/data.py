@@ -49,8 +49,7 @@ def check(data: Data = SAMPLE) -> None:
     from solution.analysis.data_check import check_files, find_equal_graphs, find_impossible
     from solution.analysis.graph_tables import show_scale, show_summaries
     from solution.data.folders import find_files, find_left_out
-    from solution.store.mixed_options import find_mixed_in_store
-    from solution.store.store import Store, is_store
+    from solution.store.store import Store, find_mixed_in_store, is_store
     from solution.system.progress import warn
 
     if is_store(data):

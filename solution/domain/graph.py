@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.codebook import Codebook
+from solution.domain.codebook import Codebook, Distinct, deduplicate
 from solution.domain.collection import Collection
-from solution.domain.duplicates import Distinct, deduplicate
 from solution.domain.labels import MAX_LENGTH, TIMED, is_source
 from solution.domain.vocabulary import MAX_RANK
 from solution.system.wording import join_names

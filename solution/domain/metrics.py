@@ -1,6 +1,6 @@
 """Score rankings by Kaggle's two metrics per graph, and average them with an interval.
 
-Three more metrics are from papers: ordered pair accuracy, top-k slowdown, list likelihood.
+Two more metrics are from papers: ordered pair accuracy and top-k slowdown.
 """
 
 from dataclasses import dataclass
@@ -81,18 +81,6 @@ def ordered_pair_accuracy(
     if tie != 0.5:
         share += (tie - 0.5) * (1 - _count_apart_in_both(scores, runtimes) / ordered)
     return float(share)
-
-
-def list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """Return the negative log-likelihood of the true order in Plackett and Luce's model, per item.
-
-    As in solution.models.nets.losses.list_mle: natural logarithm; equal runtimes keep their order.
-    Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
-    """
-    strength = -np.asarray(scores, np.float64)[np.argsort(runtimes, kind="stable")]
-    # remaining[i] = log of the sum of exp(strength[j]) over j >= i, accumulated from the slowest.
-    remaining = np.logaddexp.accumulate(strength[::-1])[::-1]
-    return float((remaining - strength).mean())
 
 
 def _count_apart(values: np.ndarray) -> float:

@@ -10,14 +10,14 @@ therefore covers every byte that was written. An array that is read is compared 
 once. Reading all of a mapped array is slow, so it is checked once, when the store is opened, and
 not at every later read (`is_checked`).
 
-LazyGraphs reads the graphs of several files on demand, and caches them within a memory budget.
+GraphCache keeps the graphs that were read within a memory budget.
 """
 
 import hashlib
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, overload
@@ -305,30 +305,13 @@ class GraphCache:
 
 
 class LazyGraphs(Sequence[Graph]):
-    """The graphs of prepared files, read one at a time through the cache.
+    """A sequence of graphs that are read when they are accessed, each by one of `readers`."""
 
-    Args:
-        seals: the checksum that each file must have, in the order of `paths`; None accepts any.
-        is_checked: skip the checksums of mapped arrays, because they were compared before.
-    """
-
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        cache: GraphCache,
-        preparation: Preparation = AS_IT_IS,
-        seals: Sequence[str | None] | None = None,
-        *,
-        is_checked: bool = False,
-    ) -> None:
-        self._paths = list(paths)
-        self._seals = [None] * len(paths) if seals is None else list(seals)
-        self._cache = cache
-        self._preparation = preparation
-        self._is_checked = is_checked
+    def __init__(self, readers: Sequence[Callable[[], Graph]]) -> None:
+        self._readers = readers
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return len(self._readers)
 
     @overload
     def __getitem__(self, index: int) -> Graph: ...
@@ -336,12 +319,5 @@ class LazyGraphs(Sequence[Graph]):
     def __getitem__(self, index: slice) -> "LazyGraphs": ...
     def __getitem__(self, index: int | slice) -> "Graph | LazyGraphs":
         if isinstance(index, slice):
-            return LazyGraphs(
-                self._paths[index],
-                self._cache,
-                self._preparation,
-                self._seals[index],
-                is_checked=self._is_checked,
-            )
-        path, seal = self._paths[index], self._seals[index]
-        return self._cache.read(path, self._preparation, seal, is_checked=self._is_checked)
+            return LazyGraphs(self._readers[index])
+        return self._readers[index]()

@@ -17,7 +17,7 @@ damaged files again.
 import hashlib
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,9 @@ from solution.data.inflate import Advance
 from solution.data.parallel_files import map_files
 from solution.data.scan import SCHEMA
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, SPLITS, collection
+from solution.domain.graph import Graph
 from solution.domain.labels import TIMED
+from solution.domain.vocabulary import OPTION_SETS
 from solution.features.preparation import VERSION, Preparation
 from solution.store.graph_file import (
     AS_IT_IS,
@@ -43,7 +45,7 @@ from solution.store.graph_file import (
 from solution.system.errors import InputError
 from solution.system.files import open_regular, read_json, read_sealed
 from solution.system.parquet import reading
-from solution.system.wording import count
+from solution.system.wording import count, join_names
 
 FORMAT = 2
 RECORD, INDEX, GRAPHS = "store.json", "graphs.parquet", "graphs"
@@ -52,6 +54,8 @@ INDEX_SCHEMA = pl.Schema({**SCHEMA, "source": pl.String(), "checksum": pl.String
 SEAL_BYTES = 32  # lower bound on the bytes of one row of graphs.parquet
 # bytes of files for which it pays to start one more process that checks them
 BYTES_WORTH_A_WORKER = 1 << 29
+MOST_NAMED = 3  # graphs of one kind that a message names
+LAYOUTS = "layouts"
 AGAIN = "Prepare the data again, with the same `fastslow prepare` command as before."
 
 
@@ -113,9 +117,9 @@ class Store:
         self, rows: pl.DataFrame, cache: GraphCache, preparation: Preparation = AS_IT_IS
     ) -> LazyGraphs:
         """Return the graphs of the given `rows`, in their order; each is pruned when it is read."""
-        seals = rows["checksum"].to_list()
-        paths = self.paths_of(rows)
-        return LazyGraphs(paths, cache, preparation, seals, is_checked=self.is_checked)
+        read = partial(cache.read, preparation=preparation, is_checked=self.is_checked)
+        files = zip(self.paths_of(rows), rows["checksum"], strict=True)
+        return LazyGraphs([partial(read, path, seal=seal) for path, seal in files])
 
     def find_defects(self) -> list[str]:
         """Read every file of the store, and return a message for each damaged one."""
@@ -262,3 +266,48 @@ def check_preparation(preparation: Mapping[str, Any], needed: int | None, store:
             f"{store}: keeps {count(kept, 'hop')} around the configurable nodes, but an experiment "
             f"looks further. Prepare the data with {wanted}."
         )
+
+
+def name_kind(graph: Graph) -> str:
+    """Return the kind of a layout graph's configurations, such as "compile options (cpu)"."""
+    if graph.options is None:
+        return LAYOUTS
+    targets = {(*options,): target for target, options in OPTION_SETS.items()}
+    return f"compile options ({targets[graph.option_names]})"
+
+
+def find_mixed(graphs: Iterable[tuple[str, str, str | Path]]) -> list[str]:
+    """Return a sentence for each collection whose graphs are of several kinds.
+
+    The feature tables of layouts and of each target's compile options have different columns, so no
+    model can learn from graphs of several kinds, or rank them, together.
+
+    Args:
+        graphs: the collection, the kind (see name_kind) and the file or name of each layout graph.
+    """
+    named: dict[str, dict[str, list[str | Path]]] = {}
+    for key, kind, name in graphs:
+        named.setdefault(key, {}).setdefault(kind, []).append(name)
+    return [f"{key}: {_describe(kinds)}" for key, kinds in named.items() if len(kinds) > 1]
+
+
+def _describe(kinds: dict[str, list[str | Path]]) -> str:
+    found = "; ".join(
+        f"{len(names):,} with {kind}: {join_names(names, MOST_NAMED)}"
+        for kind, names in kinds.items()
+    )
+    return (
+        f"expected graphs that are configured in one way, found {found}. A model learns from one "
+        "kind of them: move the files of the others to another folder."
+    )
+
+
+def find_mixed_in_store(store: Store, rows: pl.DataFrame) -> list[str]:
+    """Return find_mixed of the graphs in `rows` of a store's table of graphs."""
+    layouts = rows.filter(pl.col("collection").str.starts_with("layout"))
+    keys = layouts.select("collection", "split", "graph").iter_rows()
+    paths = store.paths_of(layouts)
+    return find_mixed(
+        (key, name_kind(read_prepared(path, is_checked=True)), f"{split}/{graph}")
+        for (key, split, graph), path in zip(keys, paths, strict=True)
+    )

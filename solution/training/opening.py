@@ -16,9 +16,14 @@ from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.runs.folder import EXPERIMENTS, Run, list_stores, recall_origin
 from solution.runs.record import check_split, open_run
-from solution.store.mixed_options import find_mixed_in_store
 from solution.store.preparing import prepare_store
-from solution.store.store import Store, check_preparation, is_store, read_store_record
+from solution.store.store import (
+    Store,
+    check_preparation,
+    find_mixed_in_store,
+    is_store,
+    read_store_record,
+)
 from solution.system.errors import InputError
 from solution.system.files import locked
 from solution.system.progress import warn

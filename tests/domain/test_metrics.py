@@ -7,7 +7,6 @@ from itertools import combinations, permutations
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -15,14 +14,12 @@ from scipy import stats
 from solution.domain.metrics import (
     Mean,
     kendall_tau,
-    list_mle,
     ordered_pair_accuracy,
     score_predictions,
     score_ranking,
     top_k_score,
     top_k_slowdown,
 )
-from solution.models.nets import losses
 
 
 def slow_tau(scores: list[int], runtimes: list[int]) -> float:
@@ -187,19 +184,3 @@ def test_slowdown_is_what_is_lost_of_the_score(pairs: list[tuple[int, int]], k: 
     tried = sorted(range(len(scores)), key=lambda config: (scores[config], config))[:k]
     assert found == pytest.approx(min(runtimes[tried]) / min(runtimes) - 1)
     assert top_k_slowdown(scores, runtimes, len(scores)) == 0
-
-
-@given(PAIRS)
-@settings(max_examples=50, deadline=None)
-def test_the_likelihood_is_that_of_the_loss_and_of_a_loop(pairs: list[tuple[int, int]]) -> None:
-    scores, runtimes = unzip(pairs)
-    columns = [torch.from_numpy(values.astype(np.float64))[:, None] for values in unzip(pairs)]
-    found = list_mle(scores, runtimes)
-    assert found == pytest.approx(float(losses.list_mle(*columns)))
-    order = sorted(range(len(scores)), key=lambda config: runtimes[config])
-    scores = scores.astype(float)
-    slow = sum(
-        math.log(sum(math.exp(-scores[other]) for other in order[place:])) + scores[config]
-        for place, config in enumerate(order)
-    )
-    assert found == pytest.approx(slow / len(order))

@@ -78,14 +78,12 @@ def test_what_a_module_says_of_a_gradient_is_believed() -> None:
     summed = np.full((graph.num_nodes, 2, vocabulary.SUMMED), -1, np.int8)
     for node in np.flatnonzero(graph.node_opcodes == OPCODE_IDS["dot"]):
         summed[node, :, 0] = (1, 0)
-    for node, (_, _, *own) in expected.items():
-        summed[node, :, 0] = [places[0] for places in own]
+    for node, (_, _, *dimensions) in expected.items():
+        summed[node, :, 0] = [each[0] for each in dimensions]
     told = dataclasses.replace(graph, summed=summed)
     for node, (first, second, *_) in expected.items():
-        assert (find_operands(told).input[node], find_operands(told).kernel[node]) == (
-            first,
-            second,
-        )
+        found = find_operands(told)
+        assert (found.input[node], found.kernel[node]) == (first, second)
     changed = summed.copy()
     (node, *_) = expected
     changed[node, :, 0] = (0, 1)
@@ -108,7 +106,7 @@ class Pairs(Dots):
                     if gradient is not None:
                         later[slope][wanted].append(gradient)
         for slope, by_wanted in sorted(later.items()):
-            found = [gradient for own in by_wanted.values() for gradient in own]
+            found = [gradient for each in by_wanted.values() for gradient in each]
             is_sure = len(by_wanted) == 2 or all(map(self._is_certain, found))
             if is_sure and dot.node in self._find_ancestors(slope):
                 yield from found
@@ -154,7 +152,7 @@ def programs(draw: st.DrawFn) -> Graph:
     return dataclasses.replace(graph, summed=told)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(programs())
 def test_gradients_are_those_that_comparing_all_pairs_finds(graph: Graph) -> None:
     found = _guess(graph)
@@ -194,7 +192,7 @@ def consult(experts: int) -> Graph:
 @pytest.mark.parametrize("make", [unroll, consult])
 def test_thousands_of_dots_at_one_tensor_take_seconds(make: Callable[[int], Graph]) -> None:
     """Compared in pairs they took 36 seconds for 1,200 experts, and hours for these."""
-    graph = make(6000)
+    graph = make(3000)
     begin = time.process_time()
     find_operands(graph)
-    assert time.process_time() - begin < 10
+    assert time.process_time() - begin < 5

@@ -97,14 +97,6 @@ def test_the_kept_edges_are_those_between_kept_nodes_in_order(graph: Graph, hops
     names = pruned.node_features[:, LABEL].astype(int)
     expected = [[u, v] for u, v in graph.edges.tolist() if {u, v} <= set(names.tolist())]
     assert names[pruned.edges].reshape(-1, 2).tolist() == expected
-
-
-@given(graphs(), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
-def test_a_pruned_graph_has_nothing_left_to_cut_and_comes_back_itself(
-    graph: Graph, hops: int
-) -> None:
-    pruned = keep_neighbourhood(graph, hops)
     assert keep_neighbourhood(pruned, hops) is pruned
 
 
@@ -261,20 +253,17 @@ def test_the_rank_of_a_tensor_that_ends_in_size_0_follows_the_layout(
 
 def test_a_reduce_keeps_axis_0_when_its_computation_and_initial_value_come_first() -> None:
     """The real files list the producers of a node by number, called computations among them."""
-    nodes: list[tuple[str, tuple[int, ...], list[int]]] = [
-        ("add", (), []),
-        ("constant", (), []),
-        ("parameter", (3, 4), []),
-        ("reduce", (4,), [0]),
-    ]
-    graph = make_graph_padding(nodes, [(3, 0), (3, 1), (3, 2)])
+    graph = make_graph_padding(
+        [("add", (), []), ("constant", (), []), ("parameter", (3, 4), []), ("reduce", (4,), [0])],
+        [(3, 0), (3, 1), (3, 2)],
+    )
     expected = [0, -1, -1, -1, -1, -1]
     assert repair_padding(graph).node_features[3, DIMENSIONS].tolist() == expected
 
 
 def count_reduces_without_axes(folder: Path) -> int:
     found = 0
-    for file in find_files(folder):
+    for file in find_files(folder)[::3]:
         if file.path.stat().st_size < 3_000_000:
             graph = repair_padding(read_graph(file.path, file.collection))
             reduces = graph.node_opcodes == OPCODE_IDS["reduce"]
@@ -282,12 +271,9 @@ def count_reduces_without_axes(folder: Path) -> int:
     return found
 
 
-def test_every_reduce_of_the_sample_reduces_an_axis(sample: Path) -> None:
-    assert count_reduces_without_axes(sample) == 0
-
-
-def test_every_reduce_of_the_real_files_reduces_an_axis(tpu: Path) -> None:
-    assert count_reduces_without_axes(tpu) == 0
+@pytest.mark.parametrize("name", ["sample", "tpu"])
+def test_every_reduce_reduces_an_axis(name: str, request: pytest.FixtureRequest) -> None:
+    assert count_reduces_without_axes(request.getfixturevalue(name)) == 0
 
 
 @st.composite

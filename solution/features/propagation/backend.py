@@ -23,18 +23,6 @@ class Backend:
     by_library: bool  # a library computes reductions and the instructions fused with them
 
 
-CPU = Backend(
-    row_major_operands=True,
-    row_major_products=True,
-    by_custom_calls=True,
-    canonical_operands=True,
-    by_library=True,
-)
-TPU = Backend(
-    row_major_operands=False,
-    row_major_products=False,
-    by_custom_calls=False,
-    canonical_operands=False,
-    by_library=False,
-)
+CPU = Backend(*[True] * 5)  # the CPU backend does all of this, a TPU's nothing
+TPU = Backend(*[False] * 5)
 BACKENDS = {"cpu": CPU, "tpu": TPU}

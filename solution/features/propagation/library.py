@@ -8,10 +8,21 @@ the tensor already has that layout, and so does a copy. The library does not wri
 inside a fusion to memory. Most measured programs are faster with the library if the fusion ends in
 a reduction, unless its loops are too short (solution.features.propagation.state_table).
 
-The library does not compute reductions in two steps (solution.features.propagation.splitting), nor
-dots whose left matrix is contracted along its first dimension. XLA's loops for these are slower. A
-dot becomes such a product if its operands are swapped to save a transpose, for instance in the
-gradient of weights; requesting the dot's layout prevents it.
+The library computes neither reductions in two steps nor dots whose left matrix is contracted along
+its first dimension. XLA's loops for these are slower. A dot becomes such a product if its operands
+are swapped to save a transpose, for instance in the gradient of weights; requesting the dot's
+layout prevents it.
+
+XLA splits a reduction of more than 32 elements along a dimension, unless the library computes it.
+It reduces windows of 32 elements, then the results of the windows (TreeReductionRewriter, for the
+accuracy of sums). XLA decides this before it assigns layouts. Until then a tensor has its layout in
+the module: the one that a custom call requests; after a transpose, the operand's layout transposed;
+after an element-wise instruction, the layout of the first operand; otherwise row-major, also for
+arguments of a call. The library computes reductions of row-major tensors only. So requesting a
+layout may split a later reduction, such as that of a softmax, and requesting row-major may prevent
+the split.
+
+If the windows do not fill the dimension, the tensor is padded, which takes several times as long.
 
 Source: programs compiled by jaxlib 0.10.2 (tests/collecting/test_library.py).
 """
@@ -24,11 +35,12 @@ from numba import njit
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.layout.conflicts import KEEPING
 from solution.features.operands import NONE, find_operands
 from solution.features.propagation.canonical import UNSET, reads_across
-from solution.features.propagation.instructions import Instructions
+from solution.features.propagation.instructions import KEEPS, TRANSPOSES, Instructions
+from solution.features.propagation.orders import row_major, transposed
 from solution.features.propagation.propagation import Numbered, Propagation
-from solution.features.propagation.splitting import mark_split, weigh_windows
 from solution.features.propagation.states import COPY, MADE, list_windows, make_row_major
 from solution.features.propagation.worklist import Program
 
@@ -40,12 +52,21 @@ MAKING = [OPCODE_IDS[name] for name in ELEMENTWISE.split()]
 SHAPING = [OPCODE_IDS[name] for name in ("broadcast", "reshape", "bitcast")]
 PRODUCTS = [OPCODE_IDS[name] for name in ("dot", "convolution")]
 REDUCE, WINDOWS = OPCODE_IDS["reduce"], OPCODE_IDS["reduce-window"]
+FILLED = [OPCODE_IDS[name] for name in ("broadcast", "constant")]
 FLOAT32 = vocabulary.ELEMENT_TYPE.start + 11
 FEWEST = 4096  # instructions that read and write fewer elements are computed by XLA's loops
 MOST = 96  # largest size of a fusion: instructions in it and operands from outside
 # What the library can do with an instruction: nothing; compute it inside a fusion; start a fusion
 # at a reduction or a pooling; or compute the windows of a reduction in two steps.
 NOTHING, JOINS, REDUCTION, POOLING, SPLIT = range(5)
+WINDOW = 32  # elements along a dimension in one window
+FULL = 0.25  # relative cost of two steps if the windows fill the dimension; 1 if not
+# Instructions that propagate their operand's layout in layout assignment, but not at this stage.
+NOT_YET = """
+all-reduce all-to-all collective-permute dynamic-slice dynamic-update-slice fft pad reduce-window
+scatter select-and-scatter slice sort triangular-solve
+"""
+KEEPING_ALREADY = [OPCODE_IDS[name] for name in KEEPING.split() if name not in NOT_YET.split()]
 NOBODY = -1  # owner of an instruction that is in no fusion
 
 
@@ -57,6 +78,54 @@ class Reads(NamedTuple):
     outside: np.ndarray  # (instructions,) int8, what each adds to the size as an outside operand
     passed: np.ndarray  # (instructions,) bool, custom calls, which do not count as readers
     program: Program
+
+
+def weigh_windows(ops: Instructions) -> np.ndarray:
+    """Return the cost (instructions,) of splitting each: 1 or FULL for a long reduction, else 0."""
+    weights = np.zeros(ops.count)
+    for op in np.flatnonzero((ops.opcodes == REDUCE) & ops.is_programs & (ops.main[:, 0] >= 0)):
+        read = ops.read[ops.main[op, 0]]
+        listed = ops.dimensions[op, : ops.rank[read] - ops.rank[op]]
+        summed = ops.sizes[read, listed[listed >= 0]]
+        long = summed[summed > WINDOW]
+        if len(long):
+            weights[op] = 1 if (long % WINDOW).any() else FULL
+    return weights
+
+
+def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.ndarray:
+    """Return which reductions are split: (configs, instructions) bool.
+
+    Args:
+        long: (instructions,) bool, the reductions that are long enough.
+    """
+    split = np.zeros((len(numbered.numbers), ops.count), bool)
+    if long.any():
+        propagates = (ops.kind == KEEPS) & np.isin(ops.opcodes, KEEPING_ALREADY) & ops.is_programs
+        propagates |= ops.kind == TRANSPOSES
+        # The use that each long reduction reads, or whose layout each instruction propagates.
+        first = np.where(long, ops.main[:, 0], np.where(propagates, _find_first(ops), NONE))
+        position = np.argsort(ops.order)  # a called computation precedes its caller
+        behind = np.where(position[ops.read] < position[ops.reader], ops.behind[ops.read], NONE)
+        _mark_split(
+            ops.kind, ops.rank, ops.dimensions, ops.read, ops.before, behind,
+            ops.order, first, long, numbered.layouts[:, MADE], numbered.numbers, split,
+        )  # fmt: skip
+    return split
+
+
+def _find_first(ops: Instructions) -> np.ndarray:
+    """Return the use whose layout each instruction takes (instructions,); NONE if no rank fits.
+
+    Edges do not say which operand is the first one. A broadcast or a constant rarely is.
+    """
+    first = np.full(ops.count, NONE)
+    rank = ops.rank[ops.read]
+    is_filled = np.isin(ops.opcodes[ops.read], FILLED)
+    order = np.lexsort((ops.node[ops.read], is_filled))[::-1]
+    fits = order[rank[order] == ops.rank[ops.reader[order]]]
+    first[ops.reader[fits]] = fits  # the last assignment wins
+    return first
 
 
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
@@ -264,3 +333,37 @@ def _find_reader(reads, apart, states, op):
             return NOBODY
         only = reader
     return only
+
+
+@njit(cache=True, nogil=True)
+def _mark_split(
+    kind, rank, dimensions, read, before, behind, order, first, long, made, numbers, split
+):  # fmt: skip
+    """Mark in `split` (configs, instructions) the long reductions of tensors not row-major.
+
+    In each configuration, visit the instructions in order, and propagate the layout of each from
+    the use `first` to its result.
+
+    Args:
+        behind: (uses,) the custom call on the operand; NONE for an argument of a call.
+        first: (instructions,) the use whose layout is propagated or reduced; NONE for others.
+        made: (states,) the layouts that custom calls request, UNSET if they request none.
+        numbers: (configs, points) state numbers of the instructions, then of the uses.
+    """
+    plain = np.array([row_major(one) for one in rank])
+    for row in range(len(numbers)):
+        layouts = plain.copy()
+        for op in order:
+            use = first[op]
+            if use == NONE:
+                continue
+            layout = layouts[read[use]]
+            for call in (behind[use], before[use]):
+                if call != NONE and made[numbers[row, call]] != UNSET:
+                    layout = made[numbers[row, call]]
+            if long[op]:
+                split[row, op] = layout != plain[read[use]]
+            elif kind[op] == TRANSPOSES:
+                layouts[op] = transposed(layout, dimensions[op], rank[op])
+            else:
+                layouts[op] = layout

@@ -25,20 +25,23 @@ WORKLIST = 8  # capacity of the worklist: constraints for each instruction and u
 
 
 @dataclass(frozen=True)
-class Assigned:
-    """The layouts and copies of some configurations."""
-
-    layouts: np.ndarray  # (configs, instructions) int64, packed layouts of results; -1: none
-    copies: np.ndarray  # (configs, uses + instructions) int8, the kind of copy, 0 if none
-
-
-@dataclass(frozen=True)
 class Numbered:
     """The states of all instructions and uses (points) in some configurations."""
 
     numbers: np.ndarray  # (configs, points) int32: rows of the other arrays
     point: np.ndarray  # (states,) int64: instructions are numbered first, then uses
     layouts: np.ndarray  # (states, 4) int64, columns of solution.features.propagation.states
+    instructions: int  # the number of instructions among the points
+
+    @property
+    def results(self) -> np.ndarray:
+        """The packed layouts (configs, instructions) int64 of results; -1: none."""
+        return self.layouts[self.numbers[:, : self.instructions], 0]
+
+    @property
+    def copies(self) -> np.ndarray:
+        """The kind of copy (configs, points) int64 at each point, 0 if none."""
+        return self.layouts[self.numbers, 3]
 
 
 class Propagation:
@@ -50,31 +53,10 @@ class Propagation:
         self.instructions: Instructions = list_instructions(graph, backend)
 
     @cached_property
-    def copied(self) -> np.ndarray:
-        """The node (uses + instructions,) whose tensor a copy would copy; -1 if there is none."""
-        node = self.instructions.node
-        return np.concatenate([node[self.instructions.read], node])
-
-    @cached_property
     def readings(self) -> Neighbours:
         """The uses that read each instruction."""
         read = self.instructions.read
         return Neighbours.of(read, np.arange(len(read)), self.instructions.count)
-
-    def assign(self, rows: np.ndarray | slice = slice(None)) -> Assigned:
-        """Return layouts and copies of the distinct configurations `rows` (k,) of the codebook."""
-        return self._unpack(self.number(rows))
-
-    def assign_nothing(self) -> Assigned:
-        """Return layouts and copies of the program without any request: one configuration."""
-        return self._unpack(self.number_nothing())
-
-    def _unpack(self, numbered: Numbered) -> Assigned:
-        from solution.features.propagation.states import COPY, MADE  # importing numba is slow
-
-        states, count = numbered.layouts[numbered.numbers], self.instructions.count
-        copies = np.roll(states[:, :, COPY], -count, axis=1)  # uses first
-        return Assigned(states[:, :count, MADE], copies.astype(np.int8))
 
     def number(self, rows: np.ndarray | slice = slice(None)) -> Numbered:
         """Return the states of the distinct configurations `rows` (k,) of the codebook."""
@@ -100,7 +82,7 @@ class Propagation:
             )  # fmt: skip
             states = grow(states) if done < len(codes) else states
         count = int(states.total[0])
-        return Numbered(numbers, states.point[:count], states.layouts[:count])
+        return Numbered(numbers, states.point[:count], states.layouts[:count], instructions.count)
 
     @cached_property
     def program(self):  # type: ignore[no-untyped-def]

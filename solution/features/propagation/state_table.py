@@ -36,9 +36,9 @@ from solution.features.propagation.library import (
     WINDOWS,
     find_slow_products,
     join_library,
+    weigh_windows,
 )
 from solution.features.propagation.propagation import Propagation
-from solution.features.propagation.splitting import weigh_windows
 from solution.features.propagation.states import (
     COPY,
     FIRST,
@@ -194,7 +194,7 @@ class StateTable:
     strides: np.ndarray
     # (states,) float32, shares of the bytes of all tensors: those in loops that are too short (0
     # without a library), fused by the library with a reduction, and reduced in two steps
-    # (weighted by solution.features.propagation.splitting.weigh_windows)
+    # (weighted by solution.features.propagation.library.weigh_windows)
     short_loops: np.ndarray
     at_once: np.ndarray
     split: np.ndarray

@@ -14,9 +14,8 @@ from solution.features.padding import repair_padding
 from solution.features.propagation import library
 from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.instructions import ASKS
-from solution.features.propagation.library import NOTHING, join_library
+from solution.features.propagation.library import NOTHING, join_library, mark_split
 from solution.features.propagation.propagation import Numbered, Propagation
-from solution.features.propagation.splitting import mark_split
 from solution.features.propagation.state_table import ENOUGH, Loops, find_loops
 from solution.features.propagation.states import COPY, FIRST, MADE, find_points
 from tests.features.propagation.drawn import draw_graph

@@ -114,7 +114,7 @@ def test_a_call_is_inlined_for_each_that_calls_it() -> None:
     propagation = Propagation(repair_padding(graph))
     ops = propagation.instructions
     bodies = [k for k in range(ops.count) if ops.node[k] == 1 and ops.asked[k, 0] < 0]
-    layouts = propagation.assign().layouts[0]
+    layouts = propagation.number().results[0]
     assert sorted(unpack(int(layouts[k]), 2) for k in bodies) == [(0, 1), (1, 0)]
 
 
@@ -134,7 +134,7 @@ def test_any_numbers_in_a_file_end_in_layouts(seed: int) -> None:
     hostile = dataclasses.replace(graph, node_features=features, edges=edges, node_opcodes=opcodes)
     propagation = Propagation(hostile)
     ops = propagation.instructions
-    for row in propagation.assign().layouts:
+    for row in propagation.number().results:
         for number, rank in zip(row.tolist(), ops.rank.tolist(), strict=True):
             assert number == -1 or sorted(unpack(number, rank)) == list(range(rank))
 

@@ -1,5 +1,6 @@
 """What a tile touches of every tensor, counted on small kernels by hand and by brute force."""
 
+import dataclasses
 import itertools
 import math
 from typing import NamedTuple
@@ -46,17 +47,7 @@ def with_dimensions(graph: Graph, node: int, dimensions: tuple[int, ...]) -> Gra
     features = graph.node_features.copy()
     features[node, vocabulary.DIMENSIONS] = -1
     features[node, vocabulary.DIMENSIONS][: len(dimensions)] = dimensions
-    return make_kernel_like(graph, features)
-
-
-def make_kernel_like(graph: Graph, features: np.ndarray) -> Graph:
-    import dataclasses
-
     return dataclasses.replace(graph, node_features=features)
-
-
-def matmul(*tiles: np.ndarray) -> Graph:
-    return with_dimensions(make_kernel(MATMUL, MATMUL_EDGES, np.stack(tiles)), 4, (1,))
 
 
 def boxes(graph: Graph) -> dict[int, list[float]]:
@@ -65,7 +56,8 @@ def boxes(graph: Graph) -> dict[int, list[float]]:
 
 
 def test_a_matrix_product_reads_rows_by_step_and_step_by_columns() -> None:
-    graph = matmul(make_tile(32, 40, reduction=16))
+    tile = make_tile(32, 40, reduction=16)
+    graph = with_dimensions(make_kernel(MATMUL, MATMUL_EDGES, tile[None]), 4, (1,))
     assert boxes(graph) == {5: [32, 40], 0: [32, 16], 1: [16, 40], 3: [40]}
     assert find_tiling(graph).extents[REDUCTION] == 64
 
@@ -104,7 +96,7 @@ def test_a_convolution_reads_its_window_beyond_the_tile() -> None:
     features[2, vocabulary.CONVOLUTION_KERNEL_OUTPUT] = 3
     features[2, vocabulary.CONVOLUTION_KERNEL_SPATIAL] = (0, 1, -1, -1)
     features[2, vocabulary.CONVOLUTION_OUTPUT_FEATURE] = 3
-    graph = make_kernel_like(graph, features)
+    graph = dataclasses.replace(graph, node_features=features)
     assert boxes(graph) == {2: [1, 7, 10, 8], 0: [1, 9, 11, 4], 1: [3, 2, 4, 8]}
     tiling = find_tiling(graph)
     assert tiling.extents[WINDOW : WINDOW + 4].tolist() == [3, 5, 16, 1]
@@ -113,9 +105,10 @@ def test_a_convolution_reads_its_window_beyond_the_tile() -> None:
 
 def slow_blocks(sizes: list[int], box: list[int], block: int) -> int:
     """Blocks of `block` bytes that a corner box of a float32 tensor touches, element by element."""
-    strides = [4 * math.prod(sizes[place + 1 :]) for place in range(len(sizes))]
-    places = itertools.product(*(range(steps) for steps in box))
-    return len({sum(s * i for s, i in zip(strides, p, strict=True)) // block for p in places})
+    strides = [4 * math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    indices = itertools.product(*(range(steps) for steps in box))
+    return len({sum(s * i for s, i in zip(strides, index, strict=True)) // block
+                for index in indices})  # fmt: skip
 
 
 @given(st.data())
@@ -207,12 +200,12 @@ def slow_misses(walks: list[Walk], levels: list[Level], cache: Cache) -> tuple[f
             for w, *both in zip(walks, boxes, means, strict=True)
         ]
         busy = zip(walks, boxes, whole, strict=True)
-        occupied = sum(slow_occupied(walk, box, own, cache) for walk, box, own in busy)
+        occupied = sum(slow_occupied(*each, cache) for each in busy)
         brought.append(sum(average) * level.executions)
         room.append(min(1.0, cache.blocks / occupied))
     if not levels:
         return 1.0, 1.0
-    fit = [place for place, free in enumerate(room) if free < 1]
+    fit = [level for level, free in enumerate(room) if free < 1]
     gradual, kept, least = brought[0], 1.0, brought[0]
     for free, next_brought in zip(room, brought[1:], strict=False):
         kept = min(kept, free)
@@ -222,15 +215,12 @@ def slow_misses(walks: list[Walk], levels: list[Level], cache: Cache) -> tuple[f
 
 
 @given(SIZES, SIZES, SIZES, st.lists(st.tuples(SIZES, SIZES, SIZES), min_size=1, max_size=6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_misses_are_those_of_a_walk_through_the_levels(
     rows: int, inner: int, columns: int, tiles: list[tuple[int, int, int]]
 ) -> None:
-    nodes = [
-        ("parameter", (rows, inner)),
-        ("parameter", (inner, columns)),
-        ("dot", (rows, columns)),
-    ]
+    read = [("parameter", (rows, inner)), ("parameter", (inner, columns))]
+    nodes = [*read, ("dot", (rows, columns))]
     given_tiles = np.zeros((len(tiles), NUM_TILE_FEATURES), np.float32)
     for row, (high, wide, step) in zip(given_tiles, tiles, strict=True):
         row[8:10] = min(high, rows), min(wide, columns)
@@ -241,7 +231,7 @@ def test_misses_are_those_of_a_walk_through_the_levels(
     nest = make_nest(tiling, loop)
     for cache in CACHES.values():
         reached = reach(walks, nest)
-        blocks = [count_blocks_of(own, cache.block) for own in reached]
+        blocks = [count_blocks_of(each, cache.block) for each in reached]
         found = count_misses(reached, blocks, nest, cache)
         for config in range(len(tiles)):
             levels = slow_levels(tiling, config, loop)
@@ -271,11 +261,11 @@ def test_cycles_of_a_product_by_hand() -> None:
 
 def test_fewest_cycles_first_names_fast_tiles_before_anything_is_learned() -> None:
     files = [file for file in find_files(SAMPLE) if file.collection.name == TILE[0]]
-    graphs = [read_graph(file.path, file.collection) for file in files]
+    graphs = [read_graph(file.path, file.collection) for file in files[::2]]
     scores = [
         top_k_score(feature_table(graph)["cycles"].to_numpy(), np.asarray(graph.runtimes), 5)
         for graph in graphs
         if graph.runtimes is not None
     ]
-    assert len(scores) > 100
+    assert len(scores) > 50
     assert np.mean(scores) > 0.93

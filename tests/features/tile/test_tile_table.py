@@ -55,12 +55,8 @@ def make_tile(*output: int, reduction: int = 0, kernel: tuple[int, ...] = ()) ->
 
 def describe(*tiles: np.ndarray) -> list[dict[str, float]]:
     """The rows of one matrix product (100, 64) x (64, 200)."""
-    nodes = [
-        ("parameter", (ROWS, INNER)),
-        ("parameter", (INNER, COLUMNS)),
-        ("dot", (ROWS, COLUMNS)),
-    ]
-    graph = make_kernel(nodes, [(2, 0), (2, 1)], np.stack(tiles))
+    read = [("parameter", (ROWS, INNER)), ("parameter", (INNER, COLUMNS))]
+    graph = make_kernel([*read, ("dot", (ROWS, COLUMNS))], [(2, 0), (2, 1)], np.stack(tiles))
     return feature_table(graph).to_dicts()
 
 
@@ -124,23 +120,17 @@ def test_an_empty_tile_has_finite_values() -> None:
     assert np.isfinite(list(row.values())).all()
 
 
-def check_finite(folder: Path) -> None:
-    files = [file for file in find_files(folder) if file.collection.kind == "tile"]
+@pytest.mark.parametrize("name", ["sample", "tpu"])
+def test_real_kernels_have_finite_values(name: str, request: pytest.FixtureRequest) -> None:
+    found = find_files(request.getfixturevalue(name))
+    files = [file for file in found if file.collection.kind == "tile"]
     assert files
     columns = feature_table(make_tile_graph()).columns
-    for file in files:
+    for file in files[:: 1 if name == "tpu" else 4]:  # kernels for a TPU have no tiles
         table = feature_table(repair_padding(read_graph(file.path, file.collection)))
         assert table.columns == columns, file.path
         assert set(table.dtypes) == {pl.Float32()}
         assert np.isfinite(table.to_numpy()).all(), file.path
-
-
-def test_every_kernel_of_the_sample_has_finite_values(sample: Path) -> None:
-    check_finite(sample)
-
-
-def test_every_real_kernel_has_finite_values_even_without_tiles(tpu: Path) -> None:
-    check_finite(tpu / "npz" / "tile")
 
 
 def find_output(nodes: Sequence[tuple[str, tuple[int, ...]]], edges: list[tuple[int, int]]) -> int:
