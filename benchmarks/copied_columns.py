@@ -56,7 +56,7 @@ def _compute_rows(graph: Graph) -> np.ndarray:
     propagation = Propagation(graph)
     plain = describe(propagation, propagation.number_nothing())
     own, codes = propagation.instructions, graph.layouts.codes
-    step = max(1, BLOCK_ENTRIES // max(1, own.count + len(own.read)))
+    step = max(1, BLOCK_ENTRIES // max(1, own.number + len(own.read)))
     blocks = [
         describe(propagation, propagation.number(slice(first, first + step)))
         for first in range(0, len(codes), step)
@@ -98,7 +98,7 @@ def classify_readers(propagation: Propagation) -> np.ndarray:
     own = propagation.instructions
     names = list(READERS)
     made = np.maximum(own.opcodes, 0)
-    reader = np.full(own.count, names.index("other"))
+    reader = np.full(own.number, names.index("other"))
     is_product = np.isin(made, [OPCODE_IDS["dot"], OPCODE_IDS["convolution"]])
     reader[is_product] = names.index("product")
     reader[np.isin(own.kind, [RESHAPES, TRANSPOSES])] = names.index("reshape")

@@ -5,13 +5,14 @@ configuration may set adds a custom call, which requests its layout. If the conf
 the tensor to the compiler, the custom call passes the tensor on.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
-from solution.domain.neighbours import starts_of
+from solution.domain.neighbours import Neighbours, starts_of
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 from solution.features.layout.conflicts import INPUT, KEEPING, KERNEL, OUTPUT
 from solution.features.operands import NONE, find_operands
@@ -39,8 +40,7 @@ KINDS[OPCODE_IDS["transpose"]] = TRANSPOSES
 KINDS[OPCODE_IDS["broadcast"]] = BROADCASTS
 
 
-@dataclass(frozen=True)
-class Instructions:
+class Instructions(NamedTuple):  # compiled code reads the fields of named tuples
     """Instances of nodes, then custom calls, then an instruction that reads the results."""
 
     node: np.ndarray  # (instructions,) int64, the node whose tensor is computed; NONE for no node
@@ -65,9 +65,14 @@ class Instructions:
     # (instructions, 2) int64, uses of the main operands: input and kernel of a product, else the
     # two largest ones (so a reduction has the summed tensor first); NONE if there are fewer
     main: np.ndarray
+    # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses of i
+    reader_starts: np.ndarray
+    reading: np.ndarray  # (uses,) int64, uses sorted by the instance that they read
+    # (3,) bool: row_major_operands, row_major_products and by_custom_calls of Backend
+    flags: np.ndarray
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         return len(self.node)
 
     @property
@@ -110,6 +115,9 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
     kind = np.append(KINDS[opcodes[:-1]], np.int8(GIVES))
     kind[count:-1] = ASKS
     _distrust(kind, described, rows)
+    read = np.array([one for row in rows for one in row], np.int64)
+    reader_starts, reading = Neighbours.of(read, np.arange(len(read)), len(node))
+    flags = backend.row_major_operands, backend.row_major_products, backend.by_custom_calls
     return Instructions(
         node=node,
         opcodes=opcodes,
@@ -118,13 +126,16 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
         fixed=fix_layouts(graph, node, opcodes, described["rank"], count, backend),
         turned=turn_dots(inlined, described, opcodes, backend),
         use_starts=starts,
-        read=np.array([one for row in rows for one in row], np.int64),
+        read=read,
         reader=np.repeat(np.arange(len(node)), np.diff(starts)),
         before=before,
         behind=behind,
         asked=asked,
         order=_order(inlined, calls),
         main=_choose_main(graph, node, rows, named, starts),
+        reader_starts=reader_starts,
+        reading=reading,
+        flags=np.array(flags),
     )
 
 

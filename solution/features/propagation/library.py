@@ -42,7 +42,6 @@ from solution.features.propagation.instructions import KEEPS, TRANSPOSES, Instru
 from solution.features.propagation.orders import row_major, transposed
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.states import COPY, MADE, list_windows, make_row_major
-from solution.features.propagation.worklist import Program
 
 ELEMENTWISE = """
 abs add ceil convert divide exponential exponential-minus-one floor log log-plus-one logistic
@@ -77,12 +76,12 @@ class Reads(NamedTuple):
     inside: np.ndarray  # (instructions,) int8, what each adds to the size of its fusion
     outside: np.ndarray  # (instructions,) int8, what each adds to the size as an outside operand
     passed: np.ndarray  # (instructions,) bool, custom calls, which do not count as readers
-    program: Program
+    program: Instructions
 
 
 def weigh_windows(ops: Instructions) -> np.ndarray:
     """Return the cost (instructions,) of splitting each: 1 or FULL for a long reduction, else 0."""
-    weights = np.zeros(ops.count)
+    weights = np.zeros(ops.number)
     for op in np.flatnonzero((ops.opcodes == REDUCE) & ops.is_programs & (ops.main[:, 0] >= 0)):
         read = ops.read[ops.main[op, 0]]
         listed = ops.dimensions[op, : ops.rank[read] - ops.rank[op]]
@@ -99,7 +98,7 @@ def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
     Args:
         long: (instructions,) bool, the reductions that are long enough.
     """
-    split = np.zeros((len(numbered.numbers), ops.count), bool)
+    split = np.zeros((len(numbered.numbers), ops.number), bool)
     if long.any():
         propagates = (ops.kind == KEEPS) & np.isin(ops.opcodes, KEEPING_ALREADY) & ops.is_programs
         propagates |= ops.kind == TRANSPOSES
@@ -119,7 +118,7 @@ def _find_first(ops: Instructions) -> np.ndarray:
 
     Edges do not say which operand is the first one. A broadcast or a constant rarely is.
     """
-    first = np.full(ops.count, NONE)
+    first = np.full(ops.number, NONE)
     rank = ops.rank[ops.read]
     is_filled = np.isin(ops.opcodes[ops.read], FILLED)
     order = np.lexsort((ops.node[ops.read], is_filled))[::-1]
@@ -135,7 +134,7 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
     count as POOLING.
     """
     ops, layouts = propagation.instructions, numbered.layouts
-    joined = np.full((len(numbered.numbers), ops.count), NOTHING, np.int8)
+    joined = np.full((len(numbered.numbers), ops.number), NOTHING, np.int8)
     if propagation.backend.by_library:
         rank = np.append(ops.rank, np.zeros_like(ops.read))[numbered.point]
         row_major = (rank < 2) | (layouts[:, MADE] == make_row_major(rank))
@@ -143,10 +142,8 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
         largest = _find_largest(ops)
         ability = _list_abilities(propagation.graph, ops, opcodes, largest)
         split = mark_split(ops, numbered, (ability == REDUCTION) & (weigh_windows(ops) > 0))
-        reads = Reads(
-            ability, *_count(ops, opcodes, largest), ~ops.is_programs, propagation.program
-        )
-        asks = ~ops.is_programs[np.minimum(numbered.point, ops.count - 1)]
+        reads = Reads(ability, *_count(ops, opcodes, largest), ~ops.is_programs, ops)
+        asks = ~ops.is_programs[np.minimum(numbered.point, ops.number - 1)]
         apart = (layouts[:, COPY] > 0) | (asks & (layouts[:, MADE] >= 0))
         _join(reads, row_major, apart, split, numbered.numbers, joined)
     return joined
@@ -166,7 +163,7 @@ def find_slow_products(
     node = np.append(np.where(is_dot, ops.node, NONE), NONE)
     slow = np.array([across.get(one, (False, False)) for one in node.tolist()])
     turned = np.append(ops.turned, UNSET)
-    point = np.minimum(point, ops.count)
+    point = np.minimum(point, ops.number)
     is_turned = (turned[point] != UNSET) & (made == turned[point])
     return np.where(is_turned, slow[point, 1], slow[point, 0])
 
@@ -177,7 +174,7 @@ def _list_abilities(
     """Return what the library can do with each instruction (instructions,) int8."""
     is_known = ops.is_programs & (np.append(graph.node_features[:, FLOAT32], 0)[ops.node] > 0)
     is_large = is_known & (np.maximum(ops.sizes.prod(axis=1), largest) >= FEWEST)
-    ability = np.full(ops.count, NOTHING, np.int8)
+    ability = np.full(ops.number, NOTHING, np.int8)
     ability[is_large & np.isin(opcodes, [*MAKING, *PRODUCTS])] = JOINS
     ability[is_known & np.isin(opcodes, SHAPING)] = JOINS
     # A reduction of several tensors, such as a maximum with its position, is not supported.
@@ -194,7 +191,7 @@ def _list_abilities(
 
 def _find_extremes(opcodes: np.ndarray, ops: Instructions) -> np.ndarray:
     """Mark (instructions,) maxima of a reduction and its initial value, which XLA drops."""
-    reads_reduction = np.zeros(ops.count, bool)
+    reads_reduction = np.zeros(ops.number, bool)
     np.logical_or.at(reads_reduction, ops.reader, opcodes[ops.read] == REDUCE)
     return reads_reduction & np.isin(opcodes, [OPCODE_IDS["maximum"], OPCODE_IDS["minimum"]])
 
@@ -207,7 +204,7 @@ def _find_tiling(graph: Graph, ops: Instructions) -> np.ndarray:
 
 def _find_largest(ops: Instructions) -> np.ndarray:
     """Return the elements (instructions,) of each one's largest operand; 1 if it has none."""
-    found = np.ones(ops.count, np.int64)
+    found = np.ones(ops.number, np.int64)
     np.maximum.at(found, ops.reader, ops.sizes.prod(axis=1)[ops.read])
     return found
 

@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 
 from solution.domain.graph import Graph
-from solution.domain.neighbours import Neighbours
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
@@ -52,12 +51,6 @@ class Propagation:
         self.backend = backend
         self.instructions: Instructions = list_instructions(graph, backend)
 
-    @cached_property
-    def readings(self) -> Neighbours:
-        """The uses that read each instruction."""
-        read = self.instructions.read
-        return Neighbours.of(read, np.arange(len(read)), self.instructions.count)
-
     def number(self, rows: np.ndarray | slice = slice(None)) -> Numbered:
         """Return the states of the distinct configurations `rows` (k,) of the codebook."""
         codes = np.ascontiguousarray(self.graph.layouts.codes[rows], np.int64)
@@ -72,32 +65,22 @@ class Propagation:
         from solution.features.propagation.states import grow, make_states, number_states
 
         instructions = self.instructions
-        points = instructions.count + len(instructions.read)
+        points = instructions.number + len(instructions.read)
         states, state = make_states(points, CAPACITY * (points + 1)), self._make_state()
         numbers, done = np.empty((len(codes), points), np.int32), 0
         while done < len(codes):
             done += number_states(
-                self.program, self._free, instructions.main, instructions.asked, packed,
-                self.graph.layouts.starts, codes[done:], state, states, numbers[done:],
+                instructions, self._free, packed, self.graph.layouts.starts, codes[done:], state,
+                states, numbers[done:],
             )  # fmt: skip
             states = grow(states) if done < len(codes) else states
         count = int(states.total[0])
-        return Numbered(numbers, states.point[:count], states.layouts[:count], instructions.count)
-
-    @cached_property
-    def program(self):  # type: ignore[no-untyped-def]
-        """The instructions as a worklist.Program, for compiled code."""
-        from solution.features.propagation.worklist import Program
-
-        backend = self.backend
-        flags = (backend.row_major_operands, backend.row_major_products, backend.by_custom_calls)
-        fields = [getattr(self.instructions, name) for name in Program._fields[:-3]]
-        return Program._make([*fields, *self.readings, np.array(flags)])
+        return Numbered(numbers, states.point[:count], states.layouts[:count], instructions.number)
 
     def _make_state(self):  # type: ignore[no-untyped-def]
         from solution.features.propagation.worklist import State
 
-        count, uses = self.instructions.count, len(self.instructions.read)
+        count, uses = self.instructions.number, len(self.instructions.read)
         capacity = WORKLIST * (count + uses) + 64
         return State(
             np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(uses, np.int64),

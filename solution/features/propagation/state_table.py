@@ -216,7 +216,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     # A key is the state of a point and, for an instruction, its kind of fusion:
     # JOINED * state + kind. Keep the points whose keys differ between configurations.
     keys = JOINED * numbered.numbers
-    keys[:, : ops.count] += joined
+    keys[:, : ops.number] += joined
     varying = np.flatnonzero((keys != keys[:1]).any(axis=0))
     used, local = np.unique(keys[:, varying], return_inverse=True)
     point, layouts = numbered.point[used // JOINED], numbered.layouts[used // JOINED]
@@ -234,7 +234,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     slow = slow * np.append(num_operations(graph), 0.0)[node[points.made]] / total
     return StateTable(
         numbers=local.reshape(len(keys), len(varying)).astype(np.int32),
-        instructions=int((varying < ops.count).sum()),
+        instructions=int((varying < ops.number).sum()),
         layouts=layouts,
         tensors=node[np.column_stack([points.made, points.read])],
         node=node[points.made],

@@ -67,13 +67,12 @@ def grow(states: States) -> States:
 
 
 @njit(cache=True, nogil=True)
-def number_states(program, free, main, asked, packed, starts, codes, state, states, numbers):
+def number_states(program, free, packed, starts, codes, state, states, numbers):
     """Number the states of configurations, until the capacity may not suffice for more.
 
     Args:
-        program: a worklist.Program.
+        program: the instructions.
         free: (instructions,) bool; tensors that cost nothing in another layout, such as constants.
-        main, asked: (instructions, 2), fields of Instructions.
         packed: (pairs, 3) the layouts of the codebook, packed into integers.
         starts, codes: fields of the codebook; only the configurations to number.
         state: a worklist.State, overwritten.
@@ -85,6 +84,7 @@ def number_states(program, free, main, asked, packed, starts, codes, state, stat
     """
     count, uses = program.kind.size, program.read.size
     given, marks = np.full(count, UNSET), np.empty(uses + count, np.int8)
+    main, asked = program.main, program.asked
     for row in range(len(codes)):
         if states.total[0] + count + uses > states.point.size:
             return row
@@ -231,9 +231,9 @@ class Points:
 
 def find_points(instructions: Instructions, point: np.ndarray) -> Points:
     """Describe the points `point` (states,): instructions are numbered first, then uses."""
-    is_use = point >= instructions.count
+    is_use = point >= instructions.number
     read = np.append(instructions.read, 0)  # so that index 0 exists
-    use = np.where(is_use, point - instructions.count, 0)
+    use = np.where(is_use, point - instructions.number, 0)
     instruction = np.where(is_use, np.append(instructions.reader, 0)[use], point)
     made = np.where(is_use, read[use], point)
     main = instructions.main[instruction]

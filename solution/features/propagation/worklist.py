@@ -45,28 +45,6 @@ NONE = -1
 MAX_STEPS = 64
 
 
-class Program(NamedTuple):
-    """Fields of Instructions for compiled code, and the uses that read each instruction."""
-
-    kind: np.ndarray
-    rank: np.ndarray
-    sizes: np.ndarray
-    dimensions: np.ndarray
-    fixed: np.ndarray
-    turned: np.ndarray
-    use_starts: np.ndarray
-    read: np.ndarray
-    reader: np.ndarray
-    before: np.ndarray
-    behind: np.ndarray
-    order: np.ndarray
-    # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses of i
-    reader_starts: np.ndarray
-    reading: np.ndarray  # (uses,), uses sorted by the instruction that they read
-    # (3,) bool: row_major_operands, row_major_products and by_custom_calls of Backend
-    flags: np.ndarray
-
-
 class State(NamedTuple):
     """The constraints of one configuration so far; assign() overwrites all arrays."""
 

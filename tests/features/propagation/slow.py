@@ -53,8 +53,8 @@ class Slow:
     def run(self) -> None:
         """Assign all layouts."""
         program = self.program
-        self.buffers = [Buffer(number) for number in range(program.count)]
-        self.uses: list[list[Use]] = [[] for _ in range(program.count)]
+        self.buffers = [Buffer(number) for number in range(program.number)]
+        self.uses: list[list[Use]] = [[] for _ in range(program.number)]
         for slot, (reader, base) in enumerate(zip(program.reader, program.read, strict=True)):
             use = Use(int(reader), int(base), self.buffers[self.find_source(slot)])
             self.uses[reader].append(use)
@@ -85,13 +85,13 @@ class Slow:
     def request(self) -> None:
         """All constraints that do not follow from others, in XLA's order."""
         program = self.program
-        for op in range(program.count - 1):
+        for op in range(program.number - 1):
             if program.fixed[op] != UNSET and not self.uses[op]:
                 self.set_buffer(self.buffers[op], self.fixed(op), True, True)
         for use in self.uses[-1]:
             self.set_use(use, row_major(program.rank[use.base]), True, True)
         for op in program.order:
-            if self.backend.row_major_operands and self.takes_part(op) and op < program.count - 1:
+            if self.backend.row_major_operands and self.takes_part(op) and op < program.number - 1:
                 if program.fixed[op] != UNSET:
                     self.set_buffer(self.buffers[op], self.write(op), True, True)
                 for use in self.uses[op]:

@@ -31,19 +31,19 @@ class Slow:
 
     def __init__(self, propagation: Propagation, states: np.ndarray, layouts: np.ndarray) -> None:
         ops, graph = propagation.instructions, propagation.graph
-        self.ops, self.opser = ops, dict.fromkeys(range(ops.count), -1)
+        self.ops, self.opser = ops, dict.fromkeys(range(ops.number), -1)
         self.names = [
             vocabulary.OPCODES[graph.node_opcodes[node]] if node >= 0 and kind != ASKS else ""
             for node, kind in zip(ops.node, ops.kind, strict=True)
         ]
-        self.made = [layouts[states[i], MADE] for i in range(ops.count)]
+        self.made = [layouts[states[i], MADE] for i in range(ops.number)]
         self.apart = [self.stands_between(u, states, layouts) for u in range(len(ops.read))]
 
     def stands_between(self, use: int, states: np.ndarray, layouts: np.ndarray) -> bool:
         """Whether a copy is read, or a layout is asked for, be it the one that is there."""
         calls = self.ops.before[use], self.ops.behind[self.ops.read[use]]
         asked = any(layouts[states[call], MADE] >= 0 for call in calls if call >= 0)
-        return asked or bool(layouts[states[self.ops.count + use], COPY] > 0)
+        return asked or bool(layouts[states[self.ops.number + use], COPY] > 0)
 
     def readers(self, read: int) -> list[tuple[int, bool]]:
         """Who reads it, custom calls left out, and whether something stands in between."""
@@ -58,11 +58,11 @@ class Slow:
         return self.opser[number] < 0 and row_major
 
     def run(self) -> np.ndarray:
-        for first in reversed(range(self.ops.count)):
+        for first in reversed(range(self.ops.number)):
             reads = (self.ops.reader == first).sum()
             if self.names[first] == "reduce" and reads <= 2 and self.opser[first] < 0:
                 self.grow(first)
-        return np.array([self.opser[number] >= 0 for number in range(self.ops.count)])
+        return np.array([self.opser[number] >= 0 for number in range(self.ops.number)])
 
     def grow(self, first: int) -> None:
         last: int | None = first
@@ -144,7 +144,7 @@ def test_a_run_is_what_a_reduction_finds_in_memory(seed: int) -> None:
     loops = find_loops(graph, ops, points, numbered.layouts, by_itself)
     for state, point in enumerate(numbered.point.tolist()):
         is_reduce = (
-            point < ops.count
+            point < ops.number
             and ops.is_programs[point]
             and ops.node[point] >= 0
             and graph.node_opcodes[ops.node[point]] == OPCODE_IDS["reduce"]
@@ -204,7 +204,7 @@ def loops_at(graph: Graph, node: int) -> tuple[Loops, np.ndarray]:
     ops, numbered = propagation.instructions, propagation.number()
     point = int(np.flatnonzero((ops.node == node) & ops.is_programs)[0])
     joins = np.full(len(numbered.point), NOTHING)  # of these graphs, one for each state
-    joins[numbered.numbers[:, : ops.count]] = join_library(propagation, numbered)
+    joins[numbered.numbers[:, : ops.number]] = join_library(propagation, numbered)
     points = find_points(ops, numbered.point)
     loops = find_loops(graph, ops, points, numbered.layouts, joins)
     return loops, numbered.numbers[:, point]

@@ -56,7 +56,7 @@ def find_copies(slow: Slow, propagation: Propagation) -> list[bool]:
             moves = bool(moved.any()) and (slow.program.kind[use.reader] == KEEPS or not is_there)
             seen.add((use.source.number, use.layout))
         marks.append(moves)
-    return marks + [_moves(slow, op) for op in range(slow.program.count)]
+    return marks + [_moves(slow, op) for op in range(slow.program.number)]
 
 
 def _moves(slow: Slow, op: int) -> bool:
@@ -113,7 +113,7 @@ def test_a_call_is_inlined_for_each_that_calls_it() -> None:
     graph = dataclasses.replace(propagation.graph, node_features=features)
     propagation = Propagation(repair_padding(graph))
     ops = propagation.instructions
-    bodies = [k for k in range(ops.count) if ops.node[k] == 1 and ops.asked[k, 0] < 0]
+    bodies = [k for k in range(ops.number) if ops.node[k] == 1 and ops.asked[k, 0] < 0]
     layouts = propagation.number().results[0]
     assert sorted(unpack(int(layouts[k]), 2) for k in bodies) == [(0, 1), (1, 0)]
 
@@ -151,7 +151,7 @@ def slow_states(propagation: Propagation, row: int) -> list[tuple[State, bool]]:
     marks = find_copies(slow, propagation)
     uses = [use for used in slow.uses for use in used]
     states: list[tuple[State, bool]] = []
-    for number in range(ops.count):
+    for number in range(ops.number):
         main = [use - ops.use_starts[number] for use in ops.main[number] if use != NONE]
         read = [slow.uses[number][use].layout for use in main]
         layouts = (slow.buffers[number].layout, *read, *[None] * (2 - len(read)))
@@ -176,7 +176,7 @@ def test_states_are_those_of_the_slow_way(seed: int, backend: Backend, capacity:
         patch.setattr(propagating, "CAPACITY", capacity)
         found = propagation.number()
     ranks = [[ops.rank[n], *ops.rank[ops.read[ops.main[n][ops.main[n] != NONE]]], 0, 0][:3]
-             for n in range(ops.count)]  # fmt: skip
+             for n in range(ops.number)]  # fmt: skip
     ranks += [[ops.rank[read]] * 3 for read in ops.read]
     for row in range(graph.num_configs):
         states = found.numbers[graph.layouts.rows[row]]
@@ -203,14 +203,14 @@ def test_the_table_has_what_varies(seed: int) -> None:
         table = state_tables("cpu")(graph)
         joined = join_library(propagation, propagation.number())
     numbered = propagation.number().numbers.astype(np.int64)
-    numbered[:, : propagation.instructions.count] += 10**6 * joined.astype(np.int64)
+    numbered[:, : propagation.instructions.number] += 10**6 * joined.astype(np.int64)
     varying = (numbered != numbered[0]).any(axis=0)
     assert table.numbers.shape == numbered[:, varying].shape
     for column, states in zip(table.numbers.T, numbered[:, varying].T, strict=True):
         np.testing.assert_array_equal(
             column[:, None] == column[None], states[:, None] == states[None]
         )
-    count = propagation.instructions.count
+    count = propagation.instructions.number
     assert table.instructions == varying[:count].sum()
     assert np.isfinite(table.features).all()
     assert (np.unique(table.numbers) == np.arange(len(table.features))).all()
@@ -237,7 +237,7 @@ def test_columns_are_what_elements_show(seed: int) -> None:
     propagation, table = Propagation(graph), state_tables("cpu")(graph)
     ops, numbered = propagation.instructions, propagation.number()
     varying = np.flatnonzero((numbered.numbers != numbered.numbers[0]).any(axis=0))
-    varying = varying[varying < ops.count]
+    varying = varying[varying < ops.number]
     assume(len(varying))
     for column, op in enumerate(varying.tolist()):
         number = numbered.layouts[numbered.numbers[0, op], 0]
