@@ -159,30 +159,24 @@ def _find_shape_defects(graph: Graph) -> list[str]:
         array.shape[0] if array.shape else 0
         for array in (graph.node_features, graph.configs, graph.configurable)
     )
-    expected: dict[str, tuple[np.ndarray | Codebook, tuple[int | None, ...]]] = {
-        "node_feat": (graph.node_features, (None, vocabulary.NUM_NODE_FEATURES)),
-        "node_opcode": (graph.node_opcodes, (nodes,)),
-        "edge_index": (graph.edges, (None, 2)),
-        "node_config_ids": (graph.configurable, (None,)),
-    }
-    if graph.collection.kind == "layout":
-        shape = (None, configurable, vocabulary.NUM_LAYOUT_FEATURES)
-        expected["node_config_feat"] = (graph.configs, shape)
-    else:
-        expected["config_feat"] = (graph.configs, (None, vocabulary.NUM_TILE_FEATURES))
-        expected["node_config_ids"] = (graph.configurable, (0,))
-    if graph.runtimes is not None:
-        expected["config_runtime"] = (graph.runtimes, (configs,))
-    if graph.summed is not None:
-        expected["dimensions that dots contract"] = (graph.summed, (nodes, 2, vocabulary.SUMMED))
-    if graph.listed is not None:
-        expected["the reference batch"] = (graph.listed, (configs,))
-    if graph.options is not None:
-        expected["config_options"] = (graph.options, (configs, len(graph.option_names)))
+    is_layout = graph.collection.kind == "layout"
+    expected: list[tuple[str, np.ndarray | Codebook | None, tuple[int | None, ...]]] = [
+        ("node_feat", graph.node_features, (None, vocabulary.NUM_NODE_FEATURES)),
+        ("node_opcode", graph.node_opcodes, (nodes,)),
+        ("edge_index", graph.edges, (None, 2)),
+        ("node_config_ids", graph.configurable, (None if is_layout else 0,)),
+        ("node_config_feat", graph.configs, (None, configurable, vocabulary.NUM_LAYOUT_FEATURES))
+        if is_layout
+        else ("config_feat", graph.configs, (None, vocabulary.NUM_TILE_FEATURES)),
+        ("config_runtime", graph.runtimes, (configs,)),
+        ("dimensions that dots contract", graph.summed, (nodes, 2, vocabulary.SUMMED)),
+        ("the reference batch", graph.listed, (configs,)),
+        ("config_options", graph.options, (configs, len(graph.option_names))),
+    ]
     defects = [
         f"{name} has shape {show_shape(array.shape)}, expected {show_shape(shape)}"
-        for name, (array, shape) in expected.items()
-        if not matches(array.shape, shape)
+        for name, array, shape in expected
+        if array is not None and not matches(array.shape, shape)
     ]
     if not defects and graph.listed is not None and not graph.listed.any():
         defects.append("the reference batch has no configuration")

@@ -96,11 +96,7 @@ def keep_everything(graph: Graph, hops: int = 0) -> Graph:
     return graph
 
 
-PRUNINGS = {
-    "neighbourhood": keep_neighbourhood,
-    "virtual": merge_rest,
-    "nothing": keep_everything,
-}
+PRUNINGS = {"neighbourhood": keep_neighbourhood, "virtual": merge_rest, "nothing": keep_everything}
 
 
 def neighbourhood(graph: Graph, hops: int) -> np.ndarray:

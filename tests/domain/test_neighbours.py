@@ -93,9 +93,7 @@ layouts = arrays.arrays(
     elements=st.integers(0, 1),
 )
 tiles = arrays.arrays(
-    np.float32,
-    st.tuples(st.integers(1, 30), st.just(3)),
-    elements=st.sampled_from([0.0, 1.0, 2.5]),
+    np.float32, st.tuples(st.integers(1, 30), st.just(3)), elements=st.sampled_from([0.0, 1.0, 2.5])
 )
 
 

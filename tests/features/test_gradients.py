@@ -40,10 +40,7 @@ def take_step(
         program.transpose(of_w, (*batches, *range(b + n, b + n + k), *range(b, b + n)))
     columns_of_slope = tuple(range(b + m, b + m + n))
     columns_of_w = tuple(range(b + k, b + k + n))
-    expected = {
-        of_x: (slope, w, columns_of_slope, columns_of_w),
-        of_w: (*operands, rows, rows),
-    }
+    expected = {of_x: (slope, w, columns_of_slope, columns_of_w), of_w: (*operands, rows, rows)}
     return program.build(), expected
 
 

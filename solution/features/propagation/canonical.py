@@ -139,10 +139,7 @@ def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
     summed = [letter for letter in left if letter not in output]
     of_left = [letter for letter in output if letter not in right]
     of_right = [letter for letter in output if letter not in left]
-    return (
-        _order(left, batch, [of_left, summed]),
-        _order(right, batch, [summed, of_right]),
-    )
+    return (_order(left, batch, [of_left, summed]), _order(right, batch, [summed, of_right]))
 
 
 def _order(given: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:

@@ -43,9 +43,7 @@ def _inline(graph: Graph) -> Graph | None:
     np.minimum.at(is_root, stands_for[inlined], is_root[inlined])
     consumers, read = graph.edges.T
     linked = dataclasses.replace(
-        graph,
-        node_features=features,
-        edges=np.stack([consumers, stands_for[read]], axis=1),
+        graph, node_features=features, edges=np.stack([consumers, stands_for[read]], axis=1)
     )
     return keep_nodes(linked, np.flatnonzero(stands_for == np.arange(graph.num_nodes)))
 
