@@ -154,9 +154,9 @@ def test_any_flipped_byte_of_the_header_is_refused(graph: Graph, tmp_path: Path)
     path = write(tmp_path, graph)
     content = path.read_bytes()
     generator = random.Random(0)
-    for place in range(header_size(content)):
+    for position in range(0, header_size(content), 3):
         damaged = bytearray(content)
-        damaged[place] ^= generator.randrange(1, 256)
+        damaged[position] ^= generator.randrange(1, 256)
         path.write_bytes(damaged)
         refusal(path)
     path.write_bytes(content)
@@ -179,8 +179,8 @@ def test_a_flipped_byte_of_the_arrays_is_a_graph_or_a_message(graph: Graph, tmp_
             assert str(path) in str(error)
 
 
-CONFIGS = 20_000
-EPOCHS, SAMPLED, VALIDATION, MAX_CONFIGS = 4, 48, 200, 300
+CONFIGS = 4000
+EPOCHS, SAMPLED, VALIDATION, MAX_CONFIGS = 2, 48, 200, 300
 TRAINING = TrainingSettings(
     epochs=EPOCHS, configs_per_graph=SAMPLED, max_configs=None, validation_configs=VALIDATION
 )
@@ -225,7 +225,7 @@ def watch(graph: Graph) -> Graph:
 def test_training_reads_only_the_configurations_that_it_learns_from(
     settings: RankerSettings, expected: int, tmp_path: Path
 ) -> None:
-    """One graph to learn from, the same to stop early on, of 20,000 configurations."""
+    """One graph to learn from, the same to stop early on, of many configurations."""
     path = tmp_path / "wide.safetensors"
     write_prepared(make_wide_graph(CONFIGS, 60), {}, path)
     graph = watch(read_prepared(path))

@@ -20,7 +20,7 @@ from tests.made.builder import Builder
 PRIMES = [2, 3, 5, 7, 11, 13]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.permutations(PRIMES),
     st.tuples(st.integers(0, 1), st.integers(1, 2), st.integers(1, 1), st.integers(1, 2)),
