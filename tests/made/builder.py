@@ -49,13 +49,19 @@ class Builder:
         """Return the opcodes (nodes,) uint8."""
         return np.array([OPCODE_IDS[name] for name in self.opcodes], np.uint8)
 
-    def build(self) -> Graph:
-        """Return the graph; its first dot is configurable, and no configuration sets it."""
+    def build(self, layouts: dict[int, np.ndarray] | None = None, root: int | None = None) -> Graph:
+        """Return the program with `layouts` (configs, 18) by node; by default for its first dot."""
+        if layouts is None:
+            layouts = {self.opcodes.index("dot"): np.full((12, 18), -1, np.int8)}
+        configs = np.stack([*layouts.values()], axis=1) if layouts else np.empty((1, 0, 18))
+        features = self.describe()
+        if root is not None:
+            features[root, vocabulary.IS_ROOT] = 1
         return dataclasses.replace(
-            make_layout_graph(),
-            node_features=self.describe(),
+            make_layout_graph(labelled=False),
+            node_features=features,
             node_opcodes=self.number(),
-            edges=np.array(self.edges),
-            configurable=np.array([self.opcodes.index("dot")]),
-            configs=encode(np.full((12, 1, 18), -1, np.int8)),
+            edges=np.array(self.edges, np.int64).reshape(-1, 2),
+            configurable=np.array(list(layouts), np.int64),
+            configs=encode(configs),
         )

@@ -3,8 +3,6 @@
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.codebook import encode
-from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import CONFIGURABLE_OPCODES
 from solution.features.padding import repair_padding
@@ -99,29 +97,18 @@ def draw_graph(seed: int, operations: int = 25, configs: int = 6) -> Graph:
         drawing.grow()
     unread = set(range(len(drawing.opcodes))) - {producer for _, producer in drawing.edges}
     root = drawing.add("tuple", (), *sorted(unread))
-    features = drawing.describe()
-    features[root, vocabulary.IS_ROOT] = 1
-    configurable = [n for n, name in enumerate(drawing.opcodes) if name in CONFIGURABLE_OPCODES]
-    graph = Graph(
-        name="drawn",
-        collection=collection("layout:xla:random"),
-        node_features=features,
-        node_opcodes=drawing.number(),
-        edges=np.array(drawing.edges, np.int64).reshape(-1, 2),
-        configurable=np.array(configurable, np.int64),
-        configs=encode(draw_layouts(drawing, configurable, configs)),
-        runtimes=None,
-    )
-    return repair_padding(graph)
+    nodes = [n for n, name in enumerate(drawing.opcodes) if name in CONFIGURABLE_OPCODES]
+    layouts = draw_layouts(drawing, nodes, configs)
+    return repair_padding(drawing.build(dict(zip(nodes, layouts, strict=True)), root))
 
 
 def draw_layouts(drawing: Drawing, configurable: list[int], configs: int) -> np.ndarray:
     """Random orders for a random share of the tensors at the configurable nodes."""
-    layouts = np.full((configs, len(configurable), vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
-    for place, node in enumerate(configurable):
+    layouts = np.full((len(configurable), configs, vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
+    for rows, node in zip(layouts, configurable, strict=True):
         read = [producer for consumer, producer in drawing.edges if consumer == node]
         tensors = dict(zip(TENSOR.values(), [node, *read], strict=False))
-        for row in layouts[:, place]:
+        for row in rows:
             for slot, tensor in tensors.items():
                 rank = len(drawing.shapes[tensor])
                 if rank > 1 and drawing.random.random() < 0.5:

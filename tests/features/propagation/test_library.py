@@ -6,8 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.domain import vocabulary
-from solution.domain.codebook import encode
-from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS, OPCODES
 from solution.features.padding import repair_padding
@@ -20,7 +18,7 @@ from solution.features.propagation.state_table import ENOUGH, Loops, find_loops
 from solution.features.propagation.states import COPY, FIRST, MADE, find_points
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.slow import Layout, addresses, row_major, unpack
-from tests.made.graphs import make_nodes
+from tests.made.builder import Builder
 
 SHAPING = ("broadcast", "reshape")
 WORKING = ("add", "tanh", "dot", "reduce", *SHAPING)
@@ -162,40 +160,17 @@ def test_a_run_is_what_a_reduction_finds_in_memory(seed: int) -> None:
                 assert loops.run[state] == pytest.approx(np.log2(run))
 
 
-def softmax(rows: int, columns: int, heads: int, opcode: str = "exponential") -> Graph:
-    """A maximum over the columns, taken off, and what becomes of it in two layouts."""
-    shape, flat = (rows, columns, heads), (rows * columns * heads,)
-    shapes: list[Shape] = [shape, (), (rows, heads), shape, shape, shape, flat]
-    opcodes = ["parameter", "constant", "reduce", "broadcast", "subtract", opcode, "reshape"]
-    edges = [(2, 0), (2, 1), (3, 2), (4, 0), (4, 3), (5, 4), (6, 5)]
-    features = make_nodes(shapes)
-    features[2, vocabulary.DIMENSIONS][0] = 1
-    features[3, vocabulary.DIMENSIONS][:2] = 0, 2
-    features[6, vocabulary.IS_ROOT] = 1
-    layouts = np.full((2, 1, vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
-    layouts[0, 0, 6:9], layouts[1, 0, 6:9] = (2, 1, 0), (1, 0, 2)
-    return make(features, opcodes, edges, [6], layouts)
-
-
-def make(
-    features: np.ndarray,
-    opcodes: list[str],
-    edges: list[tuple[int, int]],
-    configurable: list[int],
-    layouts: np.ndarray,
-) -> Graph:
-    return repair_padding(
-        Graph(
-            name="made",
-            collection=collection("layout:xla:random"),
-            node_features=features,
-            node_opcodes=np.array([OPCODE_IDS[name] for name in opcodes], np.uint8),
-            edges=np.array(edges, np.int64),
-            configurable=np.array(configurable, np.int64),
-            configs=encode(layouts),
-            runtimes=None,
-        )
-    )
+def softmax(rows: int, columns: int, heads: int) -> Graph:
+    """exp(x - max(x)) over the columns, then a reshape whose input is requested in two layouts."""
+    program, shape = Builder(), (rows, columns, heads)
+    x, start = program.add("parameter", shape), program.add("constant", ())
+    highest = program.add("reduce", (rows, heads), x, start, listed=[1])
+    spread = program.add("broadcast", shape, highest, listed=[0, 2])
+    result = program.add("exponential", shape, program.add("subtract", shape, x, spread))
+    flat = program.add("reshape", (rows * columns * heads,), result)
+    layouts = np.full((2, vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
+    layouts[:, 6:9] = (2, 1, 0), (1, 0, 2)
+    return repair_padding(program.build({flat: layouts}, root=flat))
 
 
 def loops_at(graph: Graph, node: int) -> tuple[Loops, np.ndarray]:

@@ -9,10 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from solution.domain import vocabulary
-from solution.domain.codebook import encode
-from solution.domain.collection import collection
-from solution.domain.graph import Graph
-from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operands import NONE
 from solution.features.padding import repair_padding
 from solution.features.propagation import library
@@ -25,7 +21,7 @@ from solution.features.propagation.state_table import FEATURES, state_tables
 from solution.features.work import num_bytes
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.slow import Layout, Slow, addresses, unpack
-from tests.made.graphs import make_nodes
+from tests.made.builder import Builder
 
 
 def given_layouts(propagation: Propagation, row: int) -> list[Layout | None]:
@@ -75,47 +71,25 @@ def _moves(slow: Slow, op: int) -> bool:
     return bool((before != addresses(slow.shape(op), slow.buffers[op].layout)).any())
 
 
-def make_program(
-    operations: list[tuple[str, tuple[int, ...], list[int]]],
-    layouts: dict[int, dict[int, list[int]]],
-) -> Propagation:
-    """Operations (opcode, shape, reads) and what one configuration gives: {node: {slot: order}}."""
-    features = make_nodes([shape for _, shape, _ in operations])
-    features[-1, vocabulary.IS_ROOT] = 1
-    configurable = sorted(layouts)
-    given = np.full((1, len(configurable), vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
-    for index, node in enumerate(configurable):
-        for slot, order in layouts[node].items():
-            given[0, index, slot : slot + len(order)] = order
-    graph = Graph(
-        name="made",
-        collection=collection("layout:xla:random"),
-        node_features=features,
-        node_opcodes=np.array([OPCODE_IDS[name] for name, _, _ in operations], np.uint8),
-        edges=np.array([[n, read] for n, (*_, reads) in enumerate(operations) for read in reads]),
-        configurable=np.array(configurable),
-        configs=encode(given),
-        runtimes=None,
-    )
-    return Propagation(repair_padding(graph))
-
-
 def test_a_call_is_inlined_for_each_that_calls_it() -> None:
-    """One caller's argument is asked for columns; the other caller's stays as it is."""
-    features = make_nodes([(4, 6)] * 6 + [(24,), (4, 6)])
+    """One caller's argument is requested by columns; the other caller's stays as it is."""
+    program = Builder()
+    for opcode, shape, *reads in (
+        ("parameter", (4, 6)), ("tanh", (4, 6), 0), ("parameter", (4, 6)), ("negate", (4, 6), 2),
+        ("call", (4, 6), 1, 3), ("call", (4, 6), 1, 2), ("reshape", (24,), 4), ("tuple", (), 5, 6),
+    ):  # fmt: skip
+        program.add(opcode, shape, *reads)
+    layouts = np.full((1, vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
+    layouts[0, 6:8] = 0, 1
+    graph = program.build({6: layouts})
+    features = graph.node_features.copy()
     features[[1, 7], vocabulary.IS_ROOT] = 1
-    propagation = make_program(
-        [("parameter", (4, 6), []), ("tanh", (4, 6), [0]), ("parameter", (4, 6), []),
-         ("negate", (4, 6), [2]), ("call", (4, 6), [1, 3]), ("call", (4, 6), [1, 2]),
-         ("reshape", (24,), [4]), ("tuple", (), [5, 6])],
-        {6: {6: [0, 1]}},
-    )  # fmt: skip
-    graph = dataclasses.replace(propagation.graph, node_features=features)
+    graph = dataclasses.replace(graph, node_features=features)
     propagation = Propagation(repair_padding(graph))
     ops = propagation.instructions
     bodies = [k for k in range(ops.number) if ops.node[k] == 1 and ops.asked[k, 0] < 0]
-    layouts = propagation.number().results[0]
-    assert sorted(unpack(int(layouts[k]), 2) for k in bodies) == [(0, 1), (1, 0)]
+    results = propagation.number().results[0]
+    assert sorted(unpack(int(results[k]), 2) for k in bodies) == [(0, 1), (1, 0)]
 
 
 @settings(max_examples=50, deadline=None)
