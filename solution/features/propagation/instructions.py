@@ -105,13 +105,7 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
             behind[instance] = call
         else:
             before[starts[instance] + operand] = call
-    described = _describe(graph, node)
-    for added, sizes in inlined.matrices.items():
-        described["rank"][added] = len(sizes)
-        described["sizes"][added] = [*sizes, *[1] * (MAX_RANK - len(sizes))]
-    for added, order in inlined.orders.items():
-        described["sizes"][added, : len(order)] = described["sizes"][added, list(order)]
-        described["dimensions"][added] = [*order, *[NONE] * (MAX_RANK - len(order))]
+    described = _describe(graph, node, inlined)
     kind = np.append(KINDS[opcodes[:-1]], np.int8(GIVES))
     kind[count:-1] = ASKS
     _distrust(kind, described, rows)
@@ -209,17 +203,21 @@ def _choose_main(
     return main
 
 
-def _describe(graph: Graph, node: np.ndarray) -> dict[str, np.ndarray]:
+def _describe(graph: Graph, node: np.ndarray, inlined: Inlined) -> dict[str, np.ndarray]:
     """Return ranks, sizes and `dimensions`; for instructions without a node, those of a scalar."""
-    ranks = np.where(node == NONE, 0, np.minimum(tensor_ranks(graph), MAX_RANK)[node])
-    slots = np.arange(MAX_RANK)
+    is_none = node == NONE
+    rank = np.where(is_none, 0, np.minimum(tensor_ranks(graph), MAX_RANK)[node]).astype(np.int64)
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS][node].astype(np.int64)
-    listed = graph.node_features[:, vocabulary.DIMENSIONS][node].astype(np.int64)
-    return {
-        "rank": ranks.astype(np.int64),
-        "sizes": np.where(slots < ranks[:, None], np.maximum(sizes, 1), 1),
-        "dimensions": np.where((node == NONE)[:, None], NONE, listed),
-    }
+    sizes = np.where(np.arange(MAX_RANK) < rank[:, None], np.maximum(sizes, 1), 1)
+    dimensions = graph.node_features[:, vocabulary.DIMENSIONS][node].astype(np.int64)
+    dimensions = np.where(is_none[:, None], NONE, dimensions)
+    for added, matrix in inlined.matrices.items():
+        rank[added] = len(matrix)
+        sizes[added] = [*matrix, *[1] * (MAX_RANK - len(matrix))]
+    for added, order in inlined.orders.items():
+        sizes[added, : len(order)] = sizes[added, list(order)]
+        dimensions[added] = [*order, *[NONE] * (MAX_RANK - len(order))]
+    return {"rank": rank, "sizes": sizes, "dimensions": dimensions}
 
 
 def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[list[int]]) -> None:
