@@ -114,7 +114,7 @@ def test_a_module_may_move(clone: Path) -> None:
 def test_every_module_is_hashed_alike_without_comments_and_formatted_anew() -> None:
     sources = fingerprint._Sources(REPOSITORY)
     found = sources.follow(ROOTS, APART)
-    assert len(found) > 100
+    assert len(found) > 80
     for name in found:
         text = (REPOSITORY / str(sources._find(name))).read_text(encoding="utf-8")
         assert read_code(ast.unparse(ast.parse(text)).encode()) == read_code(text.encode()), name
