@@ -65,6 +65,7 @@ def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> n
     Nodes with equal `keys` (nodes,) are taken together; groups that do not fit are skipped. If none
     fits, the smallest group is taken.
     """
+    # group equal (preferred, key); then take groups in that order while they fit
     classes, member, sizes = np.unique(
         np.stack([~preferred, keys]).astype(np.uint64), axis=1, return_inverse=True,
         return_counts=True,

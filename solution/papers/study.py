@@ -158,6 +158,7 @@ def padding_of_pairs(graph: Graph) -> np.ndarray:
     row = np.arange(len(node))
     minor = sizes[row, order[:, 0]]
     second = np.where(ranks > 1, sizes[row, order[:, 1]], 1)
+    # padding = elements / (minor * second) * (minor and second rounded up to the tile) - elements
     elements = sizes.prod(axis=1).astype(np.float64)
     stored = _round_up(minor, LANES) * _round_up(second, SUBLANES)
     return elements / (minor * second) * stored - elements
@@ -293,33 +294,32 @@ class StudyLinearRanker(StudyRows, LinearRanker):
     """A linear model that predicts the scaled runtime."""
 
 
-@dataclass(frozen=True)
-class StudyOrdinarySettings(StudySettings, OrdinarySettings):
-    """Ordinary least squares."""
+class StudyLinearSettings(StudySettings):
+    """Common settings of the linear models; a subclass adds a model's settings."""
 
     def build(self, seed: int) -> StudyLinearRanker:
-        return StudyLinearRanker(self, seed)
+        """Return an unfitted ranker."""
+        return StudyLinearRanker(self, seed)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
-class StudyRidgeSettings(StudySettings, RidgeSettings):
+class StudyOrdinarySettings(StudyLinearSettings, OrdinarySettings):
+    """Ordinary least squares."""
+
+
+@dataclass(frozen=True)
+class StudyRidgeSettings(StudyLinearSettings, RidgeSettings):
     """Ridge regression; the penalty is found by grid search."""
 
     def __post_init__(self) -> None:
         StudySettings.__post_init__(self)
         RidgeSettings.__post_init__(self)
 
-    def build(self, seed: int) -> StudyLinearRanker:
-        return StudyLinearRanker(self, seed)
-
 
 @dataclass(frozen=True)
-class StudyLassoSettings(StudySettings, LassoSettings):
+class StudyLassoSettings(StudyLinearSettings, LassoSettings):
     """Lasso; the penalty is found by grid search."""
 
     def __post_init__(self) -> None:
         StudySettings.__post_init__(self)
         LassoSettings.__post_init__(self)
-
-    def build(self, seed: int) -> StudyLinearRanker:
-        return StudyLinearRanker(self, seed)

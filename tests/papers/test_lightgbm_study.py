@@ -71,13 +71,13 @@ def test_trees_learn_runtimes_and_linear_models_one_order_for_all_kernels() -> N
 
 def test_trees_are_those_of_the_best_of_the_trials_on_folds_over_kernels() -> None:
     """Every setting that is drawn, scored by scikit-learn's own trees on the same folds."""
-    ranker = StudyTreeSettings(rounds=30, trials=4, folds=3).build(0)
+    ranker = StudyTreeSettings(rounds=12, trials=3, folds=3).build(0)
     table = ranker.make_table([ranker._rows(graph, 1000) for graph in GRAPHS])
     groups = np.repeat(np.arange(len(GRAPHS)), table.sizes)
     errors = {}
-    for number, drawn in enumerate(draw_settings(4, 0)):
+    for number, drawn in enumerate(draw_settings(3, 0)):
         own = ranker.settings.parameters(0, table.features.size) | drawn
-        for rounds in range(1, 31):
+        for rounds in range(1, 13):
             model = LGBMRegressor(n_estimators=rounds, **own)
             scored = cross_val_score(
                 model, table.features, table.labels,
@@ -87,7 +87,7 @@ def test_trees_are_those_of_the_best_of_the_trials_on_folds_over_kernels() -> No
     number, rounds = min(errors, key=errors.__getitem__)
     parameters, found = ranker.search(table)
     assert found == rounds
-    assert draw_settings(4, 0)[number].items() <= parameters.items()
+    assert draw_settings(3, 0)[number].items() <= parameters.items()
     assert ranker.fit(GRAPHS, []).fitted().num_trees() == rounds
 
 

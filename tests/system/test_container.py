@@ -108,22 +108,21 @@ for line in open("/proc/self/smaps_rollup"):
     if line.startswith("AnonHugePages"):
         print(int(line.split()[1]) >> 10)
 """
+GIVEN = "import os, solution; print(os.environ['THP_MEM_ALLOC_ENABLE'])"
 CHOICES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 @pytest.mark.skipif(
     not CHOICES.is_file() or "[never]" in CHOICES.read_text(), reason="no large pages here"
 )
-@pytest.mark.parametrize(("own", "expected"), [({}, True), ({"THP_MEM_ALLOC_ENABLE": "0"}, False)])
-def test_large_tensors_lie_in_large_pages_unless_the_user_says_otherwise(
-    own: dict[str, str], expected: bool
-) -> None:
-    environment = {k: v for k, v in os.environ.items() if k != "THP_MEM_ALLOC_ENABLE"} | own
-    done = subprocess.run(
-        [sys.executable, "-c", LARGE], capture_output=True, text=True, check=True, env=environment
-    )
-    if expected or "[always]" not in CHOICES.read_text():
-        assert (int(done.stdout) > 100) == expected
+def test_large_tensors_lie_in_large_pages_unless_the_user_says_otherwise() -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "THP_MEM_ALLOC_ENABLE"}
+    for code, change in ((LARGE, {}), (GIVEN, {"THP_MEM_ALLOC_ENABLE": "0"})):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+            env=environment | change,
+        )  # fmt: skip
+        assert int(done.stdout) > 100 if code == LARGE else done.stdout == "0\n"
 
 
 def stand_in(folder: Path, lines: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,7 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
     colours = np.zeros(len(content), np.uint64)
     for column in content.T:
         colours = mix(colours * GOLDEN + np.ascontiguousarray(column + 0.0).view(np.uint64), 0)
+    # colour' = hash(colour, sum of hashed colours of producers, sum of those of consumers)
     distinct = 0
     for _ in range(MAX_ROUNDS):
         found = len(np.unique(colours))

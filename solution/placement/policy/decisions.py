@@ -51,7 +51,7 @@ def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
     levels = np.zeros(graph.num_nodes, np.int64)
     _, ranks = np.unique(priorities[decided], return_inverse=True)
     positions = np.argsort(np.argsort(ranks, kind="stable"))
-    # Nodes of equal priority share a level, given by the mean of their ranks.
+    # level = floor(PRIORITY_LEVELS * rank / nodes); nodes of equal priority share their mean rank
     mean = np.bincount(ranks, positions) / np.maximum(np.bincount(ranks), 1)
     levels[decided] = (mean[ranks] * PRIORITY_LEVELS / max(decided.sum(), 1)).astype(np.int64)
     return levels

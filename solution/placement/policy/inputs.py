@@ -114,6 +114,7 @@ def _find_votes(graph: CostGraph) -> Votes:
     Bytes themselves would silence all but the largest tensors; their logarithm hardly distinguishes
     them.
     """
+    # Each end of an edge with b bytes gets a vote of weight cbrt(b) / (sum over its edges).
     ends = graph.leaders[graph.edges]
     weights = np.cbrt(graph.output_bytes[graph.edges[:, 1]])
     apart = (ends[:, 0] != ends[:, 1]) & (weights > 0)

@@ -183,6 +183,7 @@ class Agreement(nn.Module):
 
     def forward(self, logits: Tensor, votes: Votes) -> Tensor:
         """Return `logits` (decisions, nodes, actions) of independent nodes plus the votes."""
+        # agreed' = logits + strength * sum over neighbours of weight * softmax(agreed)
         strength, agreed = nn.functional.softplus(self.strength), logits
         growth = torch.ones(self.sweeps)
         if not self.training:

@@ -51,8 +51,8 @@ def cost_kernels(
 ):
     """Return seconds (nodes,) of the kernel that ends in each node; 0 for nodes that end none.
 
-    A kernel costs its operations, one launch, and only the bytes that cross its border, each tensor
-    once.
+    seconds = max(operations / peak, bytes / bandwidth) + launch, with only the bytes that cross the
+    kernel's border, each tensor once.
     """
     in_start, in_of = producers
     out_start, out_of = consumers
