@@ -16,7 +16,7 @@ from benchmarks.timed_fits import unwrap
 from solution.domain.collection import LAYOUT, TILE
 from solution.domain.dividing import MAX_CONFIGS
 from solution.models.base import RankerSettings
-from solution.papers.nodes import NodeSettings
+from solution.papers.node_subsets import NodeSettings
 
 DEFAULT = ("layout:xla:default",)
 SMALL = LAYOUT[:2]  # programs of the xla collections have a fourth of the others' nodes

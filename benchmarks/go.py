@@ -37,7 +37,7 @@ from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.workloads import DOCUMENT, HELD_OUT, SMALL, Workload
 from solution.placement.machine import make_machine
 from solution.placement.policy.network import SHIPPED, load_policy
-from solution.placement.policy.settings import PolicySettings, PolicyTraining
+from solution.placement.policy.policy_settings import PolicySettings, PolicyTraining
 from solution.placement.simulation.decision import Decision, StepResult
 from solution.placement.simulation.environment import Environment
 from solution.system.files import write_json

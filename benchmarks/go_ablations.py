@@ -33,11 +33,15 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.workloads import HELD_OUT, SMALL
 from solution.placement.imitation_targets import BestDecisions, make_evaluators
 from solution.placement.machine import Machine
+from solution.placement.optimize import find_seconds_at_once
 from solution.placement.policy.imitation import Imitation, TrainingInstance, find_loss
 from solution.placement.policy.network import Policy, load_policy
+from solution.placement.policy.policy_settings import (
+    FINE_TUNING_RATE,
+    PolicySettings,
+    PolicyTraining,
+)
 from solution.placement.policy.ppo import Trainer, make_policy
-from solution.placement.policy.settings import FINE_TUNING_RATE, PolicySettings, PolicyTraining
-from solution.placement.search import find_seconds_at_once
 from solution.placement.simulation.environment import Environment
 from solution.system.files import write_json
 from solution.system.terminal import make_table, output

@@ -25,11 +25,15 @@ from solution.placement.baselines.lists import list_decisions
 from solution.placement.baselines.searches import anneal, breed, search_at_random
 from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.workloads import Workload
+from solution.placement.optimize import decide_at_once, optimize
 from solution.placement.policy.decisions import TRIES, evaluate_repaired
 from solution.placement.policy.network import Policy
+from solution.placement.policy.policy_settings import (
+    FINE_TUNING_RATE,
+    PolicySettings,
+    PolicyTraining,
+)
 from solution.placement.policy.ppo import Trainer, make_policy
-from solution.placement.policy.settings import FINE_TUNING_RATE, PolicySettings, PolicyTraining
-from solution.placement.search import decide_at_once, optimize
 from solution.placement.simulation.decision import Decision, default_decision
 from solution.system.errors import InputError
 

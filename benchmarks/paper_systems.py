@@ -13,7 +13,7 @@ from typing import Any
 from solution.domain.collection import LAYOUT, TILE
 from solution.experiments.base import find_experiment
 from solution.models.base import RankerSettings
-from solution.papers.nodes import NodeSettings
+from solution.papers.node_subsets import NodeSettings
 from solution.papers.published_numbers import tell_numbers
 
 FEW = NodeSettings(trained=40)  # nodes per training step; predictions use all nodes

@@ -22,8 +22,8 @@ from solution.placement.evaluation import TWO_TASKS, Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.graphs.workloads import SMALL
 from solution.placement.machine import make_machine
+from solution.placement.optimize import optimize
 from solution.placement.policy.network import load_policy
-from solution.placement.search import optimize
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
 from solution.system.terminal import make_table, output

@@ -17,8 +17,8 @@ import torch
 from solution.placement.evaluation import TASKS, TWO_TASKS
 from solution.placement.graphs.workloads import draw_validation_programs
 from solution.placement.imitation_targets import make_evaluators
+from solution.placement.optimize import find_seconds_at_once
 from solution.placement.policy.network import SHIPPED, load_policy
-from solution.placement.search import find_seconds_at_once
 from solution.system.terminal import make_table, output
 
 DEVICES = ((), (5, 6, 7))

@@ -22,8 +22,8 @@ from benchmarks.replay import Build, list_methods
 from solution.choosing.proposer import Proposer
 from solution.collecting.space import MEAN, Space
 from solution.placement.policy.network import GraphSage
+from solution.placement.policy.policy_settings import PolicyTraining
 from solution.placement.policy.ppo import find_gain
-from solution.placement.policy.settings import PolicyTraining
 
 WIDTH, ROUNDS = 32, 2
 DRAWN, TEMPERATURES = 4, (1.0, 2.0, 4.0)  # samples per requested configuration

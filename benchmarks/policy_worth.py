@@ -16,8 +16,8 @@ from benchmarks.go_tables import describe_gain
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.workloads import HELD_OUT, SMALL, Workload
 from solution.placement.imitation_targets import make_evaluators
+from solution.placement.optimize import POLICY, find_seconds_at_once, optimize
 from solution.placement.policy.network import Policy, load_policy
-from solution.placement.search import POLICY, find_seconds_at_once, optimize
 from solution.system.terminal import make_table, output
 
 BUDGET, SEEDS = 100, 3

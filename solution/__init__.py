@@ -11,7 +11,7 @@ A file with your ranker begins with `from solution import Experiment, TableSetti
 import os
 from typing import TYPE_CHECKING, Any
 
-from solution.system.compiled import choose_cache
+from solution.system.numba_cache import choose_cache
 
 # Torch reads this with its first tensor: Linux then allocates large tensors in pages of 2 MB. With
 # pages of 4 kB, a fifth of a training step on a large graph is spent on allocating them.

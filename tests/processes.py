@@ -50,8 +50,8 @@ OWN = (
 OWN_TRAINING = (
     "solution.analysis.explanation", "solution.choosing.choose",
     "solution.models.layout.cost_net", "solution.placement.policy.network",
-    "solution.placement.report", "solution.serving.packing", "solution.training.distilling",
-    "solution.tuning.search",
+    "solution.placement.placement_report", "solution.serving.packing",
+    "solution.training.distilling", "solution.tuning.search",
 )  # fmt: skip
 KAGGLE_LIBRARIES = (
     "bleach", "dateutil.relativedelta", "dotenv", "google.protobuf.field_mask_pb2", "kagglesdk",

@@ -51,7 +51,7 @@ from solution.models.nets.devices import send
 from solution.models.nets.layers import attend
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
-from solution.papers.nodes import (
+from solution.papers.node_subsets import (
     CHUNK_VALUES,
     NUM_LAYOUT,
     OPCODE_WIDTH,

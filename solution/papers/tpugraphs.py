@@ -58,7 +58,7 @@ from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
-from solution.papers.nodes import (
+from solution.papers.node_subsets import (
     CHUNK_VALUES,
     NUM_RAW,
     OPCODE_WIDTH,

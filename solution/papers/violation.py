@@ -46,7 +46,7 @@ from solution.models.nets.convolutions import both_ways
 from solution.models.nets.layers import Mlp
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import MAX_DEPTH, check_choice, check_size
-from solution.papers.nodes import (
+from solution.papers.node_subsets import (
     NUM_RAW,
     NodeInputs,
     NodeRanker,

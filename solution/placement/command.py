@@ -19,7 +19,7 @@ from solution.system.pictures import FORMATS
 from solution.system.terminal import make_table, output, say
 
 if TYPE_CHECKING:
-    from solution.placement.report import PlacementReport
+    from solution.placement.placement_report import PlacementReport
 
 app = typer.Typer()
 
@@ -54,11 +54,11 @@ def optimize(
     function: FunctionOption = "",
 ) -> None:
     """Get a device, an order and a fusion for a program's operations, chosen by simulation."""
-    from solution.placement.graphs.reading import NPZ, read_cost_graph
+    from solution.placement.graphs.graph_files import NPZ, read_cost_graph
     from solution.placement.graphs.workloads import WORKLOADS
     from solution.placement.machine import make_machine
+    from solution.placement.placement_report import optimize_and_report
     from solution.placement.policy.network import SHIPPED, load_policy
-    from solution.placement.report import optimize_and_report
 
     file = None if graph in WORKLOADS else Path(graph)
     check_outputs(file, policy, timeline=timeline, trace=trace, out=out)
@@ -78,8 +78,8 @@ def optimize(
 def _write(
     report: "PlacementReport", timeline: Path | None, trace: Path | None, decision: Path | None
 ) -> None:
-    from solution.placement.report import write_decision
-    from solution.placement.simulation.pictures import draw_timeline, write_trace
+    from solution.placement.placement_report import write_decision
+    from solution.placement.simulation.timeline import draw_timeline, write_trace
 
     happened = report.graph, report.evaluator.machine, report.line
     for word, path, write in (

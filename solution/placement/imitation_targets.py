@@ -17,9 +17,9 @@ from solution.placement.baselines.lists import find_priorities
 from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.workloads import Workload
 from solution.placement.machine import make_machine
+from solution.placement.optimize import find_seconds_at_once, optimize
 from solution.placement.policy.imitation import TrainingInstance, make_instance
 from solution.placement.policy.network import Policy
-from solution.placement.search import find_seconds_at_once, optimize
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
 from solution.system.processes import open_pool

@@ -54,13 +54,13 @@ from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import pack_decision, unpack_decision
 from solution.placement.policy.imitation import Imitation
 from solution.placement.policy.network import Policy, load_policy, save_policy
-from solution.placement.policy.ppo import Trainer, Update, make_policy
-from solution.placement.policy.settings import (
+from solution.placement.policy.policy_settings import (
     FINE_TUNING_RATE,
     MAX_HEAD,
     PolicySettings,
     PolicyTraining,
 )
+from solution.placement.policy.ppo import Trainer, Update, make_policy
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from solution.system.files import check_place, check_writable, make_folder

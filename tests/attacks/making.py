@@ -32,7 +32,7 @@ from solution.models.nets.checkpoint import save_checkpoint
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.placement.policy.network import Policy, load_policy, save_policy
-from solution.placement.policy.settings import PolicySettings
+from solution.placement.policy.policy_settings import PolicySettings
 from solution.runs.folder import Run, remember_origin
 from solution.store.graph_file import write_prepared
 from solution.store.preparing import prepare_store

@@ -19,7 +19,7 @@ from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nothing import NothingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
-from solution.papers.nodes import NodeSettings
+from solution.papers.node_subsets import NodeSettings
 from solution.papers.prepared import ContractionSettings, PreparedSettings
 from solution.papers.residual import ResidualSettings, ResidualTileSettings
 from solution.papers.segment_training import SegmentSettings

@@ -22,7 +22,7 @@ from solution.models.table_ranker import TableSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.boosted_trees import GraphRows
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, chunk
-from solution.papers.nodes import NodeSettings
+from solution.papers.node_subsets import NodeSettings
 from solution.papers.segment_training import SegmentSettings
 from solution.papers.study import StudyLassoSettings
 from solution.papers.tpugraphs import TpuGraphsSettings, TpuGraphsTileSettings

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from solution.papers.nodes import (
+from solution.papers.node_subsets import (
     NodeInputs,
     NodeRows,
     NodeSettings,

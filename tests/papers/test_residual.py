@@ -10,7 +10,7 @@ from torch_geometric.utils import to_dense_adj
 
 from solution.models.nets.convolutions import both_ways
 from solution.models.nets.training_settings import TrainingSettings
-from solution.papers.nodes import NodeInputs, NodeSettings, layout_numbers, prepare_nodes
+from solution.papers.node_subsets import NodeInputs, NodeSettings, layout_numbers, prepare_nodes
 from solution.papers.residual import (
     LeakyMlp,
     ResidualBody,

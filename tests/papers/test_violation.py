@@ -12,7 +12,7 @@ from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.features.layout.violations import violation_ratios
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
-from solution.papers.nodes import NodeSettings
+from solution.papers.node_subsets import NodeSettings
 from solution.papers.soft_attention import SoftAttention, apply_mask
 from solution.papers.tgraph import Block, ChannelAttention, ConfigAttention, TGraph, TGraphSettings
 from solution.papers.tpugraphs import TpuGraphsTileSettings, prepare_kernel

@@ -16,7 +16,7 @@ from solution.placement.evaluation import TWO_TASKS, Evaluator
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
 from solution.placement.graphs.workloads import SMALL, WORKLOADS
 from solution.placement.machine import Machine, make_machine
-from solution.placement.search import optimize
+from solution.placement.optimize import optimize
 from solution.placement.simulation.decision import Decision, StepResult
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError

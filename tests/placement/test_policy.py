@@ -13,11 +13,11 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import Columns, CostGraph, build_cost_graph
 from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import find_levels
+from solution.placement.policy.graph_inputs import find_inputs
 from solution.placement.policy.imitation import Imitation, make_instance
-from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Agreement, Policy, SegmentAttention
+from solution.placement.policy.policy_settings import PolicySettings, PolicyTraining
 from solution.placement.policy.ppo import Trainer, Update, find_gain
-from solution.placement.policy.settings import PolicySettings, PolicyTraining
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from tests.placement.made import make_columns, make_decision, make_edges, make_graph

@@ -23,9 +23,9 @@ from solution.placement.graphs.workloads import SMALL, WORKLOADS
 from solution.placement.imitation_targets import LOSS, tidy
 from solution.placement.local_search import GainPredictor, search_locally
 from solution.placement.machine import make_machine
+from solution.placement.optimize import optimize
+from solution.placement.policy.policy_settings import PolicyTraining
 from solution.placement.policy.ppo import Trainer
-from solution.placement.policy.settings import PolicyTraining
-from solution.placement.search import optimize
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError

@@ -15,10 +15,10 @@ from solution.placement.baselines.divisions import decide_at_random
 from solution.placement.graphs.architectures import make_gnmt
 from solution.placement.graphs.builder import ProgramBuilder
 from solution.placement.graphs.cost_graph import DATA, PRODUCT, Columns, CostGraph, build_cost_graph
-from solution.placement.graphs.reading import read_cost_graph
+from solution.placement.graphs.graph_files import read_cost_graph
 from solution.placement.graphs.workloads import DOCUMENT, SMALL, WORKLOADS
 from solution.placement.machine import make_machine
-from solution.placement.policy.inputs import LANDMARKS, WAYS, find_distances
+from solution.placement.policy.graph_inputs import LANDMARKS, WAYS, find_distances
 from solution.placement.simulation.decision import Decision, default_decision
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError

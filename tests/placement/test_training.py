@@ -27,12 +27,12 @@ from solution.placement.graphs.workloads import (
 )
 from solution.placement.imitation_targets import BestDecisions, make_evaluators
 from solution.placement.machine import Machine, make_machine
+from solution.placement.placement_report import PlacementReport, optimize_and_report
+from solution.placement.policy.graph_inputs import find_inputs
 from solution.placement.policy.imitation import StepRunner
-from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import SETTINGS, SHIPPED, load_policy, save_policy
+from solution.placement.policy.policy_settings import PolicySettings, PolicyTraining
 from solution.placement.policy.ppo import Trainer, make_policy
-from solution.placement.policy.settings import PolicySettings, PolicyTraining
-from solution.placement.report import PlacementReport, optimize_and_report
 from solution.placement.simulation.environment import Environment
 from solution.placement.train import NUMBERS, CoursePlan, draw_instances, main, train
 from solution.system.errors import InputError

@@ -15,8 +15,8 @@ from solution.choosing.journal import Journal as ChoosingJournal
 from solution.collecting.journal import Journal as CollectingJournal
 from solution.runs.record import open_run
 from solution.system import commit
-from solution.system.compiled import PACKAGE, SOURCES, find_cache
 from solution.system.files import remove_leftovers, write_sealed
+from solution.system.numba_cache import PACKAGE, SOURCES, find_cache
 from solution.system.scratch import PREFIX, ScratchFolder, find_base, scratch_folder, sweep
 from solution.tuning.study_file import working_copy
 

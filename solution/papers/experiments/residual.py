@@ -4,7 +4,7 @@ import dataclasses
 
 from solution.domain.collection import LAYOUT, TILE
 from solution.experiments.base import Experiment
-from solution.papers.nodes import NodeSettings
+from solution.papers.node_subsets import NodeSettings
 from solution.papers.residual import TRAINING, ResidualSettings, ResidualTileSettings
 
 EXPERIMENTS = (

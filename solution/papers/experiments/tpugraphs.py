@@ -5,7 +5,7 @@ import dataclasses
 from solution.domain.collection import LAYOUT, TILE
 from solution.experiments.base import Experiment
 from solution.models.nets.training_settings import TrainingSettings
-from solution.papers.nodes import NodeSettings
+from solution.papers.node_subsets import NodeSettings
 from solution.papers.prepared import PreparedSettings
 from solution.papers.tpugraphs import TpuGraphsSettings, TpuGraphsTileSettings
 

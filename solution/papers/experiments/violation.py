@@ -3,7 +3,7 @@
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.nets.training_settings import TrainingSettings
-from solution.papers.nodes import NodeSettings
+from solution.papers.node_subsets import NodeSettings
 from solution.papers.violation import ViolationSettings
 
 EXPERIMENTS = (

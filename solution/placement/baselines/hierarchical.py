@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from solution.domain.vocabulary import NUM_OPCODES
 from solution.placement.evaluation import Evaluator
-from solution.placement.policy.inputs import NUM_COLUMNS, Inputs, find_inputs
+from solution.placement.policy.graph_inputs import NUM_COLUMNS, Inputs, find_inputs
 from solution.placement.simulation.decision import Decision
 
 OPCODE_WIDTH = 32

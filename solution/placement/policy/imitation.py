@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from solution.placement.evaluation import Evaluator
 from solution.placement.machine import Machine
 from solution.placement.policy.decisions import find_actions, find_fixed
-from solution.placement.policy.inputs import Inputs, find_inputs
+from solution.placement.policy.graph_inputs import Inputs, find_inputs
 from solution.placement.policy.network import Given, Policy
 from solution.placement.simulation.decision import Decision
 from solution.system.progress import track

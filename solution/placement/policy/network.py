@@ -25,8 +25,8 @@ from torch.nn import functional as F
 
 from solution.domain.vocabulary import NUM_OPCODES
 from solution.models.nets.checkpoint import SEAL, seal_tensors
-from solution.placement.policy.inputs import NUM_COLUMNS, Inputs, Votes
-from solution.placement.policy.settings import MAX_HEAD, PolicySettings
+from solution.placement.policy.graph_inputs import NUM_COLUMNS, Inputs, Votes
+from solution.placement.policy.policy_settings import MAX_HEAD, PolicySettings
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 

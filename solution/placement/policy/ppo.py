@@ -37,9 +37,9 @@ from solution.placement.policy.decisions import (
     pack_decision,
     unpack_decision,
 )
-from solution.placement.policy.inputs import find_inputs
+from solution.placement.policy.graph_inputs import find_inputs
 from solution.placement.policy.network import Choice, Policy
-from solution.placement.policy.settings import PolicySettings, PolicyTraining
+from solution.placement.policy.policy_settings import PolicySettings, PolicyTraining
 from solution.system.files import make_folder
 
 

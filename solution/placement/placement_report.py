@@ -13,11 +13,11 @@ from solution.placement.baselines.bounds import find_bound
 from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.machine import Machine
+from solution.placement.optimize import Contender, optimize
 from solution.placement.policy.network import Policy
-from solution.placement.search import Contender, optimize
 from solution.placement.simulation.decision import Decision, Timeline
 from solution.placement.simulation.environment import Environment
-from solution.placement.simulation.pictures import find_kernels, name_kernel
+from solution.placement.simulation.timeline import find_kernels, name_kernel
 from solution.system.errors import InputError
 from solution.system.files import replace_file
 from solution.system.wording import count

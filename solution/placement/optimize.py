@@ -34,7 +34,7 @@ from solution.placement.policy.decisions import (
     find_fixed,
     make_decision,
 )
-from solution.placement.policy.inputs import find_inputs
+from solution.placement.policy.graph_inputs import find_inputs
 from solution.placement.policy.network import Choice, Policy
 from solution.placement.simulation.decision import FUSION_LEVELS, Decision, default_decision
 
