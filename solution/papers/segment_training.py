@@ -53,7 +53,7 @@ from solution.models.nets.training_loop import train
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
 from solution.papers.rows import RowInputs, Rows, prepare_rows
-from solution.papers.segments import PARTITIONS, divide
+from solution.papers.segments import PARTITIONS, divide_nodes
 from solution.system.report import Report, silent
 
 
@@ -179,7 +179,7 @@ def prepare_segments(
 ) -> SegmentedInputs:
     """Prune and divide the graph, cut edges between segments, sort arrays by segment."""
     pruned = graph if hops is None else keep_neighbourhood(graph, hops)
-    segments = divide(pruned, partition, max_nodes)
+    segments = divide_nodes(pruned, partition, max_nodes)
     order = np.concatenate(segments)
     position = np.argsort(order)
     number = np.repeat(np.arange(len(segments)), [len(segment) for segment in segments])[position]

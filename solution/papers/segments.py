@@ -23,7 +23,7 @@ from solution.system.errors import InputError
 SEED = 1  # METIS's random seed
 
 
-def divide(graph: Graph, partition: str, max_nodes: int | None) -> list[np.ndarray]:
+def divide_nodes(graph: Graph, partition: str, max_nodes: int | None) -> list[np.ndarray]:
     """Return the nodes of each segment; every node is in exactly one.
 
     Args:

@@ -2,7 +2,7 @@
 
 `BestDecisions` searches training instances and keeps the best decision of each. A search leaves
 behind whatever it tried that cost nothing: single nodes on other devices, twenty levels where two
-would do. A policy that imitates these learns noise, so `tidy` removes arbitrary choices.
+would do. A policy that imitates these learns noise, so `simplify` removes arbitrary choices.
 """
 
 import math
@@ -51,7 +51,7 @@ def make_evaluators(
 
 @dataclass
 class BestDecisions:
-    """Keep the best known decision of each instance, simplified by `tidy`.
+    """Keep the best known decision of each instance, simplified by `simplify`.
 
     An instance without a known decision that fits into memory is left out of training and
     comparison.
@@ -126,10 +126,10 @@ def find_best(
     """Search with `budget` evaluations; return the best decision, simplified, if any fits."""
     asked = evaluator.start_again()
     optimize(asked, policy, budget, seed)
-    return None if asked.best is None else tidy(evaluator, asked.best)
+    return None if asked.best is None else simplify(evaluator, asked.best)
 
 
-def tidy(evaluator: Evaluator, decision: Decision) -> Decision:
+def simplify(evaluator: Evaluator, decision: Decision) -> Decision:
     """Return a simpler decision that is at most LOSS slower.
 
     It tries one level for all fused nodes; upward ranks, or first come, first served, as

@@ -35,7 +35,7 @@ from solution.placement.policy.decisions import (
     make_decision,
 )
 from solution.placement.policy.graph_inputs import find_inputs
-from solution.placement.policy.network import Choice, Policy
+from solution.placement.policy.network import Policy, PolicyChoice
 from solution.placement.simulation.decision import FUSION_LEVELS, Decision, default_decision
 
 LONGEST_RUN = 4  # longest run = nodes / 4
@@ -264,7 +264,7 @@ def optimize(
     draws = min(DRAWN, limit - len(evaluator.curve))
     chances: dict[str, np.ndarray] = {}
     if policy is not None and draws > 0:
-        choices = ask(policy, evaluator, draws, seed)
+        choices = ask_policy(policy, evaluator, draws, seed)
         chances = {t: c.log_chances[0].exp().double().numpy() for t, c in choices.items()}
         candidates += _evaluate_draws(evaluator, choices, limit)
     if not candidates:
@@ -278,7 +278,9 @@ def optimize(
     return candidates
 
 
-def ask(policy: Policy, evaluator: Evaluator, draws: int, seed: int) -> dict[str, Choice]:
+def ask_policy(
+    policy: Policy, evaluator: Evaluator, draws: int, seed: int
+) -> dict[str, PolicyChoice]:
     """Return the policy's choices for the evaluator's tasks: the likeliest, then samples."""
     about = find_inputs(evaluator.graph), len(evaluator.machine)
     generator, fixed = torch.Generator().manual_seed(seed), find_fixed(evaluator)
@@ -288,7 +290,7 @@ def ask(policy: Policy, evaluator: Evaluator, draws: int, seed: int) -> dict[str
         if draws > 1:
             drawn = policy(*about, draws, generator=generator, fixed=fixed)
     return {
-        task: Choice(torch.cat([choice.actions, drawn[task].actions[1:]]), choice.log_chances)
+        task: PolicyChoice(torch.cat([choice.actions, drawn[task].actions[1:]]), choice.log_chances)
         for task, choice in likeliest.items()
     }
 
@@ -298,7 +300,7 @@ def decide_at_once(evaluator: Evaluator, policy: Policy, seed: int = 0, most: in
 
     It takes at most `most` evaluations.
     """
-    choices = ask(policy, evaluator, 1, seed)
+    choices = ask_policy(policy, evaluator, 1, seed)
     evaluate_repaired(evaluator, make_decision(evaluator.base, choices, 0), most)
 
 
@@ -313,7 +315,7 @@ def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
 
 
 def _evaluate_draws(
-    evaluator: Evaluator, choices: dict[str, Choice], limit: int
+    evaluator: Evaluator, choices: dict[str, PolicyChoice], limit: int
 ) -> Iterator[Contender]:
     """Evaluate the policy's samples, the likeliest first, until `limit` evaluations are counted."""
     count = len(next(iter(choices.values())).actions) if choices else 0

@@ -245,7 +245,7 @@ class Course:
         return repr((asdict(self.policy.settings), given, graphs, begin))
 
 
-def train(
+def train_policy(
     policy: Policy,
     training: PolicyTraining,
     courses: Sequence[CoursePlan],
@@ -327,7 +327,7 @@ def main(
     say(f"{updates} updates of PPO.")
     training = PolicyTraining(updates=updates, samples=16, epochs=2, learning_rate=FINE_TUNING_RATE)
     folder = out.with_suffix(".training")
-    policy = train(policy, training, courses, folder=folder, is_taught=begin is not None,
+    policy = train_policy(policy, training, courses, folder=folder, is_taught=begin is not None,
                    workers=workers or count_cores())  # fmt: skip
     save_policy(policy, out)
     say(f"{out}: {out.stat().st_size / 1e6:.2f} MB in {time.perf_counter() - began:.0f} s")

@@ -26,7 +26,7 @@ from solution.papers.segment_training import (
     name_graph,
     prepare_segments,
 )
-from solution.papers.segments import PARTITIONS, divide, topological_order
+from solution.papers.segments import PARTITIONS, divide_nodes, topological_order
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
 from tests.features.test_pruning import LABEL, make_graph
@@ -177,11 +177,11 @@ def names(graph: Graph, segments: list[np.ndarray]) -> list[list[float]]:
 def test_segments_hold_every_node_once_whatever_its_number(
     partition: str, graph: Graph, max_nodes: int | None, seed: int
 ) -> None:
-    segments = divide(graph, partition, max_nodes)
+    segments = divide_nodes(graph, partition, max_nodes)
     assert sorted(np.concatenate(segments).tolist()) == list(range(graph.num_nodes))
     assert all(len(segment) for segment in segments)
     other = renumber_nodes(graph, seed)[0]
-    assert names(other, divide(other, partition, max_nodes)) == names(graph, segments)
+    assert names(other, divide_nodes(other, partition, max_nodes)) == names(graph, segments)
 
 
 def test_nodes_on_a_cycle_are_in_a_segment_too() -> None:
@@ -192,7 +192,7 @@ def test_nodes_on_a_cycle_are_in_a_segment_too() -> None:
 @pytest.mark.parametrize(("partition", "most"), [("metis", 1.2), ("topological", 1.0)])
 def test_segments_are_about_equal_and_cut_few_edges(partition: str, most: float) -> None:
     graph, _ = renumber_nodes(make_wide_graph(configs=4, nodes=399), 0)  # a chain
-    segments = divide(graph, partition, 50)
+    segments = divide_nodes(graph, partition, 50)
     assert len(segments) == 8
     assert max(len(segment) for segment in segments) <= most * 50
     number = np.empty(graph.num_nodes, int)
@@ -206,9 +206,9 @@ def test_without_pymetis_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "pymetis", None)
     graph = make_wide_graph(configs=4)
     with pytest.raises(InputError, match="partition='topological'"):
-        divide(graph, "metis", 10)
-    assert len(divide(graph, "topological", 10)) == 7
-    assert len(divide(graph, "metis", None)) == 1
+        divide_nodes(graph, "metis", 10)
+    assert len(divide_nodes(graph, "topological", 10)) == 7
+    assert len(divide_nodes(graph, "metis", None)) == 1
 
 
 GRAPHS = [name_graph("layout:xla:random", name) for name in "ab"]

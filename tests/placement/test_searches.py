@@ -20,7 +20,7 @@ from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.architectures import make_rnnlm
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
 from solution.placement.graphs.workloads import SMALL, WORKLOADS
-from solution.placement.imitation_targets import LOSS, tidy
+from solution.placement.imitation_targets import LOSS, simplify
 from solution.placement.local_search import GainPredictor, search_locally
 from solution.placement.machine import make_machine
 from solution.placement.optimize import optimize
@@ -63,7 +63,7 @@ def test_what_a_search_left_behind_is_cleared_away() -> None:
     evaluator = Evaluator(Environment(make_rnnlm(2, 3), make_machine(2)))
     optimize(evaluator, None, 600)
     assert evaluator.best is not None
-    before, after = evaluator.best, tidy(evaluator, evaluator.best)
+    before, after = evaluator.best, simplify(evaluator, evaluator.best)
     assert evaluator.environment.runtime(after).seconds <= (1 + LOSS) * evaluator.seconds
     assert count_cuts(evaluator, after) < count_cuts(evaluator, before)
     assert len(np.unique(after.fusion)) <= len(np.unique(before.fusion))
@@ -76,7 +76,7 @@ def test_no_decision_becomes_slower_than_is_allowed(tasks: tuple[str, ...], seed
     evaluator = Evaluator(Environment(make_graph(40, seed, tied=True), make_machine(3)), tasks)
     random = np.random.default_rng(seed)
     decision = evaluator.keep_fixed(decide_at_random(evaluator.graph, evaluator.machine, random))
-    after = tidy(evaluator, decision)
+    after = simplify(evaluator, decision)
     runtime = evaluator.environment.runtime
     assert runtime(after).seconds <= (1 + LOSS) * runtime(decision).seconds
     kept = evaluator.keep_fixed(after)

@@ -34,7 +34,7 @@ from solution.placement.policy.network import SETTINGS, SHIPPED, load_policy, sa
 from solution.placement.policy.policy_settings import PolicySettings, PolicyTraining
 from solution.placement.policy.ppo import Trainer, make_policy
 from solution.placement.simulation.environment import Environment
-from solution.placement.train import NUMBERS, CoursePlan, draw_instances, main, train
+from solution.placement.train import NUMBERS, CoursePlan, draw_instances, main, train_policy
 from solution.system.errors import InputError
 from tests.placement.made import make_columns, make_edges, make_graph, make_unequal_machine
 from tests.placement.test_policy import SMALL
@@ -67,7 +67,7 @@ def test_a_trained_policy_decides_better_than_one_that_is_not(tmp_path: Path) ->
     untrained = make_policy(TINY, evaluators)
     training = PolicyTraining(updates=2, samples=4, epochs=1)
     plans = [CoursePlan(evaluators, (120, 30))]
-    learned = train(copy.deepcopy(untrained), training, plans, (100, 20), tmp_path)
+    learned = train_policy(copy.deepcopy(untrained), training, plans, (100, 20), tmp_path)
     assert best.compare(learned) < best.compare(untrained.eval())
 
 
@@ -83,7 +83,7 @@ def test_a_training_that_was_stopped_goes_on_and_ends_alike(
         courses = [CoursePlan(evaluators, (20, 10)), CoursePlan(evaluators[:1], (10,))]
         torch.manual_seed(0)
         policy = make_policy(TINY, evaluators)
-        learned = train(policy, training, courses, (30, 10), folder)
+        learned = train_policy(policy, training, courses, (30, 10), folder)
         return dict(learned.state_dict())
 
     whole = start(tmp_path / "whole")

@@ -186,7 +186,7 @@ class Tasks(NamedTuple):
     consumers: Neighbours
 
 
-class Plan(NamedTuple):
+class Schedule(NamedTuple):
     """A device, a start and an end for every task."""
 
     placement: np.ndarray  # (tasks,) int64

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from solution.placement.baselines.earliest import (
-    Plan,
+    Schedule,
     Tasks,
     rank_downward,
     rank_upward,
@@ -38,7 +38,7 @@ def cost_alone(graph: CostGraph, machine: Machine) -> np.ndarray:
     return seconds
 
 
-def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Plan:
+def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
     """Schedule by HEFT: highest upward rank first, with insertion."""
     ranks = rank_tasks(tasks)
     return _insert(tasks, _by_rank(ranks), leaders)
@@ -64,7 +64,7 @@ def _average(tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
     return tasks.seconds.mean(axis=1), tasks.transfer * (tasks.seconds.shape[1] > 1)
 
 
-def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Plan:
+def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
     """Schedule by CPoP: the critical path goes to the device that runs it fastest.
 
     The other tasks are scheduled when they are ready, the largest sum of both ranks first.
@@ -113,16 +113,18 @@ def order_by_readiness(tasks: Tasks, priority: np.ndarray) -> np.ndarray:
 
 def _insert(
     tasks: Tasks, order: np.ndarray, leaders: np.ndarray | None, fixed: np.ndarray | None = None
-) -> Plan:
+) -> Schedule:
     if fixed is None:
         fixed = np.full(len(order), -1)
     if leaders is None:
         leaders = np.arange(len(order))
     times = tasks.seconds, tasks.transfer, *tasks.producers
-    return Plan(*schedule_by_insertion(order, *times, leaders, fixed))
+    return Schedule(*schedule_by_insertion(order, *times, leaders, fixed))
 
 
-def plan_etf(graph: CostGraph, machine: Machine, tasks: Tasks, *, favourites: bool = False) -> Plan:
+def plan_etf(
+    graph: CostGraph, machine: Machine, tasks: Tasks, *, favourites: bool = False
+) -> Schedule:
     """Schedule by m-ETF: of ready tasks and devices with room, take the earliest start.
 
     Ties go to the higher upward rank. If no pair fits, the task of the highest rank goes to the
@@ -138,7 +140,7 @@ def plan_etf(graph: CostGraph, machine: Machine, tasks: Tasks, *, favourites: bo
     held = np.where(graph.resident_bytes > 0, graph.resident_bytes, graph.output_bytes / 2)
     favourite = find_favourites(graph, tasks) if favourites else np.full(graph.num_nodes, -1)
     order = _by_rank(rank_tasks(tasks))
-    return Plan(
+    return Schedule(
         *schedule_earliest(
             order, tasks.seconds, tasks.transfer, *tasks.producers, *tasks.consumers, graph.leaders,
             held, machine.table[:, MEMORY].copy(), favourite,
@@ -161,7 +163,7 @@ def find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
     return favourite
 
 
-def decide(graph: CostGraph, plan: Plan, *, fused: bool) -> Decision:
+def decide(graph: CostGraph, plan: Schedule, *, fused: bool) -> Decision:
     """Return a decision with the plan's devices and order, and all fusions or none."""
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(plan.placement[graph.leaders], rank_by_start(plan.start), levels)

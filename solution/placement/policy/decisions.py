@@ -10,14 +10,14 @@ from torch import Tensor
 from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.machine import MEMORY
-from solution.placement.policy.network import Choice
+from solution.placement.policy.network import PolicyChoice
 from solution.placement.simulation.decision import PRIORITY_LEVELS, Decision
 
 TRIES = 12
 PARTS = ("placement", "priorities", "fusion")  # fields of a Decision
 
 
-def make_decision(base: Decision, choices: dict[str, Choice], index: int) -> Decision:
+def make_decision(base: Decision, choices: dict[str, PolicyChoice], index: int) -> Decision:
     """Return the decision number `index`; a task that was not decided stays as in `base`."""
     actions = {task: choice.actions[index].numpy() for task, choice in choices.items()}
     return Decision(

@@ -196,7 +196,7 @@ class Agreement(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class PolicyChoice:
     """Actions of one task, for several decisions."""
 
     actions: Tensor  # (decisions, nodes) int64
@@ -263,7 +263,7 @@ class Policy(nn.Module):
         given: Mapping[str, Given] | None = None,
         generator: torch.Generator | None = None,
         fixed: dict[str, Tensor] | None = None,
-    ) -> dict[str, Choice]:
+    ) -> dict[str, PolicyChoice]:
         """Decide all tasks that are not fixed.
 
         Args:
@@ -291,7 +291,9 @@ class Policy(nn.Module):
         shared = self._share(inputs, devices, fed)
         return self._decide(inputs, shared, devices, decisions, given, generator, fixed)
 
-    def _chances(self, task: str, soft: dict[str, Choice], fixed: dict[str, Tensor]) -> Tensor:
+    def _chances(
+        self, task: str, soft: dict[str, PolicyChoice], fixed: dict[str, Tensor]
+    ) -> Tensor:
         """Return the probabilities (nodes, actions) of a round; one-hot for a fixed task."""
         return (
             self._mark(task, fixed[task])[0] if task in fixed else soft[task].log_chances[0].exp()
@@ -333,10 +335,10 @@ class Policy(nn.Module):
         fixed: dict[str, Tensor],
         *,
         soft: bool = False,
-    ) -> dict[str, Choice]:
+    ) -> dict[str, PolicyChoice]:
         """Decide the tasks in turn; with `soft`, later tasks see probabilities, not actions."""
         state, factor = found
-        choices: dict[str, Choice] = {}
+        choices: dict[str, PolicyChoice] = {}
         told: Tensor | None = None
         for number, task in enumerate(self.settings.tasks):
             seen = state if told is None else state + self.tell[number - 1](told)
@@ -350,16 +352,16 @@ class Policy(nn.Module):
                 logits = logits.masked_fill(~there, -torch.inf)
                 logits = self.agreement(logits, inputs.votes)
             chances = logits.log_softmax(dim=2)
-            actions = draw(chances, decisions, generator) if given is None else given[task]
+            actions = draw_actions(chances, decisions, generator) if given is None else given[task]
             if not isinstance(actions, Tensor):
                 actions = actions(chances)
             actions = actions.to(chances.device)
-            choices[task] = Choice(actions, chances)
+            choices[task] = PolicyChoice(actions, chances)
             told = chances.exp() if soft else self._mark(task, actions)
         return choices
 
 
-def draw(chances: Tensor, decisions: int, generator: torch.Generator | None) -> Tensor:
+def draw_actions(chances: Tensor, decisions: int, generator: torch.Generator | None) -> Tensor:
     """Return actions (decisions, nodes), sampled, or the likeliest if there is no generator.
 
     Sampling uses the Gumbel-max trick: argmax(log p - log(-log u)) has the distribution p.

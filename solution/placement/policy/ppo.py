@@ -38,7 +38,7 @@ from solution.placement.policy.decisions import (
     unpack_decision,
 )
 from solution.placement.policy.graph_inputs import find_inputs
-from solution.placement.policy.network import Choice, Policy
+from solution.placement.policy.network import Policy, PolicyChoice
 from solution.placement.policy.policy_settings import PolicySettings, PolicyTraining
 from solution.system.files import make_folder
 
@@ -154,7 +154,7 @@ class Trainer:
         return Update(self.done, evaluator.graph.name, float(rewards.mean()), evaluator.seconds,
                       entropy, clock)  # fmt: skip
 
-    def _reward(self, evaluator: Evaluator, drawn: dict[str, Choice], number: int) -> float:
+    def _reward(self, evaluator: Evaluator, drawn: dict[str, PolicyChoice], number: int) -> float:
         later = self.settings.samples - number - 1  # later decisions, which need an evaluation each
         left = TRIES if self.budget is None else self.budget - len(evaluator.curve) - later
         most = min(TRIES, left) if self.settings.repair else 1
@@ -164,7 +164,7 @@ class Trainer:
 
     def _find_loss(
         self,
-        choices: dict[str, Choice],
+        choices: dict[str, PolicyChoice],
         before: dict[str, Tensor],
         decides: dict[str, Tensor],
         advantages: Tensor,

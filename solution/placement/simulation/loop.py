@@ -264,7 +264,9 @@ def deliver(
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def send(nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node, time):
+def send_tensor(
+    nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node, time
+):
     """Queue a tensor on the link to each device that reads it, in order of devices."""
     home, num_devices = nodes[DEVICE, node], devices.shape[1]
     for device in range(num_devices):
@@ -296,7 +298,7 @@ def end_kernel(
         if out_start[node] == out_start[node + 1]:
             devices[USED, device] -= held(nodes, costs, node, device)
         elif uses[node * num_devices + device] > 0:
-            send(
+            send_tensor(
                 nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node,
                 time,
             )  # fmt: skip
@@ -322,7 +324,7 @@ def start_idle(nodes, costs, out_start, uses, devices, queues, heap, times, code
 
 
 @njit(cache=True, nogil=True)
-def run(
+def run_events(
     nodes, costs, in_start, in_of, out_start, out_of, uses, devices, queues, heap, links, rates,
     times, codes, counts, sent, what,
 ):  # fmt: skip

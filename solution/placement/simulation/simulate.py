@@ -25,7 +25,7 @@ from solution.placement.simulation.loop import (
     cost_kernels,
     link_members,
     prepare_loop,
-    run,
+    run_events,
 )
 
 MAX_SIZE = 64  # maximum nodes of a kernel
@@ -51,7 +51,7 @@ def simulate(arrays, placement, groups, priorities, recording):
     sends = lay_out(nodes, costs, uses, queues, used)
     log = sends if recording else 0
     sent, what = np.empty((log, 2)), np.empty(log, np.int64)
-    ended = run(
+    ended = run_events(
         nodes, costs, in_start, in_of, out_start, out_of, uses, used, queues,
         np.empty(count, np.int64), np.zeros((devices, devices)), np.array([latency, bandwidth]),
         np.empty(count + sends), np.empty(count + sends, np.int64), np.zeros(2, np.int64), sent,
@@ -118,14 +118,14 @@ def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, wh
                     continue
                 transfer = arrival[read * devices + placement[last]]
                 if transfer >= 0 and sent[transfer, 1] == time:
-                    kernel = follow(transfer, groups, devices, end, sent, what, ahead, chain)
+                    kernel = follow_queue(transfer, groups, devices, end, sent, what, ahead, chain)
                     break
             node = following[node]
     return chain
 
 
 @njit(cache=True, nogil=True)
-def follow(transfer, groups, devices, end, sent, what, ahead, chain):
+def follow_queue(transfer, groups, devices, end, sent, what, ahead, chain):
     """Return the kernel that sent the first of the transfers that this one queued behind.
 
     It is the sender of this transfer itself if the link was free.
