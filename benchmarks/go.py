@@ -32,10 +32,10 @@ from benchmarks.go_tables import (
     tabulate_reach,
     tabulate_together,
 )
-from solution.placement.baselines.bounds import find_bound
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.workloads import DOCUMENT, HELD_OUT, SMALL, Workload
 from solution.placement.machine import make_machine
+from solution.placement.placement_report import find_bound
 from solution.placement.policy.network import SHIPPED, load_policy
 from solution.placement.policy.policy_settings import PolicySettings, PolicyTraining
 from solution.placement.simulation.decision import Decision, StepResult

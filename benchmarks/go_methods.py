@@ -11,20 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import torch
 
-from solution.placement.baselines.bounds import solve
+from benchmarks.go_cpsat import solve
+from benchmarks.go_hdp import place_hierarchically
 from solution.placement.baselines.divisions import (
     decide_placement,
     decide_tensorflow,
     divide_as_a_person,
     divide_by_metis,
 )
-from solution.placement.baselines.hierarchical import place_hierarchically
 from solution.placement.baselines.lists import list_decisions
-from solution.placement.baselines.searches import anneal, breed, search_at_random
+from solution.placement.baselines.searches import anneal, find_starts
 from solution.placement.evaluation import TASKS, Evaluator
+from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.graphs.workloads import Workload
+from solution.placement.machine import Machine
 from solution.placement.optimize import decide_at_once, optimize
 from solution.placement.policy.decisions import TRIES, evaluate_repaired
 from solution.placement.policy.network import Policy
@@ -34,11 +37,17 @@ from solution.placement.policy.policy_settings import (
     PolicyTraining,
 )
 from solution.placement.policy.ppo import Trainer, make_policy
-from solution.placement.simulation.decision import Decision, default_decision
+from solution.placement.simulation.decision import (
+    FUSION_LEVELS,
+    PRIORITY_LEVELS,
+    Decision,
+    default_decision,
+)
 from solution.system.errors import InputError
 
 SAMPLES = 16
 FINE_TUNING = 50  # maximum number of updates
+POPULATION, PARENTS, MUTATED = 32, 3, 2  # decisions; size of a tournament; nodes mutated per child
 LEARNED = 2  # GO-one trains with 1 / LEARNED of the evaluations and searches with the rest
 
 
@@ -209,3 +218,70 @@ def _solve(evaluator: Evaluator, *_: int) -> None:
     found = solve(environment, SOLVING, start=heft)
     evaluator.evaluate(found.decision)
     evaluator.bound = max(evaluator.bound, found.bound)
+
+
+def decide_at_random(graph: CostGraph, machine: Machine, random: np.random.Generator) -> Decision:
+    """Return a decision drawn uniformly from all actions."""
+    count = graph.num_nodes
+    return Decision(
+        random.integers(0, len(machine), count),
+        random.integers(0, PRIORITY_LEVELS, count).astype(np.float64),
+        random.integers(0, FUSION_LEVELS, count),
+    )
+
+
+def search_at_random(evaluator: Evaluator, budget: int, seed: int) -> None:
+    """Evaluate `budget` decisions drawn uniformly from all actions."""
+    random = np.random.default_rng(seed)
+    for _ in range(budget):
+        evaluator.evaluate(decide_at_random(evaluator.graph, evaluator.machine, random))
+
+
+def breed(evaluator: Evaluator, budget: int, seed: int) -> None:
+    """Run a genetic algorithm.
+
+    The first population is `find_starts` and their children. Then parents are chosen by tournaments
+    of three; a child takes a run of nodes from one parent and the rest from the other, and two of
+    its nodes, on average, are mutated.
+    """
+    random = np.random.default_rng(seed)
+    people = find_starts(evaluator)[: max(budget, 1)]
+    first = min(POPULATION, budget) - len(people)
+    people += [_mutate(evaluator, people[one % len(people)], random) for one in range(first)]
+    costs = [evaluator.evaluate(one) for one in people]
+    for _ in range(budget - len(people)):
+        pair = []
+        for _ in range(2):
+            rivals = random.integers(len(people), size=PARENTS)
+            pair.append(people[min(rivals, key=costs.__getitem__)])
+        child = _mutate(evaluator, _cross(pair[0], pair[1], random), random)
+        cost = evaluator.evaluate(child)
+        worst = int(np.argmax(costs))
+        if cost < costs[worst]:
+            people[worst], costs[worst] = child, cost
+
+
+def _cross(one: Decision, other: Decision, random: np.random.Generator) -> Decision:
+    """Take a run of nodes in topological order from `one`, the rest from `other`.
+
+    Most neighbours stay together.
+    """
+    count = len(one.placement)
+    first, last = sorted(random.integers(0, count + 1, 2))
+    positions = np.arange(count)
+    return _mix(one, other, (positions >= first) & (positions < last))
+
+
+def _mutate(evaluator: Evaluator, decision: Decision, random: np.random.Generator) -> Decision:
+    drawn = decide_at_random(evaluator.graph, evaluator.machine, random)
+    count = evaluator.graph.num_nodes
+    return _mix(drawn, decision, random.random(count) < MUTATED / count)
+
+
+def _mix(one: Decision, other: Decision, where: np.ndarray) -> Decision:
+    """Return the decision of `one` if `where` is true, else of `other`, for every node."""
+    return Decision(
+        np.where(where, one.placement, other.placement),
+        np.where(where, one.priorities, other.priorities),
+        np.where(where, one.fusion, other.fusion),
+    )

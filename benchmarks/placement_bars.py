@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from benchmarks.go_cpsat import solve
 from benchmarks.go_tables import say_gain
-from solution.placement.baselines.bounds import solve
 from solution.placement.baselines.lists import list_decisions
 from solution.placement.baselines.searches import anneal
 from solution.placement.evaluation import TWO_TASKS, Evaluator

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from solution.domain.vocabulary import OPCODES
-from solution.placement.baselines.bounds import find_bound
+from solution.placement.baselines.earliest import rank_upward
+from solution.placement.baselines.lists import cost_alone
 from solution.placement.evaluation import Evaluator
-from solution.placement.graphs.cost_graph import CostGraph
-from solution.placement.machine import Machine
+from solution.placement.graphs.cost_graph import DATA, CostGraph
+from solution.placement.machine import OPERATIONS, Machine
 from solution.placement.optimize import Contender, optimize
 from solution.placement.policy.network import Policy
 from solution.placement.simulation.decision import Decision, Timeline
@@ -100,6 +101,24 @@ class PlacementReport:
         if is_valid(heft[0]):
             return f"{text}, and HEFT had {name_time(heft[0])}."
         return f"{text}; HEFT's decision does not fit into memory."
+
+
+def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
+    """Return a lower bound on the seconds of every valid decision.
+
+    With fusion, a kernel may save all its memory traffic and its launch, so only its arithmetic
+    counts. Without fusion, a kernel costs at least its time on the device that is fastest at it.
+    """
+    if fused:
+        seconds = graph.operations[:, None] / machine.table[:, OPERATIONS]
+        seconds[graph.fusion_kinds == DATA] = 0
+    else:
+        seconds = cost_alone(graph, machine)
+    least = seconds.min(axis=1)
+    path = rank_upward(least, np.zeros(len(least)), *graph.consumers).max(initial=0.0)
+    # For related devices (one speed factor each) the harmonic mean would give a tighter bound. For
+    # unrelated ones this holds even if one device is the fastest at everything.
+    return float(max(path, least.sum() / seconds.shape[1]))
 
 
 def name_time(seconds: float) -> str:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.go_methods import decide_at_random
 from solution.commands.options import read_only_module
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.placement.baselines.divisions import decide_at_random
 from solution.placement.graphs.architectures import make_gnmt
 from solution.placement.graphs.builder import ProgramBuilder
 from solution.placement.graphs.cost_graph import DATA, PRODUCT, Columns, CostGraph, build_cost_graph

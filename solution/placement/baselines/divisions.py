@@ -1,16 +1,11 @@
-"""Simple placements: one device, by hand, METIS, at random, TensorFlow's default."""
+"""Simple placements: one device, by hand, METIS, TensorFlow's default."""
 
 import numpy as np
 
 from solution.placement.baselines.lists import find_tasks
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.machine import Machine
-from solution.placement.simulation.decision import (
-    FUSION_LEVELS,
-    PRIORITY_LEVELS,
-    Decision,
-    default_decision,
-)
+from solution.placement.simulation.decision import Decision, default_decision
 from solution.system.errors import InputError
 
 LARGEST_WEIGHT = 1 << 20  # METIS adds weights as 32-bit integers
@@ -26,16 +21,6 @@ def decide_placement(graph: CostGraph, placement: np.ndarray, *, fused: bool) ->
 def decide_tensorflow(graph: CostGraph) -> Decision:
     """Return a decision with all nodes on the first device and every legal fusion."""
     return decide_placement(graph, default_decision(graph).placement, fused=True)
-
-
-def decide_at_random(graph: CostGraph, machine: Machine, random: np.random.Generator) -> Decision:
-    """Return a decision drawn uniformly from all actions."""
-    count = graph.num_nodes
-    return Decision(
-        random.integers(0, len(machine), count),
-        random.integers(0, PRIORITY_LEVELS, count).astype(np.float64),
-        random.integers(0, FUSION_LEVELS, count),
-    )
 
 
 def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> np.ndarray:

@@ -1,11 +1,10 @@
-"""Searches without learning: random search, simulated annealing, a genetic algorithm."""
+"""Simulated annealing."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from solution.placement.baselines.divisions import decide_at_random
 from solution.placement.evaluation import SHORTEST, Evaluator
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS, Decision
 
@@ -13,14 +12,6 @@ from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVEL
 # but gives no numbers. A node's action changes the cost by about cost / nodes; a temperature far
 # above that gives a random walk.
 HOT, COLD = 0.3, 0.01
-POPULATION, PARENTS, MUTATED = 32, 3, 2  # decisions; size of a tournament; nodes mutated per child
-
-
-def search_at_random(evaluator: Evaluator, budget: int, seed: int) -> None:
-    """Evaluate `budget` decisions drawn uniformly from all actions."""
-    random = np.random.default_rng(seed)
-    for _ in range(budget):
-        evaluator.evaluate(decide_at_random(evaluator.graph, evaluator.machine, random))
 
 
 def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Generator) -> Decision:
@@ -82,53 +73,3 @@ def anneal(
         temperature = first * hot * (cold / hot) ** (step / budget)
         if found <= cost or random.random() < np.exp((cost - found) / temperature):
             current, cost = proposed, found
-
-
-def breed(evaluator: Evaluator, budget: int, seed: int) -> None:
-    """Run a genetic algorithm.
-
-    The first population is `find_starts` and their children. Then parents are chosen by tournaments
-    of three; a child takes a run of nodes from one parent and the rest from the other, and two of
-    its nodes, on average, are mutated.
-    """
-    random = np.random.default_rng(seed)
-    people = find_starts(evaluator)[: max(budget, 1)]
-    first = min(POPULATION, budget) - len(people)
-    people += [_mutate(evaluator, people[one % len(people)], random) for one in range(first)]
-    costs = [evaluator.evaluate(one) for one in people]
-    for _ in range(budget - len(people)):
-        pair = []
-        for _ in range(2):
-            rivals = random.integers(len(people), size=PARENTS)
-            pair.append(people[min(rivals, key=costs.__getitem__)])
-        child = _mutate(evaluator, _cross(pair[0], pair[1], random), random)
-        cost = evaluator.evaluate(child)
-        worst = int(np.argmax(costs))
-        if cost < costs[worst]:
-            people[worst], costs[worst] = child, cost
-
-
-def _cross(one: Decision, other: Decision, random: np.random.Generator) -> Decision:
-    """Take a run of nodes in topological order from `one`, the rest from `other`.
-
-    Most neighbours stay together.
-    """
-    count = len(one.placement)
-    first, last = sorted(random.integers(0, count + 1, 2))
-    positions = np.arange(count)
-    return _mix(one, other, (positions >= first) & (positions < last))
-
-
-def _mutate(evaluator: Evaluator, decision: Decision, random: np.random.Generator) -> Decision:
-    drawn = decide_at_random(evaluator.graph, evaluator.machine, random)
-    count = evaluator.graph.num_nodes
-    return _mix(drawn, decision, random.random(count) < MUTATED / count)
-
-
-def _mix(one: Decision, other: Decision, where: np.ndarray) -> Decision:
-    """Return the decision of `one` if `where` is true, else of `other`, for every node."""
-    return Decision(
-        np.where(where, one.placement, other.placement),
-        np.where(where, one.priorities, other.priorities),
-        np.where(where, one.fusion, other.fusion),
-    )

@@ -1,12 +1,10 @@
-"""Lower bounds on a step's time, and CP-SAT, which finds the optimum of small graphs.
+"""Solve placement and scheduling with CP-SAT: the optimum of small graphs, a bound for others.
 
-`find_bound` takes the larger of the critical path and of the total work divided by the devices.
-
-`solve` needs the extra `placement`. Its model is the simulator without fusion and memory: every
-kernel has a device and a start, a device runs one kernel at a time, a tensor crosses each link at
-most once, and a link carries one transfer at a time. Times are integers in units of 1/100,000 of
-the mean kernel time, rounded down, so the result is a valid lower bound. The simulator then runs
-the solver's devices and order, and may start a kernel earlier.
+It needs the extra `placement`. The model is the simulator without fusion and memory: every kernel
+has a device and a start, a device runs one kernel at a time, a tensor crosses each link at most
+once, and a link carries one transfer at a time. Times are integers in units of 1/100,000 of the
+mean kernel time, rounded down, so the result is a valid lower bound. The simulator then runs the
+solver's devices and order, and may start a kernel earlier.
 """
 
 from dataclasses import dataclass
@@ -14,41 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from solution.placement.baselines.earliest import rank_upward
-from solution.placement.baselines.lists import cost_alone, find_tasks, rank_by_start
-from solution.placement.graphs.cost_graph import DATA, CostGraph
-from solution.placement.machine import OPERATIONS, Machine
+from solution.placement.baselines.lists import find_tasks, rank_by_start
+from solution.placement.graphs.cost_graph import DATA
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from solution.system.wording import how_to_install
 
 UNITS = 100_000  # units of time in the mean kernel's seconds
-
-
-def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
-    """Return a lower bound on the seconds of every valid decision.
-
-    With fusion, a kernel may save all its memory traffic and its launch, so only its arithmetic
-    counts. Without fusion, a kernel costs at least its time on the device that is fastest at it.
-    """
-    if fused:
-        seconds = graph.operations[:, None] / machine.table[:, OPERATIONS]
-        seconds[graph.fusion_kinds == DATA] = 0
-    else:
-        seconds = cost_alone(graph, machine)
-    least = seconds.min(axis=1)
-    path = rank_upward(least, np.zeros(len(least)), *graph.consumers).max(initial=0.0)
-    return float(max(path, _share(seconds)))
-
-
-def _share(seconds: np.ndarray) -> float:
-    """Return each kernel's least seconds, summed and divided by the number of devices.
-
-    For related devices (one speed factor each) the harmonic mean would give a tighter bound. For
-    unrelated ones this holds even if one device is the fastest at everything.
-    """
-    return float(seconds.min(axis=1).sum() / seconds.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
