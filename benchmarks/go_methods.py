@@ -16,6 +16,7 @@ import torch
 
 from benchmarks.go_cpsat import solve
 from benchmarks.go_hdp import place_hierarchically
+from solution.placement.baselines.annealing import anneal, find_starts
 from solution.placement.baselines.divisions import (
     decide_placement,
     decide_tensorflow,
@@ -23,7 +24,6 @@ from solution.placement.baselines.divisions import (
     divide_by_metis,
 )
 from solution.placement.baselines.lists import list_decisions
-from solution.placement.baselines.searches import anneal, find_starts
 from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.graphs.workloads import Workload

@@ -16,8 +16,8 @@ import torch
 
 from benchmarks.go_cpsat import solve
 from benchmarks.go_tables import say_gain
+from solution.placement.baselines.annealing import anneal
 from solution.placement.baselines.lists import list_decisions
-from solution.placement.baselines.searches import anneal
 from solution.placement.evaluation import TWO_TASKS, Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.graphs.workloads import SMALL

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from solution.placement.baselines.annealing import anneal
 from solution.placement.baselines.divisions import (
     decide_placement,
     decide_tensorflow,
@@ -24,7 +25,6 @@ from solution.placement.baselines.divisions import (
     divide_by_metis,
 )
 from solution.placement.baselines.lists import find_priorities, list_decisions
-from solution.placement.baselines.searches import anneal
 from solution.placement.evaluation import Evaluator
 from solution.placement.local_search import GainPredictor, search_locally
 from solution.placement.machine import Machine

@@ -9,10 +9,10 @@ import pytest
 from benchmarks.go_cpsat import solve
 from benchmarks.go_hdp import HdpSettings, place_hierarchically
 from benchmarks.go_methods import breed, search_at_random
+from solution.placement.baselines.annealing import anneal
 from solution.placement.baselines.divisions import divide_as_a_person, divide_by_metis
 from solution.placement.baselines.earliest import rank_upward, schedule_by_insertion
 from solution.placement.baselines.lists import find_tasks, plan_cpop
-from solution.placement.baselines.searches import anneal
 from solution.placement.evaluation import TWO_TASKS, Evaluator
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
 from solution.placement.graphs.workloads import SMALL, WORKLOADS

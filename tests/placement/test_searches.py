@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from benchmarks.go_methods import Protocols, Scratch, breed, decide_at_random
+from solution.placement.baselines.annealing import anneal
 from solution.placement.baselines.divisions import decide_placement, divide_as_a_person
 from solution.placement.baselines.lists import list_decisions
-from solution.placement.baselines.searches import anneal
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.architectures import make_rnnlm
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
