@@ -61,8 +61,7 @@ def check_text(path: Path) -> None:
     except UnicodeEncodeError:
         encoding = sys.getfilesystemencoding()
         raise InputError(
-            f"{path}: its name is no text in {encoding}, as names of files are read here. Rename "
-            "it, or choose another."
+            f"{path}: its name is not valid in {encoding}, as file names are read here. Rename it."
         ) from None
 
 
@@ -113,7 +112,9 @@ def _split(given: str) -> tuple[str, str]:
     if looks is None:
         return "", ""
     if "@" in rest.split("/")[0]:
-        raise InputError("The address of a bucket holds a password. Give it in the environment.")
+        raise InputError(
+            "The address of a bucket contains a password. Give credentials in the environment."
+        )
     return (looks[1] or looks[2]).lower(), rest or "BUCKET/NAME"
 
 
