@@ -187,7 +187,7 @@ def test_a_program_that_never_repeats_is_one_message(fastslow: FastSlow, tmp_pat
     done = fastslow("choose", CASES / "noisy.py", "--measure", "6", "--minutes", "1", "--out", out)
     assert done.returncode == 2
     said = " ".join(done.stderr.split())
-    assert "noisy: run twice with the same arguments" in said and "jax.random" in said
+    assert "noisy: " in said and "same arguments" in said and "jax.random" in said
 
 
 def test_asked_to_end_it_leaves_no_temporary_file(tmp_path: Path) -> None:
