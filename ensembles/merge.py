@@ -1,8 +1,8 @@
 """Merge a run's predictions into rankings and scores, in one pass over batches of graphs.
 
-The methods of ensembles.votes are applied to keyed frames of many graphs; a recipe says which
-members are merged. An experiment is scored as a recipe with one member: its folds and seeds are
-averaged first.
+The merging methods of ensembles.votes are applied to frames that hold many graphs. A recipe says
+which experiments are merged: its members. A single experiment is scored as a recipe with one
+member, whose folds and seeds are averaged first.
 """
 
 from collections import deque
@@ -29,7 +29,8 @@ from solution.system.wording import count
 def normalise(predictions: pl.DataFrame, method: Method = "mean_rank") -> pl.DataFrame:
     """Return an experiment's predictions on the method's scale, averaged over folds and seeds.
 
-    The result is a frame of RANKING_SCHEMA, sorted by its keys.
+    The scales are defined in ensembles.votes. The result is a frame of RANKING_SCHEMA (collection,
+    graph, config, score), sorted by collection, graph and config.
     """
     ordered = predictions.sort(KEYS)
     numbered = ordered.select(
@@ -55,10 +56,10 @@ def merge(
     weights: Mapping[str, float],
     method: Method = "mean_rank",
 ) -> pl.DataFrame:
-    """Merge members into one frame of RANKING_SCHEMA, sorted by its keys.
+    """Merge the members' scores into one frame of RANKING_SCHEMA, sorted by its keys.
 
     Args:
-        members: by name, the result of `normalise`; all of the same configurations.
+        members: by name, the result of `normalise`; all with the same configurations.
         weights: by name, positive; only their ratios matter.
 
     Raises InputError if a member lacks predictions that others have.
@@ -100,8 +101,8 @@ def split_by_presence(members: Mapping[str, pl.DataFrame]) -> list[dict[str, pl.
     RANKING_SCHEMA by name, sorted by their keys.
 
     Returns:
-        For each such set of members, their predictions of its graphs. Graphs that no member ranks
-        completely are left out.
+        A dictionary for each such set of members: by member, its predictions of the graphs that
+        exactly this set ranks completely. Graphs that no member ranks completely are left out.
     """
     wanted = pl.concat([frame.select(REQUEST_KEYS) for frame in members.values()]).unique()
     sizes = wanted.group_by(GRAPH).agg(pl.len().alias("configs"))
@@ -121,7 +122,11 @@ def split_by_presence(members: Mapping[str, pl.DataFrame]) -> list[dict[str, pl.
 
 
 def check_mergeable(run: Run, recipe: Recipe) -> None:
-    """Raise InputError unless the recipe fits the run and all its members have predictions."""
+    """Raise InputError unless the run can be merged by the recipe.
+
+    The recipe must fit the run's experiments, their predictions must exist, and the recipe's name
+    must be neither an experiment nor a file of the run.
+    """
     experiments = run.experiments()
     check_recipe(recipe, experiments)
     check_place(recipe, experiments)
@@ -134,7 +139,11 @@ def check_mergeable(run: Run, recipe: Recipe) -> None:
 
 
 def check_finished(run: Run, recipe: Recipe) -> None:
-    """Raise InputError if predictions of the recipe are missing or still to be made."""
+    """Raise InputError if predictions of the recipe's experiments are still to be made.
+
+    Experiments that cannot be trained on the run's labels are not waited for, but at least one
+    experiment of the recipe must have predictions.
+    """
     missing, wanted = find_missing(run, recipe), _list_wanted(recipe)
     if missing or not _list_predicted(run, wanted):
         raise InputError(
@@ -146,7 +155,11 @@ def check_finished(run: Run, recipe: Recipe) -> None:
 
 
 def find_missing(run: Run, recipe: Recipe) -> list[str]:
-    """Return the recipe's experiments that belong to the run but have no predictions yet."""
+    """Return the recipe's experiments in the run whose predictions are still to be made.
+
+    An experiment is left out if none of its collections has labels, because it is never trained;
+    the fallback is returned anyway.
+    """
     begun = [name for name in _list_wanted(recipe) if name in run.experiments()]
     there = _list_predicted(run, begun)
     absent = [name for name in begun if name not in there]
@@ -154,7 +167,11 @@ def find_missing(run: Run, recipe: Recipe) -> list[str]:
 
 
 def describe_caveats(run: Run, recipe: Recipe) -> list[str]:
-    """Return sentences about the validity of the recipe's scores in the run."""
+    """Return warnings about the recipe's scores in the run.
+
+    They tell that runtimes are estimates, that the run is a smoke run, or that experiments have no
+    predictions yet.
+    """
     sentences = []
     if estimates := warn_of_estimates(run.label_sources()):
         sentences.append(f"{estimates} The scores say how well the estimates are predicted.")
@@ -189,9 +206,13 @@ def _can_be_trained(experiment: str, run: Run) -> bool:
 
 
 def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:
-    """Return the prediction files of the recipe's members in the run, and of its fallback.
+    """Return, by experiment, the prediction files of the recipe's members and of its fallback.
 
-    Only experiments of the run's record count: other files in its folder may have other folds.
+    Members without predictions are left out. So are experiments that the run's record does not
+    list, because their files may have been made with other folds.
+
+    Args:
+        part: "out_of_fold" or "test".
     """
     known = _list_predicted(run, recipe.names())
     names = recipe.and_fallback(known)
@@ -201,7 +222,7 @@ def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:
 def merge_files(paths: Mapping[str, Path], recipe: Recipe) -> Iterator[pl.DataFrame]:
     """Merge prediction files, by experiment, into frames of RANKING_SCHEMA, sorted by their keys.
 
-    Memory does not grow with the files' sizes.
+    The files are read in batches of graphs, so memory does not grow with their sizes.
     """
     for collection, frames in read_by_graphs(paths):
         yield merge_collection(collection, frames, recipe)
@@ -210,9 +231,12 @@ def merge_files(paths: Mapping[str, Path], recipe: Recipe) -> Iterator[pl.DataFr
 def merge_collection(
     collection: str, frames: Mapping[str, pl.DataFrame], recipe: Recipe
 ) -> pl.DataFrame:
-    """Merge predictions of one collection's graphs, given by experiment.
+    """Merge the experiments' predictions of one collection into a frame of RANKING_SCHEMA.
 
-    If no member of the recipe is among the experiments, the fallback ranks alone.
+    Args:
+        frames: by experiment, the predictions of the collection's graphs by all folds and seeds.
+
+    If no member of the recipe is among the experiments, the fallback's ranking is returned.
     """
     wanted = recipe.and_fallback(recipe.weights(collection))
     scaled = {n: normalise(frames[n], recipe.method) for n in wanted if n in frames}
@@ -222,10 +246,13 @@ def merge_collection(
 def merge_scaled(
     collection: str, scaled: Mapping[str, pl.DataFrame], recipe: Recipe
 ) -> pl.DataFrame:
-    """Merge the normalised predictions of one collection's graphs, given by experiment.
+    """Merge normalised predictions of one collection into a frame of RANKING_SCHEMA.
 
-    Raises InputError if a member lacks the collection for which the recipe gives it a weight, or
-    some of its graphs, and the recipe does not allow it.
+    Args:
+        scaled: by experiment, the result of `normalise`.
+
+    Raises InputError if the recipe weights a member in this collection, the member lacks the
+    collection or some of its graphs, and the recipe does not allow it.
     """
     weights = recipe.weights(collection)
     members = {name: scaled[name] for name in weights if name in scaled}
@@ -250,7 +277,9 @@ TABLE_SCHEMA = pl.Schema(
     {
         "collection": pl.String(),
         "graph": pl.String(),
-        "group": pl.String(),  # graphs that the run's folds keep together; the unit of statistics
+        # name of the graph's group: graphs that the run's folds keep together; statistics sample
+        # groups
+        "group": pl.String(),
         "member": pl.String(),
         "score": pl.Float64(),
     }
@@ -269,8 +298,10 @@ def alone(experiment: str, method: Method = "mean_rank") -> Recipe:
 class RunScores:
     """The out-of-fold scores of a run."""
 
-    table: pl.DataFrame  # a TABLE_SCHEMA of every experiment, then of the recipe under its label
-    seeds: pl.DataFrame  # a TABLE_SCHEMA of single seeds' mean scores, for experiments with several
+    # a TABLE_SCHEMA frame: the rows of every experiment, and of the recipe under its label
+    table: pl.DataFrame
+    # a TABLE_SCHEMA frame of experiments with several seeds: mean score of a graph over the seeds
+    seeds: pl.DataFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,12 +309,14 @@ class Merged:
     """The result of merging a run by a recipe."""
 
     scores: RunScores
-    # the configurations of each test graph (by ID) from fastest to slowest
+    # by graph ID (collection:graph), a test graph's configuration numbers from fastest to slowest
     orders: dict[str, np.ndarray]
 
 
 def merge_run(run: Run, recipe: Recipe) -> Merged:
-    """Write the recipe's ranking of both parts; return everything that a submission needs.
+    """Write the recipe's rankings of the labelled graphs (out of fold) and of the test graphs.
+
+    Returns the out-of-fold scores, and the order of every test graph's configurations.
 
     Raises InputError if the recipe does not fit the run's experiments, or a member is not finished.
     """
@@ -304,10 +337,11 @@ def merge_run(run: Run, recipe: Recipe) -> Merged:
 
 
 def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
-    """Score every graph out of fold for every experiment of the run, and for the recipe.
+    """Score every labelled graph out of fold, for every experiment of the run and for the recipe.
 
-    An experiment is scored by the average over its seeds, on the recipe's scale (by rank without a
-    recipe), because this is what it adds to the ensemble; a single seed scores less.
+    An experiment's score is that of the average over its seeds, on the scale of the recipe's method
+    (mean_rank without a recipe). A single seed scores less, but this average is what the experiment
+    contributes to the ensemble.
 
     Raises InputError if the recipe does not fit the run, or predictions that it requires are
     missing.
@@ -321,16 +355,19 @@ def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
 
 
 def _list_scored(run: Run, recipe: Recipe | None) -> dict[str, Recipe]:
-    """Return, by label, a recipe for each experiment alone, and the run's recipe."""
+    """Return, by label in the score table, a recipe for each single experiment, and `recipe`."""
     method: Method = "mean_rank" if recipe is None else recipe.method
     recipes = {name: alone(name, method) for name in run.experiments()}
     return recipes if recipe is None else {**recipes, recipe.label: recipe}
 
 
 def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
-    """Score every graph out of fold for every recipe, given by its name in the table.
+    """Score every labelled graph out of fold for every recipe.
 
     A recipe without a member in a collection is scored by its fallback, or has no rows.
+
+    Args:
+        recipes: by the name that the column `member` of the result shows.
 
     Returns:
         A frame of TABLE_SCHEMA, sorted by collection and graph, then in the order of `recipes`.
@@ -348,9 +385,13 @@ def _score_batches(
     table: list[pl.DataFrame],
     seeds: list[pl.DataFrame] | None = None,
 ) -> Iterator[dict[str, pl.DataFrame]]:
-    """Yield the rankings of each batch of graphs by label; add their scores to the table.
+    """Merge and score out-of-fold predictions, one batch of graphs after another.
 
-    Scores of single seeds, for experiments with several, are added to `seeds` unless it is None.
+    Scores of the merged rankings are appended to `table`, and scores of the single models of
+    experiments with several seeds to `seeds`, unless it is None.
+
+    Yields:
+        By the label of each recipe, its ranking of the batch's graphs.
     """
     labels, groups = predictions.read(run.labels), read_draws(run)
     described = run.record()["settings"].get(EXPERIMENTS, {})
@@ -380,14 +421,17 @@ def _score_batches(
 def _order_batches(
     batches: Iterable[pl.DataFrame], orders: dict[str, np.ndarray]
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rankings unchanged; collect the order of each of their graphs in `orders`."""
+    """Yield the rankings unchanged; add the order of each graph's configurations to `orders`."""
     for batch in batches:
         orders.update(order_graphs(batch))
         yield batch
 
 
 def order_graphs(ranking: pl.DataFrame) -> dict[str, np.ndarray]:
-    """Return, by ID, each graph's configurations from fastest to slowest; ties by their number."""
+    """Return, by graph ID, the configuration numbers from fastest to slowest.
+
+    A graph ID is collection:graph. Equal scores are ordered by configuration number.
+    """
     by_graph = ranking.sort("score", "config").group_by("collection", "graph").agg("config")
     return {f"{c}:{g}": configs.to_numpy() for c, g, configs in zip(*by_graph, strict=True)}
 
@@ -398,7 +442,10 @@ def _join(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def describe_fit(run: Run, recipe: Recipe) -> str:
-    """Return why the recipe's scores in this run are too high; empty if it was not fitted on it."""
+    """Return a sentence if the recipe was fitted on the run's labels; otherwise "".
+
+    Such a recipe's scores in the run are too high.
+    """
     if recipe.fitted_on is None or recipe.fitted_on != checksum(run.labels):
         return ""
     honest = "" if recipe.nested is None else f"; on others the search reaches {recipe.nested:.4f}"
@@ -406,16 +453,17 @@ def describe_fit(run: Run, recipe: Recipe) -> str:
 
 
 def read_groups(run: Run) -> pl.DataFrame:
-    """Return a table of collection, graph, group of every labelled graph.
+    """Return a table of collection, graph and group of every labelled graph.
 
-    A group is a structure, or the graph itself if folds are by graph. Statistics resample groups.
+    A group is all graphs of one structure (a program at all its sizes), or the graph itself if
+    folds are by graph. Groups are the sampling units of the statistics.
     """
     graphs = predictions.read(run.graphs, ["collection", "graph", "group", "labelled"])
     return graphs.filter("labelled").select("collection", "graph", "group")
 
 
 def read_draws(run: Run) -> pl.DataFrame:
-    """Return `read_groups` with the groups that statistics use.
+    """Return the table of `read_groups`, with the groups that the statistics sample.
 
     In a smoke run all graphs are one group: few graphs and hardly trained models say nothing about
     other programs, so no interval is given.
@@ -425,7 +473,10 @@ def read_draws(run: Run) -> pl.DataFrame:
 
 
 def name_scores(scores: pl.DataFrame, member: str, groups: pl.DataFrame) -> pl.DataFrame:
-    """Return a member's scores (collection, graph, score) as a frame of TABLE_SCHEMA."""
+    """Return a member's scores (collection, graph, score) as a frame of TABLE_SCHEMA.
+
+    `groups` is the result of `read_draws`.
+    """
     joined = scores.join(groups, on=["collection", "graph"], maintain_order="left")
     named = joined.with_columns(member=pl.lit(member))
     return named.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA)

@@ -62,7 +62,10 @@ RECORD, TEACHER = "recipe.json", "teacher.json"
 
 
 class Recipe(BaseModel):
-    """Members, weights and method of a merge; a member counts where it has predictions."""
+    """Members, weights and method of a merge.
+
+    A member of `members` is ignored in a collection that it does not predict.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,11 +77,13 @@ class Recipe(BaseModel):
     fallback: Name | None = None  # ranks the collections that no member predicts
     allow_missing: frozenset[Literal["members", "graphs"]] = frozenset()
     fitted_on: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
-    nested: float | None = Field(default=None, allow_inf_nan=False)  # mean over the collections
+    # the search's score on graphs that it was not fitted on, mean over the collections
+    nested: float | None = Field(default=None, allow_inf_nan=False)
 
     @model_serializer(mode="wrap")
     def _leave_out_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out unset fields of a search, so that earlier versions can read the file."""
+        """Leave out fitted_on and nested if they are unset, so that earlier versions read the
+        file."""
         unset = [name for name in ("fitted_on", "nested") if getattr(self, name) is None]
         return {name: value for name, value in write(self).items() if name not in unset}
 
@@ -87,21 +92,21 @@ class Recipe(BaseModel):
         return self.collections.get(collection, self.members)
 
     def names(self) -> list[str]:
-        """Return every member of any collection."""
+        """Return the names of all members, of `members` and of the tables in `collections`."""
         tables = [self.members, *self.collections.values()]
         return list(dict.fromkeys(name for table in tables for name in table))
 
     def and_fallback(self, names: Iterable[str]) -> list[str]:
-        """Return these names and the fallback, if there is one."""
+        """Return `names`, followed by the fallback if the recipe has one."""
         return [*names, *([self.fallback] if self.fallback else [])]
 
     @property
     def label(self) -> str:
-        """Name of the merge in tables of scores; no experiment has a name with a space."""
+        """Name of the merge in tables of scores, with a space, which no experiment's name has."""
         return f"{ENSEMBLE} {self.name}"
 
     def without(self, member: str) -> "Recipe":
-        """Return the recipe without the member; a collection may be left with no member."""
+        """Return the recipe without the member; a collection's weights may become empty."""
         overrides = {
             collection: {name: weight for name, weight in weights.items() if name != member}
             for collection, weights in self.collections.items()
@@ -116,10 +121,10 @@ def is_merge(label: str) -> bool:
 
 
 def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
-    """Raise InputError if the recipe cannot merge these experiments, before hours of training.
+    """Raise InputError if the recipe cannot merge these experiments.
 
-    If it allows missing members, one present member is enough. All may be missing only if the
-    fallback is the only experiment.
+    If the recipe allows missing members, one present member is enough. All members may be missing
+    only if the fallback is the only experiment. This is checked before training, which takes hours.
     """
     names = ", ".join(experiments)
     missing = [name for name in recipe.names() if name not in experiments]
@@ -138,7 +143,10 @@ def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
 
 
 def check_place(recipe: Recipe, experiments: Collection[str]) -> None:
-    """Raise InputError if the ranking would be written among the predictions of an experiment."""
+    """Raise InputError if an experiment has the recipe's name.
+
+    The ranking would overwrite the experiment's predictions.
+    """
     if recipe.name in experiments:
         raise InputError(
             f"recipe {recipe.name} has the name of an experiment of the run, and would overwrite "
@@ -147,7 +155,10 @@ def check_place(recipe: Recipe, experiments: Collection[str]) -> None:
 
 
 def check_members(recipe: Recipe, collection: str, members: Collection[str]) -> None:
-    """Raise InputError if a member is missing in a collection in which the recipe weights it."""
+    """Raise InputError if the recipe's table of this collection names a member not in `members`.
+
+    Nothing is raised if the recipe allows missing members.
+    """
     missing = [name for name in recipe.collections.get(collection, {}) if name not in members]
     if missing and "members" not in recipe.allow_missing:
         raise InputError(
@@ -196,7 +207,7 @@ def make_file_recipe(path: Path, fields: Mapping[str, Any]) -> Recipe:
 
 
 def make_recipe(source: str, fields: Mapping[str, Any]) -> Recipe:
-    """Return a recipe of these fields; InputError names the source if one is not valid."""
+    """Return a recipe with the given fields; InputError names `source` if one is not valid."""
     try:
         return Recipe(**fields)
     except ValidationError as error:
@@ -223,16 +234,23 @@ def _describe_defect(defect: ErrorDetails) -> str:
 def remember(
     run: Run, recipe: Recipe, name: str = RECORD, files: Mapping[str, str] | None = None
 ) -> None:
-    """Record the recipe of the run's current submission, or of its students.
+    """Write the recipe into the run's folder.
 
-    `files` has, by name, describe_file's result for each file that was written so far.
+    Args:
+        name: RECORD for the recipe of the submission, TEACHER for the one that students learned
+        from.
+        files: by file name, the result of describe_file (size and checksum) for each file of the
+            merge that was written so far.
     """
     made = {} if files is None else {"files": dict(files)}
     write_sealed({"recipe": recipe.model_dump(mode="json"), **made}, run.folder / name)
 
 
 def recall(folder: Path, name: str = RECORD) -> Recipe | None:
-    """Return the recorded recipe of the run's last merge, or of its students; None without one.
+    """Return the recorded recipe of the run's last merge; None if there is no record.
+
+    Args:
+        name: RECORD; or TEACHER for the recipe that the run's students learned from.
 
     Raises InputError if the record is damaged.
     """
@@ -247,7 +265,7 @@ def recall(folder: Path, name: str = RECORD) -> Recipe | None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Return whether the run's submission.csv and scores.csv are those of its last merge.
+    """Return True if the run's submission.csv and scores.csv are those that its last merge wrote.
 
     Without recorded checksums this is unknown, and the result is True.
 
@@ -280,8 +298,10 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def choose_recipe(run: Run, name: str | None) -> Recipe:
-    """Return the recipe called `name`; by default the recipe of the last merge or `fastslow
-    run`'s."""
+    """Return the recipe called `name`.
+
+    Without a name, return the recipe of the last merge, else the one that `fastslow run` chooses.
+    """
     if name is None:
         return recall(run.folder) or choose_before_training(run.folder, None, run.rankers())
     return weigh_equally(run.rankers()) if name == EQUAL_WEIGHTS else find_recipe(name)
@@ -290,8 +310,8 @@ def choose_recipe(run: Run, name: str | None) -> Recipe:
 def choose_before_training(folder: Path, name: str | None, experiments: Sequence[str]) -> Recipe:
     """Return the recipe by which a run of these experiments in the folder will be merged.
 
-    Without a name it is the recipe of the last merge or the default; if that merges none of the
-    trained experiments, all of them with equal weights.
+    Without a name it is the first of these that fits the experiments: the recipe of the last merge,
+    the default recipe, all experiments with equal weights.
 
     Raises InputError if the named recipe does not fit the experiments.
     """
@@ -324,7 +344,10 @@ def weigh_equally(experiments: Sequence[str]) -> Recipe:
 
 
 def describe_choice(recipe: Recipe, experiments: Sequence[str]) -> str:
-    """Return what users should know about the chosen recipe before training; may be empty."""
+    """Return a notice for the user before training; may be empty.
+
+    It tells whether weights are equal, and which experiments the recipe does not merge.
+    """
     unmerged = [name for name in experiments if name not in (*recipe.names(), recipe.fallback)]
     lines = []
     if recipe.name == EQUAL_WEIGHTS:

@@ -1,9 +1,13 @@
 """Search a recipe by a run's out-of-fold predictions, and estimate its score without bias.
 
+A ballot holds the out-of-fold scores of one graph by every member (ensembles.weights). A learner
+(`Choose`) fits a rule on ballots: a method, and weights for each collection.
+
 Candidates combine a method, a way to fit weights, and a shrinkage towards equal weights. Each is
 scored by nested cross-validation: the graphs are divided into parts (graphs of one group of the
 run's folds stay together), and weights are fitted on the other parts and scored on each part. The
-naive score, of weights on the graphs that they were fitted on, is higher by the optimism.
+naive score, of weights on the graphs that they were fitted on, is too high. The difference is
+called the optimism.
 
 The candidate with the best nested mean over the collections is proposed, with weights fitted on all
 graphs. This choice is optimistic as well, so the score of the whole search is nested once more: the
@@ -35,20 +39,21 @@ from solution.system.files import checksum, read_bytes, replace_file
 
 PARTS = 5
 SEED = 0
-# without optuna, which needs many more scores
+# default ways to fit weights; optuna is left out because it computes many more scores
 QUICK_FITS = ("equal", "best", "greedy", "least_squares")
 SHRINKAGES = (0.0, 0.5)
 BEST = "best member"  # the best member of each collection, chosen on other graphs
-HINDSIGHT = "best member in hindsight"  # chosen on the same graphs that it is scored on
+# best member of each collection, chosen on the graphs that it is scored on
+HINDSIGHT = "best member in hindsight"
 WHOLE = "search"
 MARK = "# Proposed by a search"  # first line of a file that may be overwritten
-SMALLEST = 0.005  # members with a smaller share are dropped
+SMALLEST = 0.005  # members with a smaller share of the weights are left out of the recipe
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # TOML keys that need no quotes
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A method, and weights (members,) by collection."""
+    """A fitted merge: a method, and by collection the weights (members,)."""
 
     method: Method
     weights: dict[str, np.ndarray]
@@ -64,7 +69,7 @@ Choose = Callable[[Sequence[Ballot]], Rule]  # fits a rule on labelled graphs
 
 
 def learn(fit: Fit, method: Method) -> Choose:
-    """Return a learner that fits the weights of one method for each collection."""
+    """Return a learner that fits weights for one method, separately for each collection."""
 
     def choose(ballots: Sequence[Ballot]) -> Rule:
         by_collection: dict[str, list[Ballot]] = defaultdict(list)
@@ -76,9 +81,9 @@ def learn(fit: Fit, method: Method) -> Choose:
 
 
 def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> np.ndarray:
-    """Return the part (graphs,) of every graph; graphs of one group stay together.
+    """Return the number (graphs,) of each graph's part; graphs of one group stay together.
 
-    There are fewer parts if there are fewer groups.
+    There are fewer than `parts` parts if there are fewer groups.
     """
     members: dict[str, list[str]] = defaultdict(list)
     for ballot in ballots:
@@ -107,13 +112,17 @@ def estimate_nested(
 
 
 def estimate(ballots: Sequence[Ballot], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nested scores (graphs,), and the naive scores of the rule fitted on all graphs."""
+    """Return the nested and the naive scores, each (graphs,).
+
+    A nested score is by a rule fitted on other parts, a naive score by the rule fitted on all
+    graphs.
+    """
     rule = choose(ballots)
     return estimate_nested(ballots, choose), np.array([rule.score(ballot) for ballot in ballots])
 
 
 def mean_of_collections(ballots: Sequence[Ballot], scores: np.ndarray) -> float:
-    """Return the mean over collections of the mean over graphs of scores (graphs,), without NaN."""
+    """Return the mean over collections of each collection's mean score; NaN scores are ignored."""
     by_collection: dict[str, list[float]] = defaultdict(list)
     for ballot, score in zip(ballots, scores, strict=True):
         if not np.isnan(score):
@@ -124,7 +133,7 @@ def mean_of_collections(ballots: Sequence[Ballot], scores: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method, a way to fit weights, and a shrinkage."""
+    """One combination that a search tries: a method, a way to fit weights, and a shrinkage."""
 
     method: Method
     fit: str  # a key of FITS
@@ -147,12 +156,16 @@ class Proposal:
     candidate: Candidate
     rule: Rule  # weights fitted on all graphs
     members: dict[str, list[str]]  # each collection's members, in the order of the weights
-    table: pl.DataFrame  # nested scores of every graph; members: candidates, WHOLE, BEST, HINDSIGHT
-    # candidate, nested, naive, optimism; probabilities to beat BEST and HINDSIGHT
+    # TABLE_SCHEMA: scores of every graph by each candidate, WHOLE and BEST (nested), HINDSIGHT
+    # (naive)
+    table: pl.DataFrame
+    # a row for each candidate and WHOLE: mean nested and naive scores, their difference (optimism),
+    # and the probabilities to beat BEST and HINDSIGHT
     candidates: pl.DataFrame
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Return each member's share by collection, without shares below SMALLEST."""
+        """Return by collection each member's share of the weights, without shares below
+        SMALLEST."""
         return {
             collection: {
                 name: float(share)
@@ -168,7 +181,10 @@ def list_candidates(
     fits: Sequence[str] = QUICK_FITS,
     shrinkages: Sequence[float] = SHRINKAGES,
 ) -> list[Candidate]:
-    """Return every combination, the simplest first; equal weights cannot be shrunk."""
+    """Return a candidate for every combination, in the order of `fits`, by default simplest first.
+
+    The fit "equal" is not combined with shrinkages, because equal weights cannot be shrunk.
+    """
     unknown = [name for name in fits if name not in FITS]
     if unknown:
         raise InputError(f"{unknown[0]!r} fits no weights. There are: {', '.join(FITS)}.")
@@ -181,7 +197,7 @@ def list_candidates(
 
 
 def learn_choice(candidates: Sequence[Candidate]) -> Choose:
-    """Return a learner that picks the candidate with the best nested score and fits it."""
+    """Return a learner that picks the candidate with the best nested score and fits its weights."""
 
     def choose(ballots: Sequence[Ballot]) -> Rule:
         nested = [estimate_nested(ballots, candidate.learn()) for candidate in candidates]
@@ -199,7 +215,7 @@ def choose_best(
 
 
 def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) -> Proposal:
-    """Propose the best candidate for the members of a run.
+    """Choose the best candidate, and fit its weights of the members on all graphs of the run.
 
     Raises InputError if a member lacks graphs, or all scores of every member are constant.
     """
@@ -211,8 +227,9 @@ def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) ->
     naive = {name: mean_of_collections(ballots, fitted) for name, (_, fitted) in found.items()}
     scores = {name: nested for name, (nested, _) in found.items()}
     proposed = choose_best(candidates, ballots, [scores[c.name] for c in candidates])
-    # The search as a learner: on all graphs it proposes the recipe; for its nested score it is
-    # repeated on the graphs outside each part.
+    # The whole search is one more learner: it chooses a candidate and fits it. On all graphs it
+    # gives the proposed recipe. For its nested score the search is repeated without the graphs of
+    # each part.
     naive[WHOLE] = naive[proposed.name]
     scores[WHOLE] = estimate_nested(ballots, learn_choice(candidates))
     scores[BEST], scores[HINDSIGHT] = estimate(ballots, learn(fit_best, candidates[0].method))
@@ -224,7 +241,10 @@ def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) ->
 def drop_constants(
     names: Mapping[str, list[str]], ballots: Sequence[Ballot]
 ) -> tuple[dict[str, list[str]], list[Ballot]]:
-    """Drop members with constant scores in every graph of a collection, and empty collections."""
+    """Drop members whose scores are constant in every graph of a collection.
+
+    Collections without a remaining member are dropped, too.
+    """
     kept: dict[str, list[str]] = {}
     remaining: list[Ballot] = []
     for collection, members in names.items():

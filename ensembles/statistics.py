@@ -48,7 +48,8 @@ from solution.system.sealing import check_any_seal
 
 LEVEL = 0.95  # confidence of intervals
 MEAN = "mean"  # label of the row over all collections
-DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]  # columns of a difference
+# columns that describe the error of a difference
+DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]
 TINY = 1e-12
 FEWEST_GROUPS = 5  # with fewer, the spread between groups is too uncertain for any interval
 
@@ -59,18 +60,20 @@ class CollectionScores:
 
     collection: str
     graphs: list[str]
-    groups: list[str]  # each graph's group; it has one name in all collections of its source
+    # (graphs,) names of the graphs' groups; the collections of a source share these names
+    groups: list[str]
     members: list[str]
-    scores: np.ndarray  # (graphs, members)
+    # (graphs, members): out-of-fold score of each graph by each member; higher is better
+    scores: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Means of members over graphs, with their errors."""
+    """The mean score of each member over graphs, with its standard error."""
 
-    value: np.ndarray  # (members,)
-    error: np.ndarray  # (members,) standard errors
-    freedom: np.ndarray  # (members,) degrees of freedom of the errors
+    value: np.ndarray  # (members,): mean scores
+    error: np.ndarray  # (members,): standard errors of `value`
+    freedom: np.ndarray  # (members,): degrees of freedom of Student's t for each error
     is_sure: bool  # whether there are enough groups for an interval
 
     @property
@@ -85,7 +88,8 @@ class Estimate:
 
     @property
     def probability(self) -> np.ndarray:
-        """Probability (members,) of a mean above 0 on other programs; 0.5 for 0 without error."""
+        """Probability (members,) that the mean on other programs is above 0; 0.5 where value is
+        0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(self.value == 0, 0.0, self.value / self.error)
         return np.asarray(special.stdtr(self.freedom, ratio))
@@ -120,9 +124,12 @@ def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
 
 
 def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
-    """Return the mean over collections of the means over graphs, by the rule of this file.
+    """Return the mean over collections of the means over graphs.
 
-    The parts contain scores of the same members in each collection.
+    The errors follow the rule in this file's docstring.
+
+    Args:
+        parts: one for each collection, all with the same members.
     """
     value = np.mean([part.scores.mean(axis=0) for part in parts], axis=0)
     sources: dict[str, list[CollectionScores]] = defaultdict(list)
@@ -141,7 +148,12 @@ def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
 
 
 def _find_variance(parts: Sequence[CollectionScores], collections: int) -> tuple[np.ndarray, float]:
-    """Return the variance (members,) that a source adds to a mean, and its degrees of freedom."""
+    """Return the variance (members,) that a source adds to a mean, and its degrees of freedom.
+
+    Args:
+        parts: the scores in each collection of the source.
+        collections: number of collections of all sources in the mean.
+    """
     number = {name: row for row, name in enumerate(sorted({n for p in parts for n in p.groups}))}
     deviations = np.zeros((len(number), parts[0].scores.shape[1]))
     freedoms = []
@@ -191,7 +203,10 @@ def mean_over_collections(scores: pl.DataFrame) -> Mean:
 
 
 def mean_of_all(scores: pl.DataFrame) -> Mean | None:
-    """Return `mean_over_collections`, cut at 1; None unless the table has all five collections."""
+    """Return `mean_over_collections`, with the interval's upper end cut at 1.
+
+    Return None unless the table has all five collections.
+    """
     if set(scores["collection"]) != set(NAMES):
         return None
     mean = mean_over_collections(scores)
@@ -250,7 +265,8 @@ def rank_correlations(run: Run, experiments: Sequence[str]) -> pl.DataFrame:
 
 
 def _correlate(both: pl.DataFrame) -> list[float | None]:
-    """Return Spearman's rho of the columns left and right in each graph; None for a constant."""
+    """Return, for each graph, Spearman's rho of the columns left and right; None if one is
+    constant."""
     rho = pl.corr("left", "right", method="spearman").fill_nan(None).alias("rho")
     return both.group_by(GRAPH).agg(rho)["rho"].to_list()
 
@@ -283,8 +299,9 @@ def mean_scores(table: pl.DataFrame) -> pl.DataFrame:
     """Return the mean score of every member in every collection of a score table.
 
     Returns:
-        collection, member, value, low, high (the 95% interval, cut at 1), standard_error, graphs.
-        The interval is null if there are fewer than FEWEST_GROUPS groups.
+        A table of collection, member, value (the mean), low, high (the 95% interval, cut at 1),
+        standard_error, graphs (their number). Interval and error are null if there are fewer than
+        FEWEST_GROUPS groups.
     """
     rows: list[tuple[Any, ...]] = []
     for part in read_scores(table):
@@ -309,7 +326,7 @@ def means_by_member(table: pl.DataFrame) -> dict[tuple[str, str], Mean]:
 
 
 def show_interval(mean: Mean) -> str:
-    """Return a text such as 0.355 to 0.499."""
+    """Return the interval as text, such as "0.355 to 0.499"; "too few graphs" if it is NaN."""
     known = not np.isnan(mean.low)
     return f"{mean.low:.3f} to {mean.high:.3f}" if known else "too few graphs"
 
@@ -320,8 +337,9 @@ def compare(table: pl.DataFrame, a: str, b: str) -> pl.DataFrame:
     Returns:
         A table of collection, difference (mean of a - mean of b), low, high, standard_error,
         probability (that a beats b on other programs), graphs. The last row, "mean", is over the
-        collections, as Kaggle's score is. Interval and probability are null if there are fewer than
-        FEWEST_GROUPS groups; in the last row, if any collection has fewer.
+        collections, as Kaggle's score is. In a collection with fewer than FEWEST_GROUPS groups, all
+        columns but the difference and graphs are null; so they are in the last row if any
+        collection has fewer.
 
     Raises InputError if there is no such member, or no collection with both.
     """
@@ -386,7 +404,10 @@ def _subtract(part: CollectionScores, a: str, b: str) -> CollectionScores:
 
 
 def _unpack(found: Estimate, column: int) -> tuple[float | None, ...]:
-    """Return value, low, high, standard error and probability of a member; None if unknown."""
+    """Return value, low, high, standard error and probability of the member at `column`.
+
+    All but the value are None if there are too few groups.
+    """
     spread = (found.low, found.high, found.error, found.probability)
     known = [float(values[column]) if found.is_sure else None for values in spread]
     return float(found.value[column]), *known

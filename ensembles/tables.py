@@ -1,4 +1,4 @@
-"""The tables of `fastslow compare` and `fastslow ensemble --search`."""
+"""Make the tables that `fastslow compare` and `fastslow ensemble --search` print."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ from solution.system.terminal import make_table
 def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
     """Compare `a` and `b`, experiments of the run or recipes; return a sentence and the table.
 
-    Raises InputError if one is neither, or they have no collection in common.
+    Raises InputError if a name is neither, or `a` and `b` have no collection in common.
     """
     if a == b:
         raise InputError(f"{a} is compared with itself. Give two different names.")
@@ -86,7 +86,8 @@ def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
 def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
     """Search a recipe of the run's experiments and write it to `out`; return advice and the table.
 
-    The best candidate of the table is written; the table's last line has the score of the search.
+    The best candidate of the table is written. The last line has the score of the whole search,
+    in which the candidate was chosen on other graphs than it was scored on.
     """
     fallback = "nothing_001" if "nothing_001" in run.experiments() else None
     members = [name for name in run.rankers() if name != fallback]
@@ -121,7 +122,10 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
 
 
 def _advise(proposal: Proposal) -> str:
-    """Return advice, by the score of the whole search against the best member alone."""
+    """Return advice: take the recipe, one member alone, or the simpler if neither is surely better.
+
+    The nested score of the whole search is compared with that of the best member.
+    """
     lines = {line["candidate"]: line for line in proposal.candidates.iter_rows(named=True)}
     whole = lines[WHOLE]
     best = proposal.table.filter(pl.col("member") == BEST).group_by("collection")
@@ -144,7 +148,8 @@ def _show_probability(value: float | None) -> str:
 def _find(run: Run, *names: str) -> dict[str, Recipe]:
     """Return a recipe for each name; an experiment becomes a recipe with one member.
 
-    Its seeds are averaged by the method of the other recipe, or else of the run's recipe.
+    An experiment's seeds are averaged by the method of the other name's recipe. If both names are
+    experiments, the method is that of the run's recipe.
     """
     given = {name: _find_recipe(run, name) for name in names if name not in run.experiments()}
     other = next(iter(given.values())) if given else choose_recipe(run, None)

@@ -41,7 +41,8 @@ def merge_votes(
     """Return the merged scores (configs,) float32 of one graph.
 
     Args:
-        votes: by member, the scores (configs,) float32 of each of its models, by fold and seed.
+        votes: by member, the scores (configs,) float32 of each of its models, ordered by fold and
+            seed.
         weights: by member, positive; only their ratios matter.
     """
     names = sorted(votes)
@@ -84,15 +85,16 @@ def rank(scores: np.ndarray, *, highest: bool = False) -> np.ndarray:
 
 
 def combine(votes: np.ndarray, weights: np.ndarray, method: Method) -> np.ndarray:
-    """Merge votes (members, configs), on the method's scale, into scores (configs,).
+    """Merge the members' scores (members, configs) into scores (configs,).
 
     Args:
+        votes: the members' scores, already on the method's scale.
         weights: (members,), not negative, with a positive sum; only their ratios matter.
     """
     shares = to_shares(weights)
     if method == "median_rank":
         return _weighted_median(votes, shares)
-    # Added up one by one: a matrix product may round equal configurations differently.
+    # Add the members one by one: a matrix product may round equal configurations differently.
     merged = np.zeros(votes.shape[1])
     for share, vote in zip(shares, votes, strict=True):
         merged += share * vote
@@ -109,7 +111,10 @@ def to_shares(weights: np.ndarray) -> np.ndarray:
 
 
 def _weighted_median(votes: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return the weighted median (configs,): the mean of two votes if each side has half."""
+    """Return the weighted median (configs,) of votes (members, configs).
+
+    If the shares up to one vote sum to exactly 1/2, it is the mean of this vote and the next.
+    """
     # Sort each configuration's votes; the median is the vote at which the summed shares pass 1/2.
     order = np.argsort(votes, axis=0, kind="stable")
     ordered = np.take_along_axis(votes, order, axis=0)

@@ -32,9 +32,9 @@ class Ballot:
     collection: str
     graph: str
     group: str  # graphs that the run's folds keep together; a fit and its test never share a group
-    votes: dict[Method, np.ndarray]  # (members, configs) on the method's scale, float32
-    targets: dict[Method, np.ndarray]  # (configs,) the runtimes on the same scale, float32
-    runtimes: np.ndarray  # (configs,)
+    votes: dict[Method, np.ndarray]  # (members, configs): scores on the method's scale, float32
+    targets: dict[Method, np.ndarray]  # (configs,): the runtimes on the same scale, float32
+    runtimes: np.ndarray  # (configs,): the measured or estimated runtimes
     _scores: dict[tuple[Method, bytes], float] = field(default_factory=dict, repr=False)
 
     def score(self, weights: np.ndarray, method: Method) -> float:
@@ -42,9 +42,9 @@ class Ballot:
         return self.score_shares(to_shares(weights), method)
 
     def score_shares(self, shares: np.ndarray, method: Method) -> float:
-        """Return the same score for weights that sum to 1.
+        """Return Kaggle's score of the graph, like `score`, for weights (members,) that sum to 1.
 
-        It is cached, because fits on different parts of the graphs try the same weights.
+        Scores are cached, because fits on different parts of the graphs try the same weights.
         """
         key = method, shares.tobytes()
         if key not in self._scores:
@@ -53,7 +53,7 @@ class Ballot:
         return self._scores[key]
 
     def select(self, members: np.ndarray) -> "Ballot":
-        """Return the same graph with only the members of a mask (members,)."""
+        """Return the ballot with only those members for which the mask (members,) is True."""
         votes = {method: vote[members] for method, vote in self.votes.items()}
         return replace(self, votes=votes, _scores={})
 
@@ -67,7 +67,11 @@ def mean_score(ballots: Sequence[Ballot], weights: np.ndarray, method: Method) -
 def read_ballots(
     run: Run, members: Sequence[str], methods: Sequence[Method] = METHODS
 ) -> tuple[dict[str, list[str]], list[Ballot]]:
-    """Return the sorted names of the members by collection, and a ballot for every graph.
+    """Read the out-of-fold predictions of the members.
+
+    Returns:
+        By collection, the sorted names of the members that predict it (the order of the rows of
+        `Ballot.votes`); and a ballot for every graph.
 
     Raises InputError if a member lacks graphs that others have.
     """
@@ -172,13 +176,13 @@ def fit_greedy(ballots: Sequence[Ballot], method: Method, steps: int = GREEDY_ST
 
 
 def fit_least_squares(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
-    """Fit by non-negative least squares: the weighted votes approximate the runtimes' ranks.
+    """Fit by non-negative least squares: the weighted votes approximate the scaled runtimes.
 
-    Every graph counts the same, however many configurations it has. Equal weights if no member
-    helps.
+    Every graph counts the same, however many configurations it has. If all fitted weights are 0,
+    equal weights are returned.
     """
-    # With the centred votes V_g (configs, members) and centred ranks t_g (configs,) of graph g,
-    # minimise sum_g ||V_g w - t_g||^2 / configs_g over w >= 0.
+    # With the centred votes V_g (configs, members) and the centred targets t_g (configs,) of graph
+    # g (runtimes on the method's scale), minimise sum_g ||V_g w - t_g||^2 / configs_g over w >= 0.
     blocks, targets = [], []
     for ballot in ballots:
         votes = ballot.votes[method].astype(np.float64)
