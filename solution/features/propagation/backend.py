@@ -23,6 +23,6 @@ class Backend:
     by_library: bool  # a library computes reductions and the instructions fused with them
 
 
-CPU = Backend(*[True] * 5)  # the CPU backend does all of this, a TPU's nothing
+CPU = Backend(*[True] * 5)  # the CPU backend does all of this, the TPU backend none of it
 TPU = Backend(*[False] * 5)
 BACKENDS = {"cpu": CPU, "tpu": TPU}

@@ -38,7 +38,7 @@ UNSET, BITS = -1, 3
 
 
 def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
-    """Return the instances with the transposes inserted before the dots that read them."""
+    """Return the instances with the backend's transposes before and reshapes after products."""
     orders, matrices = find_orders(graph), find_matrices(graph)
     found = Inlined()
     new: list[int] = []  # the new number of each instance
@@ -47,7 +47,7 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
         for operand, tensor, order in orders.get(node, ()):
             matching = [index for index, name in enumerate(names) if name == tensor]
             if matching:
-                # If a tensor is multiplied by itself, the second reading is the kernel's.
+                # If a tensor is multiplied by itself, its second occurrence is the kernel.
                 index = matching[-1 if operand else 0]
                 found.orders[len(found.node)] = order
                 read[index] = found.add(tensor, [read[index]], [tensor])
@@ -60,7 +60,7 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
 
 
 def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
-    """List, for each dot and convolution, the operands that must be transposed first.
+    """List the operands of each dot and convolution that must be transposed before it reads them.
 
     Returns:
         by node: the operand (0 input, 1 kernel), the node that computes it, and the permutation
@@ -82,7 +82,10 @@ def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
 
 
 def find_matrices(graph: Graph) -> dict[int, Dimensions]:
-    """Return the result sizes of each dot whose operands have several free dimensions."""
+    """Return, for each dot with several free dimensions in an operand, the merged result sizes.
+
+    Each operand's free dimensions are merged into one; batch dimensions come first.
+    """
     found = {}
     for node, letters in find_operands(graph).letters.items():
         left, right, output = letters
@@ -121,7 +124,7 @@ def find_turned(
 
 
 def reads_across(letters: Einsum) -> tuple[bool, bool]:
-    """Tell if a dot contracts the first dimension of its left matrix; the same of the swapped dot.
+    """Tell if a dot contracts the first dimension of its left matrix, and if the swapped dot does.
 
     (A B)' = B' A', so the left matrix of the swapped dot is the right matrix here.
     """
@@ -145,7 +148,8 @@ def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
 def _order(given: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:
     """Return the permutation from the letters `given` to (*batch, *wanted).
 
-    It changes nothing if the two matrix dimensions are merely swapped: a dot reads these as well.
+    Return the identity if only the two matrix dimensions are swapped, because a dot reads a swapped
+    matrix as it is.
     """
     is_matrix = all(len(part) == 1 for part in wanted) and [*given[: len(batch)]] == batch
     letters = given if is_matrix else [*batch, *wanted[0], *wanted[1]]
@@ -176,7 +180,10 @@ def fix_layouts(
     count: int,
     backend: Backend,
 ) -> np.ndarray:
-    """Return the fixed layouts of parameters and, on some backends, of dots and convolutions."""
+    """Return the layouts (instructions,) that no configuration changes, packed; UNSET for others.
+
+    These are the layouts of parameters and, on some backends, of dots and convolutions.
+    """
     fixed = np.full(len(node), UNSET, np.int64)
     opcodes = opcodes[:count]
     layouts = _read_layouts(graph)[node[:count]]

@@ -42,15 +42,18 @@ Value = int | tuple["Value", ...]  # a result: an instance, or a tuple of result
 
 @dataclass
 class Inlined:
-    """Instances of nodes: one for a node, or one for each call of its computation."""
+    """The instances of nodes: a node has one for each call of the computation that holds it."""
 
     node: list[int] = field(default_factory=list)  # the node of each instance
-    reads: list[list[int]] = field(default_factory=list)  # the instances it reads, sorted by node
-    # the nodes at the other ends of the edges to these instances
+    # the instances that each reads, sorted by node
+    reads: list[list[int]] = field(default_factory=list)
+    # for each instance in `reads`, the node at the other end of the edge, for example a call or
+    # tuple
     named: list[list[int]] = field(default_factory=list)
     results: list[int] = field(default_factory=list)  # instances that are results of the program
-    # By instance that the compiler adds or changes: the permutation of an inserted transpose, the
-    # result sizes of a dot of matrices; and the reshapes that restore a dot's shape.
+    # Instances that the compiler adds or changes. `orders`: the permutation of each inserted
+    # transpose. `matrices`: the result sizes of each dot whose operands become matrices.
+    # `reshapes`: the reshapes that restore the shapes of such dots.
     orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
     matrices: dict[int, tuple[int, ...]] = field(default_factory=dict)
     reshapes: set[int] = field(default_factory=set)
@@ -87,7 +90,8 @@ class _Inliner:
         self._is_pure = np.isin(graph.node_opcodes, PURE)
         self._is_pure[graph.configurable] = False
         self._features = graph.node_features[:, vocabulary.IS_ROOT + 1 :]
-        # Known instances by content, for the program and for each loop body.
+        # Instances of pure operations by scope, opcode, features and operands, so that equal ones
+        # are merged. The program is one scope, and each loop body is another one.
         self._known: dict[tuple[int, int, bytes, tuple[int, ...]], int] = {}
         self._scope, self._scopes = 0, 1
 
@@ -131,13 +135,14 @@ class _Inliner:
         inlines = depth < MAX_DEPTH and len(self._inlined.node) < MAX_GROWTH * len(self._opcodes)
         if opcode == CALL and len(self._called[node]) == 1 and inlines:
             return self._call(self._called[node][0], values, depth)
-        if opcode == WHILE and inlines:  # a loop's results have the layouts of the module
+        # the layouts of a loop body's results are fixed, like the program's
+        if opcode == WHILE and inlines:
             for root in self._called[node]:
                 self._inlined.results += flatten(self._evaluate_body(root, depth + 1))
         return self._add(node, values)
 
     def _evaluate_body(self, root: int, depth: int) -> Value:
-        """Return the result of a called computation that shares nothing with its caller."""
+        """Return the result of a loop body, which shares no instructions with its caller."""
         outside, self._scope = self._scope, self._scopes
         self._scopes += 1
         value = self._evaluate(root, {}, depth)

@@ -26,7 +26,8 @@ NO_OPCODE = -1
 # What an instruction does with a layout. ASKS is a custom call, which requests the layout of its
 # operand; GIVES is the instruction that reads the program's results.
 CHANGES, KEEPS, CONCATENATES, REDUCES, RESHAPES, TRANSPOSES, BROADCASTS, ASKS, GIVES = range(9)
-# LayoutAssignment::InstructionCanChangeLayout lists these as well; few programs have them.
+# More opcodes that keep their operand's layout (LayoutAssignment::InstructionCanChangeLayout of
+# openxla/xla); few programs have them.
 RARE = """
 add-dependency all-gather all-gather-start all-gather-done all-reduce-start all-reduce-done cholesky
 opt-barrier reduce-scatter set-dimension-size
@@ -41,31 +42,43 @@ KINDS[OPCODE_IDS["broadcast"]] = BROADCASTS
 
 
 class Instructions(NamedTuple):  # compiled code reads the fields of named tuples
-    """Instances of nodes, then custom calls, then an instruction that reads the results."""
+    """A program's instructions: instances of nodes, custom calls, and a reader of the results.
+
+    A node has one instance, or one for each call of its computation. A custom call requests the
+    layout of one tensor. A use is an operand as one instruction reads it.
+    """
 
     node: np.ndarray  # (instructions,) int64, the node whose tensor is computed; NONE for no node
-    opcodes: np.ndarray  # (instructions,) int64; NO_OPCODE where no node's tensor is computed
-    kind: np.ndarray  # (instructions,) int8
-    rank: np.ndarray  # (instructions,) int64
-    sizes: np.ndarray  # (instructions, 6) int64; 1 past the rank
+    # (instructions,) int64; of a custom call, the opcode of the node whose tensor it passes on;
+    # NO_OPCODE for the reader of the results
+    opcodes: np.ndarray
+    kind: np.ndarray  # (instructions,) int8, what it does with layouts: CHANGES ... GIVES
+    rank: np.ndarray  # (instructions,) int64, number of dimensions of the result
+    sizes: np.ndarray  # (instructions, 6) int64, dimensions of the result; 1 past the rank
     # (instructions, 6) int64, the `dimensions` attribute; NONE past its length
     dimensions: np.ndarray
-    fixed: np.ndarray  # (instructions,) int64, a layout fixed beforehand; UNSET if none
-    # (instructions,) int64, the layout of a dot that only a transpose reads: the compiler swaps its
-    # operands, unless a custom call stands between. UNSET for other instructions.
+    # (instructions,) int64, the result's layout if module or backend fix it; else UNSET
+    fixed: np.ndarray
+    # (instructions,) int64, the layout of a dot's result that only a transpose reads: the compiler
+    # swaps the dot's operands, unless a custom call stands between dot and transpose. UNSET for
+    # other instructions.
     turned: np.ndarray
     use_starts: np.ndarray  # (instructions + 1,) int64, the first use of each instruction
     read: np.ndarray  # (uses,) int64, the instance that is read; never a custom call on it
     reader: np.ndarray  # (uses,) int64, the instruction that reads
-    before: np.ndarray  # (uses,) int64, the custom call before that operand, or NONE
-    behind: np.ndarray  # (instructions,) int64, the custom call on the result, or NONE
-    asked: np.ndarray  # (instructions, 2) int64, a custom call's configurable node and tensor
-    # (instructions,) int64, sorted by node; an inlined instruction may precede its operands
+    before: np.ndarray  # (uses,) int64, the custom call that requests the operand's layout, or NONE
+    # (instructions,) int64, the custom call that requests the result's layout, or NONE
+    behind: np.ndarray
+    # (instructions, 2) int64: whose layout a custom call requests, as an index into
+    # graph.configurable and one into LAYOUT_TENSORS; NONE for other instructions
+    asked: np.ndarray
+    # (instructions,) int64, all instructions sorted by node, as layout assignment visits them; an
+    # inlined instruction may precede its operands
     order: np.ndarray
     # (instructions, 2) int64, uses of the main operands: input and kernel of a product, else the
     # two largest ones (so a reduction has the summed tensor first); NONE if there are fewer
     main: np.ndarray
-    # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses of i
+    # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses that read i
     reader_starts: np.ndarray
     reading: np.ndarray  # (uses,) int64, uses sorted by the instance that they read
     # (3,) bool: row_major_operands, row_major_products and by_custom_calls of Backend
@@ -82,7 +95,7 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
 
 
 def list_instructions(graph: Graph, backend: Backend) -> Instructions:
-    """Return the instructions of a whole graph whose padding is repaired."""
+    """Return the instructions of a whole (not pruned) graph, after repair_padding."""
     inlined = _repeat_squares(graph, inline(graph))
     if backend.canonical_operands:
         inlined = transpose_operands(graph, inlined)
@@ -134,11 +147,12 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
 
 
 BEHIND = -1  # operand number of a custom call that requests the layout of a result
-Call = tuple[int, int, int, int]  # instance, operand number, configurable node, tensor
+# instance, operand number, index into graph.configurable, index into LAYOUT_TENSORS
+Call = tuple[int, int, int, int]
 
 
 def _repeat_squares(graph: Graph, inlined: Inlined) -> Inlined:
-    """Return the instances with the operand of x * x listed twice."""
+    """Return the instances; one that reads a tensor as both operands (x * x) lists it twice."""
     operands = find_operands(graph)
     reads, named = [], []
     for node, read, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
@@ -188,7 +202,10 @@ def _choose_main(
     named: list[list[int]],
     starts: np.ndarray,
 ) -> np.ndarray:
-    """Return the field `main` of Instructions; edges have no order, so names and sizes decide."""
+    """Return `Instructions.main`, found by names and sizes, because edges have no order.
+
+    The operands that find_operands names as input and kernel come first, then the largest ones.
+    """
     operands, size = find_operands(graph), np.append(num_bytes(graph), 0.0)
     main = np.full((len(node), 2), NONE)
     for op, row in enumerate(rows):
@@ -204,7 +221,7 @@ def _choose_main(
 
 
 def _describe(graph: Graph, node: np.ndarray, inlined: Inlined) -> dict[str, np.ndarray]:
-    """Return ranks, sizes and `dimensions`; for instructions without a node, those of a scalar."""
+    """Return ranks, sizes and `dimensions` of all instructions; one without a node is a scalar."""
     is_none = node == NONE
     rank = np.where(is_none, 0, np.minimum(tensor_ranks(graph), MAX_RANK)[node]).astype(np.int64)
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS][node].astype(np.int64)
@@ -221,7 +238,10 @@ def _describe(graph: Graph, node: np.ndarray, inlined: Inlined) -> dict[str, np.
 
 
 def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[list[int]]) -> None:
-    """Set the kind to CHANGES, which stops propagation, if `dimensions` contradict the shapes."""
+    """Set the kind of transposes and broadcasts to CHANGES if `dimensions` contradict the shapes.
+
+    Instructions of that kind do not propagate layouts.
+    """
     rank, dimensions = described["rank"], described["dimensions"]
     for op in np.flatnonzero(kind == TRANSPOSES):
         listed = dimensions[op, : rank[op]].tolist()
@@ -241,7 +261,8 @@ def _order(inlined: Inlined, calls: list[Call]) -> np.ndarray:
     """Sort instructions by node, each custom call next to the instruction that it belongs to."""
     node = list(inlined.node)
     for added in sorted(inlined.orders, reverse=True):
-        node[added] = node[added + 1]  # a call on an operand precedes the instruction that reads it
+        # an inserted transpose is sorted with the instruction that it was inserted for
+        node[added] = node[added + 1]
     keys = [(op, instance, 0) for instance, op in enumerate(node)]
     for instance, operand, _, _ in calls:
         keys.append((node[instance], instance, 1 if operand == BEHIND else -1))

@@ -59,8 +59,9 @@ MOST = 96  # largest size of a fusion: instructions in it and operands from outs
 # at a reduction or a pooling; or compute the windows of a reduction in two steps.
 NOTHING, JOINS, REDUCTION, POOLING, SPLIT = range(5)
 WINDOW = 32  # elements along a dimension in one window
-FULL = 0.25  # relative cost of two steps if the windows fill the dimension; 1 if not
-# Instructions that propagate their operand's layout in layout assignment, but not at this stage.
+FULL = 0.25  # relative cost of a reduction in two steps if its windows fill the dimension; 1 if not
+# Instructions that propagate their operand's layout when layouts are assigned, but not in the
+# earlier stage in which XLA decides which reductions to split.
 NOT_YET = """
 all-reduce all-to-all collective-permute dynamic-slice dynamic-update-slice fft pad reduce-window
 scatter select-and-scatter slice sort triangular-solve
@@ -70,17 +71,24 @@ NOBODY = -1  # owner of an instruction that is in no fusion
 
 
 class Reads(NamedTuple):
-    """The instructions of a program, and the library's abilities and limits for each."""
+    """The instructions of a program, what the library can do with each, and its part in a
+    fusion's size."""
 
-    ability: np.ndarray  # (instructions,) int8
-    inside: np.ndarray  # (instructions,) int8, what each adds to the size of its fusion
-    outside: np.ndarray  # (instructions,) int8, what each adds to the size as an outside operand
-    passed: np.ndarray  # (instructions,) bool, custom calls, which do not count as readers
+    # (instructions,) int8, what the library can do with each: NOTHING ... POOLING
+    ability: np.ndarray
+    inside: np.ndarray  # (instructions,) int8, what each adds to the size of a fusion that it is in
+    # (instructions,) int8, what each adds to the size of a fusion that reads it from outside
+    outside: np.ndarray
+    passed: np.ndarray  # (instructions,) bool, True for custom calls, which do not count as readers
     program: Instructions
 
 
 def weigh_windows(ops: Instructions) -> np.ndarray:
-    """Return the cost (instructions,) of splitting each: 1 or FULL for a long reduction, else 0."""
+    """Return the relative cost (instructions,) of computing each instruction in two steps.
+
+    It is 0, except for reductions of more than WINDOW elements along a dimension: FULL if the
+    windows fill the dimensions, 1 if not.
+    """
     weights = np.zeros(ops.number)
     for op in np.flatnonzero((ops.opcodes == REDUCE) & ops.is_programs & (ops.main[:, 0] >= 0)):
         read = ops.read[ops.main[op, 0]]
@@ -93,7 +101,7 @@ def weigh_windows(ops: Instructions) -> np.ndarray:
 
 
 def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.ndarray:
-    """Return which reductions are split: (configs, instructions) bool.
+    """Return which reductions XLA computes in two steps: (configs, instructions) bool.
 
     Args:
         long: (instructions,) bool, the reductions that are long enough.
@@ -102,7 +110,8 @@ def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
     if long.any():
         propagates = (ops.kind == KEEPS) & np.isin(ops.opcodes, KEEPING_ALREADY) & ops.is_programs
         propagates |= ops.kind == TRANSPOSES
-        # The use that each long reduction reads, or whose layout each instruction propagates.
+        # By instruction: the use that a long reduction reduces, or the use whose layout the
+        # instruction propagates to its result; NONE for others.
         first = np.where(long, ops.main[:, 0], np.where(propagates, _find_first(ops), NONE))
         position = np.argsort(ops.order)  # a called computation precedes its caller
         behind = np.where(position[ops.read] < position[ops.reader], ops.behind[ops.read], NONE)
@@ -114,9 +123,11 @@ def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
 
 
 def _find_first(ops: Instructions) -> np.ndarray:
-    """Return the use whose layout each instruction takes (instructions,); NONE if no rank fits.
+    """Return the use (instructions,) whose layout each instruction takes; NONE if no rank fits.
 
-    Edges do not say which operand is the first one. A broadcast or a constant rarely is.
+    Edges do not say which operand is the first one. Of the operands with the result's rank, take
+    the one with the lowest node number that is neither a broadcast nor a constant, if there is one,
+    because a broadcast or a constant is rarely the first operand.
     """
     first = np.full(ops.number, NONE)
     rank = ops.rank[ops.read]
@@ -152,11 +163,14 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
 def find_slow_products(
     graph: Graph, ops: Instructions, point: np.ndarray, made: np.ndarray
 ) -> np.ndarray:
-    """Tell if each state is of a dot that the library does not compute: (states,) bool.
+    """Return which states (states,) bool are of a dot that the library does not compute.
+
+    This is a dot whose left matrix is contracted along its first dimension. A state is the layouts
+    of an instruction or of a use (an operand as one instruction reads it).
 
     Args:
-        point: (states,) the instruction or use, as in Numbered.
-        made: (states,) the layout of the result.
+        point: (states,) the instruction or use of each state, as in Numbered.
+        made: (states,) the layout of the result, packed into an integer.
     """
     across = {node: reads_across(each) for node, each in find_operands(graph).letters.items()}
     is_dot = ops.is_programs & (ops.opcodes == OPCODE_IDS["dot"])
@@ -190,7 +204,10 @@ def _list_abilities(
 
 
 def _find_extremes(opcodes: np.ndarray, ops: Instructions) -> np.ndarray:
-    """Mark (instructions,) maxima of a reduction and its initial value, which XLA drops."""
+    """Mark (instructions,) bool each maximum or minimum that reads a reduction.
+
+    It is taken as the comparison of the result with the initial value, which XLA drops.
+    """
     reads_reduction = np.zeros(ops.number, bool)
     np.logical_or.at(reads_reduction, ops.reader, opcodes[ops.read] == REDUCE)
     return reads_reduction & np.isin(opcodes, [OPCODE_IDS["maximum"], OPCODE_IDS["minimum"]])
@@ -203,7 +220,7 @@ def _find_tiling(graph: Graph, ops: Instructions) -> np.ndarray:
 
 
 def _find_largest(ops: Instructions) -> np.ndarray:
-    """Return the elements (instructions,) of each one's largest operand; 1 if it has none."""
+    """Return the number of elements (instructions,) of each instruction's largest operand, or 1."""
     found = np.ones(ops.number, np.int64)
     np.maximum.at(found, ops.reader, ops.sizes.prod(axis=1)[ops.read])
     return found
@@ -212,7 +229,11 @@ def _find_largest(ops: Instructions) -> np.ndarray:
 def _count(
     ops: Instructions, opcodes: np.ndarray, largest: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return Reads.inside and Reads.outside; XLA fuses after simplifying shapes and scalars."""
+    """Return `Reads.inside` and `Reads.outside`: what each instruction adds to a fusion's size.
+
+    Reshapes, bitcasts, broadcasts of a scalar and scalar operands add nothing, because XLA
+    simplifies them before it fuses.
+    """
     elements = ops.sizes.prod(axis=1)
     inside = ~np.isin(opcodes, SHAPING)
     inside |= (opcodes == OPCODE_IDS["broadcast"]) & (largest > 1) & (largest < elements)
@@ -251,7 +272,10 @@ def _join(reads, row_major, apart, split, numbers, joined):
 
 @njit(cache=True, nogil=True)
 def _grow(reads, row_major, apart, states, owner, outside, queue, first):
-    """Grow the fusion of the reduction `first`: operands, then readers, breadth first."""
+    """Grow the fusion that starts at the reduction or pooling `first`.
+
+    Add operands breadth first, then the only reader of the result with its operands, and so on.
+    """
     last, size = first, 0
     while last != NOBODY:
         size, end = _add(reads, owner, outside, queue, 0, size, first, last)
@@ -270,14 +294,20 @@ def _grow(reads, row_major, apart, states, owner, outside, queue, first):
 
 @njit(cache=True, nogil=True)
 def _may_join(reads, row_major, apart, states, owner, op):
-    """Tell if an instruction is in no fusion, supported, and row-major."""
+    """Return True if a fusion may add the instruction `op`.
+
+    It must be in no fusion, supported by the library, row-major, and not `apart` (see _join).
+    """
     able = reads.ability[op] != NOTHING and owner[op] == NOBODY
     return able and row_major[states[op]] and not apart[states[op]]
 
 
 @njit(cache=True, nogil=True)
 def _add(reads, owner, outside, queue, end, size, first, op):
-    """Add an instruction; return the fusion's size with outside operands, and the queue's end."""
+    """Add the instruction `op` to the fusion of `first`, and its operands to the queue.
+
+    Return the fusion's size, in which operands from outside count, and the queue's end.
+    """
     owner[op] = first
     size += reads.inside[op]
     if outside[op] == first:
@@ -295,7 +325,7 @@ def _add(reads, owner, outside, queue, end, size, first, op):
 
 @njit(cache=True, nogil=True)
 def _is_apart(reads, apart, states, use):
-    """Tell if a use reads a copy, or if a custom call before it requests a layout."""
+    """Return True if a use reads a copy, or a custom call on its operand requests a layout."""
     before, behind = reads.program.before[use], reads.program.behind[reads.program.read[use]]
     return (
         apart[states[reads.ability.size + use]]
@@ -306,7 +336,10 @@ def _is_apart(reads, apart, states, use):
 
 @njit(cache=True, nogil=True)
 def _is_read_inside(reads, apart, states, owner, first, op):
-    """Tell if all readers of `op` are in the fusion of `first`, with no copy or request between."""
+    """Return True if all readers of `op` are in the fusion of `first`.
+
+    A reader behind a copy or a requested layout does not count as being in the fusion.
+    """
     for k in range(reads.program.reader_starts[op], reads.program.reader_starts[op + 1]):
         use = reads.program.reading[k]
         reader = reads.program.reader[use]
@@ -319,7 +352,10 @@ def _is_read_inside(reads, apart, states, owner, first, op):
 
 @njit(cache=True, nogil=True)
 def _find_reader(reads, apart, states, op):
-    """Return the only reader of the result of `op`; NOBODY if there are more, or a copy between."""
+    """Return the only reader of the result of `op`.
+
+    NOBODY if there are several readers, or if a copy or a requested layout stands before one.
+    """
     only = NOBODY
     for k in range(reads.program.reader_starts[op], reads.program.reader_starts[op + 1]):
         use = reads.program.reading[k]
@@ -336,13 +372,13 @@ def _find_reader(reads, apart, states, op):
 def _mark_split(
     kind, rank, dimensions, read, before, behind, order, first, long, made, numbers, split
 ):  # fmt: skip
-    """Mark in `split` (configs, instructions) the long reductions of tensors not row-major.
+    """Mark in `split` (configs, instructions) the long reductions whose operand is not row-major.
 
-    In each configuration, visit the instructions in order, and propagate the layout of each from
-    the use `first` to its result.
+    In each configuration, visit the instructions in order, and propagate the layout of the operand
+    `first` of each to its result.
 
     Args:
-        behind: (uses,) the custom call on the operand; NONE for an argument of a call.
+        behind: (uses,) the custom call on the operand's result; NONE for an argument of a call.
         first: (instructions,) the use whose layout is propagated or reduced; NONE for others.
         made: (states,) the layouts that custom calls request, UNSET if they request none.
         numbers: (configs, points) state numbers of the instructions, then of the uses.

@@ -66,7 +66,10 @@ def untransposed(number, order, rank):
 
 @njit(cache=True, nogil=True)
 def filtered(number, kept, count, rank):
-    """Return the layout with only the ascending dimensions `kept` (count,), renumbered."""
+    """Return the layout of a broadcast's operand: only the dimensions `kept` (count,), renumbered.
+
+    `kept` lists, in ascending order, the dimensions of the result that the operand has.
+    """
     result, filled = 0, 0
     for slot in range(rank):
         dimension = unpack(number, slot)
@@ -149,9 +152,10 @@ def list_dimensions(sizes, rank, found):
 
 @njit(cache=True, nogil=True)
 def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
-    """Split both sides into the smallest groups of dimensions with equal products.
+    """Split both sides of a reshape into the smallest groups of dimensions with equal products.
 
-    Returns the number of groups and writes where each starts; -1 if the products never meet.
+    Return the number of groups, or -1 if the products never meet, and write into `start` where each
+    group begins.
     """
     parts, i, j = 0, 0, 0
     while i < old_count or j < new_count:
@@ -173,7 +177,8 @@ def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
 
 @njit(cache=True, nogil=True)
 def _keeps_parts(known, count, old, start, parts, part_of):
-    """Tell if each group's dimensions are adjacent in memory; write each dimension's `part_of`."""
+    """Return True if each group's dimensions are adjacent in memory; write the groups into
+    `part_of`."""
     for part in range(parts):
         slot = -1
         for k in range(start[0, part], start[0, part + 1]):

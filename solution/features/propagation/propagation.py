@@ -25,10 +25,15 @@ WORKLIST = 8  # capacity of the worklist: constraints for each instruction and u
 
 @dataclass(frozen=True)
 class Numbered:
-    """The states of all instructions and uses (points) in some configurations."""
+    """The states of all points in some configurations.
+
+    A point is an instruction or a use (an operand as one instruction reads it). A state is the
+    point's layouts and how its tensor is copied.
+    """
 
     numbers: np.ndarray  # (configs, points) int32: rows of the other arrays
-    point: np.ndarray  # (states,) int64: instructions are numbered first, then uses
+    # (states,) int64, the point of each state: instructions are numbered first, then uses
+    point: np.ndarray
     layouts: np.ndarray  # (states, 4) int64, columns of solution.features.propagation.states
     instructions: int  # the number of instructions among the points
 
@@ -44,7 +49,7 @@ class Numbered:
 
 
 class Propagation:
-    """Layout assignment of a whole graph whose padding is repaired."""
+    """Layout assignment of a whole (not pruned) graph with correct padding of its features."""
 
     def __init__(self, graph: Graph, backend: Backend = CPU) -> None:
         self.graph = graph
@@ -52,12 +57,13 @@ class Propagation:
         self.instructions: Instructions = list_instructions(graph, backend)
 
     def number(self, rows: np.ndarray | slice = slice(None)) -> Numbered:
-        """Return the states of the distinct configurations `rows` (k,) of the codebook."""
+        """Return the states of instructions and uses in the codebook's configurations `rows`
+        (k,)."""
         codes = np.ascontiguousarray(self.graph.layouts.codes[rows], np.int64)
         return self._number(codes, self._packed)
 
     def number_nothing(self) -> Numbered:
-        """Return the states of the program without any request: one configuration."""
+        """Return the states of the program if no layout is requested, as for one configuration."""
         codes = np.zeros((1, len(self.graph.configurable)), np.int64)
         return self._number(codes, np.full_like(self._packed, UNSET))
 

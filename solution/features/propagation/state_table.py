@@ -54,7 +54,8 @@ from solution.features.propagation.states import (
 from solution.features.work import num_bytes, num_operations
 
 ENOUGH = 16  # a loop over at least this many consecutive elements is not short
-UNROLLED = 4  # window size up to which the layout matters; larger windows are slow in any layout
+# elements of the largest pooling window whose layout matters; larger ones are slow in any layout
+UNROLLED = 4
 BROADCAST = OPCODE_IDS["broadcast"]
 LAST = 4  # number of dimensions that have columns, counted from the last one
 LAYOUT_COLUMNS = {
@@ -101,30 +102,35 @@ FEATURES = (
 )  # fmt: skip
 LEAST_SHARE = 1e-9
 JOINED = SPLIT + 1  # number of fusion kinds
-# Columns of StateTable.shares: 1 / instructions, bytes written and read, their square root.
+# Columns of StateTable.shares: 1 / number of instructions; bytes written and read, over the bytes
+# of all tensors; the square root of that share.
 NUM_SHARES, BYTES = 3, 1
 
 
 @dataclass(frozen=True)
 class Loops:
-    """The loops of instructions in given layout assignments; uses have none."""
+    """The loop that computes the instruction of each state; a state of a use has no loop."""
 
     sums: np.ndarray  # (states,) bool: several elements are reduced to one
     contiguous: np.ndarray  # (states,) bool: the innermost elements summed are contiguous in memory
     # (states,) bool: the library fuses it with a reduction, so its result is never in memory
     at_once: np.ndarray
-    run: np.ndarray  # (states,) float64, log2 of consecutive elements; 0 for other instructions
-    short: np.ndarray  # (states,) float64, max(0, 1 / run - 1 / ENOUGH) with the run in elements
+    # (states,) float64, log2 of the consecutive elements that the inner loop works on, for
+    # reductions, poolings and instructions that the library computes; 0 for others
+    run: np.ndarray
+    # (states,) float64, penalty of a short loop: max(0, 1 / run - 1 / ENOUGH) with the run in
+    # elements
+    short: np.ndarray
     works_on: np.ndarray  # (states,) int64, the instruction whose tensor the loop runs over
 
 
 def find_loops(
     graph: Graph, ops: Instructions, points: Points, layouts: np.ndarray, joins: np.ndarray
 ) -> Loops:
-    """Return the loops of instructions or uses under `layouts` (states, 4).
+    """Return the loop of each state, given its `layouts` (states, 4).
 
     Args:
-        joins: (states,) the kind of fusion that each is in; see features.propagation.library.
+        joins: (states,) the kind of fusion of each instruction; see features.propagation.library.
     """
     opcodes = ops.opcodes.copy()
     opcodes[~ops.is_programs] = NO_OPCODE  # a custom call computes no tensor
@@ -144,10 +150,11 @@ def find_loops(
 def _follow_sums(
     ops: Instructions, points: Points, layouts: np.ndarray, opcodes: np.ndarray, windows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which states sum, whether the innermost elements summed are contiguous, and the run.
+    """Return which states reduce, whether along the contiguous dimension, and the run.
 
-    The run is the contiguous part of the summed dimensions. If they are not contiguous, the
-    dimensions inside of them are the run: that many sums are computed together.
+    A state reduces if its instruction is a reduction or a pooling. The run is the contiguous part
+    of the summed dimensions. If the innermost dimension is not summed, the run is all dimensions
+    inside of the summed ones: that many sums are computed together.
 
     Returns:
         three arrays (states,): bool, bool, float64 log2 of elements.
@@ -162,8 +169,8 @@ def _follow_sums(
     first = np.argmax(sizes > 0, axis=1)
     rows = np.arange(len(layouts))
     contiguous = summed[rows, first]
-    # Sum the log sizes from the innermost dimension up to the first summed one, or kept one:
-    # exclusive prefixes of the dimensions, minor to major.
+    # inside = log sizes of the dimensions more minor than the first summed one, added up
+    # along = log sizes of the summed dimensions more minor than the first kept one, added up
     inside = (sizes * (np.cumsum(summed, axis=1) == 0)).sum(axis=1)
     along = (sizes * (np.cumsum(~summed & (sizes > 0), axis=1) == 0)).sum(axis=1)
     along = np.where(opcodes == WINDOWS, moved[rows, first], along)
@@ -178,7 +185,10 @@ def _follow_elements(ops: Instructions, points: Points, layouts: np.ndarray) -> 
 
 @dataclass(frozen=True)
 class StateTable:
-    """The states of the instructions and uses in which distinct configurations differ."""
+    """The states in which the distinct configurations of a graph differ.
+
+    A state is the layouts and copy of one instruction or use; solution.features.propagation.states.
+    """
 
     numbers: np.ndarray  # (distinct configs, points) int32: rows of the other arrays
     instructions: int  # number of instructions among the points; uses are numbered after them
@@ -186,19 +196,23 @@ class StateTable:
     # (states, 3) int64, the nodes of the written or copied tensor and of the two main operands
     tensors: np.ndarray
     node: np.ndarray  # (states,) int64, the node of the written or copied tensor; num_nodes: none
-    reader: np.ndarray  # (states,) int64, the node that reads the copy; of instructions as `node`
+    # (states,) int64, the node that reads the copy; `node` if the state is of an instruction
+    reader: np.ndarray
     features: np.ndarray  # (states, len(FEATURES)) float32
-    shares: np.ndarray  # (states, NUM_SHARES) float32, weights of each state in a sum
-    # (states,) float32, log2 of the elements between two consecutive reads of a copy, which writes
-    # along its contiguous dimension; 0 without a copy
+    # (states, NUM_SHARES) float32, by which each state's cost may be weighted: see NUM_SHARES
+    shares: np.ndarray
+    # (states,) float32, log2 of the distance in elements between consecutive reads of a copy, which
+    # writes consecutive elements; 0 without a copy
     strides: np.ndarray
-    # (states,) float32, shares of the bytes of all tensors: those in loops that are too short (0
-    # without a library), fused by the library with a reduction, and reduced in two steps
-    # (weighted by solution.features.propagation.library.weigh_windows)
+    # Shares (states,) float32 of the bytes of all tensors. `short_loops`: the bytes in short loops,
+    # weighted with Loops.short; 0 if the backend has no library. `at_once`: the bytes of results
+    # that the library fuses with a reduction. `split`: the bytes reduced in two steps, weighted
+    # with solution.features.propagation.library.weigh_windows.
     short_loops: np.ndarray
     at_once: np.ndarray
     split: np.ndarray
-    # (states,) float32, multiplications of dots that the library does not compute, over all bytes
+    # (states,) float32, multiplications of a dot that the library does not compute, over the bytes
+    # of all tensors; 0 for other states
     slow_products: np.ndarray
 
     @property
@@ -251,7 +265,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
 
 @cache
 def state_tables(backend: str) -> PerGraph[StateTable]:
-    """Return the function from a whole graph to the states of its distinct configurations.
+    """Return a function from a whole graph (not pruned) to its StateTable.
 
     Args:
         backend: a name in solution.features.propagation.backend.BACKENDS.
@@ -290,7 +304,7 @@ def _describe(
 def _share(
     ops: Instructions, points: Points, layouts: np.ndarray, size: np.ndarray, total: float
 ) -> np.ndarray:
-    """Return the weights (states, NUM_SHARES) float32 of each state in a configuration's sums."""
+    """Return `StateTable.shares` (states, NUM_SHARES) float32."""
     first, second = size[points.read].T
     more = np.where(layouts[:, SECOND] >= 0, second, 0)
     moved = np.where(points.is_use, size[points.made], size[points.made] + first + more) / total
@@ -300,7 +314,8 @@ def _share(
 
 
 def _find_strides(ops: Instructions, points: Points, layouts: np.ndarray) -> np.ndarray:
-    """Return the read distance of each copy (states,) float32; see StateTable.strides."""
+    """Return `StateTable.strides` (states,) float32: log2 distance between the reads of each
+    copy."""
     sizes, rank = ops.sizes[points.made], ops.rank[points.made]
     there, _ = lay_out(layouts[:, MADE], sizes, rank)
     _, written = lay_out(layouts[:, FIRST], sizes, rank)
@@ -311,10 +326,11 @@ def _find_strides(ops: Instructions, points: Points, layouts: np.ndarray) -> np.
 
 
 def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Return the columns LAYOUT_COLUMNS (states, columns) of tensors' layouts (states,).
+    """Describe packed layouts (states,) by the columns LAYOUT_COLUMNS: (states, columns).
 
     Args:
-        sizes: (states, 6), 1 past the rank (states,).
+        sizes: (states, 6) the sizes of the tensors' dimensions, 1 past the rank.
+        rank: (states,) the number of the tensors' dimensions.
     """
     dimensions = list_dimensions(layouts, rank)
     is_there = dimensions >= 0

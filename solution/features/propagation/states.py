@@ -42,10 +42,10 @@ NO_STATE = -1
 class States(NamedTuple):
     """Distinct states in the order in which they occurred first."""
 
-    point: np.ndarray  # (capacity,) int64
+    point: np.ndarray  # (capacity,) int64, the instruction or use of each state
     layouts: np.ndarray  # (capacity, 4) int64, columns MADE ... COPY
-    following: np.ndarray  # (capacity,) int64, the next state of the same point
-    first: np.ndarray  # (points,) int64, the first state of each point
+    following: np.ndarray  # (capacity,) int64, the next state of the same point, or NO_STATE
+    first: np.ndarray  # (points,) int64, the first state of each point, or NO_STATE
     total: np.ndarray  # (1,) int64, the number of states
 
 
@@ -68,13 +68,13 @@ def grow(states: States) -> States:
 
 @njit(cache=True, nogil=True)
 def number_states(program, free, packed, starts, codes, state, states, numbers):
-    """Number the states of configurations, until the capacity may not suffice for more.
+    """Number the states of the configurations in `codes`; stop if the table might get too small.
 
     Args:
         program: the instructions.
-        free: (instructions,) bool; tensors that cost nothing in another layout, such as constants.
+        free: (instructions,) bool; tensors that change layout at no cost, such as constants.
         packed: (pairs, 3) the layouts of the codebook, packed into integers.
-        starts, codes: fields of the codebook; only the configurations to number.
+        starts, codes: fields of the codebook; `codes` only of the configurations to number.
         state: a worklist.State, overwritten.
         states: a States, extended.
         numbers: (configs, instructions + uses) int32, written: the state of each point.
@@ -109,7 +109,7 @@ def number_states(program, free, packed, starts, codes, state, states, numbers):
 
 @njit(cache=True, nogil=True)
 def _find(states, point, made, first, second, copy):
-    """Return the number of a state, adding it if it is new."""
+    """Return the number of a point's state with these layouts and copy; add it if it is new."""
     last, number = NO_STATE, states.first[point]
     while number != NO_STATE:
         known = states.layouts[number]
@@ -139,7 +139,8 @@ def _mark_copies(program, free, state, marks):
         if wanted == UNSET or made == UNSET or free[base]:
             continue
         kind = compare(made, wanted, program.sizes[base], program.rank[base])
-        # An element-wise instruction copies inside its loop, once for each reader.
+        # An element-wise reader copies inside its loop, so a copy made for an earlier reader does
+        # not spare it the work.
         again = program.kind[program.reader[use]] == KEEPS
         if kind != ALIKE and (again or not _is_copied_before(program, state, use)):
             marks[use] = kind
@@ -163,7 +164,10 @@ def _is_copied_before(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _compare_sides(program, state, op):
-    """Return how a reshape or transpose moves memory; ALIKE if it is a bitcast."""
+    """Return the kind of copy (ALIKE ... SCATTERED) that a reshape or transpose makes.
+
+    ALIKE if it is a bitcast, which moves no data.
+    """
     use = program.use_starts[op]
     if program.use_starts[op + 1] != use + 1 or program.rank[op] < 2:
         return ALIKE
@@ -220,17 +224,22 @@ def _pack_one(row, rank, order):
 
 @dataclass(frozen=True)
 class Points:
-    """The instruction or use to which each state belongs, and the tensors of the state."""
+    """The instruction or use of each state, and the instructions that compute the state's
+    tensors."""
 
     is_use: np.ndarray  # (states,) bool: True for a use, False for an instruction
-    instruction: np.ndarray  # (states,) int64, the instruction; of a use, the one that reads
+    # (states,) int64, the instruction; for a use, the instruction that reads
+    instruction: np.ndarray
     made: np.ndarray  # (states,) int64, the instruction whose tensor is computed or copied
     # (states, 2) int64, the instructions read as main operands; `made` where there is none
     read: np.ndarray
 
 
 def find_points(instructions: Instructions, point: np.ndarray) -> Points:
-    """Describe the points `point` (states,): instructions are numbered first, then uses."""
+    """Return the Points of states that belong to `point` (states,).
+
+    Instructions are numbered first, then uses.
+    """
     is_use = point >= instructions.number
     read = np.append(instructions.read, 0)  # so that index 0 exists
     use = np.where(is_use, point - instructions.number, 0)
@@ -268,7 +277,8 @@ def lay_out(
 
 
 def make_row_major(rank: np.ndarray) -> np.ndarray:
-    """Return the layouts (states,) whose last dimension is contiguous."""
+    """Return the row-major layouts (states,) of tensors of `rank` (states,), packed into
+    integers."""
     slots = np.arange(MAX_RANK)
     used = slots < rank[:, None]
     return pack_rows(np.where(used, rank[:, None] - 1 - slots, 0))

@@ -37,8 +37,10 @@ from solution.features.propagation.orders import (
     untransposed,
 )
 
-MANDATORY, URGENT = 1, 2  # flags of a constraint on a buffer or a use
-STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)  # indices into State.ends
+# flags of a constraint: it replaces an earlier one; it is propagated before others
+MANDATORY, URGENT = 1, 2
+# Indices into State.ends: size of the stack; end and begin of the queue; size of `added`; steps.
+STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)
 NONE = -1
 # Propagation stops after this many steps for each instruction and use, because constraints may
 # replace each other forever.
@@ -46,20 +48,27 @@ MAX_STEPS = 64
 
 
 class State(NamedTuple):
-    """The constraints of one configuration so far; assign() overwrites all arrays."""
+    """The layouts that constraints fix in one configuration, and the constraints that still wait.
 
-    buffers: np.ndarray  # (instructions,) int64, layouts of results
-    uses: np.ndarray  # (uses,) int64, layouts in which operands are read
-    source: np.ndarray  # (uses,) int64, the buffer that is read
+    A constraint is numbered by its instruction, or by the number of instructions plus its use.
+    assign() overwrites all arrays.
+    """
+
+    buffers: np.ndarray  # (instructions,) int64, layouts of results; UNSET without a constraint
+    uses: np.ndarray  # (uses,) int64, layouts in which operands are read; UNSET without one
+    source: np.ndarray  # (uses,) int64, the instruction whose result is read
     marks: np.ndarray  # (instructions + uses,) int8, MANDATORY and URGENT of each constraint
     waiting: np.ndarray  # (2, capacity) int64, a stack of urgent constraints and a queue of others
-    added: np.ndarray  # (capacity,) int64, new constraints that are in neither yet
-    ends: np.ndarray  # (5,) int64, sizes of the stack, the queue and `added`; number of steps
+    added: np.ndarray  # (capacity,) int64, new constraints that are not yet in `waiting`
+    ends: np.ndarray  # (5,) int64, sizes and counters; see STACK ... STEPS
 
 
 @njit(cache=True, nogil=True)
 def set_buffer(program, state, op, layout, mandatory, urgent):
-    """Constrain the layout of the result of instruction `op`; ignored below rank 2."""
+    """Constrain the result of instruction `op` to a layout, and let the constraint be propagated.
+
+    Nothing happens below rank 2, or if the constraint is optional and contradicts an earlier one.
+    """
     if program.rank[op] < 2:
         return
     mark, known = mandatory | urgent, state.buffers[op]
@@ -75,7 +84,10 @@ def set_buffer(program, state, op, layout, mandatory, urgent):
 
 @njit(cache=True, nogil=True)
 def set_use(program, state, use, layout, mandatory, urgent):
-    """Constrain the layout in which a use reads its operand."""
+    """Constrain the layout in which a use reads its operand, and let the constraint be propagated.
+
+    Nothing happens below rank 2, or if the constraint is optional and the use already has one.
+    """
     if program.rank[program.read[use]] < 2:
         return
     if state.uses[use] == UNSET or (mandatory and state.uses[use] != layout):
@@ -113,7 +125,10 @@ def assign(program, given, state):
 
 @njit(cache=True, nogil=True)
 def _find_sources(program, given, source):
-    """Write the buffer that each use reads; a custom call between them is read instead."""
+    """Write into `source` (uses,) the instruction whose result each use reads.
+
+    This is the custom call that requests a layout between producer and reader, else the producer.
+    """
     for use in range(source.size):
         base, reader = program.read[use], program.reader[use]
         source[use] = base
@@ -127,7 +142,8 @@ def _find_sources(program, given, source):
 
 @njit(cache=True, nogil=True)
 def _request_fixed(program, state):
-    """Add the constraints of parameters and of the program's results."""
+    """Constrain parameters to their layouts in the module, and the program's results to
+    row-major."""
     last = program.kind.size - 1
     for op in range(last):
         if program.fixed[op] != UNSET and program.use_starts[op] == program.use_starts[op + 1]:
@@ -165,14 +181,20 @@ def _request_of_backend(program, given, state):
 
 @njit(cache=True, nogil=True)
 def _is_turned(program, given, op):
-    """Tell if a dot writes its transposed result, because no request fixes its layout."""
+    """Return True if a dot swaps its operands, and so writes its result transposed.
+
+    It does if only a transpose reads the result, and no custom call requests the result's layout.
+    """
     behind = program.behind[op]
     return program.turned[op] != UNSET and (behind == NONE or given[behind] == UNSET)
 
 
 @njit(cache=True, nogil=True)
 def _request_of_configuration(program, given, state):
-    """Add the configuration's requests: on custom calls, or on the instruction and its uses."""
+    """Add the layouts that the configuration requests as mandatory constraints.
+
+    They constrain custom calls if the backend has these, else the instructions and uses themselves.
+    """
     if program.flags[2]:
         for op in program.order:
             if program.kind[op] == ASKS and given[op] != UNSET:
@@ -231,7 +253,10 @@ def _enqueue(state):
 
 @njit(cache=True, nogil=True)
 def _propagate_use(program, state, use):
-    """Propagate a use to its buffer, then to the reader's other operands or its result."""
+    """Propagate the layout of a use to the buffer that it reads, then through the reader.
+
+    Through the reader it reaches the other operands, the result, or neither, as its kind demands.
+    """
     op, base, layout = program.reader[use], program.read[use], state.uses[use]
     rank, kind = program.rank[base], program.kind[op]
     set_buffer(program, state, state.source[use], layout, 0, URGENT)
@@ -250,7 +275,7 @@ def _propagate_use(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _propagate_to_others(program, state, use):
-    """Propagate a use to the other operands and the result, if they have its rank."""
+    """Propagate the layout of a use to the reader's other operands and result of the same rank."""
     op, layout, rank = program.reader[use], state.uses[use], program.rank[program.read[use]]
     for other in range(program.use_starts[op], program.use_starts[op + 1]):
         same = state.source[other] == state.source[use]
@@ -262,7 +287,8 @@ def _propagate_to_others(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _is_largest(program, use):
-    """Tell if no other operand of a concatenation is larger along the concatenated dimension."""
+    """Return True if no other operand of a concatenation is longer in the concatenated
+    dimension."""
     op = program.reader[use]
     along = program.dimensions[op, 0]
     if along < 0:
@@ -275,7 +301,10 @@ def _is_largest(program, use):
 
 @njit(cache=True, nogil=True)
 def _are_vectors(program, one, other):
-    """Tell if both have at most one dimension whose size is not 1: then nothing propagates."""
+    """Return True if both results have exactly one dimension whose size is not 1.
+
+    Then no layout is propagated through a reshape from one to the other.
+    """
     return _count_dimensions(program, one) == 1 and _count_dimensions(program, other) == 1
 
 
@@ -306,7 +335,10 @@ def only_ones_differ(program, one, other):
 
 @njit(cache=True, nogil=True)
 def _propagate_buffer(program, state, op):
-    """Propagate a buffer to its instruction's operands, then to readers without a constraint."""
+    """Propagate the layout of a result to the operands of its instruction, then to its readers.
+
+    Readers get an optional constraint, which does not replace one that they have.
+    """
     layout, kind, rank = state.buffers[op], program.kind[op], program.rank[op]
     for use in range(program.use_starts[op], program.use_starts[op + 1]):
         base = program.read[use]
