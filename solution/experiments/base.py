@@ -1,7 +1,7 @@
 """An experiment: a ranker with its settings, collections and seeds.
 
-Each is a file that holds one frozen value called EXPERIMENT, in this package or anywhere on disk.
-The file's name is the experiment's name. The experiments of a published system stand together in
+Each experiment is a Python file that defines EXPERIMENT, in this package or anywhere on disk. The
+file's name is the experiment's name. The experiments of a published system are defined together in
 one file, as a tuple called EXPERIMENTS; each is written with its name and a sentence `about` it.
 """
 
@@ -28,9 +28,9 @@ from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
 MOST_SEED = 2**31 - 1  # the largest seed that all libraries accept
-# packages beside a file in a clone that are not part of an experiment
+# our packages, which are not part of a user's experiment even if its file lies beside them
 OURS = ("solution", "ensembles", "submissions")
-BASE = "base"  # this module, the only one here that is no experiment
+BASE = "base"  # name of this module, the only one in its package that is no experiment
 FROM_FILE = "fastslow_experiment_"  # prefix of the module names of experiment files
 
 
@@ -42,14 +42,15 @@ class Experiment:
     collections: tuple[str, ...]
     ranker: RankerSettings
     seeds: tuple[int, ...] = (0,)
-    # Groups of collections of one source: one model learns from all of a group and ranks each of
-    # them.
+    # Groups of collections of one source: a model learns from all collections of a group, and
+    # ranks each of them.
     train_jointly: tuple[tuple[str, ...], ...] = ()
-    source: str = ""  # a hash of its code and of its imports that no run's fingerprint covers
+    # hash of the experiment's code, and of imported files that a run's fingerprint does not cover
+    source: str = ""
     origin: str = ""  # the name or path that it was loaded by; empty if it was made in memory
     is_quick: bool = False  # shortened for a smoke run
-    share: float = 1.0  # share of the nets' epochs; less than 1 to finish in time
-    about: str = ""  # a sentence; empty if the docstring of its file describes it
+    share: float = 1.0  # fraction of the usual epochs of nets; less than 1 to finish in time
+    about: str = ""  # a sentence about it; empty if its file's docstring describes it
 
     def __post_init__(self) -> None:
         """Raise InputError if the experiment could not be trained."""
@@ -110,12 +111,12 @@ class Experiment:
         )
 
     def cut(self, seeds: int, share: float) -> "Experiment":
-        """Return a copy with at most `seeds` seeds and the given share of the nets' epochs."""
+        """Return a copy with at most `seeds` seeds and the fraction `share` of the nets' epochs."""
         ranker = self.ranker.shortened(share)
         return dataclasses.replace(self, ranker=ranker, seeds=self.seeds[:seeds], share=share)
 
     def describe(self) -> dict[str, Any]:
-        """Return the values that a run folder records."""
+        """Return the fields that a run's record stores."""
         return {
             "collections": list(self.collections),
             "ranker": repr(self.ranker),
@@ -131,12 +132,12 @@ def list_experiments() -> list[str]:
 
 
 def list_added() -> list[str]:
-    """Return the names of the experiments of packages that add kinds: published systems."""
+    """Return the names of the experiments of published systems, which other packages add."""
     return sorted(_list_published())
 
 
 def describe_experiments() -> dict[str, str]:
-    """Return a sentence about each experiment by its name, without importing any."""
+    """Return a sentence about each experiment, by name; no experiment is imported."""
     found = {name: about for name, (_, about) in _list_published().items()}
     for name in _list_ours():
         source = Path(experiments.__path__[0], f"{name}.py").read_text(encoding="utf-8")
@@ -153,7 +154,7 @@ def _list_ours() -> list[str]:
 
 @cache
 def _list_published() -> dict[str, tuple[str, str]]:
-    """Return the module of each published system's experiment, and the sentence about it, by name.
+    """Return (module, sentence about it) of each published system's experiments, by name.
 
     Both are read from the source, because importing a system takes seconds.
     """
@@ -170,7 +171,7 @@ def _list_published() -> dict[str, tuple[str, str]]:
 
 
 def _list_words(call: ast.Call) -> dict[str, str]:
-    """Return the texts among the keyword arguments of a call."""
+    """Return the keyword arguments of a call that are string literals."""
     values = ((one.arg, one.value) for one in call.keywords if one.arg)
     return {
         name: value.value
@@ -182,7 +183,7 @@ def _list_words(call: ast.Call) -> dict[str, str]:
 def find_experiment(name: str) -> Experiment:
     """Load an experiment by its name, or by the path of a Python file, which is executed.
 
-    Raises InputError if there is none, or the file holds no EXPERIMENT named like the file.
+    Raises InputError if there is none, or if the file defines no EXPERIMENT named like the file.
     """
     path = Path(name)
     if path.suffix != ".py":
@@ -191,7 +192,10 @@ def find_experiment(name: str) -> Experiment:
 
 
 def find_named_experiment(name: str) -> Experiment:
-    """Load an experiment of the package by name; no file is executed, so records may be untrusted.
+    """Load an experiment of the package by name.
+
+    Unlike find_experiment it executes no file of a user, so the name may come from an untrusted
+    record.
 
     Raises InputError if there is none.
     """
@@ -234,8 +238,9 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
 
 
 def _fingerprint(module: ModuleType) -> str:
-    """Return a hash of the code of an experiment, and of its imports that no run's fingerprint
-    covers."""
+    """Return a hash of the experiment's code, and of imported files that a run's fingerprint does
+    not cover.
+    """
     if module.__name__.partition(".")[0] == OURS[0]:
         return fingerprint_modules((module.__name__,))
     sources = read_sources(Path(str(module.__file__)))
@@ -243,9 +248,10 @@ def _fingerprint(module: ModuleType) -> str:
 
 
 def read_sources(path: Path) -> dict[str, bytes]:
-    """Return a file and, recursively, the files beside it that it imports, by their relative paths.
+    """Return the contents of a file and, recursively, of the files in its folder that it imports.
 
-    A package contributes all its Python files. Links are not followed inside packages.
+    The keys are paths relative to the folder. A package contributes all its Python files. Links are
+    not followed inside packages.
     """
     sources: dict[str, bytes] = {}
     waiting = [path]
@@ -267,7 +273,7 @@ def _find_beside(folder: Path, name: str) -> list[Path]:
     if not (package / "__init__.py").is_file():
         if file.is_file():
             return [file]
-        # A folder without __init__.py is imported only if nothing else has the name.
+        # A folder without __init__.py is imported only if no other module has its name.
         if not package.is_dir() or _is_elsewhere(name):
             return []
     return sorted(package.rglob("*.py"))
@@ -287,7 +293,8 @@ def _list_imports(source: bytes) -> list[str]:
     Python."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError):  # a neighbouring file need not be valid
+    # a file in the folder that looks imported need not be valid Python
+    except (SyntaxError, ValueError):
         return []
     found = []
     for node in nodes:
@@ -306,7 +313,8 @@ def _import_file(path: Path) -> ModuleType:
         raise InputError(f"{path}: expected a Python file that can be imported.")
     _let_import_neighbours(path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(spec.name, module)  # dataclasses look their module up there
+    # the decorator of dataclasses looks the module up there
+    sys.modules.setdefault(spec.name, module)
     try:
         spec.loader.exec_module(module)
     except InputError as error:  # the experiment could not be trained
@@ -325,7 +333,8 @@ def _let_import_neighbours(path: Path) -> None:
     folder = path.absolute().parent
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
-    importlib.invalidate_caches()  # the caches do not know files written just now
+    # otherwise Python's import caches miss files that were written just now
+    importlib.invalidate_caches()
     for name in sorted({Path(source).parts[0] for source in read_sources(path)} - {path.name}):
         taken = _find_place(importlib.util.find_spec(name.removesuffix(".py")))
         if taken != str((folder / name).resolve()):
@@ -336,7 +345,7 @@ def _let_import_neighbours(path: Path) -> None:
 
 
 def _find_place(found: ModuleSpec | None) -> str:
-    """Return the file of a module, or the first folder of a package."""
+    """Return the file of a module, or the first folder of a package, as text; "nothing" if None."""
     if found is None:
         return "nothing"
     if found.submodule_search_locations:

@@ -1,9 +1,9 @@
 """Train small rankers on the scores of an ensemble instead of runtimes: `fastslow pack --distill`.
 
-A student of a fold learns from the ensemble's models of that fold, none of which has seen a graph
-of it, on graphs of other folds and on test graphs. So nothing about the fold leaks to the student
-through its teachers, and its out-of-fold score is as honest as theirs. The student that is packed
-learns from all models on all graphs.
+A small ranker is called a student. The student that holds out a fold learns from the ensemble's
+models that held out the same fold; it learns on graphs of the other folds and on test graphs. So
+nothing about the fold leaks to the student through its teachers, and its out-of-fold score is as
+honest as theirs. The student that is packed learns from all models on all graphs.
 
 A teacher can score any configuration. So for each layout graph it also scores configurations that
 were never measured, which brings a student closer to it (the log has the numbers).
@@ -47,10 +47,11 @@ from solution.training.folds import NO_FOLD
 from solution.training.jobs import Job, list_jobs
 from solution.training.plan import Plan
 
-# generated configurations per graph, besides at most OWN_LAYOUTS of its configurations
+# configurations per layout graph on which a student learns: the number that is generated, and the
+# most that are taken from the graph
 MADE_LAYOUTS = 240
 OWN_LAYOUTS = 1000
-# Each is as large as one of the nets that it learns from.
+# Each student is as large as one of the nets that it learns from.
 LAYOUT_STUDENT, TILE_STUDENT = STUDENT_NAMES
 STUDENTS = (
     Experiment(
@@ -77,7 +78,7 @@ RECIPE = Recipe(
 
 
 def list_refits(experiment: Experiment, plan: Plan) -> list[Job]:
-    """List a job without a held-out fold for each group and seed of the experiment."""
+    """List a job without a held-out fold for each group of collections and each seed."""
     found: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for job in list_jobs(experiment, plan):
         ranked = found.setdefault((job.group, job.seed), [])
@@ -89,7 +90,7 @@ def list_refits(experiment: Experiment, plan: Plan) -> list[Job]:
 
 
 def _list_teachers(run: Run, recipe: Recipe) -> list[tuple[str, Path, JobRecord]]:
-    """Return experiment, folder and record of each model that the recipe gives a weight."""
+    """Return (experiment, folder, record) of each trained job that the recipe gives a weight."""
     names = [name for name in find_members(run, recipe, "test") if name in recipe.names()]
     return [(name, folder, read_job(folder)) for name in names for folder in run.jobs(name)]
 
@@ -121,7 +122,7 @@ def find_taught(run: Run, recipe: Recipe) -> set[str]:
 
 
 def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> None:
-    """Record the students' teacher; delete students of another teacher."""
+    """Record the recipe as the students' teacher; delete students that learned from another one."""
     known = recall(run.folder, TEACHER)
     if known is not None and known == recipe.model_copy(update={"name": known.name}):
         return
@@ -144,9 +145,11 @@ class Teacher:
         self._models: dict[Path, Model] = {}
 
     def teach(self, graphs: Sequence[Graph]) -> Iterator[Graph]:
-        """Yield the graphs with positive runtimes in the order of the ensemble's scores.
+        """Yield the graphs with the ensemble's scores in place of runtimes.
 
-        Layout graphs also get generated configurations. Graphs that no member ranks are left out.
+        Runtimes must be positive, so they are exp((scores - mean) / standard deviation). Layout
+        graphs also get generated configurations. Graphs that no model of the ensemble ranks are
+        left out.
         """
         with one_thread():
             for given in graphs:
@@ -159,7 +162,7 @@ class Teacher:
 
     @cached_property
     def _members(self) -> list[tuple[str, Path, tuple[str, ...], int, int]]:
-        """Experiment, folder, collections, fold and seed of each model."""
+        """Return (experiment, model folder, collections, fold, seed) of each model that teaches."""
         teachers = _list_teachers(self._run, self._recipe)
         divided = {(n, c) for n, _, job in teachers if job.fold != NO_FOLD for c in job.collections}
 
@@ -196,12 +199,14 @@ class Teacher:
 
 
 def _add_layouts(graph: Graph) -> Graph:
-    """Return the graph with at most OWN_LAYOUTS of its configurations and generated ones."""
+    """Return the graph with at most OWN_LAYOUTS of its configurations, and MADE_LAYOUTS generated
+    ones.
+    """
     check_no_options(graph)
     chosen = graph.select(choose_configs(graph.key, graph.num_configs, OWN_LAYOUTS))
     try:
         made = make_candidates(graph, MADE_LAYOUTS)
-    except InputError:  # it has no configurable node
+    except InputError:  # the graph has no configurable node
         return chosen
     configs = encode(np.concatenate([chosen.layouts.expand(), made.layouts.expand()]))
     return dataclasses.replace(chosen, configs=configs, runtimes=None, listed=None)

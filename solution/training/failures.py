@@ -48,7 +48,7 @@ def load_experiment(name: str) -> Experiment:
 
 @contextmanager
 def refuse_other_folder(source: str) -> Iterator[None]:
-    """Raise InputError if the block changes the working folder."""
+    """Raise InputError if the block changes the working folder, and change back."""
     before = Path.cwd()
     try:
         yield
@@ -70,8 +70,8 @@ def find_own_frames(trace: TracebackType | None, path: Path) -> list[traceback.F
 
 
 def _find_place(error: BaseException | None, path: Path) -> str:
-    """Return file and line at which the import failed, in the file or in files from its folder."""
-    # their messages have the position
+    """Return " (FILE, line N)": where the import of the user's file failed; empty if unknown."""
+    # the messages of InputError and SyntaxError already name the line
     if error is None or isinstance(error, (InputError, SyntaxError)):
         return ""
     frames = find_own_frames(error.__traceback__, path)
@@ -136,7 +136,8 @@ def _find_frames(
 def rehearse(experiment: Experiment, plan: Plan) -> None:
     """Fit a user's model on one graph, predict with it and save it, before workers start.
 
-    The package's experiments are tested, but a user's file may fail at its first line.
+    The package's experiments are tested, but a user's file may contain an error that would
+    otherwise show only after a long training.
     """
     if not is_own(experiment) or not experiment.ranker.learns:
         return

@@ -1,14 +1,15 @@
-"""Find the families of programs: relatives at other depths, such as resnet_d6 and resnet_d8.
+"""Find the families of programs: variants of one model, such as resnet_d6 and resnet_d8.
 
-Relatives differ in structure, so folds by architecture divide them. A family is found
+Variants of different depths differ in structure, so folds by architecture separate them. A family
+is found
 
-1. by the first word of a name that says something: `resnet` of `resnet_v1_50_batch_128`;
+1. by the first word of a name that is not generic: `resnet` of `resnet_v1_50_batch_128`;
 2. by structure: programs of one architecture are one family, whatever their names;
-3. where a name says nothing (a hash, `fusion.191`, `program_3`), by the kinds of operations: it
-   joins the programs with nearly the same kinds (ALIKE).
+3. by operations, if a name has only generic words (a hash, `fusion.191`, `program_3`): the program
+   joins the programs with nearly the same set of opcodes (ALIKE).
 
-Every rule only ever joins families, so a fold by family holds out at least as much as one by
-architecture.
+A rule can only join families, never split them. So a fold by family holds out at least as much as
+one by architecture.
 """
 
 import re
@@ -18,7 +19,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-# Words that precede a model's name, or replace it.
+# Generic words, which precede a model's name or replace it.
 SAYS_NOTHING = frozenset({
     "added", "copy", "example", "fusion", "graph", "hlo", "jit", "main", "mlperf", "model",
     "module", "official", "program", "pure", "small", "test", "tf", "train", "valid", "xla",
@@ -40,12 +41,15 @@ def find_families(
     architectures: Sequence[str],
     read_opcodes: Callable[[int], np.ndarray],
 ) -> list[str]:
-    """Return the family of each graph, named by the shortest word in it or by an architecture.
+    """Return the family of each graph.
+
+    A family is named by the shortest word in the names of its graphs, or by an architecture if they
+    have none.
 
     Args:
         names, architectures: of the graphs, in the same order.
-        read_opcodes: the opcodes (nodes,) uint8 of the graph at a position; called only if a name
-            says nothing, and once for each architecture.
+        read_opcodes: returns the opcodes (nodes,) uint8 of the graph at a position; called only if
+            a name has no word, and once for each architecture.
     """
     words = [name_family(name) for name in names]
     joined = [*_join_equal(architectures), *_join_words(words)]
@@ -54,7 +58,8 @@ def find_families(
     first, second = np.array(joined, np.int64).reshape(-1, 2).T
     links = coo_array((np.ones(len(first)), (first, second)), shape=(len(words), len(words)))
     _, component = connected_components(links, directed=False)
-    # Words before architectures, then the shortest, then by the alphabet.
+    # Sort the possible names of families: words before architectures, then by length, then
+    # alphabetically.
     ranked = sorted(
         (not word, len(word or architecture), word or architecture, number)
         for word, architecture, number in zip(words, architectures, component.tolist(), strict=True)
@@ -64,13 +69,14 @@ def find_families(
 
 
 def _join_equal(values: Sequence[str]) -> list[tuple[int, int]]:
-    """Join each position with the first one that has the same value; empty values join nothing."""
+    """Return (first position with the same value, position) for each position; skip empty
+    values."""
     first: dict[str, int] = {}
     return [(first.setdefault(value, row), row) for row, value in enumerate(values) if value]
 
 
 def _join_words(words: Sequence[str]) -> list[tuple[int, int]]:
-    """Join equal words, and words of which one is a prefix of the other."""
+    """Return pairs of positions to join: their words are equal, or one is a prefix of the other."""
     joined = _join_equal(words)
     first = {word: row for row, word in reversed([*enumerate(words)]) if len(word) >= SHORTEST}
     # In alphabetical order, words directly follow their prefixes.
@@ -89,12 +95,15 @@ def _join_alike(
     architectures: Sequence[str],
     read_opcodes: Callable[[int], np.ndarray],
 ) -> list[tuple[int, int]]:
-    """Join graphs without a word with all graphs that have nearly the same kinds of operations."""
+    """Return pairs of positions to join: a graph without a word, and a graph of each architecture
+    with nearly the same set of opcodes.
+    """
     first: dict[str, int] = {}
     for row, architecture in enumerate(architectures):
         first.setdefault(architecture, row)
     rows = np.array([*first.values()])
-    has = np.zeros((len(rows), OPCODES), np.float32)  # architectures x opcodes
+    # (architectures, opcodes): 1 if the program contains the opcode
+    has = np.zeros((len(rows), OPCODES), np.float32)
     for at, row in enumerate(rows):
         has[at, read_opcodes(int(row))] = 1
     sizes = has.sum(1)

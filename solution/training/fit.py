@@ -33,7 +33,7 @@ LAST = 10  # the number of last scores from which volatility is computed
 
 
 class LearningCurve:
-    """A Report that records the validation scores and forwards every report."""
+    """A Report that records the validation scores of a fit and forwards every report."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -41,7 +41,7 @@ class LearningCurve:
         self._measures: list[Mapping[str, float]] = []
 
     def __call__(self, *given: Any, **named: Any) -> None:
-        """Record the score and the measures, if there is a score, and forward the report."""
+        """Forward the report; if it has a score, record the score and the measures."""
         progress = FitProgress(*given, **named)
         if progress.score is not None:
             self._points.append((int(progress.done), round(float(progress.score), DIGITS)))
@@ -57,9 +57,9 @@ class LearningCurve:
         return [self._points[index] for index in self._kept()]
 
     def measures(self) -> dict[str, list[float]]:
-        """Return the other measures at the steps of `points`, by name.
+        """Return the recorded measures by name, such as the loss: values at the steps of `points`.
 
-        A measure is left out if it is missing or not finite at one of them.
+        A measure is left out if it is missing or not finite at one of these steps.
         """
         kept = [self._measures[index] for index in self._kept()]
         found = {
@@ -69,7 +69,7 @@ class LearningCurve:
         return {name: values for name, values in found.items() if np.isfinite(values).all()}
 
     def volatility(self) -> float | None:
-        """Return the volatility of all scores of the last model; None if it has fewer than two."""
+        """Return measure_volatility of the last model's scores; None if it has fewer than two."""
         steps = [step for step, _ in self._points]
         starts = [index for index in range(1, len(steps)) if steps[index] <= steps[index - 1]]
         return measure_volatility([score for _, score in self._points[max(starts, default=0) :]])
@@ -107,7 +107,8 @@ def train_job(
     """Fit the model, predict, write the job's folder, and remove the checkpoints.
 
     Args:
-        teach: gives graphs, also test graphs, a teacher's targets in place of runtimes.
+        teach: replaces the runtimes of graphs by a teacher's targets. If given, the model also
+            learns from test graphs. None: learn from measured runtimes.
         checkpoints: the folder for checkpoints; None: the one in the run.
     """
     checkpoints = checkpoints or run.checkpoints(job.folder(run))
@@ -115,7 +116,7 @@ def train_job(
     try:
         with one_thread(), name_failure(job.experiment, job.describe()):
             _train(job, plan, run, report, teach, checkpoints)
-    except InputError:  # the next start must not continue a diverged fit
+    except InputError:  # a diverged fit must not be continued by the next start
         remove(checkpoints)
         raise
     remove(checkpoints)
@@ -198,8 +199,10 @@ def _name_graphs(rows: pl.DataFrame) -> list[str]:
 def split_training(
     plan: Plan, collections: Sequence[str], fold: int, seed: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows to fit on and the rows to stop early on; neither is from the held-out
-    fold."""
+    """Return the rows of the graphs to fit on, and those of the graphs for early stopping.
+
+    Neither includes a graph of the held-out fold.
+    """
     training = pl.concat(plan.training(name, fold) for name in collections)
     mask = split_inner(training["group"].to_list(), INNER_SHARE, seed=1000 * seed + fold)
     return training.filter(~mask), training.filter(mask)
@@ -208,7 +211,8 @@ def split_training(
 def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) -> list[pl.DataFrame]:
     """Return the scores of at most `limit` chosen configurations of each graph; None: of all.
 
-    The ranker sees only these, because a score may depend on the list, and it sees no runtimes.
+    The ranker sees only the chosen configurations, because its score of one may depend on the
+    others. It sees no runtimes.
     """
     frames = []
     for graph in graphs:

@@ -1,7 +1,7 @@
 """Score settings on held-out folds without writing anything.
 
-Folds, inner splits and configurations are those of `fastslow run`. So the scores are equal to a
-run's if `collections` are the collections that the experiment learns from.
+Folds, inner validation graphs and configurations are chosen as in `fastslow run`. So the scores are
+equal to those of a run in which the experiment learns from the same `collections`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -52,7 +52,7 @@ def held_out(
 def score_graphs(
     ranker: Ranker, graphs: Sequence[Graph], measures: Iterable[Measure] = ()
 ) -> np.ndarray:
-    """Return for each labelled graph its collection's score, then every other measure.
+    """Return for each labelled graph the score of its collection, then the values of `measures`.
 
     Returns:
         (graphs, 1 + measures)

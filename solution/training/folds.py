@@ -27,11 +27,11 @@ SOURCES = {collection.name: collection.source for collection in COLLECTIONS}
 def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int) -> pl.DataFrame:
     """Return the graphs with the columns `group` and `fold` added.
 
-    Groups are divided by solution.domain.dividing.
+    A group is a set of graphs that stay in one fold; solution.domain.dividing assigns its fold.
 
     Args:
-        graphs: the columns collection, graph, labelled and, named as the scheme, architecture or
-            family; their order is irrelevant.
+        graphs: the columns collection, graph, labelled, and the column that the scheme is named
+            after (architecture, family or graph); the order of rows is irrelevant.
 
     Returns:
         `graphs` with `group`, and `fold`: 0 ... num_folds - 1, or NO_FOLD for unlabelled graphs.

@@ -38,13 +38,18 @@ from solution.training.plan import IS_TEST, Plan
 from solution.training.sites import Here, JobSpec
 from solution.training.watch import ProgressBars
 
-PATIENCE = 20.0  # seconds for which a fit is observed, but at least one step
-WORKERS_SECONDS, MERGING_SECONDS = 6.0, 5.0  # until workers have started; to merge a small run
+PATIENCE = 20.0  # seconds after which an observed fit is stopped, but not within its first step
+# seconds until worker processes have started; seconds to merge the predictions of a small run
+WORKERS_SECONDS, MERGING_SECONDS = 6.0, 5.0
 MERGED_EACH_SECOND = 500_000  # predictions merged per second in large runs
-BYTES_OF_A_PREDICTION = 6  # stored twice in a run's folder: in the job and in the experiment
-FEW, TRIED = 8, 2000  # graphs that a test model learns from; configurations per graph it predicts
-WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # roughly the cost of predicting
-FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)  # shares of epochs to try
+# bytes on disk; a run stores each prediction twice: with its job and with its experiment
+BYTES_OF_A_PREDICTION = 6
+# limits for timing predictions: graphs that a model is fitted on; configurations per graph
+FEW, TRIED = 8, 2000
+# roughly the cost of predicting a graph
+WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")
+# smallest number of folds of a reduced run; fractions of the nets' epochs to try
+FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,9 @@ class Forecast:
 
 
 def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[Forecast]:
-    """Return an estimate for each experiment and group, by observing a fit and some predictions.
+    """Return an estimate for each experiment and group of collections.
+
+    A fit and some predictions of each are observed.
 
     Args:
         slots: number of fits at once.
@@ -103,10 +110,12 @@ class SeenEnoughError(Exception):
 
 
 class Stopwatch:
-    """A Report that stops a fit after PATIENCE seconds, and estimates how long all of it takes."""
+    """A Report that stops a fit after PATIENCE seconds, and estimates the seconds of the whole
+    fit."""
 
     def __init__(self) -> None:
-        self._begin = self._model = time.monotonic()  # of the fit, and of its current model
+        # start of the fit, and of the model that it trains now
+        self._begin = self._model = time.monotonic()
         self._seen: list[tuple[float, float]] = []  # (time, steps done) at each report
         self._total = 0
 
@@ -115,7 +124,7 @@ class Stopwatch:
             self._model, self._seen = self._seen[-1][0], []
         self._seen.append((time.monotonic(), done))
         self._total = total
-        # a single report of part of a step includes the time of the setup
+        # one report inside the first step is too little: its time includes the setup
         is_enough = done >= 1 or len(self._seen) > 1
         if is_enough and self._seen[-1][0] - self._begin > PATIENCE and done < total:
             raise SeenEnoughError
@@ -129,8 +138,11 @@ class Stopwatch:
 
 
 def _estimate_predictions(job: Job, plan: Plan, split: tuple[pl.DataFrame, pl.DataFrame]) -> float:
-    """Let a briefly trained model predict the graphs of median and of largest cost, and scale the
-    time to all graphs."""
+    """Return the estimated seconds of the job's predictions.
+
+    A briefly trained model predicts the graphs of median and of largest cost. The time is scaled to
+    all graphs.
+    """
     asked = _find_predicted(job, plan).sort(WORK)
     if asked.is_empty():
         return 0.0
@@ -196,11 +208,11 @@ def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: fl
 
 @dataclass(frozen=True)
 class RunBudget:
-    """How much of a run is trained."""
+    """How much of the whole run is trained; a smaller budget takes less time."""
 
-    seeds: int  # at most, per experiment
+    seeds: int  # most seeds per experiment
     folds: int
-    share: float = 1.0  # share of the epochs of nets
+    share: float = 1.0  # fraction of the usual epochs for which nets are trained
 
     def apply(self, experiments: Sequence[Experiment]) -> list[Experiment]:
         """Return the experiments reduced to this budget."""
@@ -236,7 +248,8 @@ def choose_budget(
 
     Args:
         found: an estimate of the whole run.
-        beside: seconds before and after the training.
+        folds: the number of folds of the whole run.
+        beside: seconds before and after the training, without merging.
     """
     budgets, named = list_budgets(experiments, folds), {item.name: item for item in experiments}
     for budget in budgets:
@@ -257,16 +270,24 @@ def _scale(line: Forecast, item: Experiment, budget: RunBudget, folds: int) -> F
 
 
 def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) -> bool:
-    """Return whether a run with these settings has some of the experiments, and them unchanged."""
+    """Return whether a run with these recorded settings has at least one of the experiments, and
+    has no changed version of any of them.
+    """
     described = {experiment.name: experiment.describe() for experiment in experiments}
-    # as JSON in a record restores it, with lists in place of tuples
+    # a record is JSON, in which tuples become lists, so convert in the same way
     wanted, known = json.loads(json.dumps(described)), settings.get(EXPERIMENTS, {})
     there = wanted.keys() & known.keys()
     return bool(there) and all(wanted[name] == known[name] for name in there)
 
 
 def recall_budget(folder: Path, experiments: Sequence[Experiment], folds: int) -> RunBudget | None:
-    """Return the budget of the run in the folder; None if no run is there, or no budget fits."""
+    """Return the budget with which the run in `folder` was trained.
+
+    Return None if there is no run, or if its record fits none of the budgets.
+
+    Args:
+        folds: the number of folds of the whole run.
+    """
     settings = read_run_record(folder)["settings"] if (folder / RECORD).is_file() else {}
     budgets = [b for b in list_budgets(experiments, folds) if b.folds == settings.get("folds")]
     return next((b for b in budgets if is_recorded(b.apply(experiments), settings)), None)

@@ -1,8 +1,8 @@
-"""List the jobs (models) of an experiment.
+"""List the jobs of an experiment, each of which trains one model.
 
-A job trains one model of an experiment, on a group of collections that it learns from jointly
-(mostly a group of one), without one fold, with one seed. The model ranks collections of its group.
-Jobs do not depend on each other, so they can run in any order and on any machine.
+A model learns jointly from a group of collections (mostly a group of one), holds out one fold, and
+has one seed. It ranks collections of its group. Jobs do not depend on each other, so they can run
+in any order and on any machine.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ class Job:
 
     @property
     def kind(self) -> str:
-        """Experiment and collections, which are the same for all folds and seeds."""
+        """Experiment and collections as text, the same for the models of all folds and seeds."""
         return f"{self.experiment.name} {' + '.join(self.collections)}"
 
     def describe(self) -> str:
@@ -51,7 +51,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Choice:
-    """A filter of jobs: those that rank one of the collections, of one of the folds."""
+    """A filter of jobs: selects those that rank one of `collections` and hold out one of
+    `folds`."""
 
     collections: tuple[str, ...] = ()  # empty: all
     folds: tuple[int, ...] = ()  # empty: all
@@ -67,9 +68,9 @@ EVERYTHING = Choice()
 
 
 def split_loaded(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
-    """Divide jobs by how their experiments came about: loaded by name or file, or made in memory.
+    """Return the jobs with an experiment loaded by name or file, and those made in memory.
 
-    Another process can load only the former.
+    Another process can load only the first.
     """
     loaded = [job for job in jobs if job.experiment.origin]
     return loaded, [job for job in jobs if not job.experiment.origin]
@@ -106,7 +107,7 @@ def list_missing(
 
 @dataclass(frozen=True)
 class Backlog:
-    """Jobs of a run, and those of them that are to be trained now."""
+    """All jobs of a run, and which of them are to be trained now."""
 
     jobs: Sequence[Job]
     missing: Sequence[Job]  # to be trained
@@ -115,7 +116,11 @@ class Backlog:
 
     @classmethod
     def of(cls, jobs: Sequence[Job], run: Run, choice: Choice = EVERYTHING) -> "Backlog":
-        """Check all jobs; delete selected ones that are damaged, and warn about each."""
+        """Check all jobs; delete selected ones that are damaged, and warn about each.
+
+        Args:
+            choice: the filter that selects the jobs to train.
+        """
         chosen = [job for job in jobs if choice.includes(job)]
         others = [job for job in jobs if not choice.includes(job)]
         left_out = [job for job in others if find_defect(job, run)]
@@ -129,7 +134,7 @@ class Backlog:
 def find_backlog(
     experiments: Sequence[Experiment], plan: Plan, run: Run, choice: Choice = EVERYTHING
 ) -> Backlog:
-    """Return the jobs of the experiments, and say how many are to be trained."""
+    """Return the jobs of the experiments, and print how many are to be trained."""
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan)]
     backlog = Backlog.of(jobs, run, choice)
     say(f"{count(len(backlog.missing), 'model')} to train of {backlog.total}.")

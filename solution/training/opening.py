@@ -1,4 +1,7 @@
-"""Open a run: prepare or find its store, check its data and experiments, draw its folds."""
+"""Open a run: prepare or find its store, check its data and experiments, draw its folds.
+
+A store is a folder of prepared graphs. A quick look is a short run on a few graphs.
+"""
 
 import dataclasses
 import shutil
@@ -51,8 +54,10 @@ def open_experiments(
     """Begin or resume the run in `folder`; yield its plan and the run, ready for training.
 
     Args:
+        limit: for a quick look: use only a few graphs of each collection.
+        replace: begin the run again if there is one.
         collections: use only these; empty: all.
-        mixes: allow labels of several sources in one training.
+        mixes: allow labels of several sources (measured, estimated) in one training.
 
     Raises InputError as open_run and check_mixture do, and if no graph has labels.
     """
@@ -77,11 +82,12 @@ def open_planned(
     replace: bool = False,
     collections: Sequence[str] = (),
 ) -> Iterator[Run]:
-    """Begin or resume the run of a plan in `folder`, as open_experiments does.
+    """Begin or resume the run of an existing plan in `folder`, and yield the run.
 
     Args:
-        settings: from describe_run.
+        settings: the settings to record with the run, from describe_run.
         quick: record a new run as a quick look.
+        replace: begin the run again if there is one.
         collections: the collections that the user named; empty: all.
     """
     for experiment in experiments:
@@ -103,16 +109,17 @@ def open_store(
     named: bool = False,
     workers: int | None = None,
 ) -> Iterator[Store]:
-    """Yield the store `data`, or one prepared from it in `target`; it is locked against changes.
+    """Yield a store of prepared graphs, which is locked against changes during the block.
 
-    A store has a fixed preparation. If the experiments need more of the graphs than the store in
-    `target` keeps, another store is prepared beside it.
+    The store is `data` itself, or is prepared from `data` in the folder `target`. A store keeps
+    the nodes within a fixed number of hops (edges) of configurable nodes. If the experiments need
+    more hops than the store in `target` has, another store is prepared in a folder beside it.
 
     Args:
-        collections: the store must have graphs of these; checked before anything is prepared.
+        collections: the data must have graphs of these; checked before anything is prepared.
         limit: for a quick look: prepare only a few graphs.
         named: the user named `target`, so no other folder may be used.
-        workers: processes that prepare; None: one per core.
+        workers: number of processes that prepare graphs; None: one per core.
 
     Raises:
         InputError: the store does not fit the experiments or is damaged, or the data cannot be
@@ -140,14 +147,19 @@ def open_store(
 
 
 def find_needed_hops(experiments: Sequence[Experiment]) -> int | None:
-    """Return the hops around configurable nodes that all experiments need; None: the whole
-    graphs."""
+    """Return the number of hops (edges) around configurable nodes that suffices for all
+    experiments; None: an experiment needs the whole graphs.
+    """
     needed = {experiment.ranker.needed_hops for experiment in experiments}
     return None if None in needed else max(number for number in needed if number is not None)
 
 
 def choose_place(target: Path, hops: int | None) -> Path:
-    """Return the folder for a store with these hops: `target`, unless it keeps fewer."""
+    """Return `target` or a folder beside it for a store with at least these hops.
+
+    Return `target` if its store has enough hops, or if it is no store yet and `hops` is the
+    default. Otherwise the folder is called like `target` with the number of hops appended.
+    """
     usual = hops == Preparation().hops
     if _serves(target, hops) or (usual and not is_store(target)):
         return target
@@ -194,7 +206,7 @@ def _prepare(
         Preparation(kept),
         find_sample_submission(data),
         workers=workers,
-        rebuild=not named,  # a store of another version is made again
+        rebuild=not named,  # prepare a store of another format or preparation again
     )
 
 
@@ -237,11 +249,11 @@ def check_labels(plan: Plan) -> None:
 def check_mixture(plan: Plan, *, mixes: bool) -> None:
     """Raise InputError if a model would learn from graphs that do not belong together.
 
-    Runtimes of a clock and estimates of a compiler are of different machines and have different
+    Measured runtimes and a compiler's estimates describe different machines and have different
     errors. Layouts and compile options have different feature tables.
 
     Args:
-        mixes: the user allows labels of several sources.
+        mixes: the user allows labels of several sources (measured, estimated).
     """
     if mixed := find_mixed_in_store(plan.store, plan.graphs):
         raise InputError("\n".join(f"{plan.store.folder}: {words}" for words in mixed))
@@ -257,7 +269,7 @@ def check_mixture(plan: Plan, *, mixes: bool) -> None:
 
 
 def check_experiments(experiments: Sequence[Experiment], plan: Plan) -> None:
-    """Raise InputError if none of the experiments has a job in this data."""
+    """Raise InputError if none of the experiments has a model to train on the plan's graphs."""
     if not any(list_jobs(experiment, plan) for experiment in experiments):
         labelled = plan.graphs.filter(IS_LABELLED)["collection"]
         there = ", ".join(labelled.unique(maintain_order=True))
@@ -271,10 +283,10 @@ def check_experiments(experiments: Sequence[Experiment], plan: Plan) -> None:
 def warn_about_gaps(
     plan: Plan, collections: Sequence[str] = NAMES, experiments: Sequence[Experiment] = ()
 ) -> None:
-    """Warn about collections that cannot be trained on or held out, and experiments with no work.
+    """Warn about collections that cannot be learned from or divided, and experiments without work.
 
     Args:
-        collections: the collections that the user named.
+        collections: the collections that the user named; by default all.
     """
     for item in experiments:
         if not any(name in collections for name in item.collections):
@@ -341,8 +353,7 @@ def find_other_graphs(run: Run, store: Store) -> str | None:
 
 
 def _is_there(folder: Path) -> bool:
-    """Return whether a store exists there; False if the recorded path is invalid or
-    inaccessible."""
+    """Return whether the folder is a store; False if its path is invalid or inaccessible."""
     try:
         return is_store(folder)
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
 """Train every fold's models, and gather their out-of-fold and test predictions.
 
 The caller lists the jobs (solution.training.jobs), and an executor trains them. The folder of a job
-appears when it is complete, and the job is never trained again. So a run that was killed continues
-after its last job and ends with the same predictions.
+appears only when the job is complete, and the job is never trained again. So a run that was killed
+continues after its last complete job and ends with the same predictions.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def run_experiments(
     executor: Executor = HERE,
     title: str | None = None,
 ) -> None:
-    """Train the missing jobs; then gather the predictions of complete collections.
+    """Train the missing jobs; then join the predictions of collections whose jobs are all trained.
 
     Args:
         title: on a terminal, show a table with this title and a row per fit.
@@ -48,7 +48,7 @@ def run_experiments(
 def train_jobs(
     backlog: Backlog, plan: Plan, run: Run, watch: Watch, executor: Executor = HERE
 ) -> None:
-    """Train the missing jobs; if the user interrupts, say how many are trained."""
+    """Train the missing jobs; if the user interrupts, print how many are trained."""
     before = backlog.total - len(backlog.missing)
     for _ in range(before):
         watch.advance()
@@ -65,7 +65,7 @@ def gather(jobs: Sequence[Job], untrained: Sequence[Job], plan: Plan, run: Run) 
 
     Args:
         jobs: all jobs of the experiments.
-        untrained: those of them that have no predictions.
+        untrained: the jobs among `jobs` that have no predictions.
     """
     for name in dict.fromkeys(job.experiment.name for job in jobs):
         ours = [job for job in jobs if job.experiment.name == name]
@@ -133,7 +133,7 @@ def train_experiment(
 ) -> Table:
     """Train the experiment on `collections`, and return a table of its out-of-fold scores.
 
-    The models are those of a run of all experiments, so either continues the work of the other.
+    The models are the same as in a run of all experiments, so each run continues the other.
     """
     choice = Choice(tuple(collections))
     if not list_jobs(experiment, plan, choice):

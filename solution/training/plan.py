@@ -34,7 +34,8 @@ QUICK_LABELLED, QUICK_TEST = 8, 3  # graphs per collection in a quick look
 class Plan:
     """The graphs of a run and their folds."""
 
-    graphs: pl.DataFrame  # a row per graph: the store's columns, group, fold; by family also family
+    # a row per graph: the store's columns, `group`, `fold`, and `family` if folds are by family
+    graphs: pl.DataFrame
     store: Store
     cache: GraphCache = field(default_factory=GraphCache)
 
@@ -92,13 +93,15 @@ class Plan:
         ).explode("config")
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that identify the data; how many nodes the store keeps does not
-        matter."""
-        # The division is left out as well: the scheme and the number of folds are separate
-        # settings.
+        """Return the settings that identify the data.
+
+        They do not depend on how many nodes of a graph the store keeps.
+        """
+        # The columns of the folds are left out as well: the scheme and the number of folds are
+        # separate settings.
         drawn = [name for name in ("checksum", "group", "fold", "family") if name in self.graphs]
         if not list_estimates(self.graphs["label_source"]):
-            # keeps the hash of measured data as it was before label sources
+            # so that measured data has the same hash as before label sources were recorded
             drawn.append("label_source")
         content = self.graphs.drop(drawn).write_csv()
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -133,7 +136,10 @@ def make_plan(
 
 
 def _add_families(graphs: pl.DataFrame, store: Store) -> pl.DataFrame:
-    """Return the graphs with the column `family`: of labelled graphs, for each source apart."""
+    """Return the graphs with the column `family`, which is empty for unlabelled graphs.
+
+    Families are found for each source (xla, nlp, tile) separately.
+    """
     families = dict.fromkeys(graphs.select("collection", "graph").iter_rows(), "")
     labelled = graphs.filter("labelled")
     source = pl.col("collection").replace_strict(SOURCES)

@@ -1,7 +1,7 @@
 """Train the models that are packed: a run's rankers on all folds, or students of its ensemble.
 
-Both are jobs of the run, beside those of its folds. If they are stopped, the same command continues
-them.
+Both are stored as jobs of the run, beside the jobs that hold out a fold. If the training is
+stopped, the same command continues it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -72,6 +72,9 @@ def distill(
 ) -> None:
     """Train the students of the ensemble: one per fold, for their score, and one that is packed.
 
+    A student is a small ranker that learns from the ensemble's scores
+    (solution.training.distilling).
+
     Raises InputError if the run was made from another store or by other code.
     """
     with _open_again(run, students, store) as plan:
@@ -102,7 +105,7 @@ class Tutor:
     recipe: Recipe
 
     def __call__(self, job: Job, report: Report) -> None:
-        """Train a student on the ensemble's models that have not seen its fold."""
+        """Train a student on the scores of the ensemble's models that have not seen its fold."""
         teacher = Teacher(self.run, self.recipe, job.fold)
         train_job(job, self.site.plan, self.run, report, teacher.teach)
 
@@ -123,7 +126,7 @@ def recall_experiments(run: Run, names: Sequence[str]) -> list[Experiment]:
 
 @contextmanager
 def _open_again(run: Run, experiments: Sequence[Experiment], store: Store) -> Iterator[Plan]:
-    """Yield the plan of an existing run, with its folds; lock the run meanwhile."""
+    """Yield the plan of an existing run, with its folds; the run is locked during the block."""
     settings = run.record()["settings"]
     ours = list_experiments()
     known = recall_experiments(run, [name for name in run.experiments() if name in ours])

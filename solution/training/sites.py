@@ -1,10 +1,11 @@
-"""Train jobs in workers: here, or on other machines, which must find the graphs and experiments.
+"""Train jobs in worker processes of this machine or of other machines.
 
-Another machine reads the prepared graphs from a shared folder, or from its mirror of a bucket,
-which is downloaded once per node. In both cases graphs are memory-mapped, not sent with each task.
-A machine that does not see the run's folder returns a model as the bytes of its folder. Checkpoints
-of a fit are kept where all machines see them, in the run's folder or its bucket, so that another
-node can continue after a node died. If there is no such folder, the fit starts again.
+A site tells a worker where the prepared graphs and the experiments are. Another machine reads the
+prepared graphs from a shared folder, or from its mirror of a bucket, which is downloaded once per
+node. In both cases graphs are memory-mapped, not sent with each task. A worker on another machine
+returns the trained model as an archive of its folder, and the calling process writes it into the
+run. Checkpoints are kept in the run's folder or its bucket, so that another node can continue a fit
+after a node died. If a node sees neither, the fit starts again.
 """
 
 import hashlib
@@ -40,18 +41,18 @@ from solution.training.watch import Watch
 
 SEND_SECONDS = 20.0  # between two uploads of a fit's checkpoints to a bucket
 BYTES_OF_A_FIT = 1 << 30  # memory of a fit without its graphs
-BYTES_OF_GRAPHS = 8  # memory per byte of the graphs' files: tables of features, activations
+BYTES_OF_GRAPHS = 8  # bytes of memory (feature tables, activations) per byte of the graphs' files
 
 
 @dataclass(frozen=True)
 class ExperimentSpec:
     """An experiment, described so that another process can load it."""
 
-    origin: str  # the name or file from which it was loaded
-    source: str  # the hash of its file
+    origin: str  # name or file that the experiment was loaded from; empty if it was made in memory
+    source: str  # hash of the experiment's code
     is_quick: bool = False
-    share: float = 1.0  # share of the epochs of nets
-    made: Experiment | None = None  # itself, if it was made in this process and not loaded
+    share: float = 1.0  # fraction of the usual epochs for which nets are trained
+    made: Experiment | None = None  # the experiment itself, if it was made in memory
 
     @classmethod
     def of(cls, experiment: Experiment) -> "ExperimentSpec":
@@ -60,10 +61,10 @@ class ExperimentSpec:
         return cls(*facts, made)
 
     def find(self, path: str = "") -> Experiment:
-        """Load the experiment; raise InputError if its file has changed since the work began.
+        """Load the experiment; raise InputError if its file has changed since it was described.
 
         Args:
-            path: of a copy of its file; empty: the original.
+            path: path of a copy of the experiment's file; empty: load `origin`.
         """
         if self.made is not None:
             return self.made
@@ -99,28 +100,28 @@ class JobSpec:
 
 
 class Site(Protocol):
-    """What a worker needs to find data and experiments; it can be pickled."""
+    """Tells a worker where to find the graphs and the experiments; it can be pickled."""
 
     @property
     def plan(self) -> Plan:
-        """The graphs and their folds; the same object throughout a process."""
+        """The graphs of the run and their folds; each process makes the plan once."""
         ...
 
     def find(self, spec: ExperimentSpec) -> Experiment:
-        """Load the experiment."""
+        """Load the experiment that `spec` describes."""
         ...
 
 
 @dataclass(frozen=True)
 class Here:
-    """The site of workers on this machine."""
+    """Tells workers on this machine where to find the graphs and the experiments."""
 
     graphs: pl.DataFrame
     store: Store
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan, made in each worker, which reads the graphs itself."""
+        """The graphs of the run and their folds; each worker process reads the graphs itself."""
         return Plan(self.graphs, self.store)
 
     def find(self, spec: ExperimentSpec) -> Experiment:
@@ -132,13 +133,13 @@ class SharedFolder:
     """A folder, described so that other machines can find it: by its path, or in a bucket."""
 
     folder: Path
-    proof: str  # a file that identifies the folder
-    seal: str  # the checksum of that file
+    proof: str  # name of a file in the folder whose checksum identifies the folder
+    seal: str  # the checksum of the file `proof`
     url: str = ""
 
     @classmethod
     def of(cls, folder: Path, proof: str) -> "SharedFolder":
-        """Describe a folder of this machine; if it is a mirror, upload its changes first."""
+        """Describe a folder of this machine; if it mirrors a bucket, upload its changes first."""
         mirror = Mirror.find(folder)
         if mirror is not None:
             mirror.push()
@@ -146,13 +147,16 @@ class SharedFolder:
         return cls(path, proof, checksum(path / proof), mirror.url if mirror else "")
 
     def is_here(self) -> bool:
-        """Return whether this machine sees the folder at the same path."""
+        """Return whether this machine sees the same folder at the same path."""
         path = self.folder / self.proof
         return path.is_file() and checksum(path) == self.seal
 
     def find(self) -> Path | None:
-        """Return the folder, or this machine's updated mirror of its bucket; None if there is
-        neither."""
+        """Return the path of the folder on this machine.
+
+        The folder is the shared folder if this machine sees it, otherwise this machine's updated
+        mirror of the bucket. Return None if there is no bucket either.
+        """
         if self.is_here():
             return self.folder
         if not self.url:
@@ -168,18 +172,21 @@ class SharedFolder:
 
 @dataclass(frozen=True)
 class There:
-    """The site of workers on other machines, which need the same program and access to the
-    store."""
+    """Tells workers on other machines where to find the graphs and the experiments.
+
+    The other machines need this program, of the same version, and access to the store.
+    """
 
     graphs: pl.DataFrame
     store: SharedFolder
-    # For each user's experiment, by origin: the contents of its file and of those it imports, by
-    # name.
+    # files[origin][name]: contents of a file of the user's experiment `origin`, which is the
+    # experiment's file or a file that it imports from its folder.
     files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan, made once per process, so that graphs are mapped once."""
+        """The graphs of the run and their folds; made once per process, so graphs are mapped
+        once."""
         folder = self.store.find()
         if folder is None:
             raise InputError(
@@ -189,20 +196,25 @@ class There:
         return Plan(self.graphs, Store.open(folder))
 
     def find(self, spec: ExperimentSpec) -> Experiment:
-        """Load the experiment; the files of a user's experiment are first written to this
-        machine."""
+        """Load the experiment that `spec` describes.
+
+        The files of a user's experiment are first written to a scratch folder of this machine.
+        """
         if spec.origin not in self.files:
             return spec.find()
         files = self.files[spec.origin]
         return spec.find(str(_write_once(files) / Path(spec.origin).name))
 
 
-_written: dict[str, ScratchFolder] = {}  # by hash of the files
+# scratch folder of each set of files, by the hash of their names and contents
+_written: dict[str, ScratchFolder] = {}
 
 
 def _write_once(files: Mapping[str, bytes]) -> Path:
-    """Return a folder with these files; equal files share a folder, so imported modules stay
-    valid."""
+    """Return a scratch folder that contains the files.
+
+    Equal sets of files share a folder, so that modules imported from it stay valid.
+    """
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
     if digest not in _written:
         _written[digest] = ScratchFolder()
@@ -214,7 +226,8 @@ def _write_once(files: Mapping[str, bytes]) -> Path:
 
 
 def choose_site(executor: Executor, plan: Plan, experiments: Sequence[Experiment]) -> Site:
-    """Return how the executor's workers find the graphs of the plan and these experiments."""
+    """Return the site that tells the executor's workers where to find the graphs and
+    experiments."""
     if not executor.is_away:
         return Here(plan.graphs, plan.store)
     origins = sorted({item.origin for item in experiments if item.origin.endswith(".py")})
@@ -230,7 +243,7 @@ def train_here(executor: Executor, jobs: Sequence[Job], plan: Plan, run: Run, wa
 
 
 def train_away(executor: Executor, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
-    """Train the jobs on other machines, and write the models that they send to the run."""
+    """Train the jobs on other machines; write the models that these return into the run."""
 
     def keep(number: int, packed: bytes) -> None:
         folder = jobs[number].folder(run)
@@ -253,7 +266,7 @@ def train_away(executor: Executor, jobs: Sequence[Job], plan: Plan, run: Run, wa
 
 
 def _send_job(folder: Path, run: Run) -> None:
-    """Upload the folder of a job if the run is a mirror of a bucket."""
+    """Upload the folder of a job if the run's folder mirrors a bucket."""
     send_back(run.folder, folder.relative_to(run.folder).as_posix())
 
 
@@ -265,7 +278,8 @@ class LocalTrainer:
     run: Run
 
     def __call__(self, spec: JobSpec, report: Report) -> None:
-        """Train the job; raise InputError if its experiment's file has changed meanwhile."""
+        """Train the job; raise InputError if its experiment's file has changed since the job was
+        made."""
         job = spec.find(self.site)
         train_job(job, self.site.plan, self.run, report)
 
@@ -288,8 +302,11 @@ class AwayTrainer:
 
     @contextmanager
     def _checkpoints(self, job: Job, scratch: Run) -> Iterator[Path]:
-        """Yield the folder for the fit's checkpoints; if possible one that other machines can
-        read."""
+        """Yield the folder for the fit's checkpoints.
+
+        The folder is that of the run if this machine sees it. Otherwise it is a scratch folder,
+        which is uploaded to the run's bucket if there is one.
+        """
         if self.run.is_here():
             shared = Run(self.run.folder)
             yield shared.checkpoints(job.folder(shared))
@@ -305,8 +322,9 @@ class AwayTrainer:
 
 @contextmanager
 def sending(mirror: Mirror) -> Iterator[None]:
-    """Download the mirror, upload its changes regularly during the block, and upload all at the
-    end."""
+    """Download a mirrored folder, upload its changes regularly inside the block, and all of them at
+    the end of the block.
+    """
     mirror.pull()
     mirror.folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -325,7 +343,7 @@ def _sending_now_and_then(mirror: Mirror) -> Iterator[None]:
 
     def send() -> None:
         while not over.wait(SEND_SECONDS):
-            with suppress(InputError):  # tried again in the next round
+            with suppress(InputError):  # a failed upload is tried again after SEND_SECONDS
                 mirror.push(over=True)
 
     sender = threading.Thread(target=send, daemon=True)
@@ -338,16 +356,17 @@ def _sending_now_and_then(mirror: Mirror) -> Iterator[None]:
 
 
 def _send_all(mirror: Mirror) -> None:
-    """Upload the current state, even if the folder is gone, which deletes the files in the
-    bucket."""
+    """Upload the folder's current state; if the folder was deleted, delete its files in the
+    bucket.
+    """
     mirror.folder.mkdir(parents=True, exist_ok=True)
     mirror.push(over=True)  # overwrite what a lost machine may have uploaded for the same fit
 
 
 @contextmanager
 def share_run(run: Run) -> Iterator[SharedFolder]:
-    """Yield how other machines find the run's folder."""
-    # a machine that sees this file sees the same folder
+    """Yield a description by which other machines find the run's folder."""
+    # a machine that sees this file, which has a random name, sees the same folder
     token = run.folder / f"{TEMPORARY}{secrets.token_hex(8)}"
     token.write_text(secrets.token_hex(16), encoding="utf-8")
     try:
@@ -357,14 +376,14 @@ def share_run(run: Run) -> Iterator[SharedFolder]:
 
 
 def estimate_memory(group: Sequence[str], plan: Plan) -> int:
-    """Return an estimate of the bytes of memory of a fit on these collections."""
+    """Return an estimate of the memory (bytes) that a fit on the collections needs."""
     rows = pl.concat([plan.rows(name) for name in group])
     files = sum(path.stat().st_size for path in plan.store.paths_of(rows))
     return min(BYTES_OF_A_WORKER, BYTES_OF_A_FIT + BYTES_OF_GRAPHS * files)
 
 
 def choose_needs(ranker: RankerSettings, memory: int, executor: Executor) -> Needs:
-    """Return what a fit with this memory (bytes) asks a cluster for."""
+    """Return the resources to request for a fit: `memory` bytes, and for a net a share of a GPU."""
     if not ranker.trains_a_net:
         return Needs(bytes=memory)
     return Needs(1, executor.gpu_share, memory)

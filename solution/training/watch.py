@@ -1,4 +1,8 @@
-"""Show the progress of fits: bars for many experiments, a table for one, plain lines in a log."""
+"""Show the progress of fits: bars for many experiments, a table for one, plain lines in a log.
+
+A fit is the training of one model. The kind of a model is its experiment and its collections; a
+model's name begins with its kind.
+"""
 
 import math
 import threading
@@ -22,7 +26,7 @@ from solution.system.wording import spell
 
 @dataclass
 class FitLine:
-    """The progress of one fit, a row of the display."""
+    """The progress of one fit, shown as a row of the table."""
 
     name: str
     started: float = field(default_factory=lambda: time.monotonic())
@@ -38,11 +42,12 @@ class FitLine:
     is_over: bool = False
 
     def take(self, *given: Any, **named: Any) -> None:
-        """Receive the fit's progress, as a Report."""
+        """Receive a report of the fit's progress; the arguments are the fields of FitProgress."""
         new = FitProgress(*given, **named)
         if new.is_recalled:
             self.first = new.done
-        elif not self.is_begun:  # without validation, recalled epochs are not reported as such
+        # without validation no report is marked as recalled: count from the first report
+        elif not self.is_begun:
             self.first, self.is_begun = max(0, math.ceil(new.done) - 1), True
         self.done, self.total = new.done, new.total
         self.seconds = time.monotonic() - self.started
@@ -72,7 +77,7 @@ class TimeLeft:
     """Estimate when all models are trained, from finished models of the same kind.
 
     Args:
-        kinds: the number of models to train, by kind.
+        kinds: the number of models to train, by kind (experiment and collections).
     """
 
     def __init__(self, kinds: Mapping[str, int]) -> None:
@@ -80,7 +85,11 @@ class TimeLeft:
         self._seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
 
     def finish(self, name: str, seconds: float, line: FitLine | None = None) -> None:
-        """Record the seconds of a finished model; a resumed fit is scaled to its full length."""
+        """Record the seconds of a finished model.
+
+        Args:
+            line: the fit's progress; the seconds of a resumed fit are scaled to all epochs.
+        """
         if line is not None and line.done > line.first:
             seconds *= line.done / (line.done - line.first)
         kind = self._kind(name)
@@ -88,7 +97,7 @@ class TimeLeft:
         self._seconds.setdefault(kind, []).append(seconds)
 
     def describe(self, running: Sequence[FitLine], at_once: int) -> str:
-        """Return the remaining time, to end a sentence; empty if too little is known.
+        """Return the remaining time as the end of a sentence; empty if too little is known.
 
         Args:
             running: the fits in progress.
@@ -96,7 +105,7 @@ class TimeLeft:
         """
         known = {kind: list(seconds) for kind, seconds in self._seconds.items()}
         models: dict[str, float] = dict(self._left)
-        for line in running:  # if no model of this kind is finished, extrapolate from this one
+        for line in running:  # if no model of this kind is finished, extrapolate from a running fit
             seen, kind = time.monotonic() - line.started, self._kind(line.name)
             models[kind] = models.get(kind, 0) - (line.done / line.total if line.total else 0)
             if line.done > line.first and not known.setdefault(kind, []):
@@ -128,11 +137,11 @@ def _clock(seconds: float | None) -> str:
 
 COLUMNS = ("Model", "Epoch", "Loss", "Score", "Best", "Per s", "Time", "Left")
 OTHER_LINES = 5  # lines of the terminal besides the rows: title, header, rule, prompt
-QUIET_SECONDS = 30.0  # about the longest time without a line in a log
+QUIET_SECONDS = 30.0  # longest time (roughly) without a line in a log while fits are running
 
 
 class Watch(Protocol):
-    """A progress display of jobs."""
+    """A progress display of jobs; a job trains one model."""
 
     def job(self, name: str) -> AbstractContextManager[Report]:
         """Show a fit during the block; yield the function to which it reports."""
@@ -168,12 +177,12 @@ class ProgressBars:
         self._progress.advance(self._overall, count)
 
     def note(self, words: str) -> None:
-        """Show a note beside the bar of all fits."""
+        """Show a note beside the bar for all fits."""
         self._progress.update(self._overall, note=words)
 
 
 def print_line(line: str) -> None:
-    """Print a line to the terminal unchanged."""
+    """Print a line to the terminal without interpreting markup or breaking it."""
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -187,7 +196,7 @@ class LogLines:
         kinds: number of untrained models by kind; the name of a model begins with its kind. By
             default all models are of one kind and untrained.
         writers: functions that receive every line.
-        shown: another display of the same jobs.
+        shown: another display of the same jobs, to which every report is forwarded.
     """
 
     def __init__(
@@ -212,8 +221,9 @@ class LogLines:
 
     @contextmanager
     def job(self, name: str) -> Iterator[Report]:
-        """Write a line when the fit called `name` ends; its progress is included in heartbeat
-        lines."""
+        """Write a line when the fit called `name` ends; until then heartbeat lines include its
+        progress.
+        """
         line = self._running[name] = FitLine(name)
         try:
             with self._shown.job(name) if self._shown else nullcontext(silent) as show:
@@ -276,9 +286,10 @@ class LogFile:
 def watch_jobs(
     total: int, kinds: Mapping[str, int], log: Path, title: str | None = None
 ) -> Iterator[Watch]:
-    """Yield bars on a terminal, otherwise plain lines; the first arguments are those of LogLines.
+    """Yield a display of jobs: on a terminal bars or a table, otherwise plain lines.
 
     Args:
+        total, kinds: as in LogLines.
         log: a file that receives the plain lines in any case.
         title: on a terminal, show a table with this title and a row per fit instead of bars.
     """
@@ -330,8 +341,9 @@ class LiveTable:
         self._advanced += 1
 
     def render(self) -> Table:
-        """Return the current table; on the terminal only its last rows, which include running
-        fits."""
+        """Return the current table; while it is live, only as many of its last rows as fit on the
+        terminal.
+        """
         table = make_table(f"{self._title}: {self._advanced} of {self._total} models are there")
         for name in COLUMNS:
             table.add_column(name, justify="left" if name == "Model" else "right", no_wrap=True)

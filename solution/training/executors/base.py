@@ -18,12 +18,13 @@ from solution.training.jobs import Job
 from solution.training.plan import Plan
 from solution.training.watch import Watch
 
-BYTES_OF_A_WORKER = 5 << 30  # memory; the tables of the whole tile collection take most of it
-# at least this long between two reports of a task: people read no faster, and a queue is finite
+# memory of a worker process; the tables of the whole tile collection take most of it
+BYTES_OF_A_WORKER = 5 << 30
+# shortest time between two reports of a task: people read no faster, and a queue is finite
 REPORT_SECONDS = 0.1
 
 # A function that is called as work(*task.arguments, report), one call at a time in each process. It
-# is pickled once for each process and lives as long, so it may cache the data that it reads.
+# is pickled once for each process and stays loaded there, so it may cache the data that it reads.
 Work = Callable[..., Any]
 Keep = Callable[[int, Any], None]  # called with the task's number and its result
 
@@ -79,16 +80,17 @@ class Executor(Protocol):
         Args:
             work: the function that runs a task.
             watch: the progress display.
-            keep: called in this process with each result.
+            keep: called in this process with the number and the result of each task.
 
         Raises:
-            InputError: a process was killed. A task's error is raised when the others are stopped.
+            InputError: a process was killed. An error of a task is raised once the other tasks are
+                stopped.
         """
         ...
 
 
 def forget(number: int, result: Any) -> None:
-    """Ignore a result; for tasks that write files themselves."""
+    """Ignore a result; used for tasks that write files themselves."""
 
 
 class Screen(ExitStack):
@@ -119,7 +121,7 @@ class Screen(ExitStack):
 
 
 class Throttled:
-    """A Report that forwards at most ten reports per second, but every new best score."""
+    """A Report that forwards at most ten reports per second, and also every new best score."""
 
     def __init__(self, send: Callable[..., None]) -> None:
         self._send = send
@@ -131,7 +133,7 @@ class Throttled:
         self._send()
 
     def __call__(self, *given: Any, **named: Any) -> None:
-        """Forward the report, unless the last one was too recent."""
+        """Forward the report, unless the last one was too recent and this is no new best score."""
         score, now = FitProgress(*given, **named).score, time.monotonic()
         is_best = score is not None and (self._best is None or score > self._best)
         if is_best or now >= self._next:

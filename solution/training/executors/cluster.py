@@ -1,9 +1,9 @@
-"""Choose the executor; run tasks on the nodes of a Ray cluster, or of a Ray started for the run.
+"""Choose the executor; run tasks on a Ray cluster, either an existing one or one started here.
 
 Only Ray's tasks are used, and one actor that forwards progress reports. Results are stored by one
-process on this machine. So a node that dies loses only its running tasks, and a driver that dies
-loses no stored result. A task whose process dies is run again, up to three times; a task that
-raises an exception is not.
+process on this machine, the driver. So a node that dies loses only its running tasks, and a driver
+that dies loses no stored result. A task whose process dies is run again, up to three times; a task
+that raises an exception is not.
 
 Source: Moritz et al., "Ray: a distributed framework for emerging AI applications", OSDI 2018.
 """
@@ -56,12 +56,13 @@ from solution.training.sites import train_away
 from solution.training.watch import Watch
 
 Message = tuple[int, tuple[Any, ...], dict[str, Any]]
-_works: dict[str, Work] = {}  # the function of the current run, cached in each process
+# the unpickled function of the current run, by the id of its Ray reference; one per process
+_works: dict[str, Work] = {}
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """What every task of a run receives."""
+    """What every task of a run receives besides its arguments."""
 
     code: dict[str, str]  # versions of the driver's code and libraries
     work: Any  # a Ray reference to the pickled function
@@ -118,7 +119,7 @@ def _compare_code(wanted: dict[str, str]) -> None:
 
 
 def _open(context: RunContext) -> Work:
-    """Return the function of the run; it is unpickled once per process."""
+    """Return the function that runs the tasks; it is unpickled once per process."""
     key = context.work.hex()
     if key not in _works:
         import ray
@@ -131,9 +132,10 @@ def _open(context: RunContext) -> Work:
 LOCAL, RAY = "local", "ray"
 RETRIES = 3  # runs after the first one, if the task's process died
 POLL_SECONDS = 0.1
-AT_ONCE = 64  # most results fetched per round
+AT_ONCE = 64  # most results fetched at once
 STORE_BYTES = 256 << 20  # shared memory for results, which are small; graphs are mapped from files
-# a short folder, because the path of a socket has at most 107 bytes
+# where Ray's temporary folder is made: its path is short, because the path of a socket in it
+# has at most 107 bytes
 SHORT, OWN = Path("/tmp"), "fastslow-ray-"
 SETTINGS = {  # defaults for environment variables
     # otherwise a fit that needs too much memory is tried forever
@@ -144,12 +146,12 @@ SETTINGS = {  # defaults for environment variables
 
 @dataclass(frozen=True)
 class RayExecutor:
-    """The nodes of a Ray cluster.
+    """Runs tasks on the nodes of a Ray cluster.
 
     Args:
-        address: of the cluster, auto or HOST:PORT; None: start one here, and stop it afterwards.
-        workers: cores of a cluster that is started here; None: all.
-        gpu_share: share of a GPU per net; 1 if nets that share a GPU would slow each other down.
+        address: auto or HOST:PORT of the cluster; None: start one here, and stop it afterwards.
+        workers: number of cores of a cluster that is started here; None: all.
+        gpu_share: fraction of a GPU requested per net; 1: nets never share a GPU.
     """
 
     address: str | None = None
@@ -166,8 +168,9 @@ class RayExecutor:
             return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def open(self) -> AbstractContextManager[Any]:
-        """Stay connected to the cluster during the block; without an address, to one started for
-        it."""
+        """Stay connected to the cluster during the block; without an address, start one for the
+        block.
+        """
         return join_cluster(self.address, self.workers)
 
     def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
@@ -219,7 +222,8 @@ class _Running:
         )
         self._queue = queue.remote()
         context = RunContext(identify_code(), ray.put(pickle.dumps(work)), self._queue)
-        # In a list Ray does not fetch the function for each task; each process fetches it once.
+        # Ray fetches arguments for each task, but not references inside a list. So the function
+        # is fetched once per process, by _open.
         box, remote = ray.put([context]), ray.remote(do)
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         # check all tasks before the first one is submitted
@@ -244,7 +248,7 @@ class _Running:
                         del self._numbers[reference]
                         screen.finish(number)
         finally:
-            # after an error, stop the other tasks, which may take hours
+            # after an error, stop the other tasks, which could run for hours
             for reference in self._numbers:
                 self._ray.cancel(reference, force=True)
             self._ray.kill(self._queue)
@@ -311,7 +315,11 @@ def describe_needs(needs: Needs) -> dict[str, Any]:
 
 @contextmanager
 def join_cluster(address: str | None, workers: int | None = None) -> Iterator[Any]:
-    """Yield Ray, connected to the cluster, or to one started here; inside the block, join it again.
+    """Yield the module `ray`, connected to a cluster; a nested block uses the same connection.
+
+    Args:
+        address: auto or HOST:PORT of the cluster; None: start one here, and stop it afterwards.
+        workers: number of cores of a cluster that is started here; None: all.
 
     Raises InputError if Ray is not installed, or no cluster answers.
     """
@@ -360,7 +368,7 @@ def _own_folder() -> Iterator[Path]:
 
 @cache
 def _make_private() -> dict[str, str]:
-    """Return settings that keep others out of a local cluster: a random token, in no file.
+    """Return settings that keep other users out of a local cluster: a random token, never on disk.
 
     Ray reads them once per process, so the token stays the same. If Ray was imported before, its
     settings cannot change any more, and none are returned.

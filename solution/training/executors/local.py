@@ -37,13 +37,13 @@ from solution.training.plan import Plan
 from solution.training.sites import train_here
 from solution.training.watch import Watch
 
-BYTES_ON_A_GPU = 4 << 30  # GPU memory of a fit: its data, and what CUDA needs
+BYTES_ON_A_GPU = 4 << 30  # GPU memory of a fit, including what CUDA itself needs
 POLL_SECONDS = 0.1
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def count_slots() -> int:
-    """Return how many models can be fitted at once: one per core that has enough memory.
+    """Return how many models can be fitted at once: one per core, limited by the memory.
 
     With GPUs it is one per two cores, because the CPU prepares the steps of a net on a GPU; at most
     as many as fit into the GPUs' memory, and at least one per GPU.
@@ -58,7 +58,7 @@ def count_slots() -> int:
 class LocalExecutor:
     """Runs tasks in processes of this machine, or in this process if one is enough."""
 
-    workers: int | None = None  # processes at once; None: as count_slots returns
+    workers: int | None = None  # number of processes; None: as count_slots returns
 
     @property
     def is_away(self) -> bool:
@@ -77,7 +77,11 @@ class LocalExecutor:
         return nullcontext()
 
     def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
-        """Train jobs; see Executor. Processes cannot load experiments that were made in memory."""
+        """Train jobs; see Executor.
+
+        Other processes cannot load experiments made in memory, so these are trained in this
+        process.
+        """
         loaded, made = split_loaded(jobs)
         train_here(self, loaded, plan, run, watch)
         train_here(LocalExecutor(1), made, plan, run, watch)
@@ -144,7 +148,7 @@ def _begin(
 
 
 def limit_threads(threads: int) -> None:
-    """Limit the threads of libraries that are imported already, such as in a forked process."""
+    """Limit the threads of libraries that are already imported, as they are in a forked process."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(threads)
@@ -152,7 +156,7 @@ def limit_threads(threads: int) -> None:
 
 
 def choose_gpu(slot: int, gpus: int, visible: str | None) -> str:
-    """Return the name or number of the visible GPU that the worker `slot` uses."""
+    """Return the name or number of the visible GPU that worker number `slot` uses."""
     names = visible.split(",") if visible else [str(number) for number in range(gpus)]
     return names[slot % gpus]
 

@@ -45,12 +45,12 @@ def check_cluster_address(address: str) -> None:
 
 
 def probe(address: str) -> None:
-    """Raise InputError if nobody listens at HOST:PORT, or something other than Ray."""
+    """Raise InputError unless a Ray cluster listens at HOST:PORT."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), SECONDS) as line:
             if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
-                return  # a server with TLS needs another opening
+                return  # with TLS a server expects another greeting, so it is not checked further
             line.settimeout(SECONDS)
             line.sendall(GREETING)
             said = line.recv(FRAME)
@@ -74,10 +74,10 @@ def find_head(address: str) -> str:
 
 
 def explain_silence(ray: Any, address: str, error: Exception) -> InputError:
-    """Return the error to show if Ray could not connect; name a rejected token, as Ray does not.
+    """Return the error to show if Ray could not connect; it says if a token is rejected.
 
     Args:
-        error: the exception of Ray.
+        error: the exception that Ray raised.
     """
     if not isinstance(error, ray.exceptions.RayError):
         error = _ask(ray, address) or error
