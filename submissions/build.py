@@ -34,7 +34,7 @@ class Built:
     before: Recipe | None  # recipe of the submission.csv that was overwritten
 
     def describe(self) -> str:
-        """Return what the user should know about it."""
+        """Return a message for the user: what was written, and which submission it replaced."""
         words = self.written.describe()
         if self.before in (None, self.recipe):
             return words
@@ -52,20 +52,21 @@ class Built:
 
 
 def _comes_with_package(recipe: Recipe) -> bool:
-    """Return whether the recipe equals the package's recipe of this name."""
+    """Return True if the package has this recipe, with the same name and contents."""
     return recipe.name in list_recipes() and find_recipe(recipe.name) == recipe
 
 
 def build_submission(run: Run, recipe: Recipe) -> Built:
-    """Write the run's ranking, submission.csv and scores.csv.
+    """Merge the run's predictions; write its ranking, submission.csv and scores.csv.
 
-    The caller holds the run's lock. recipe.json gets the checksums of the files step by step, so
-    after a kill between two files it does not match them.
+    The caller holds the run's lock. The files' checksums are added to recipe.json one by one, so if
+    the process is killed between two files, the checksums do not match.
 
     Raises InputError if the recipe does not fit the run, or the file would not pass the checker.
     """
     before = _recall_last(run)
-    remove_leftovers(run.folder, [f"*/{part}" for part in predictions.PARTS])  # any recipe's
+    # also of other recipes
+    remove_leftovers(run.folder, [f"*/{part}" for part in predictions.PARTS])
     merged = merge_run(run, recipe)
     scores = summarise_run(run, recipe, merged.scores)
     graphs, sample = predictions.read(run.graphs), run.sample_submission()

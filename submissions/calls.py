@@ -44,13 +44,14 @@ Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600)]
 ENDING = (signal.SIGTERM, signal.SIGHUP)  # signals that ask a process to end
 Answer = TypeVar("Answer")
 
-REPORT_SECONDS = 1.0  # between two looks at a download's progress
-# Memory limit of a call. A compressed answer of a few megabytes may inflate to any size, and the
-# CLI keeps it whole. The memory of the CLI's libraries is included.
+REPORT_SECONDS = 1.0  # between two reports of a download's progress
+# Memory limit of a CLI call, its libraries included. A compressed answer of a few megabytes may
+# inflate to any size, and the CLI holds all of it in memory.
 MOST_OF_AN_ANSWER = 2 << 30  # bytes
-MOST_PRINTED = 16 << 20  # bytes; a page of 200 submissions has about 100 kB
+MOST_PRINTED = 16 << 20  # bytes of output; a page of 200 submissions has about 100 kB
 BLOCK = 1 << 16  # bytes per read
-# VERBOSE prints every request with its key; the others change the meaning of commands.
+# Environment variables that the CLI must not get: VERBOSE makes it print every request with its
+# key; the others change the meaning of commands.
 NOT_PASSED_ON = (
     "VERBOSE",
     "VERBOSE_OUTPUT",
@@ -74,14 +75,14 @@ class WaitSettings(BaseModel):
     wait_seconds: Seconds = 5.0  # wait before the second try; doubles with each one
     quiet_seconds: Seconds = 60.0  # how late a submission may still appear after its call failed
     # How long an accepted submission may be missing from Kaggle's list before it may be sent again.
-    # It holds for every submission if Kaggle does not tell the number of submissions.
+    # If Kaggle does not tell the number of submissions, this time applies to every submission.
     accepted_seconds: Seconds = 3600.0
     score_seconds: Seconds = 900.0  # how long to wait for a score
     poll_seconds: Seconds = 5.0  # time between two queries; grows by half, up to a minute
     ready_seconds: Seconds = 1800.0  # maximum processing time of an uploaded dataset
-    wheels: Path = Path("build/kernel-wheels")  # the dataset folder that is uploaded
+    wheels: Path = Path("build/kernel-wheels")  # folder of wheels that is uploaded as a dataset
     kernel_python: str = Field("3.12", pattern=r"^3\.\d+$")  # Python version of Kaggle's image
-    lock_seconds: Seconds = 120.0  # how long to wait for another submit
+    lock_seconds: Seconds = 120.0  # how long to wait for another process that submits or pushes
 
     @property
     def ledger(self) -> Path:
@@ -130,17 +131,18 @@ class Calls:
     """Calls of the CLI in this process's environment."""
 
     settings: WaitSettings
-    keep_open: tuple[int, ...] = ()  # descriptors that a running call inherits: the submit's lock
+    # file descriptors that the CLI inherits, so that it holds the submit's lock as well
+    keep_open: tuple[int, ...] = ()
 
     def parse(self, kind: type[Any], text: str | None, doing: str) -> Any:
-        """Parse the answer as a model of `kind`; raise KaggleError if it is anything else."""
+        """Parse a JSON text as the pydantic model `kind`; raise KaggleError if it does not fit."""
         try:
             return kind.model_validate_json(text or "")
         except ValidationError as error:
             raise self.explain(BAD_REPLY, doing, str(error.errors()[0]["msg"])) from error
 
     def insist(self, call: Callable[[], Answer]) -> Answer:
-        """Make a read-only call, and retry after temporary failures."""
+        """Return the result of a read-only call, which is retried after temporary failures."""
         wait = self.settings.wait_seconds
         for left in reversed(range(self.settings.tries)):
             try:
@@ -165,8 +167,9 @@ class Calls:
         """Run one command and return what it printed; raise KaggleError if it failed.
 
         Args:
-            limit: seconds; by default the limit of a query.
-            report: called regularly while the command runs.
+            doing: the purpose of the call, for messages.
+            limit: time limit in seconds; by default the limit of a query.
+            report: called about every second while the command prints nothing.
             memory: maximum bytes of the process.
             file: maximum bytes of each file that it writes.
         """
@@ -192,14 +195,14 @@ class Calls:
     def explain(
         self, kind: FailureKind, doing: str, printed: str, seconds: float = 0
     ) -> KaggleError:
-        if kind.name == "401":  # the CLI prints a whole help page for it
+        if kind.name == "401":  # the CLI's output is a whole help page
             printed, kind = "", kind if find_credentials() else NO_CREDENTIALS
         facts = {"competition": self.settings.competition, "source": describe_credentials()}
         return explain_failure(kind, doing, printed, seconds=seconds, **facts)
 
 
 def _check_credentials(doing: str) -> None:
-    """Raise KaggleError if no HTTP header can hold the credentials: the CLI would print them."""
+    """Raise KaggleError if the credentials in use are malformed: the CLI would print them."""
     used = next(iter(find_credentials()), None)
     if used is not None and used.defect:
         words = BAD_CREDENTIALS.words.format(source=describe_credentials())
@@ -242,7 +245,8 @@ def _await(
 ) -> bytes | None:
     """Return the process's output followed by its errors, once it has ended.
 
-    It is killed after `seconds` (then the result is None), and if it prints too much.
+    The process is killed after `seconds` (then the result is None), and if it prints more than
+    MOST_PRINTED bytes.
     """
     assert process.stdout is not None
     assert process.stderr is not None
@@ -275,8 +279,8 @@ def _await(
 
 
 def find_program() -> str:
-    """Return the kaggle command: FASTSLOW_KAGGLE, the one beside this Python, or the one on the
-    PATH."""
+    """Return the kaggle command: FASTSLOW_KAGGLE, else the one beside this Python, else the one
+    on the PATH."""
     given = os.environ.get("FASTSLOW_KAGGLE")
     if given:
         if shutil.which(given) is None:
@@ -310,7 +314,8 @@ def pause(seconds: float, why: str) -> None:
 
 
 def find_json(printed: str, opening: str) -> str | None:
-    """Return the first JSON value that begins a line with `opening`, without other lines."""
+    """Return the first JSON value at the beginning of a line that starts with `opening`, as
+    text."""
     for found in re.finditer(rf"^{re.escape(opening)}", printed, re.MULTILINE):
         try:
             _, end = json.JSONDecoder().raw_decode(printed, found.start())

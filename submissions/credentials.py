@@ -17,10 +17,11 @@ from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
 SHORTEST_SECRET = 6  # redacting shorter ones would blank ordinary words
-PATHS = ("/", "~", "./", "../")  # beginnings of paths, which people give instead of a token
-PART = 10  # parts of a secret are redacted from this length on
+PATHS = ("/", "~", "./", "../")  # beginnings of file paths; users give a path instead of a token
+PART = 10  # length of the shortest part of a secret that is redacted
 MAX_BYTES = 1 << 16  # maximum size of a file with credentials
-# White space around their values is stripped before the CLI is called: see make_environment.
+# Environment variables with credentials. White space around their values is stripped before the
+# CLI is called: see make_environment.
 VARIABLES = ("KAGGLE_API_TOKEN", "KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_API_V1_TOKEN")
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=:-]+")  # characters that RFC 6750 allows in a header
 DEFECTS = (  # patterns of invalid tokens, the most specific first
@@ -37,7 +38,7 @@ PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")  # a password in a URL, such 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Credentials from one source of the CLI."""
+    """Where credentials were found: a variable or a file that the CLI reads. Holds no secret."""
 
     source: str  # name of the variable or file
     method: str  # access token, legacy key or OAuth
@@ -68,7 +69,7 @@ def find_credentials() -> list[Credentials]:
 
 
 def find_username() -> str:
-    """Return the user name beside a legacy key, if the key is in use; else empty."""
+    """Return the user name of the legacy key; empty if other credentials are in use."""
     found = find_credentials()
     if not found or found[0].method != "legacy key":
         return ""
@@ -77,7 +78,7 @@ def find_username() -> str:
 
 
 def describe_credentials() -> str:
-    """Return the source in use, for messages."""
+    """Return method and source of the credentials in use, such as "legacy key from KAGGLE_KEY"."""
     found = find_credentials()
     return f"{found[0].method} from {found[0].source}" if found else "none found"
 
@@ -96,7 +97,8 @@ def redact(text: str) -> str:
 
 
 def _hide_parts(text: str, forms: Iterable[str]) -> str:
-    """Redact every part of at least PART letters that a text shares with one of the forms."""
+    """Redact every stretch of PART or more characters of the text that is part of one of the
+    forms."""
     parts = {form[begin : begin + PART] for form in forms for begin in range(len(form) - PART + 1)}
     kept, end = [], 0
     for begin in range(len(text) - PART + 1) if parts else ():
@@ -126,7 +128,10 @@ def _list_forms(secret: str) -> Iterator[str]:
 
 
 def _list_base64(raw: bytes) -> Iterator[str]:
-    """Return the base64 letters of the bytes, as they appear at each of the three alignments."""
+    """Return the base64 text of the bytes: alone, and as it looks inside longer encoded data.
+
+    Three encoded bytes give four letters, so there are three alignments inside longer data.
+    """
     yield base64.b64encode(raw).decode()
     yield base64.urlsafe_b64encode(raw).decode()
     for before in range(3):
@@ -136,7 +141,7 @@ def _list_base64(raw: bytes) -> Iterator[str]:
 
 
 def _search() -> list[tuple[Credentials, set[str]]]:
-    """Return every non-empty source in the CLI's order, with its secret values."""
+    """Return all credentials that exist, in the CLI's order, each with its secret values."""
     found = [*_tokens(), *_legacy_keys()]
     oauth = Path.home() / ".kaggle" / "credentials.json"
     values = _read_json(oauth)
@@ -196,14 +201,14 @@ def _ask(variable: str) -> str:
 
 
 def _find_defect(token: str) -> str:
-    """Return why a token is not valid in a header; empty if it is valid."""
+    """Return why a token is not valid in an HTTP header; empty if it is valid."""
     if TOKEN.fullmatch(token):
         return ""
     return next(words for pattern, words in DEFECTS if re.search(pattern, token))
 
 
 def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
-    """Return the file's credentials; no secret and no defect if it is missing or empty."""
+    """Return the credentials in a token file, and its secrets: none if it is missing or empty."""
     content, defect = _read_text(path)
     token = content.strip()
     defect = defect or (_find_defect(token) if token else "")
@@ -211,7 +216,10 @@ def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
 
 
 def _read_text(path: Path) -> tuple[str, str]:
-    """Return the text of a file, empty if it is missing, and why the CLI cannot read it, if so."""
+    """Return the file's text, and why the CLI cannot read it (empty if it can).
+
+    The text of a missing file is empty.
+    """
     try:
         if path.exists() and not path.is_file():
             return "", "expected a file, found a folder or something else"

@@ -37,7 +37,7 @@ LEAST_GIGABYTES = 1
 
 @dataclass(frozen=True)
 class Finding:
-    """A row of the doctor's table."""
+    """A row of the table that `fastslow doctor` prints: what was checked, the result, advice."""
 
     subject: str
     found: str
@@ -64,7 +64,7 @@ def examine(settings: WaitSettings) -> list[Finding]:
 
 
 def tabulate_findings(findings: list[Finding]) -> Table:
-    """Return the doctor's table, 80 columns wide."""
+    """Return the table of findings, 80 columns wide."""
     table = make_table()
     for name in ("", "What", "Found", "What to do"):
         table.add_column(name, no_wrap=name in ("", "What"), overflow="fold")
@@ -149,7 +149,10 @@ def _examine_clock(settings: WaitSettings) -> Finding:
 
 
 def _ask_date(url: str, seconds: float) -> datetime | None:
-    """Return the Date header of any response; no credentials are sent."""
+    """Return the time in the Date header of any response, also of an error; None without one.
+
+    No credentials are sent.
+    """
     request = urllib.request.Request(url, method="HEAD")
     try:
         try:

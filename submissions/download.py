@@ -114,7 +114,7 @@ def _check_same(archive: Path, entry: zipfile.ZipInfo, path: Path) -> None:
 
 
 def download_all(kaggle: Kaggle, target: Path, max_bytes: int) -> int:
-    """Download and unpack everything below `target`; return the number of files."""
+    """Download and unpack the competition's files below `target`; return their number."""
     done = _read_receipt(target)
     if done is not None and all(_is_there(target / name, size) for name, size in done.items()):
         return len(done)
@@ -223,7 +223,7 @@ def _remove(archive: Path) -> None:
 
 
 def _find(folder: Path, name: str) -> Path | None:
-    """Return the first file of this name below the folder; the name is no glob pattern."""
+    """Return the first file of this name below the folder; `name` is not read as a glob pattern."""
     return next((path for path in sorted(folder.rglob("*")) if path.name == name), None)
 
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 
 from solution.system.errors import InputError
 
-DONE, NOT_KNOWN, NOT_SCORED = 0, 3, 4  # exit codes; InputError makes it 2
+# exit codes: Kaggle has the submission, it is not known, it could not be scored; InputError: 2
+DONE, NOT_KNOWN, NOT_SCORED = 0, 3, 4
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """An exit code and a message."""
+    """The result of a command: its exit code, and a message for the user."""
 
     code: int
     message: str
@@ -22,14 +23,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class FailureKind:
-    """A kind of failure."""
+    """A kind of failure of a call to Kaggle, with words and advice for the user."""
 
     name: str
     words: str
     advice: str
     passing: bool = False  # temporary: a later try may work
     undecided: bool = False  # the server may have executed the call in spite of the failure
-    pattern: str = ""  # found in the CLI's output; empty: recognised by other signs
+    # regular expression, searched in the CLI's output; empty if the output is not used
+    pattern: str = ""
 
 
 TIMED_OUT = FailureKind(
@@ -78,13 +80,14 @@ NETWORK_DOWN = FailureKind(
     pattern=r"Failed to establish a new|Failed to resolve|Unable to connect to proxy"
     r"|connect timeout",
 )
-NO_ENDPOINT = ("404", "405")  # the server does not know the endpoint
+NO_ENDPOINT = ("404", "405")  # names of kinds: the server does not offer the query
 RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 
-# The first kind whose pattern matches decides.
+# In this order of precedence: the first kind whose pattern matches the CLI's output is taken.
 KINDS = (
     TOO_LARGE,
-    replace(NETWORK_DOWN, pattern=r"Tunnel connection failed"),  # contains the proxy's 403 or 407
+    # before 403: the message contains the proxy's 403 or 407
+    replace(NETWORK_DOWN, pattern=r"Tunnel connection failed"),
     FailureKind(
         "401",
         "Kaggle did not accept the credentials ({source})",
@@ -188,7 +191,7 @@ KINDS = (
 
 
 class KaggleError(InputError):
-    """A call that failed; `kind` says how."""
+    """Error of a failed call to Kaggle; `kind` says what failed."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -196,7 +199,7 @@ class KaggleError(InputError):
 
 
 def tell_failure(printed: str) -> FailureKind:
-    """Return the kind of failure in the CLI's output."""
+    """Return the first kind of failure that matches the CLI's output; UNKNOWN if none does."""
     flags = re.IGNORECASE | re.DOTALL
     return next((kind for kind in KINDS if re.search(kind.pattern, printed, flags)), UNKNOWN)
 

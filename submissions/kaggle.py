@@ -50,7 +50,10 @@ class Submission(BaseModel):
 
 
 class SubmissionLimits(BaseModel):
-    """How many submissions were made and remain; Kaggle leaves zeros out."""
+    """How many submissions were made today and in all, and how many are allowed now.
+
+    Kaggle leaves out numbers that are zero.
+    """
 
     numToday: int = 0  # noqa: N815
     numTotal: int = 0  # noqa: N815
@@ -78,13 +81,13 @@ class DataFile(BaseModel, frozen=True):
 
 
 class Kaggle(Calls):
-    """The competition, through the CLI."""
+    """Calls of the kaggle CLI about the competition: its submissions, leaderboard and files."""
 
     def list_submissions(self) -> list[Submission]:
         """Return the submissions, newest first; the CLI returns one page only."""
         doing = "looking for submissions"
         listed = self.insist(lambda: self._ask_page(Submission, doing, "submissions")[0])
-        return list({row.ref: row for row in listed}.values())  # each number counts once
+        return list({row.ref: row for row in listed}.values())  # drop repeated rows
 
     def ask_limits(self) -> SubmissionLimits | None:
         """Return how many submissions were made and remain; None if Kaggle lacks this query."""
@@ -111,7 +114,7 @@ class Kaggle(Calls):
         return self._ask_tokens(DataFile, "asking for the list of files", "files")
 
     def upload(self, file: Path, message: str) -> None:
-        """Submit once; raise KaggleError unless Kaggle says that it arrived."""
+        """Submit a file once; raise KaggleError unless Kaggle says that it arrived."""
         doing = "submitting"
         command = ["submit", "-f", str(file), "-m", message, "-q"]
         printed = self._compete(doing, command, self.settings.upload_seconds)
@@ -119,9 +122,9 @@ class Kaggle(Calls):
             raise self.explain(tell_failure(printed), doing, printed)
 
     def download(self, folder: Path, most: int, name: str | None = None) -> None:
-        """Download, or resume, the archive of everything, or the file `name`, into `folder`.
+        """Download all the competition's data as one archive, or the file `name`, into `folder`.
 
-        The unpacked content may have at most `most` bytes.
+        An interrupted download is resumed. The unpacked content may have at most `most` bytes.
         """
         command = ["download", "-p", str(folder), "-q", *(["-f", name] if name else [])]
         limit = self.settings.download_seconds

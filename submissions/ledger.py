@@ -1,14 +1,17 @@
 """Read and write the ledger, submissions/ledger.csv: one row for every submission ever begun.
 
-It is committed and may be edited by hand: foreign columns and rows are kept. Rows are sorted, and
-two rows of one key become one, so `merge=union` in .gitattributes is enough to merge branches.
+A submission's key is its unique name, which its message at Kaggle contains. The file is committed
+and may be edited by hand: columns and rows that a user adds are kept. Rows are sorted, and rows
+with the same key are merged, so `merge=union` in .gitattributes is enough to merge branches.
+
+The column `state`:
 
     sending   written before the upload: not known yet whether it arrives
     accepted  Kaggle answered that it was submitted, but does not list it yet
     pending   Kaggle lists it, without a score so far
     scored    Kaggle lists it with its scores
     error     Kaggle lists it and could not score it
-    failed    it did not arrive and used up no submission
+    failed    it did not arrive, and does not count as one of the day's submissions
 """
 
 import csv
@@ -27,13 +30,13 @@ from submissions.calls import WaitSettings, pause
 from submissions.kaggle import SMALLEST_PAGE, Kaggle, Submission, SubmissionLimits
 from submissions.locks import wait_for_lock
 
-MAX_BYTES = 64 << 20  # a row has a few hundred bytes
+MAX_BYTES = 64 << 20  # largest ledger that is read; a row has a few hundred bytes
 OOF_COLUMNS = {name: "oof_" + name.replace(":", "_") for name in NAMES}
 COLUMNS = (
     "key",
-    "when",  # UTC, ISO 8601
+    "when",  # time of the submission: UTC, ISO 8601
     "recipe",
-    "experiments",  # joined by +
+    "experiments",  # names of the recipe's experiments, joined by +
     "commit",  # the code that made the predictions
     "data",  # fingerprint of the data folder
     "file",  # first digits of the CSV's SHA-256
@@ -45,7 +48,8 @@ COLUMNS = (
     "private",
     "notes",
 )
-# States, from least to most known about a submission: a later one replaces an earlier one.
+# Values of the column `state`, from least to most known about the submission. When rows with the
+# same key are merged, the later state in this order wins.
 STATES = ("", "sending", "accepted", "failed", "pending", "error", "scored")
 IN_DOUBT = ("sending", "accepted")
 CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
@@ -59,7 +63,7 @@ ADVICE = (
 
 @dataclass
 class Ledger:
-    """The rows of the file and its columns, in order."""
+    """The ledger in memory: its column names, in the file's order, and its rows."""
 
     columns: list[str] = field(default_factory=lambda: list(COLUMNS))
     lines: list[Line] = field(default_factory=list)
@@ -68,16 +72,16 @@ class Ledger:
         return next((line for line in self.lines if line["key"] == key), None)
 
     def in_doubt(self) -> list[Line]:
-        """Return the rows of submissions that may or may not have arrived."""
+        """Return the rows of submissions that may or may not have arrived (sending, accepted)."""
         return [line for line in self.lines if line["state"] in IN_DOUBT]
 
     def of_file(self, fingerprint: str) -> list[Line]:
-        """Return the submissions of this file that arrived or may have arrived."""
+        """Return the rows of the CSV with this fingerprint that arrived or may have arrived."""
         same = (line for line in self.lines if line["file"] == fingerprint)
         return [line for line in same if line["state"] not in ("", "failed")]
 
     def put(self, key: str, **values: str) -> None:
-        """Change the row of `key`, or add it."""
+        """Set values in the row of `key`; add the row if it does not exist."""
         line = self.find(key)
         if line is None:
             line = dict.fromkeys(self.columns, "")
@@ -99,7 +103,7 @@ def read_ledger(path: Path) -> Ledger:
             text = file.read()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: expected UTF-8 text: {error}. Save it as UTF-8.") from error
-    except OSError as error:  # a dangling link must not count as no ledger
+    except OSError as error:  # a link to a missing file is an error, not an empty ledger
         raise InputError(
             f"{path}: expected a ledger that can be read, but: {error.strerror}. Make it readable, "
             "or restore the file that it links to."
@@ -148,7 +152,7 @@ def _parse(path: Path, text: str) -> Ledger:
 
 
 def _join_lines(lines: list[Line]) -> list[Line]:
-    """Merge rows of one key; rows without a key were added by the user and are kept."""
+    """Merge rows with the same key; keep rows without a key, which the user added."""
     joined: list[Line] = []
     by_key: dict[str, Line] = {}
     for line in lines:
@@ -162,7 +166,11 @@ def _join_lines(lines: list[Line]) -> list[Line]:
 
 
 def _join(line: Line, other: Line) -> None:
-    """Add the other row's information; different notes are both kept."""
+    """Merge `other` into `line`, two rows with the same key.
+
+    Where both have a value, the row with the later state in STATES wins. Notes, and columns that
+    the user added, keep both values.
+    """
     is_newer = _rank(other) > _rank(line)
     for name, value in other.items():
         first = line[name]
@@ -188,7 +196,7 @@ def write_ledger(ledger: Ledger, path: Path) -> None:
 
 @contextmanager
 def edit_ledger(path: Path) -> Iterator[Ledger]:
-    """Read, change and write the file while holding its lock."""
+    """Hold the ledger's lock and yield the ledger; then write it if it changed or has no file."""
     lock = path.with_name(f".{path.name}.lock")
     with wait_for_lock(lock, 60.0, "is writing the ledger"):
         ledger = read_ledger(path)
@@ -204,12 +212,13 @@ class UnknownError(InputError):
 
 @dataclass
 class Tracker:
-    """Keeps the ledger consistent with Kaggle's list."""
+    """Keeps the ledger consistent with Kaggle's list of submissions."""
 
     kaggle: Kaggle
     skew: float | None = None  # seconds that Kaggle's clock is ahead of ours, if known
-    begun: dict[str, Line] = field(default_factory=dict)  # rows begun by this process, by key
-    ended: dict[str, datetime] = field(default_factory=dict)  # when their uploads ended
+    # by key: row of each submission that this process began
+    begun: dict[str, Line] = field(default_factory=dict)
+    ended: dict[str, datetime] = field(default_factory=dict)  # by key: when the upload ended
 
     @property
     def settings(self) -> WaitSettings:
@@ -233,12 +242,12 @@ class Tracker:
         self.begun[key]["state"] = "accepted"
         with edit_ledger(self.path) as ledger:
             line = ledger.find(key)
-            # unless another process has found it in Kaggle's list and updated the row
+            # Another process may have found it in Kaggle's list and written a later state.
             if line is None or line["state"] == "sending":
                 ledger.put(key, **(self.begun[key] if line is None else {"state": "accepted"}))
 
     def look(self) -> list[Submission]:
-        """List the submissions and update the ledger's rows."""
+        """Update the ledger from Kaggle's list of submissions; return the list."""
         listed = self.kaggle.list_submissions()
         with edit_ledger(self.path) as ledger:
             for key, values in self.begun.items():
@@ -255,17 +264,19 @@ class Tracker:
     def reconcile(
         self, *, not_there: bool = False
     ) -> tuple[list[Submission], SubmissionLimits | None]:
-        """Look, and decide about every row in state "sending" or "accepted".
+        """Ask Kaggle whether the submissions in state "sending" or "accepted" arrived.
 
-        A submission that Kaggle has just accepted may appear late; its row stays.
+        The state of a submission that is proven missing becomes "failed". A submission that Kaggle
+        accepted in this process may be listed late, so its row stays.
 
         Args:
             not_there: the user says that submissions that are not listed did not arrive.
 
         Returns:
-            Kaggle's list; and its limits, if they were asked for and known.
+            Kaggle's list of submissions; and how many it counts and still allows, which is None if
+            that was not asked for or is not known.
 
-        Raises KaggleError if Kaggle could not be asked, UnknownError if the list does not decide.
+        Raises KaggleError if Kaggle could not be asked, UnknownError if the list proves nothing.
         """
         listed = self.look()
         in_doubt = self.read().in_doubt()
@@ -295,7 +306,8 @@ class Tracker:
     def _check_missing(
         self, listed: list[Submission], limits: SubmissionLimits | None, line: Line
     ) -> None:
-        """Raise UnknownError unless the list and the count prove that it did not arrive."""
+        """Raise UnknownError unless Kaggle's list and count prove that the submission is
+        missing."""
         if not _is_proven_missing(listed, limits, line):
             counted = "does not say how many there are"
             if limits is not None:
@@ -319,11 +331,12 @@ class Tracker:
             )
 
     def _time_left(self, line: Line) -> float:
-        """Return the seconds after which a submission that is not listed cannot appear any more.
+        """Return how many seconds to wait until an unlisted submission cannot appear any more.
 
-        Its upload has ended, because the uploading process would hold the lock. Only the start of
-        another process's upload is known. An upload of this process counts as ended just now,
-        because the machine may have slept, or its clock may have been set.
+        Its upload has ended, because the uploading process would hold the lock. If another process
+        uploaded it, only the start is known: the upload took at most `upload_seconds`. An upload of
+        this process counts as ended just now, because the machine may have slept or its clock may
+        have been set.
         """
         begun, quiet = read_time(line["when"]), self.settings.quiet_seconds
         if begun is None or line["key"] in self.begun:
@@ -332,7 +345,11 @@ class Tracker:
         return 0.0 if elapsed > self.settings.upload_seconds + quiet else quiet
 
     def _find_skew(self, line: Line, listed: str) -> float | None:
-        """Return by how many seconds Kaggle's time is before the upload (< 0) or after it (> 0)."""
+        """Return the seconds by which Kaggle's clock is ahead of ours (> 0) or behind (< 0).
+
+        It is 0 if Kaggle's time of the submission lies between our upload's start and end, and None
+        if a time cannot be read.
+        """
         begun, made = read_time(line["when"]), read_time(listed)
         if begun is None or made is None:
             return None
@@ -352,7 +369,7 @@ def _find_line(ledger: Ledger, submission: Submission) -> Line | None:
 
 
 def note(ledger: Ledger, key: str, submission: Submission) -> None:
-    """Write Kaggle's data of a submission into its row."""
+    """Copy the state, number and scores that Kaggle lists for a submission into its row."""
     scores = {"public": submission.publicScore, "private": submission.privateScore}
     known = {name: str(value) for name, value in scores.items() if value not in ("", None)}
     ledger.put(key, state=submission.state, ref=str(submission.ref), **known)
@@ -375,9 +392,11 @@ def read_time(text: str) -> datetime | None:
 def _is_proven_missing(
     listed: list[Submission], limits: SubmissionLimits | None, line: Line
 ) -> bool:
-    """Return whether the list is complete, or reaches back to before the row's upload.
+    """Return True if the list would contain the row's submission, had it arrived.
 
-    A page shorter than the smallest page size is the complete list, unless Kaggle counts more.
+    That holds if the list has as many submissions as Kaggle counts, or if it is sorted, newest
+    first, and reaches back to before the upload. A list shorter than SMALLEST_PAGE must be
+    complete: it proves nothing if Kaggle counts more.
     """
     if limits == SubmissionLimits():  # all zeros: an invalid answer, or an unknown user
         return False

@@ -11,7 +11,7 @@ from solution.system.files import make_folder, take_lock
 from solution.system.progress import console
 from solution.system.refusals import name_full_disk, name_refusal
 
-BETWEEN_TRIES = 0.05  # seconds between two tries
+BETWEEN_TRIES = 0.05  # seconds between two tries to take a lock
 
 
 class LockedError(InputError):

@@ -1,4 +1,4 @@
-"""Store a submission with its provenance.
+"""Store a submission with its provenance, in a folder named by the submission's unique KEY.
 
 submissions/sent/KEY/
     submission.csv      the bytes that are uploaded
@@ -28,7 +28,7 @@ from submissions.credentials import redact
 from submissions.ledger import OOF_COLUMNS
 
 PROJECT = Path(__file__).parent.parent
-FINGERPRINT = 16  # hexadecimal digits of a hash
+FINGERPRINT = 16  # hexadecimal digits of a SHA-256 that identify a file
 MAX_SHOWN = 5
 DIRTY = "-dirty"  # suffix of a commit: there were uncommitted changes
 # Options that make git's output independent of the user's settings.
@@ -40,7 +40,7 @@ DIFF = [
     "--src-prefix=a/",
     "--dst-prefix=b/",
 ]
-CODE = (".py", ".toml")  # untracked files that can change predictions
+CODE = (".py", ".toml")  # suffixes of untracked files that can change predictions
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SourceTree:
 
     commit: str  # empty if the code is not in a git checkout
     changed: tuple[str, ...]  # paths of changed files
-    difference: str  # as `git diff` prints it
+    difference: str  # the uncommitted changes, as `git diff` prints them
     defect: str = ""  # why git cannot tell the commit of a checkout
 
     def check_clean(self) -> None:
@@ -68,7 +68,10 @@ class SourceTree:
 
 
 def read_tree() -> SourceTree:
-    """Return the commit of the project's code and its uncommitted changes, without the ledger."""
+    """Return the commit of the project's code and its uncommitted changes.
+
+    Changes of the ledger are left out.
+    """
     commit, said = (text.strip() for text in _ask_git("rev-parse", "HEAD"))
     if not commit and (PROJECT / ".git").exists():
         return SourceTree("", (), "", redact(said).partition("\n")[0] or "no commit was found")
@@ -88,7 +91,7 @@ def _git(*command: str) -> str:
 
 
 def _ask_git(*command: str) -> tuple[str, str]:
-    """Return git's output if it succeeds, and its error message."""
+    """Run git in the project; return its output (empty if it failed) and its error message."""
     try:
         done = subprocess.run(
             ["git", "-C", str(PROJECT), *command], capture_output=True, text=True, errors="replace"
@@ -106,13 +109,13 @@ class Upload:
     file: Path
     content: bytes  # read once, and sent even if the file changes later
     fingerprint: str  # first digits of the content's SHA-256
-    facts: dict[str, Any]  # provenance.json, without the key
+    facts: dict[str, Any]  # content of provenance.json, except the key
     tree: SourceTree
     scores: bytes  # content of scores.csv
 
     @property
     def values(self) -> dict[str, str]:
-        """The values of the ledger's columns."""
+        """The upload's values for its row of the ledger, by column."""
         scores = self.facts["scores"]
         return {
             "recipe": self.facts["recipe"]["name"],
@@ -125,7 +128,7 @@ class Upload:
         }
 
     def message(self, key: str) -> str:
-        """Return Kaggle's description of the upload: one ASCII line with the key."""
+        """Return the message sent with the file: one ASCII line "key=... file=... commit=..."."""
         facts = {"key": key, **self.values, "oof": self.values["oof_mean"]}
         shown = ("key", "file", "commit", "recipe", "oof")
         words = [f"{name}={_plain(str(facts[name]))}" for name in shown if facts[name]]
@@ -149,7 +152,10 @@ def make_key(now: datetime) -> str:
 
 
 def pack_submission(built: Built, tree: SourceTree) -> Upload:
-    """Read the built submission and its provenance; InputError if the file has changed since."""
+    """Read the submission that was built, with its provenance.
+
+    Raises InputError if the file has changed since it was built.
+    """
     run, content = built.run.record(), built.written.path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if built.written.description != f"{len(content)}:{digest}":
@@ -174,7 +180,7 @@ def pack_submission(built: Built, tree: SourceTree) -> Upload:
 
 
 def describe_code(run: Run, tree: SourceTree) -> str:
-    """Return a warning if other code made the run than merges it; else empty."""
+    """Return a warning if the run was made by other code, or another commit; else empty."""
     record = run.record()
     made, here = record.get("commit") or "", tree.commit + (DIRTY if tree.changed else "")
     same = record.get("code") in (None, fingerprint_code())
@@ -188,7 +194,7 @@ def describe_code(run: Run, tree: SourceTree) -> str:
 
 
 def _shorten(commit: str, tree: SourceTree) -> str:
-    """Return the commit in short, with the suffix -dirty if the code was not committed."""
+    """Return 12 digits of the commit, with the suffix -dirty if there were uncommitted changes."""
     is_dirty = commit.endswith(DIRTY) or tree.changed
     return commit.removesuffix(DIRTY)[:12] + (DIRTY if is_dirty else "")
 
@@ -199,5 +205,5 @@ def fingerprint_file(path: Path) -> str:
 
 
 def _plain(text: str, width: int = 48) -> str:
-    """Replace characters that would break the message's format by underscores."""
+    """Replace characters that would break the message's format by underscores, and cut it short."""
     return re.sub(r"[^A-Za-z0-9.+_-]", "_", text)[:width]

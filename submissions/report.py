@@ -21,7 +21,7 @@ NOTHING = "nothing_001"
 
 @dataclass(frozen=True)
 class Line:
-    """The scores of a ranker on a collection."""
+    """The scores and costs of a ranker, or of the ensemble, on a collection."""
 
     collection: Collection
     ranker: str
@@ -113,7 +113,7 @@ def tabulate(scores: Scores) -> Table:
 
 
 def summarise(scores: Scores) -> str:
-    """Return a sentence that compares the ensemble with the control."""
+    """Return a sentence on how well the ensemble ranks, beside guessing and five random tiles."""
     parts = []
     tile, layout = (_find_mean(scores, kind, "") for kind in ("tile", "layout"))
     control = _find_mean(scores, "tile", NOTHING)
@@ -134,7 +134,10 @@ def summarise(scores: Scores) -> str:
 
 
 def _find_mean(scores: Scores, kind: str, ranker: str) -> float | None:
-    """Return a ranker's mean score over the collections of a kind; "" means the ensemble."""
+    """Return a ranker's mean score over the collections of `kind`, "tile" or "layout".
+
+    An empty `ranker` means the ensemble. The result is None without scores.
+    """
     lines = (line for line in scores.lines if line.collection.kind == kind)
     values = [li.score.value for li in lines if (li.ranker == ranker if ranker else li.is_ensemble)]
     return float(np.mean(values)) if values else None

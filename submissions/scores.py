@@ -32,7 +32,7 @@ from submissions.provenance import fingerprint_file
 
 ANCHORS = Path(__file__).parent / "anchors.csv"  # published results of the competition
 SHORT = ("xla def", "xla ran", "nlp def", "nlp ran", "tile xla")
-KAGGLES = ("public", "private")  # Kaggle's scores
+KAGGLES = ("public", "private")  # columns of the ledger with Kaggle's scores
 MIN_PAIRS = 3  # a correlation of fewer points means nothing
 AROUND = 8  # rows of the leaderboard that are shown above and below our rank
 TOP = 3  # rows at the top of the leaderboard that are always shown
@@ -53,9 +53,9 @@ class Anchor:
 class Correlation:
     """Correlations of the out-of-fold mean with one of Kaggle's scores."""
 
-    linear: float | None  # None if there are too few pairs, or one score is constant
+    linear: float | None  # Pearson's; None if there are too few pairs, or one score is constant
     ranks: float | None
-    pairs: int  # submissions with both scores
+    pairs: int  # number of submissions that have both scores
 
 
 def read_anchors() -> list[Anchor]:
@@ -99,7 +99,7 @@ def _add(ledger: Ledger, submission: Submission) -> None:
 def tabulate_ledger(ledger: Ledger) -> Table:
     """Return a table of all submissions, 80 columns wide: dates, recipes, scores and notes."""
     table = make_table("Submissions; out-of-fold (OOF) scores beside Kaggle's")
-    table.padding = 0  # because of ten columns
+    table.padding = 0  # so that ten columns fit into 80 characters
     table.add_column("When", no_wrap=True)
     table.add_column("Recipe", overflow="fold", width=13)
     for name in (*SHORT, "OOF mean"):
@@ -111,7 +111,7 @@ def tabulate_ledger(ledger: Ledger) -> Table:
         scored = line["state"] == "scored"
         table.add_row(
             line["when"][2:10],
-            Text(line["recipe"]),  # Text prevents that brackets are read as markup
+            Text(line["recipe"]),  # Text, because brackets in a name are not markup
             *(_round_number(line[column], 2) for column in OOF_COLUMNS.values()),
             _round_number(line["oof_mean"], 3),
             _round_number(line["public"], 3) if scored or line["public"] else Text(line["state"]),
@@ -123,7 +123,7 @@ def tabulate_ledger(ledger: Ledger) -> Table:
 
 
 def tabulate_standing(ledger: Ledger) -> Table:
-    """Return a table of our best submission among the published scores."""
+    """Return a table of the published private scores with our best submission among them."""
     table = make_table("Where it would stand, by the private score")
     table.add_column("", no_wrap=True)
     table.add_column("Public", justify="right")
@@ -131,7 +131,7 @@ def tabulate_standing(ledger: Ledger) -> Table:
     rows = [(a.private, a.name, f"{a.public:.3f}", "") for a in read_anchors()]
     best = find_best(ledger)
     if best is not None:
-        public = _round_number(best["public"], 3) or "-"  # Kaggle may hide it
+        public = _round_number(best["public"], 3) or "-"  # Kaggle may hide the public score
         rows.append((float(best["private"]), f"ours, {best['key']}", public, "bold green"))
     for private, name, public, style in sorted(rows, key=lambda row: -row[0]):
         table.add_row(Text(name), public, f"{private:.3f}", style=style)
@@ -146,7 +146,7 @@ def find_best(ledger: Ledger) -> Line | None:
 
 
 def correlate(ledger: Ledger, name: str) -> Correlation:
-    """Correlate the out-of-fold mean with Kaggle's score `name`."""
+    """Correlate the out-of-fold mean with Kaggle's score `name`: "public" or "private"."""
     pairs = [
         (ours, theirs)
         for line in ledger.lines
@@ -257,7 +257,8 @@ def best_public(ledger: Ledger) -> float | None:
 
 
 def tabulate_leaderboard(rows: list[LeaderboardRow], ours: float | None) -> Table:
-    """Return a table of the leaderboard's top, and of the rows around our score, if any."""
+    """Return a table of the leaderboard's first rows and, if we have a score, the rows around
+    it."""
     table = make_table(f"Public leaderboard, {len(rows)} teams")
     table.add_column("Place", justify="right")
     table.add_column("Team", overflow="ellipsis", no_wrap=True, max_width=50)
@@ -284,14 +285,14 @@ def _add_ours(table: Table, rank: int, score: float) -> None:
 
 @dataclass(frozen=True)
 class RunLine:
-    """A run's row, as text, in the order of the columns."""
+    """A row of the table of runs: its cells as text, in the order of the columns."""
 
     name: str
     date: str
     models: str
     recipe: str
-    score: str  # out of fold
-    kaggle: str  # the public score, or the submission's state
+    score: str  # the ensemble's mean, out of fold
+    kaggle: str  # public score of the run's submission, else its state; empty if it was never sent
 
 
 def list_runs(folder: Path) -> list[RunLine]:
@@ -310,7 +311,7 @@ def show_runs(lines: list[RunLine]) -> Table:
         right = name in ("Models", "Score", "Kaggle")
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "Recipe")
     for line in lines:
-        table.add_row(*map(Text, astuple(line)))  # Text prevents that brackets are read as markup
+        table.add_row(*map(Text, astuple(line)))  # Text, because brackets in a name are not markup
     return table
 
 
@@ -334,7 +335,10 @@ def _describe(folder: Path, ledger: Ledger) -> RunLine:
 
 
 def _read_score(path: Path) -> str:
-    """Return the ensemble's mean over its collections; empty if there are no scores yet."""
+    """Return the mean of the ensemble's scores over its collections, as text.
+
+    It is empty if there are no scores yet, and DAMAGED if the file cannot be read.
+    """
     if not path.is_file():
         return ""
     try:
@@ -342,11 +346,12 @@ def _read_score(path: Path) -> str:
             table = csv.DictReader(file, strict=True)
             names, lines = table.fieldnames, list(table)
         merged = [float(line["score"]) for line in lines if is_merge(line["ranker"])]
-    except (ValueError, KeyError, TypeError, AttributeError, csv.Error):  # it was cut or edited
+    # the file was cut short or edited
+    except (ValueError, KeyError, TypeError, AttributeError, csv.Error):
         return DAMAGED
     if merged:
         return f"{sum(merged) / len(merged):.3f}"
-    # If no program could be held out, the table has only a header.
+    # A table with nothing but a header is valid: no program could be held out.
     return DAMAGED if lines or not names else ""
 
 

@@ -1,15 +1,19 @@
-"""Submit exactly once, by steps of which any may fail or be killed.
+"""Submit a file exactly once, although each of these steps may fail or be killed.
+
+A submission's key is its unique name, which its message at Kaggle contains.
 
 1. take the lock; the uploading child process inherits it, so that the next submit waits for the
    upload even if this process is killed
-2. look: find earlier submissions of unknown state in Kaggle's list, or prove that they are missing
-3. reject a file that was sent already, and ask for the remaining submissions
+2. ask Kaggle for its list of submissions: find earlier ones that may or may not have arrived, or
+   prove that they are missing
+3. reject a file that was sent already, and ask how many submissions remain
 4. copy the file to sent/KEY and write the ledger's row, state "sending"
 5. upload, with the key in the message
-6. look again: only the list proves that it arrived. Only a list that is as long as Kaggle's count,
-   some time later, proves that it did not. The output of a failed call proves nothing: words like
-   "rate limit" may come from any server in between, after Kaggle has accepted the file. After a
-   successful call, only the user can say within an hour that the submission is missing
+6. ask for the list again: only the list proves that the submission arrived. Only a list that is as
+   long as Kaggle's count, some time later, proves that it did not. The output of a failed call
+   proves nothing: words like "rate limit" may come from any server in between, after Kaggle has
+   accepted the file. For an hour after a successful call, only the user can say that the submission
+   is missing
 7. release the lock and wait for the score
 """
 
@@ -37,7 +41,7 @@ from submissions.ledger import (
 from submissions.locks import wait_for_lock
 from submissions.provenance import Upload, make_key
 
-LONGEST_POLL = 60.0  # seconds
+LONGEST_POLL = 60.0  # most seconds between two queries for the score
 SKEW = 300.0  # difference between two clocks, in seconds, above which users are told
 LIMITS_UNKNOWN = "Kaggle does not say how many submissions are left: sending it will show."
 SENT = "sent"  # folder of uploaded files in the submissions folder
@@ -80,9 +84,10 @@ def submit(
 def find_earlier(
     tracker: Tracker, upload: Upload, *, force: bool, not_there: bool = False
 ) -> str | None:
-    """Return the key of an earlier submission of this file if it is pending or has just been found.
+    """Return the key of an earlier submission of this file that is pending or has just been found.
 
-    Raises InputError if the file must not be sent: it is known already, or no submission remains.
+    The result is None if the file may be sent. Raises InputError if it must not be sent: it is
+    known already, or no submission remains.
     """
     ledger = tracker.read()
     if not force:
@@ -94,7 +99,7 @@ def find_earlier(
     listed, limits = tracker.reconcile(not_there=not_there)
     same = tracker.read().of_file(upload.fingerprint)
     arrived = [line["key"] for line in same if line["key"] not in known]
-    if arrived:  # even with force: the user wanted this file to be sent
+    if arrived:  # even with `force`: an earlier attempt to send this file succeeded
         return arrived[-1]
     if not force:
         _refuse_listed(listed, upload, tracker.path)
@@ -108,7 +113,7 @@ def find_earlier(
 
 
 def send(tracker: Tracker, upload: Upload) -> str:
-    """Upload until Kaggle's list shows the submission; return its key.
+    """Upload, with retries, until Kaggle's list shows the submission; return its key.
 
     Raises InputError if it did not arrive, UnknownError if that is not known.
     """
@@ -129,7 +134,10 @@ def send(tracker: Tracker, upload: Upload) -> str:
 
 
 def follow(tracker: Tracker, key: str) -> Outcome:
-    """Wait for the score of a listed submission; a failure now does not change that it was sent."""
+    """Wait for the score of a listed submission and return the outcome.
+
+    An error while waiting only adds to the message, because the submission has arrived.
+    """
     line: Line = {}
     problem = ""
     try:
@@ -144,7 +152,10 @@ def follow(tracker: Tracker, key: str) -> Outcome:
 
 
 def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
-    """Yield the submission's row and the error of the latest query, until it has a score."""
+    """Yield the submission's row and the error of the latest query (empty if it succeeded).
+
+    The iteration ends when Kaggle has scored or rejected the submission, or the time is over.
+    """
     settings = tracker.settings
     deadline = time.monotonic() + settings.score_seconds
     has_looked, problem = tracker.skew is not None, ""
@@ -152,7 +163,7 @@ def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
     while line := tracker.read().find(key):
         yield line, problem
         if line["state"] != "pending" or (has_looked and time.monotonic() + wait > deadline):
-            break  # even if there is no time to wait, look at least once
+            break  # has_looked: ask Kaggle at least once, even if there is no time to wait
         pause(wait, "Waiting for the score")
         wait = max(settings.poll_seconds, min(wait * 1.5, LONGEST_POLL))
         has_looked = True
@@ -187,7 +198,7 @@ def _send_once(tracker: Tracker, upload: Upload) -> tuple[str, KaggleError | Non
 
 
 def _reconcile(tracker: Tracker, key: str, failure: KaggleError | None) -> str:
-    """Return the submission's state after a look; raise UnknownError if the look fails."""
+    """Return the submission's state after asking Kaggle; raise UnknownError if that fails."""
     try:
         if failure is None:
             tracker.accept(key)
@@ -206,7 +217,10 @@ def _tell(failure: KaggleError | None) -> str:
 
 
 def _refuse_known(ledger: Ledger, upload: Upload) -> str | None:
-    """Return the key of the same file if it is pending; raise InputError if it was scored."""
+    """Return the key of a pending submission of the same file, if any.
+
+    Raises InputError if Kaggle has already scored or rejected a submission of this file.
+    """
     for line in reversed(ledger.of_file(upload.fingerprint)):
         if line["state"] == "pending":
             return line["key"]
@@ -230,7 +244,7 @@ def _refuse_listed(listed: list[Submission], upload: Upload, ledger: Path) -> No
 
 
 def _check_list(listed: list[Submission], limits: SubmissionLimits, competition: str) -> None:
-    """Raise InputError if the answer is implausible: an odd one could look like an empty list."""
+    """Raise InputError if Kaggle lists no submission but counts some: the list must be wrong."""
     if not listed and limits.numTotal > 0:
         raise InputError(
             f"{competition}: Kaggle lists no submission but counts {limits.numTotal}, so it is "

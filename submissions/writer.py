@@ -38,16 +38,17 @@ ORDER = {name: number for number, name in enumerate(NAMES)}
 class Expected:
     """The rows that a submission must have."""
 
-    num_configs: Mapping[str, int | None]  # by ID; None if the graph's file is not available
+    # configurations by ID; None if the graph's file is not available
+    num_configs: Mapping[str, int | None]
     source: str  # the file or split that demands these rows, for messages
 
 
 def check_submission(path: Path, expected: Expected, shown: Path | None = None) -> int:
-    """Return the number of rows; raise InputError at the first kind of defect.
+    """Return the number of rows of the submission at `path`; raise InputError if it has a defect.
 
     Defects are a wrong header, missing, unknown or repeated IDs, a file without rows, and in a row:
     text that is not an index, repeated indices, indices out of range, and a count other than all
-    (layout) or five (tile). Messages name the file `shown`, if it is a temporary file.
+    (layout) or five (tile). Messages name the file `shown`, if `path` is a temporary file.
     """
     name = shown or path
     rows = read_rows(path, name)
@@ -64,7 +65,7 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
 
 
 def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[str, str]]:
-    """Return ID and TopConfigs of every row; raise InputError if the file is no such CSV.
+    """Return ID and TopConfigs of every row; raise InputError if the file is missing or no such CSV.
 
     The encoding utf-8-sig accepts a byte-order mark at the beginning.
     """
@@ -82,7 +83,10 @@ def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[st
 
 
 def _read_rows(lines: Iterator[list[str]], shown: Path) -> list[tuple[str, str]]:
-    """Stop at the first invalid line, because a wrong file may have very many."""
+    """Return ID and TopConfigs of every row, and raise InputError at the first invalid line.
+
+    A wrong file may have very many invalid lines.
+    """
     header = next(lines, [])
     if header != HEADER:
         found = _shorten(",".join(header))
@@ -133,7 +137,8 @@ def _shorten(text: str) -> str:
 
 
 def count_wanted(name: str, num_configs: int) -> int:
-    """Return how many indices the row must list: all for layout, the five fastest for tile."""
+    """Return how many indices a graph's row must list: all for layout, the five fastest for
+    tile."""
     kind = collection_of(name).kind
     return num_configs if kind == "layout" else min(TOP_K, num_configs)
 
@@ -149,7 +154,7 @@ class Written:
     description: str  # SIZE:SHA256 of the file, or a note that it does not exist
 
     def describe(self) -> str:
-        """Return what the user should know about it."""
+        """Return a message for the user: the file, and the rows that were copied or left out."""
         if not self.rows:
             return "Submission: none, because the data has neither test graphs nor a sample of one."
         lines = [f"Submission: {self.path} ({count(self.rows, 'row')}, checked)"]
@@ -168,7 +173,7 @@ class Written:
 def write_submission(
     ranking: pl.DataFrame, graphs: pl.DataFrame, sample: Path | None, path: Path
 ) -> Written:
-    """Write and check a submission of a ranking (collection, graph, config, score)."""
+    """Write and check a submission from a ranking: a table of collection, graph, config, score."""
     with replace_submission(order_graphs(ranking), graphs, sample, path) as written:
         return written
 

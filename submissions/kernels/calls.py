@@ -94,7 +94,8 @@ class Kernels(Calls):
             try:
                 printed = self.run(doing, ["datasets", "status", name, "--format", "json"])
             except KaggleError as error:
-                if error.kind is REFUSED:  # Kaggle's answer for a dataset that does not exist, too
+                # Kaggle gives the same answer for a dataset that does not exist
+                if error.kind is REFUSED:
                     return None
                 raise
             found: DatasetStatus = self.parse(DatasetStatus, find_json(printed, "{"), doing)
@@ -114,7 +115,10 @@ class Kernels(Calls):
         self._check(printed, r"is being created", r"creation error", doing)
 
     def push(self, folder: Path) -> int:
-        """Save the kernel and start it; return the number of its version."""
+        """Upload the kernel in `folder`, which starts it.
+
+        Returns the number of its version; 0 if Kaggle does not tell it.
+        """
         doing = "pushing the notebook"
         command = ["kernels", "push", "-p", str(folder)]
         printed = self.run(doing, command, self.settings.upload_seconds)
@@ -124,9 +128,10 @@ class Kernels(Calls):
         return int(found.group(1)) if found else 0
 
     def fetch_source(self, name: str, folder: Path) -> str:
-        """Return the source of the newest version; empty if the user has no such kernel."""
+        """Return the source of the kernel's newest version; empty if there is no such kernel."""
         doing, file = f"looking at the source of {name}", folder / "source"
-        file.touch()  # given a folder, the CLI would choose the name by Kaggle's answer
+        # a file, because in a folder the CLI would take the file's name from Kaggle's answer
+        file.touch()
         try:
             self.insist(lambda: self.run(doing, ["kernels", "pull", name, "-p", str(file)]))
         except KaggleError as error:

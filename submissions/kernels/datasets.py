@@ -1,8 +1,8 @@
 """Upload a folder as a private dataset of the user, and wait until Kaggle has processed it.
 
-A shared bundle is such a dataset, for use by a notebook. Nothing is uploaded if it is the dataset's
-newest version already. If it is unknown whether an upload arrived, it is repeated: an extra version
-does no harm, an incomplete one would.
+A bundle, a zip of trained models, can be shared as such a dataset for use by a notebook. Nothing is
+uploaded if the folder's content is already the dataset's newest version. If it is unknown whether
+an upload arrived, it is repeated, because an extra version does no harm.
 """
 
 import re
@@ -30,7 +30,7 @@ class UnknownUploadError(KaggleError):
 
 
 def write_metadata(folder: Path, user: str, slug: str) -> None:
-    """Write dataset-metadata.json for the CLI."""
+    """Write the dataset-metadata.json that the kaggle CLI needs to upload the folder."""
     licenses = [{"name": "apache-2.0"}]
     values = {"id": f"{user}/{slug}", "title": slug, "licenses": licenses}
     write_json(values, folder / METADATA)
@@ -39,7 +39,13 @@ def write_metadata(folder: Path, user: str, slug: str) -> None:
 def upload(
     folder: Path, name: str, note: str, found: DatasetStatus | None, kernels: Kernels
 ) -> int:
-    """Upload until a version after the `found` one exists; return the lowest number it can have.
+    """Upload the folder, with retries, as a new version of the dataset `name`.
+
+    Args:
+        note: the message of the version.
+        found: the dataset's status before the upload; None if there is no such dataset.
+
+    Returns the lowest number that the new version can have.
 
     Raises KaggleError if it did not arrive, UnknownUploadError if Kaggle could not be asked.
     """
@@ -102,10 +108,10 @@ def await_ready(name: str, least: int, kernels: Kernels) -> int:
 
 
 class Shared(BaseModel):
-    """The bundle of the last upload."""
+    """The record of a bundle's last upload."""
 
     dataset: str  # USER/SLUG
-    digest: str  # SHA-256 of the zip
+    digest: str  # SHA-256 of bundle.zip
     version: int
 
 
@@ -126,10 +132,12 @@ def name_dataset(name: str) -> str:
 def provide(
     folder: Path, name: str, wanted: BaseModel, path: Path, note: str, kernels: Kernels
 ) -> tuple[int, bool]:
-    """Return the version of the dataset with the folder's content, and whether it existed already.
+    """Make the folder's content the newest version of the dataset `name`, ready for use.
 
-    It is uploaded unless it is the newest version, and is ready for use. The record at `path` is
-    `wanted` with this version.
+    It is uploaded unless the record of the last upload, at `path`, equals `wanted` with Kaggle's
+    newest version. Afterwards the record is `wanted` with the returned version.
+
+    Returns the version's number, and whether it existed before.
 
     Raises KaggleError if the upload failed, InputError if it is not ready in time.
     """
@@ -139,7 +147,7 @@ def provide(
     least = found.version if found else 0
     if not is_there:
         least = upload(folder, name, note, found, kernels)
-        # recorded before the wait, so that the next command resumes
+        # recorded before the wait, so that an interrupted command need not upload again
         write_push_record(wanted.model_copy(update={"version": least}), path)
     version = await_ready(name, least, kernels)
     write_push_record(wanted.model_copy(update={"version": version}), path)

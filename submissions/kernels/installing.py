@@ -26,7 +26,8 @@ class InstallError(Exception):
 def install(folder: Path, commit: str = "") -> str:
     """Install from the wheels in `folder`; return a sentence that names project and commit.
 
-    Raises InstallError if the wheels are of another commit than the notebook's; empty: any.
+    Raises InstallError if the wheels are of another commit than `commit`. If that is empty, any
+    commit is accepted.
     """
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     if commit and manifest["commit"] != commit:
@@ -40,7 +41,7 @@ def install(folder: Path, commit: str = "") -> str:
         project, here = manifest["project"], _find_commit(manifest["project"])
         if here != manifest["commit"]:
             _pip(name, project)  # installs only packages that are missing or too old
-            if here is not None:  # an older commit, perhaps with the same version number
+            if here is not None:  # another commit, perhaps with the same version number
                 _pip(name, "--force-reinstall", "--no-deps", project)
     importlib.invalidate_caches()
     return f"{project} of commit {manifest['commit']}, from {folder}"
@@ -57,7 +58,10 @@ def _find_commit(project: str) -> str | None:
 
 
 def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
-    """Write one wheel into `target`, as it was packed, and check its hash."""
+    """Provide one wheel in `target`: packed again if Kaggle unpacked it, else a link.
+
+    Raises InstallError if it is missing, or its SHA-256 is not `digest`.
+    """
     if Path(wheel).name != wheel or not wheel.endswith(".whl"):  # the name comes from a dataset
         raise InstallError(f"{folder}: expected the file name of a wheel, found {wheel!r}.")
     path = folder / wheel

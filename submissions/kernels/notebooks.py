@@ -50,15 +50,15 @@ GIVEN_OTHERWISE = {
 SCHEMES, PACKS = ("family", "architecture", "graph"), ("", "folds", "refit")
 SAMPLE = PROJECT / "solution" / "data" / "sample"
 OUTPUTS = PROJECT / "build" / "notebooks"  # folder for files that the notebooks write
-CELL_SECONDS = 1800  # time limit of a cell
-BETWEEN_KILLS = 0.2  # seconds; the first kill may come before the kernel starts
-COLOURS = 128  # colours of a stored picture
+CELL_SECONDS = 1800  # time limit of one cell
+BETWEEN_KILLS = 0.2  # seconds between two attempts to kill a kernel, which may not have started yet
+COLOURS = 128  # number of colours of a stored picture
 UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # outputs such as progress bars
 
 
 @dataclass(frozen=True)
 class Notebook:
-    """One of the notebooks."""
+    """A notebook of this project: the folder notebooks/NAME."""
 
     folder: Path
 
@@ -83,7 +83,7 @@ class Notebook:
 
 
 def list_notebooks() -> list[Notebook]:
-    """Return all notebooks, in their order."""
+    """Return all notebooks, sorted by name."""
     return [Notebook(path.parent) for path in sorted(NOTEBOOKS.glob(f"*/{METADATA}"))]
 
 
@@ -114,7 +114,7 @@ def read_parameters(notebook: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def set_values(notebook: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
-    """Return a copy in which a cell after the parameters sets the values."""
+    """Return a copy of the notebook with a cell, after the parameters, that sets the values."""
     made: dict[str, Any] = copy.deepcopy(dict(notebook))
     made["cells"] = list_source_cells(made)
     lines = [f"{name} = {value!r}" for name, value in values.items()]
@@ -214,7 +214,7 @@ EXPECTED: dict[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
 
 
 def build(notebooks: Sequence[Notebook], outputs: Path = OUTPUTS) -> None:
-    """Execute the notebooks one after the other, as on a laptop, and write their ipynb files.
+    """Execute the notebooks one after the other on the sample, and write their ipynb files.
 
     Raises InputError if a cell fails.
     """
@@ -240,7 +240,8 @@ def build(notebooks: Sequence[Notebook], outputs: Path = OUTPUTS) -> None:
 
 
 def read_source(notebook: Notebook) -> dict[str, Any]:
-    """Return the unexecuted notebook of a source, with stable cell ids."""
+    """Return the notebook that the .py source describes, not executed, with reproducible cell
+    ids."""
     import jupytext
 
     made = jupytext.read(notebook.source)
@@ -326,7 +327,7 @@ def write(notebook: Mapping[str, Any], path: Path) -> None:
 
 
 def _clean(output: Any) -> Any:
-    """Return the output without parts that need a running kernel; None if nothing is left."""
+    """Return a cell's output without parts that need a running kernel; None if nothing is left."""
     if output.get("name") == "stderr":
         return None
     data = output.get("data", {})
@@ -341,7 +342,7 @@ def _clean(output: Any) -> Any:
 
 
 def _shrink(picture: str) -> str:
-    """Reduce the palette of a base64 PNG, which leaves a third of its bytes."""
+    """Return a base64 PNG with COLOURS colours, which has about a third of the bytes."""
     from PIL import Image
 
     made = io.BytesIO()

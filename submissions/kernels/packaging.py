@@ -37,7 +37,8 @@ from submissions.provenance import PROJECT, SourceTree
 PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"
 PLACEHOLDER = "INSERT_USERNAME"  # the push replaces it by the user's name
-# The image surely has these, since its tests import them (Kaggle/docker-python).
+# Packages that are never packed: the image has them, since its tests import them
+# (Kaggle/docker-python).
 IN_THE_IMAGE = {"torch", "numba", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}
 UNPACKED = ("tests/", "benchmarks/", "notebooks/")  # folders that are not in the wheel
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
@@ -45,12 +46,12 @@ PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x8
 
 @dataclass(frozen=True)
 class Package:
-    """A dataset folder."""
+    """The dataset folder with the project's wheels, and the commit that they were built from."""
 
     folder: Path
     commit: str  # with a suffix -dirty-HASH if there were uncommitted changes
     python: str
-    wheels: dict[str, str]  # SHA-256 by name
+    wheels: dict[str, str]  # SHA-256 of each wheel, by file name
 
     @property
     def megabytes(self) -> float:
@@ -126,7 +127,8 @@ def list_needs(python: str) -> list[str]:
             continue
         try:
             found = metadata.distribution(name)
-        except metadata.PackageNotFoundError:  # required by the image's Python version only
+        # not installed here: only the image's Python version requires it
+        except metadata.PackageNotFoundError:
             needed[name] = name
             continue
         needed[name] = f"{name}=={found.version}"
@@ -149,7 +151,7 @@ def _required_by(found: metadata.Distribution, python: str) -> list[str]:
 
 
 def _build_wheel(commit: str, into: Path) -> None:
-    """Build from a copy, so that no files of another build get into the wheel."""
+    """Build the project's wheel from a copy, so that no files of another build get into it."""
     listed = subprocess.run(
         ["git", "-C", str(PROJECT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True,

@@ -1,7 +1,7 @@
 """Show the state of a push, and download its outputs completely or not at all.
 
 Complete outputs of notebook NAME replace runs/NAME. Until then they are in runs/kernels/NAME-KEY,
-where the next pull resumes.
+where KEY names the push, and the next pull resumes.
 """
 
 import shutil
@@ -39,7 +39,7 @@ MAX_SHOWN = 3
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a push."""
+    """What Kaggle shows of a push: the kernel's latest session, and that session's record."""
 
     push: Push
     session: KernelSession
@@ -51,7 +51,7 @@ class Progress:
         return self.record is not None and self.record.push == self.push.key
 
     def describe(self) -> tuple[str, str]:
-        """Return the state and advice, in words."""
+        """Return the push's state and what the user should do next (empty: nothing), in words."""
         name = self.push.kernel
         if self.session.is_running:
             return self.session.status.lower(), f"wait, or look: {self.push.url}"
@@ -70,7 +70,7 @@ class Progress:
 
 
 def report_progress(kernels: Kernels) -> tuple[Table, list[str]]:
-    """Return the latest push of every notebook with its state and advice, as lines."""
+    """Return a table of every notebook's latest push with its state, and lines of advice."""
     table = make_table("Notebooks on Kaggle, the latest push of each")
     for column in ("Notebook", "Commit", "Pushed (UTC)", "State"):
         table.add_column(column, no_wrap=True)
@@ -84,7 +84,7 @@ def report_progress(kernels: Kernels) -> tuple[Table, list[str]]:
 
 
 def _follow(notebook: Notebook, kernels: Kernels) -> tuple[Push | None, str, str]:
-    """Return the latest push, its state and advice; a failed query becomes a state."""
+    """Return the latest push, its state and advice; after a failed query the state is "unknown"."""
     try:
         latest = read_pushes(notebook.name).latest
     except InputError as error:
@@ -104,7 +104,10 @@ def _follow(notebook: Notebook, kernels: Kernels) -> tuple[Push | None, str, str
 
 
 def look(latest: Push, kernels: Kernels) -> Progress:
-    """Ask Kaggle for the push's progress; the record among the outputs names the session's push."""
+    """Ask Kaggle for the kernel's latest session and, once that has ended, for its record.
+
+    The record, kernel.json among the outputs, names the push that started the session.
+    """
     session = kernels.find_session(latest.kernel)
     if session.is_running:
         return Progress(latest, session)
@@ -122,8 +125,8 @@ def pull(notebook: Notebook, settings: WaitSettings, *, replace: bool = False) -
 
     Complete outputs from an earlier pull are kept; with `replace` they are downloaded again.
 
-    Raises InputError if they are not ready, not of that push, incomplete, or would overwrite local
-    files; runs/NAME then stays unchanged.
+    Raises InputError if the outputs are not ready, belong to another push, are incomplete, or would
+    overwrite local files; runs/NAME then stays unchanged.
     """
     with lock_records(settings) as held:
         latest = read_pushes(notebook.name).arrived
@@ -167,7 +170,8 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
         )
     if not replace:
         _check_target(latest, target)  # again, because a download may take hours
-    # The target of a link is replaced; the lock of the records keeps other pulls out.
+    # If `target` is a link, the folder that it points to is replaced. No other pull runs now,
+    # because this one holds the lock of the records.
     with replace_folder(target.resolve(), alone=True) as temporary:
         # Copy the recorded outputs and the log, but not Jupyter's files.
         hidden = shutil.ignore_patterns(".*", "__*")
@@ -177,7 +181,8 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
 
 def _check_target(latest: Push, target: Path) -> None:
     """Raise InputError if files that were made or changed here would be overwritten."""
-    log = f"{latest.kernel.partition('/')[2]}.log"  # written by Kaggle; no session lists it
+    # written by Kaggle, so the record of the session lacks it
+    log = f"{latest.kernel.partition('/')[2]}.log"
     mine = [name for name in find_foreign(target) if name != log]
     if mine:
         shown = ", ".join(mine[:MAX_SHOWN]) + (", ..." if len(mine) > MAX_SHOWN else "")
@@ -199,7 +204,7 @@ def _check_ready(progress: Progress, kernels: Kernels) -> SessionRecord:
 
 
 def _forget_others(wanted: SessionRecord, folder: Path) -> None:
-    """Delete an earlier pull's files if the push has run again since, with other outputs."""
+    """Delete the files of an interrupted pull if Kaggle has other outputs of the push now."""
     with suppress(InputError):
         if not (folder / KERNEL_RECORD).is_file() or read_session_record(folder) == wanted:
             return

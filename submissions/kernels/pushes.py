@@ -1,5 +1,7 @@
 """Read and write records of pushes: runs/kernels/NOTEBOOK.json, updated at each step of a push.
 
+The states of a push, which uploads a notebook to Kaggle and starts it:
+
 pushing   written before the push: not known yet whether it arrived
 failed    it did not arrive, or Kaggle rejected it
 pushed    Kaggle has it
@@ -34,11 +36,11 @@ class Push(BaseModel):
     commit: str
     when: str  # UTC, ISO 8601
     values: dict[str, str | int | FiniteFloat | bool]  # parameters that were set
-    resumes: bool  # its earlier output is one of its inputs
-    dataset: str  # USER/SLUG
+    resumes: bool  # the notebook's earlier output is one of its inputs
+    dataset: str  # USER/SLUG of the dataset with the project's wheels
     dataset_version: int
     bundle: str = ""  # OWNER/SLUG of a dataset; empty: none
-    version: int = 0  # number of the kernel's version
+    version: int = 0  # number of the kernel's version at Kaggle; 0 if it is not known
     state: State = "pushing"
     note: str = ""
 
@@ -48,7 +50,7 @@ class Push(BaseModel):
 
 
 class Uploaded(BaseModel):
-    """The dataset of the last upload."""
+    """The record of the last upload of the project's wheels."""
 
     name: str
     commit: str

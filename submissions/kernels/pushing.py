@@ -1,9 +1,11 @@
 """Push a notebook: its code as a dataset, then the notebook, exactly once.
 
-1. look: if it is unknown whether an earlier push arrived, search its key in Kaggle's source
+A push has a key, its unique name, which the pushed source contains.
+
+1. if it is unknown whether an earlier push arrived, look for its key in Kaggle's copy of the source
 2. pack the committed code, or reuse the existing package
-3. upload it, unless it is the dataset's newest version; wait until Kaggle has processed it
-4. write the record, state "pushing"; push the source, which contains the key of the push
+3. upload the package, unless it is the dataset's newest version; wait until Kaggle has processed it
+4. write the record of the push, state "pushing"; push the source with the key
 5. if the call failed, look for the key in Kaggle's copy of the source, which decides whether the
    push arrived; look once more a little later
 """
@@ -130,7 +132,7 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
         try:
             number = kernels.push(Path(folder))
         except KaggleError as error:
-            if error.kind is not NOT_TAKEN:  # which is a definite answer of Kaggle
+            if error.kind is not NOT_TAKEN:  # NOT_TAKEN: Kaggle said that it rejects the push
                 arrived = _look(order.notebook, made, kernels, str(error))
                 if arrived is not None:
                     return arrived
@@ -140,7 +142,10 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
 
 
 def _look(notebook: Notebook, made: Push, kernels: Kernels, said: str = "") -> Push | None:
-    """Return the push if Kaggle's source contains its key, else None; record the result."""
+    """Return the push if Kaggle's copy of the source contains its key, else None.
+
+    The result is written to the record of the push.
+    """
     if not _is_there(made, kernels, said):
         pause(kernels.settings.quiet_seconds, "Checking whether the push arrived after all")
         if not _is_there(made, kernels, said):
@@ -170,8 +175,10 @@ def _stage(
 
 
 def _fill_metadata(order: Order, user: str, competition: str) -> dict[str, Any]:
-    """Return the kernel's inputs; with a bundle, the competition's data instead of other
-    kernels' outputs."""
+    """Return the content of kernel-metadata.json with this push's inputs.
+
+    With a bundle, the competition's data replaces other kernels' outputs.
+    """
     text = json.dumps(order.notebook.read_metadata()).replace(PLACEHOLDER, user)
     metadata: dict[str, Any] = json.loads(text)
     if order.bundle:

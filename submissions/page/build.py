@@ -2,7 +2,7 @@
 
     make report            fastslow report --run runs/mine
 
-The page depends only on the run folder and the ledger; equal ones give the same bytes.
+The page depends only on the run folder and the ledger, so equal inputs give the same bytes.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ REPORT = "report.html"
 
 @dataclass(frozen=True)
 class Headline:
-    """The page's first lines."""
+    """The first lines of the page: the run's score, and where it comes from."""
 
     title: str
     value: str  # the ensemble's score
@@ -93,7 +93,7 @@ def write_page(
 
 
 def _show(value: object) -> object:
-    """Escape text, so that names from a run cannot change its direction."""
+    """Escape unprintable characters of a text, because they could reverse its direction."""
     return escape(value) if type(value) is str else value
 
 

@@ -24,7 +24,7 @@ WIDTH, MARGIN = 328.0, 6.0
 # heights in points: of a row, of the ticks, of a figure with two axes
 ROW, AXIS, PLOT = 36.0, 22.0, 216.0
 MAX_SPECKS = 20  # maximum number of dots in one column
-MAX_FILL = 0.46  # opacity of a square; its number stays legible in light and in dark mode
+MAX_FILL = 0.46  # highest opacity of a square; its number stays legible in light and in dark mode
 COLOURS = {
     name: f"#0000{code:02x}"  # placeholders for matplotlib; no other colour is drawn
     for code, name in enumerate(
@@ -43,7 +43,7 @@ STYLE: Any = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A finished picture."""
+    """A finished figure in SVG, with its texts."""
 
     title: str
     alternative: str  # the figure's content in words, for screen readers
@@ -69,7 +69,7 @@ class Row:
         return COLOURS["accent" if self.strong else "plain"]
 
     def describe(self) -> str:
-        """Return the row in words."""
+        """Return the row as text: name, value and interval."""
         if self.low is None or self.high is None:
             return f"{self.name} {number(self.value)}"
         return f"{self.name} {number(self.value)} ({number(self.low)} to {number(self.high)})"
@@ -123,7 +123,7 @@ class Drawing:
             )  # fmt: skip
 
     def finish(self, title: str, alternative: str, **more: str) -> Figure:
-        """Return the figure with the page's colours."""
+        """Return the drawing as a Figure in the colours of the page's style sheet."""
         from matplotlib import rc_context
 
         file = io.StringIO()
@@ -162,7 +162,7 @@ def show(value: float) -> str:
 def draw_intervals(
     title: str, rows: Sequence[Row], subtitle: str = "", *, difference: bool = False
 ) -> Figure:
-    """Draw a dot with its interval for each row; differences are drawn about zero."""
+    """Draw each row's value as a dot on its interval; with `difference`, zero is in view."""
     drawing = Drawing(len(rows) * ROW + AXIS)
     ends = [e for row in rows for e in (row.value, row.low, row.high) if e is not None]
     drawing.rows(len(rows), [*ends, 0.0] if difference else ends)
@@ -199,7 +199,10 @@ def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: 
 
 
 def _pile(shares: Sequence[float], middle: float) -> list[tuple[float, float]]:
-    """Return dots (x, y): those that share one of 80 columns are spread around the middle."""
+    """Return a position (x from 0 to 1, y) for the dot of each share.
+
+    Dots in the same one of 80 columns are stacked around `middle`, at most MAX_SPECKS of them.
+    """
     dots = []
     for column, count in sorted(Counter(math.floor(share * 80) for share in shares).items()):
         drawn = min(count, MAX_SPECKS)
@@ -210,7 +213,7 @@ def _pile(shares: Sequence[float], middle: float) -> list[tuple[float, float]]:
 
 
 def draw_bars(title: str, rows: Sequence[Row]) -> Figure:
-    """Draw a bar for each share of one."""
+    """Draw a bar for each row, whose value is a share between 0 and 1."""
     drawing = Drawing(len(rows) * ROW, bottom=0)
     drawing.rows(len(rows), [0.0, 1.0], grid=False)
     drawing.axes.set(xticks=[], xlim=(0, 1))
@@ -225,7 +228,7 @@ def draw_bars(title: str, rows: Sequence[Row]) -> Figure:
 def draw_pairs(
     title: str, pairs: Sequence[tuple[str, float, float]], what: tuple[str, str]
 ) -> Figure:
-    """Draw a dot and a ring, joined by a line, for each name with two values."""
+    """Draw each name's first value as a dot and its second as a ring, joined by a line."""
     drawing = Drawing(len(pairs) * ROW + AXIS)
     drawing.rows(len(pairs), [value for _, *values in pairs for value in values])
     accent, plot = COLOURS["accent"], drawing.axes.plot
@@ -275,7 +278,10 @@ def draw_heat_map(
 def draw_histogram(
     title: str, edges: Sequence[float], shares: Sequence[float], median: float
 ) -> Figure:
-    """Draw bars over a logarithmic axis, and a line at the median."""
+    """Draw a bar for each share, and a line at the median.
+
+    The axis is logarithmic if its ends differ by a factor of at least 4.
+    """
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, StrMethodFormatter
 
     drawing = Drawing(150, top=20)
@@ -318,9 +324,11 @@ def draw_curves(
     """Draw a line for each model.
 
     Args:
+        curves: (step, value) of each model.
+        alternative: the figure's content in words.
         axis: label of the vertical axis; the horizontal one is the step.
         dashed: further lines, drawn dashed.
-        best: mark the highest step of each model by a dot.
+        best: mark the step with the highest value of each model by a dot.
     """
     drawing = _draw_plane(PLOT, ("step", axis))
     for style, lines in (("-", curves), ("--", dashed)):

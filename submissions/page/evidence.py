@@ -33,7 +33,7 @@ class PageTable:
     rows: Sequence[Sequence[str]]
     texts: int = 1  # number of leading columns with words; the others hold numbers
     strong: str = ""  # rows with this cell are emphasised
-    grouped: bool = False  # rows with the same first cell are shown below it
+    grouped: bool = False  # show the first cell once, above the rows that share it
 
     def groups(self) -> list[tuple[str, list[Sequence[str]]]]:
         """Return each first cell with its rows, or all rows as one group without a name."""
@@ -44,7 +44,7 @@ class PageTable:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; without figures and tables, its lead says why and how to get them."""
+    """A section of the page. If it has no figures and tables, its lead says why, and what to do."""
 
     anchor: str
     title: str
@@ -57,22 +57,22 @@ class Section:
 
 
 def number(value: float | None) -> str:
-    """Format a score with three decimals."""
+    """Format a score with three decimals; None as a dash."""
     return NOTHING if value is None else f"{value:.3f}".replace("-", MINUS)
 
 
 def signed(value: float | None) -> str:
-    """Format a difference with three decimals and a sign."""
+    """Format a difference with three decimals and a sign; None as a dash."""
     return NOTHING if value is None else f"{value:+.3f}".replace("-", MINUS)
 
 
 def percent(value: float | None) -> str:
-    """Format a probability."""
+    """Format a probability as a percentage; None as a dash."""
     return NOTHING if value is None else f"{value:.0%}"
 
 
 def show_times(value: float) -> str:
-    """Format a ratio of runtimes."""
+    """Format a ratio of runtimes, such as 1.25×."""
     return f"{value:.2f}×" if value < 10 else f"{value:,.0f}×"
 
 
@@ -84,13 +84,16 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return `a, b and c`."""
+    """Return the names as one text: `a, b and c`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A run and a recipe, scored."""
+    """The out-of-fold scores of a run's experiments and of a recipe's ensemble, computed once.
+
+    A member is an experiment or the ensemble.
+    """
 
     run: Run
     recipe: Recipe
@@ -107,12 +110,12 @@ class Evidence:
 
     @property
     def ensemble(self) -> str:
-        """The recipe's name among the members."""
+        """The name of the recipe's ensemble in the column `member`."""
         return self.recipe.label
 
     @property
     def members(self) -> list[str]:
-        """The experiments with scores, in the run's order, and the recipe last."""
+        """The names of the experiments with scores, in the run's order, and the ensemble's last."""
         scored = set(self.means["member"])
         return [name for name in [*self.run.experiments(), self.ensemble] if name in scored]
 
@@ -129,19 +132,20 @@ class Evidence:
         return (by_member[name] for name in self.members if name in by_member)
 
     def scores_of(self, collection: str, member: str) -> list[float]:
-        """Return one score per graph."""
+        """Return the scores of a member in a collection, one per graph."""
         chosen = (pl.col("collection") == collection) & (pl.col("member") == member)
         return self.scores.filter(chosen)["score"].to_list()
 
     def overall(self, member: str) -> Mean | None:
-        """Return the mean over the five collections; None if one is missing."""
+        """Return a member's mean score over the five collections; None if one is missing."""
         return mean_of_all(self.scores.filter(pl.col("member") == member).drop("member"))
 
     @cached_property
     def gain_over_best(self) -> dict[str, float | None] | None:
-        """The recipe's mean gain over the best experiment of each collection; None without one.
+        """The last row of `compare`, the mean: the ensemble less each collection's best experiment.
 
-        The best one is chosen by these scores, so its score is slightly optimistic.
+        It is None if there is no experiment or no ensemble. The best experiment is chosen by the
+        same scores, so its score is slightly optimistic.
         """
         single = self.means.filter(pl.col("member") != self.ensemble)
         best = single.sort("value", descending=True).group_by("collection").first()

@@ -15,7 +15,7 @@ from submissions.page.evidence import Evidence, PageTable, Section, number, show
 
 BINS = 36
 FEW = 10  # with fewer graphs that have repeated labels, there is a table but no figure
-COPIES = 10  # noisy copies of a graph's labels
+COPIES = 10  # number of noisy copies of a graph's labels
 MEDIAN_GAP = 0.954  # median of |a - b| for independent standard normal a and b
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 LABELS = ("collection", "graph", "config", "runtime")
@@ -128,7 +128,10 @@ def _tabulate_ceilings(found: pl.DataFrame) -> PageTable:
 
 
 def estimate_ceilings(evidence: Evidence) -> pl.DataFrame:
-    """Return collection, graph, noise, ceiling, repeat, score for graphs whose noise is known."""
+    """Return collection, graph, noise, ceiling, repeat, score for graphs whose label noise is known.
+
+    Ceiling and repeat are estimated by `simulate`; the score is the ensemble's.
+    """
     schema = ["collection", "graph", "noise", "ceiling", "repeat", "score"]
     kinds = [pl.String(), pl.String(), *[pl.Float64()] * 4]
     graphs = predictions.read(evidence.run.graphs)

@@ -1,4 +1,4 @@
-"""Build the page's sections on the members: their correlation, weights, gains and optimism."""
+"""Build the page's sections on the ensemble's members: correlation, weights, gains, optimism."""
 
 import math
 
@@ -97,7 +97,7 @@ def _share(weights: dict[str, float]) -> list[Row]:
 
 
 def describe_gains(evidence: Evidence) -> Section:
-    """Return the section on the ensemble's loss without each member."""
+    """Return the section on how much score the ensemble loses without each of its members."""
     heading = "gains", "What each member adds"
     gains = leave_one_out(evidence.run, evidence.recipe) if evidence.recipe.names() else None
     if gains is None or gains.is_empty():
@@ -128,7 +128,7 @@ def describe_gains(evidence: Evidence) -> Section:
 
 
 def describe_optimism(evidence: Evidence) -> Section:
-    """Return the section: weights scored on the graphs that they were fitted on, and on others."""
+    """Return the section that scores fitted weights on the graphs of the fit, and on others."""
     rows = _estimate(evidence)
     if not rows:
         return Section(
@@ -161,7 +161,11 @@ def describe_optimism(evidence: Evidence) -> Section:
 
 
 def _estimate(evidence: Evidence) -> list[tuple[str, float, float]]:
-    """Return the name of each fit, its nested mean and its naive mean."""
+    """Return (name, nested mean, naive mean) of each way to fit weights.
+
+    Both are mean scores over collections: nested on graphs that the weights were not fitted on,
+    naive on the graphs of the fit.
+    """
     fallback = evidence.recipe.fallback
     names = [n for n in evidence.members if n not in (fallback, evidence.ensemble)]
     known = predictions.read(evidence.run.graphs).columns

@@ -21,8 +21,8 @@ from submissions.page.evidence import (
 )
 from submissions.scores import KAGGLES, correlate
 
-FLOOR = -1.0  # a top-5 score has no lower bound; lower ones are drawn here
-MAX_GRAPHS = 1000  # rows of a table of graphs: those with the ensemble's lowest scores
+FLOOR = -1.0  # a top-5 score has no lower bound; scores below this one are drawn at it
+MAX_GRAPHS = 1000  # most rows of a table of graphs, which has the ensemble's lowest scores first
 LOWEST = 3  # number of graphs with the lowest scores that the text names
 COLUMNS = ["Submission", "When", "Recipe", "Out of fold", "Public", "Private"]
 
@@ -55,7 +55,7 @@ def describe_scores(evidence: Evidence) -> Section:
 
 
 def _name_groups(evidence: Evidence) -> str:
-    """Name the groups that folds keep together."""
+    """Return, in words, which graphs the run's scheme keeps in the same fold."""
     kept = {
         "family": "families of programs, such as all ResNets",
         "graph": "graphs, also where several are one program at different sizes",
@@ -86,7 +86,11 @@ def describe_graphs(evidence: Evidence) -> Section:
 
 
 def _pictured(evidence: Evidence, collection: Collection) -> list[dict[str, float]]:
-    """Return the members without the fallback, whose low scores would compress the figure."""
+    """Return the mean scores of the members to draw.
+
+    The recipe's fallback is left out unless it has a weight: its low score would compress the
+    figure.
+    """
     means = list(evidence.means_of(collection.name))
     recipe = evidence.recipe
     hidden = {recipe.fallback} - set(recipe.weights(collection.name))

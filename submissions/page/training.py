@@ -12,7 +12,7 @@ from solution.system.wording import count
 from submissions.page.charts import Figure, draw_curves
 from submissions.page.evidence import PageTable, Section, listed, number
 
-HIDDEN = ("experiments",)  # settings that are too long
+HIDDEN = ("experiments",)  # settings that are too long for the table
 Curve = list[tuple[float, float]]
 COLUMNS = ("Ranker", "Collection", "Model")
 NUMBERS = ("Steps", "First", "Best", "At step", "Last", "Volatility")
@@ -114,7 +114,7 @@ NONE_KEPT = (
 
 
 def split_fits(record: JobRecord) -> list[Fit]:
-    """Return the reports of each model of a job."""
+    """Return the learning curves of each model that a job fitted."""
     steps = [step for step, _ in record.curve]
     fits = []
     for part in record.fits():
@@ -128,7 +128,8 @@ def split_fits(record: JobRecord) -> list[Fit]:
 
 
 def _draw(collections: str, ranker: str, fits: Sequence[Fit]) -> list[Figure]:
-    """Draw the scores, and the losses and ordered pairs of the models that recorded them."""
+    """Draw the models' validation scores, and the losses and ordered pair accuracies, if
+    recorded."""
     if not fits:
         return []
     figures = [_draw_scores(collections, ranker, [fit.scores for fit in fits])]
