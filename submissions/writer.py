@@ -65,7 +65,7 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
 
 
 def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[str, str]]:
-    """Return ID and TopConfigs of every row; raise InputError if the file is missing or no such CSV.
+    """Return ID and TopConfigs of all rows; raise InputError if the file is missing or no such CSV.
 
     The encoding utf-8-sig accepts a byte-order mark at the beginning.
     """

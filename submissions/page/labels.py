@@ -128,7 +128,7 @@ def _tabulate_ceilings(found: pl.DataFrame) -> PageTable:
 
 
 def estimate_ceilings(evidence: Evidence) -> pl.DataFrame:
-    """Return collection, graph, noise, ceiling, repeat, score for graphs whose label noise is known.
+    """Return collection, graph, noise, ceiling, repeat, score of the graphs with known label noise.
 
     Ceiling and repeat are estimated by `simulate`; the score is the ensemble's.
     """
