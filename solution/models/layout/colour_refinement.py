@@ -1,13 +1,18 @@
-"""Find the (node, configuration) pairs that a graph net cannot tell apart, to compute each once.
+"""Find the (node, configuration) pairs that a graph net cannot distinguish, to compute each once.
 
-After k rounds of message passing a node's value depends on the layouts within k hops and on nothing
-else. In two configurations that agree there the node has the same *colour*. Candidates of a search
-agree in most layouts: among 48 sampled ones a node has 2 to 11 times fewer colours after one round.
-So the net works on colours instead of on (configuration, node) pairs. Its results change by
-rounding only.
+After k rounds of message passing, the value of a node depends only on the layouts of nodes at most
+k edges away. Two configurations that agree on those layouts give the node the same value; we say
+that the node has the same *colour* in both. Candidate configurations of a search agree in most
+layouts: over 48 sampled configurations, a node has 2 to 11 times fewer colours than configurations
+after one round. So the net computes one value for each colour instead of one for each
+(configuration, node) pair. The results differ by rounding only.
 
     configurations ──▶ colours 0 ──round──▶ colours 1 ──round──▶ colours 2 ──▶ sums over nodes
                        node, layout         1 hop                2 hops
+
+Words of this file: a *pair* is a configurable node with one of its layouts; a *message* is a
+colour's vector multiplied by one of the net's weight matrices, which neighbours sum up; the *marks*
+of a colour are features of the layout constraints on the node's tensor.
 
 Source: colour refinement (Weisfeiler and Leman, 1968), as used to compare what graph nets can see
 (Xu et al., "How powerful are graph neural networks?", 2019).
@@ -26,25 +31,31 @@ from solution.features.layout import conflicts
 from solution.features.layout.conflicts import Constraints
 from solution.models.nets.sparse_rows import SparseRows, sum_entries
 
-BLOCK = 1 << 15  # (node, configuration) pairs in one block
+BLOCK = 1 << 15  # `refine` works on blocks of about this many (node, configuration) pairs
 NUM_SHARES = 5
-FOR_OPERANDS, FOR_CONSUMERS = FACTORS  # odd multipliers of operands' and consumers' hashes
+# odd numbers that the hashes of a node's operands, and of its consumers, are multiplied by
+FOR_OPERANDS, FOR_CONSUMERS = FACTORS
 
 
 @dataclass(frozen=True)
 class Colours:
-    """The distinct colours of the nodes after some rounds.
+    """The distinct colours of all nodes after some rounds of message passing.
 
-    Nodes share no colours, and the colours of a node have consecutive numbers.
+    A node has the same colour in two configurations if its value is the same in both. Each colour
+    belongs to one node, and the colours of a node have consecutive numbers.
     """
 
-    numbers: np.ndarray  # (nodes, configs) int32, from 0 to colours - 1
-    nodes: np.ndarray  # (colours,) int64, the node of each colour
-    configs: np.ndarray  # (colours,) int64, a configuration in which the node has the colour
+    # (nodes, configs) int32, 0 to colours - 1: the colour that a node has in a configuration
+    numbers: np.ndarray
+    nodes: np.ndarray  # (colours,) int64: the node that each colour belongs to
+    # (colours,) int64: one configuration in which the colour's node has this colour
+    configs: np.ndarray
 
     @classmethod
     def join(cls, parts: Sequence["Colours"]) -> "Colours":
-        """Join the colours of consecutive ranges of nodes, numbering them consecutively."""
+        """Join the colours of consecutive ranges of nodes into one Colours; renumber nodes and
+        colours.
+        """
         if len(parts) == 1:
             return parts[0]
         firsts = offsets([len(part.nodes) for part in parts])
@@ -58,12 +69,15 @@ class Colours:
         )
 
     def at(self, others: "Colours") -> np.ndarray:
-        """Return the numbers here (others,) of the node and configuration of each colour of
-        `others`."""
+        """Return, for each colour of `others`, this object's colour of the same node and
+        configuration.
+
+        Shape: (colours of `others`,) int32.
+        """
         return self.numbers[others.nodes, others.configs]
 
     def find_most_frequent(self) -> np.ndarray:
-        """Return each node's most frequent colour (nodes,)."""
+        """Return the colour (nodes,) that each node has in most configurations."""
         frequency = np.bincount(self.numbers.ravel(), minlength=len(self.nodes))
         order = np.argsort(frequency, kind="stable")
         usual = np.empty(len(self.numbers), np.int32)
@@ -72,13 +86,14 @@ class Colours:
 
 
 def number_small(labels: np.ndarray, count: int) -> Colours:
-    """Number colours as number_colours does, for labels 0 to count - 1 that no two nodes share.
+    """Return Colours with one colour for each distinct label; unlike number_colours, do not sort.
 
-    Nothing needs to be sorted.
+    Args:
+        labels: (nodes, configs) integers from 0 to count - 1; no label occurs at two nodes.
     """
     flat = labels.ravel()
     first = np.full(count, len(flat))
-    # of equal labels the first one is written last and stays
+    # Index of each label's first occurrence: written in reverse order, so the first one stays.
     first[flat[::-1]] = np.arange(len(flat))[::-1]
     is_there = first < len(flat)
     numbers = (np.cumsum(is_there, dtype=np.int32) - np.int32(1))[labels]
@@ -87,13 +102,15 @@ def number_small(labels: np.ndarray, count: int) -> Colours:
 
 
 def number_colours(labels: np.ndarray) -> Colours:
-    """Number the distinct `labels` (nodes, configs) uint64 of each node.
+    """Return Colours in which equal labels of one node are one colour.
 
-    The upper bits of a label are ignored, as many as the index of a configuration needs.
+    Args:
+        labels: (nodes, configs) uint64 hashes. Their uppermost bits are dropped, as many as an
+            index of a configuration needs.
     """
     num_nodes, num_configs = labels.shape
-    # Pack label and configuration into one number. Sorting then keeps them together, row by row, in
-    # a twentieth of the time of an argsort over all labels.
+    # Pack each label and its configuration index into one number. Sorting these numbers row by row
+    # keeps label and index together, and takes a twentieth of the time of an argsort of all labels.
     bits = np.uint64((num_configs - 1).bit_length())
     keys = labels << bits
     keys |= np.arange(num_configs, dtype=np.uint64)
@@ -102,7 +119,7 @@ def number_colours(labels: np.ndarray) -> Colours:
     ordered = keys >> bits
     np.not_equal(ordered[:, 1:], ordered[:, :-1], out=begins[:, 1:])
     keys &= (np.uint64(1) << bits) - np.uint64(1)
-    entries = keys.view(np.int64)  # only the configurations remain
+    entries = keys.view(np.int64)  # the lower bits: configuration indices
     entries += np.arange(0, num_nodes * num_configs, num_configs)[:, None]
     numbers = np.empty(labels.shape, np.int32)
     numbers.ravel()[entries.ravel()] = np.cumsum(begins, dtype=np.int32) - np.int32(1)
@@ -110,12 +127,16 @@ def number_colours(labels: np.ndarray) -> Colours:
 
 
 def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Colours:
-    """Return the colours after one more round."""
+    """Return the nodes' colours after one more round of message passing.
+
+    Two configurations give a node the same new colour if the node, its operands and its consumers
+    have the same colours in both (up to collisions of 64-bit hashes).
+    """
     mixed = mix(colours.numbers.astype(np.uint64))
     num_nodes, num_configs = mixed.shape
     step = max(1, BLOCK // num_configs)
     parts = []
-    # A block of nodes at a time, so that intermediate arrays stay in the processor's cache.
+    # One block of nodes at a time, so that intermediate arrays stay in the processor's cache.
     for begin in range(0, num_nodes, step):
         part = slice(begin, begin + step)
         labels = _add_neighbours(mixed, part, operands, consumers)
@@ -124,15 +145,22 @@ def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Col
 
 
 def mix_neighbours(keys: np.ndarray, operands: Neighbours, consumers: Neighbours) -> np.ndarray:
-    """Return a hash of each key (nodes, k) uint64 and of the keys of the node's neighbours."""
+    """Hash each node's keys (nodes, k) uint64 together with the keys of its operands and consumers.
+
+    Returns hashes (nodes, k); column j depends on column j of `keys` only.
+    """
     return _add_neighbours(mix(keys), slice(0, len(keys)), operands, consumers)
 
 
 def _add_neighbours(
     mixed: np.ndarray, part: slice, operands: Neighbours, consumers: Neighbours
 ) -> np.ndarray:
-    """Hash some nodes with their neighbours, from the hashes of all nodes (nodes, k) uint64."""
-    # Different odd factors distinguish the node, its operands and its consumers.
+    """Return hashes of the nodes in `part` and their neighbours, given hashes `mixed` (nodes, k)
+    uint64 of all nodes.
+    """
+    # label = mixed(node) + FOR_OPERANDS * sum of mixed(operands)
+    #                     + FOR_CONSUMERS * sum of mixed(consumers)
+    # The different odd factors make a label depend on which neighbours are operands.
     labels = sum_entries(*operands.cut(part), mixed) * FOR_OPERANDS
     labels += sum_entries(*consumers.cut(part), mixed) * FOR_CONSUMERS
     labels += mixed[part]
@@ -142,7 +170,11 @@ def _add_neighbours(
 def aggregate(
     before: Colours, after: Colours, operands: Neighbours, consumers: Neighbours
 ) -> SparseRows:
-    """Return the messages that each colour sums in a round: (colours after, 3 x colours before)."""
+    """Return the matrix (colours after, 3 x colours before) that sums messages in one round.
+
+    Row c holds the factors of the messages that colour c receives, see add_messages. `before` and
+    `after` are the colours before and after the round.
+    """
 
     def number(row: np.ndarray, node: np.ndarray) -> np.ndarray:
         return before.numbers[node, after.configs[row]]
@@ -157,14 +189,16 @@ def add_messages(
     operands: Neighbours,
     consumers: Neighbours,
 ) -> SparseRows:
-    """Return the messages that each of `nodes` (rows,) sums in a round: (rows, 3 x senders).
+    """Return the matrix (rows, 3 x senders) that sums the messages which each of `nodes` (rows,)
+    receives.
 
-    A sender has three messages, in adjacent columns: to itself, to its consumers, to its operands.
-    A row sums the node's message to itself, the mean over the node's operands of the second, and
-    the mean over its consumers of the third.
+    A sender s has three messages: column 3 s is its message to itself, column 3 s + 1 to its
+    consumers, column 3 s + 2 to its operands. A row adds up the node's message to itself, the mean
+    of its operands' messages to consumers, and the mean of its consumers' messages to operands.
 
     Args:
-        number: rows (n,) and nodes (n,) -> the sender (n,) that the node is in that row.
+        number: rows (n,) and nodes (n,) -> the sender (n,) that stands for the node in that row.
+        senders: number of senders.
     """
     every = np.arange(len(nodes))
     found = [neighbours.spread(nodes) for neighbours in (operands, consumers)]
@@ -174,7 +208,7 @@ def add_messages(
     columns[starts[:-1]], values[starts[:-1]] = 3 * number(every, nodes), 1
     begins = starts[:-1] + 1
     for message, ((row, node), count) in enumerate(zip(found, counts, strict=True), start=1):
-        # Index of the n-th entry of this kind: its row's start plus its position in the row.
+        # Position of an entry = first free position of its row + the entry's index in that row.
         entry = np.arange(len(row)) + (begins - offsets(count))[row]
         columns[entry], values[entry] = 3 * number(row, node) + message, 1 / count[row]
         begins = begins + count
@@ -183,15 +217,20 @@ def add_messages(
 
 @dataclass(frozen=True)
 class Structure:
-    """Static inputs of colour refinement and pooling for one graph."""
+    """The parts of one graph that colour refinement and sums over nodes read: edges, layouts,
+    weights.
+    """
 
     operands: Neighbours
     consumers: Neighbours
-    configurable: np.ndarray  # (configurable,) int64
-    # (nodes, NUM_SHARES) float32: 1 / nodes, shares of operations, shares of three tensors' bytes
+    # (configurable,) int64: the nodes whose layouts a configuration chooses
+    configurable: np.ndarray
+    # (nodes, NUM_SHARES) float32, weights of the sums over nodes. Columns: 1 / nodes; share of all
+    # configurable nodes' operations; shares of the bytes of output, input and kernel
     shares: np.ndarray
     constraints: Constraints
-    codebook: Codebook  # its codes may be a memory-mapped file; only requested rows are read
+    # the nodes' layouts; `codes` may be a memory-mapped file, so only requested rows are read
+    codebook: Codebook
 
     @property
     def num_nodes(self) -> int:
@@ -203,40 +242,55 @@ class Structure:
 
 
 class Marks(NamedTuple):
-    """Features of the constraints on the tensors of some colours; most colours have none."""
+    """Features of the layout constraints on tensors, for the colours that have any; most have
+    none."""
 
-    colours: np.ndarray  # (marked,) int64, ascending
-    values: np.ndarray  # (marked, extras) float32
+    colours: np.ndarray  # (marked,) int64, ascending: the colours with constraints
+    values: np.ndarray  # (marked, extras) float32: features of each of `colours`
 
     def expand(self, count: int) -> np.ndarray:
-        """Return the features of all colours (count, extras)."""
+        """Return features (count, extras) of all `count` colours; 0 for colours without
+        constraints.
+        """
         every = np.zeros((count, self.values.shape[1]), np.float32)
         every[self.colours] = self.values
         return every
 
 
 class Round(NamedTuple):
-    """How colours after a round follow from the colours before it."""
+    """How the colours after one round of message passing are computed from the colours before
+    it."""
 
-    aggregation: SparseRows  # (colours after, 3 x colours before): the messages that each sums
+    # (colours after, 3 x colours before): row c has the factors of the messages that colour c sums
+    aggregation: SparseRows
     marks: Marks
-    parents: np.ndarray  # (colours after,) int32, the colour before the round
+    # (colours after,) int32: the colour that the same node and configuration had before the round
+    parents: np.ndarray
 
 
 @dataclass(frozen=True)
 class ColourPlan:
-    """The rounds of a batch; nodes and (node, layout) pairs of its graphs are numbered
-    consecutively."""
+    """All index arrays that a net needs to compute a batch of graphs, from first colours to the
+    last ones.
 
-    nodes: np.ndarray  # (colours 0,) int64, the node of each
-    configured: np.ndarray  # (configured,) int64, the colours 0 that have a layout
-    pairs: np.ndarray  # (configured,) int64, their (node, layout) pairs
+    Nodes are numbered consecutively over the graphs of the batch, and so are (node, layout) pairs.
+    "Colours 0" are the colours before the first round.
+    """
+
+    nodes: np.ndarray  # (colours 0,) int64: the node that each colour belongs to
+    configured: np.ndarray  # (configured,) int64: the colours 0 of configurable nodes
+    pairs: np.ndarray  # (configured,) int64: the (node, layout) pair of each colour in `configured`
     rounds: list[Round]
-    last: Colours  # after the last round
+    last: Colours  # colours after the last round
 
 
 def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> ColourPlan:
-    """Return the plan for `configs` (configs, graphs), rows of each graph's codes."""
+    """Return the plan for a batch of graphs.
+
+    Args:
+        configs: (configs, graphs); column g has the rows of graph g's codebook codes to score.
+        rounds: number of rounds of message passing.
+    """
     colours, pairs = _number_pairs(graphs, configs)
     configured = np.flatnonzero(pairs >= 0)
     described, tensor_of = _describe_constraints(graphs, configs)
@@ -255,7 +309,10 @@ def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
 
 
 def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
-    """Return the colours before the first round, and each one's pair, below 0 if it has none."""
+    """Return the colours before the first round, and the (node, layout) pair of each colour.
+
+    The pair is negative for the one colour of a node without layouts.
+    """
     sizes = [graph.num_nodes for graph in graphs]
     first_pairs = offsets([graph.num_pairs for graph in graphs])
     total = sum(sizes)
@@ -270,9 +327,10 @@ def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Col
 def _describe_constraints(
     graphs: Sequence[Structure], configs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return features (1 + tensors, configs, extras) uint8 of constraints, and each node's row.
+    """Return features (1 + tensors, configs, extras) uint8 of the constraints on each tensor, and
+    for each node (nodes,) the index of its tensor in that array.
 
-    Row 0 is for nodes whose tensor has no constraints, which are most.
+    Index 0 has features 0 and serves all nodes without constraints, which are most nodes.
     """
     tensor_of = np.zeros(sum(graph.num_nodes for graph in graphs), np.int64)
     described = [np.zeros((1, len(configs), len(conflicts.FEATURES)), np.uint8)]
@@ -286,8 +344,10 @@ def _describe_constraints(
 
 
 def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the sums over nodes in each configuration: nodes, rows (ascending) and weights
-    (n,)."""
+    """Return the nonzero weights of the sums over nodes: the arrays (n,) node, row, and weight.
+
+    Each graph has NUM_SHARES sums; row = graph * NUM_SHARES + sum, in ascending order.
+    """
     shares = np.concatenate([graph.shares for graph in graphs])
     graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
     node, share = np.nonzero(shares)
@@ -299,11 +359,15 @@ def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np
 def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     """Return the matrix of weighted sums over the nodes of each graph, for each configuration.
 
-    ((1 + 2 x configs) x graphs x NUM_SHARES, colours). Its rows are: the sums over steady nodes
-    with their most frequent colours; each configuration's differences from them; each
-    configuration's sums over the other nodes. A steady node has its most frequent colour in at
-    least half of the configurations. It is summed once, and again for each configuration that
-    differs, with two entries.
+    Shape ((1 + 2 x configs) x graphs x NUM_SHARES, colours). A node is called steady if it has its
+    most frequent colour in at least half of the configurations. The rows are, in order:
+
+    1. The sums over steady nodes, each with its most frequent colour.
+    2. For each configuration, what its steady nodes change in these sums: minus the most frequent
+       colour, plus the actual one (two entries for each node that differs).
+    3. For each configuration, the sums over the nodes that are not steady.
+
+    The sums of a configuration are part 1 plus the rows of that configuration in parts 2 and 3.
     """
     node, row, weights = list_shares(graphs)
     usual = colours.find_most_frequent()

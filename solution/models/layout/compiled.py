@@ -1,9 +1,13 @@
-"""Compute the layout net's colours and rounds on a CPU with numba, under torch.
+"""Compute the layout net's colours and rounds on a CPU with numba, called from torch.
 
-The first half numbers the colours as solution.models.layout.colour_refinement does, in another
-order. The second half computes a round, one colour at a time from messages to values: torch passes
-over all colours once for each operation of solution.models.layout.layout_gnn.DeviceRound (sum,
-norm, GELU, selection); here one colour is finished before the next one starts, so that
+A *colour* numbers the distinct values that a node of the net takes over configurations
+(solution.models.layout.colour_refinement); a *round* is one round of message passing between nodes.
+NOTHING (-1) in an index array stands for "no such entry".
+
+The first half of the file numbers the colours as colour_refinement does, in another order. The
+second half computes a round, one colour at a time from messages to values. Torch
+(solution.models.layout.layout_gnn.DeviceRound) passes over all colours once for each operation
+(sum, norm, GELU, selection). Here one colour is finished before the next one starts, so that
 intermediate values stay in the processor's cache. The values agree up to rounding.
 """
 
@@ -40,17 +44,20 @@ NUM_MARKS = len(FEATURES)
 NOTHING = -1
 FLOAT = np.float32
 ROOT_HALF, DENSITY_AT_ZERO = FLOAT(np.sqrt(0.5)), FLOAT(1 / np.sqrt(2 * np.pi))
-MOST_ERF = FLOAT(4)  # erf is 1 in float32 from here on
+MOST_ERF = FLOAT(4)  # in float32, erf(x) is 1 for x above this
 MOST_EXPONENT, PARTS = FLOAT(32), FLOAT(64)
-# Sums may be reordered, which vectorising needs; NaN stays NaN. Loops over a row must have a length
-# that the compiler does not know: it unrolls others and then does not vectorise them.
+# "reassoc" lets the compiler reorder sums, which it must do to vectorise them; NaN stays NaN. The
+# length of a row must be unknown at compile time: loops of known length are unrolled and then not
+# vectorised.
 FAST: dict[str, Any] = {
     "nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}
 }  # fmt: skip
 
 
 def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> ColourPlan:
-    """Return the plan of colour_refinement.plan_colours, with colours in another order."""
+    """Return the same plan as colour_refinement.plan_colours, with colours numbered in another
+    order.
+    """
     operands = Neighbours.join([graph.operands for graph in graphs])
     consumers = Neighbours.join([graph.consumers for graph in graphs])
     edges = (operands.starts, operands.nodes, consumers.starts, consumers.nodes)
@@ -70,8 +77,11 @@ def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
 
 
 def _list_pairs(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index (nodes,) of each node among the configurable ones, or NOTHING, and the first
-    pair of each configurable node, followed by the number of pairs.
+    """Return two index arrays of the configurable nodes.
+
+    The first (nodes,) has each node's index among the configurable nodes, or NOTHING. The second
+    (configurable + 1,) has the first (node, layout) pair of each configurable node, and then the
+    number of pairs.
     """
     sizes = [graph.num_nodes for graph in graphs]
     configurable = _join([graph.configurable for graph in graphs], sizes)
@@ -83,8 +93,10 @@ def _list_pairs(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _join_constraints(graphs: Sequence[Structure]) -> tuple[np.ndarray, ...]:
-    """Return the constrained tensor (nodes,) of each node, or NOTHING, and the tensors'
-    constraints."""
+    """Return the layout constraints of all graphs: the last six arguments of _mark, in order.
+
+    The first (nodes,) is the index of each node's constrained tensor, or NOTHING.
+    """
     constraints, sizes = (
         [graph.constraints for graph in graphs],
         [graph.num_nodes for graph in graphs],
@@ -108,18 +120,24 @@ def _join_constraints(graphs: Sequence[Structure]) -> tuple[np.ndarray, ...]:
 
 
 def _join(parts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
-    """Concatenate the indices of several graphs, shifted by the sizes of the graphs before."""
+    """Concatenate index arrays of several graphs, each shifted by the summed `sizes` of the graphs
+    before.
+    """
     return np.concatenate([part + first for part, first in zip(parts, offsets(sizes), strict=True)])
 
 
 @njit(cache=True, nogil=True)
 def _number_pairs(positions, firsts, codes):
-    """Return the colours before the first round: numbers, nodes, and (node, layout) pairs."""
+    """Return the colours before the first round as three arrays: numbers, nodes, pairs.
+
+    `numbers` (nodes, configs) is the colour of a node in a configuration; `nodes` and `pairs`
+    (colours,) are each colour's node and (node, layout) pair, NOTHING for nodes without layouts.
+    """
     num_nodes, num_configs = len(positions), len(codes)
     numbers = np.empty((num_nodes, num_configs), np.int32)
     most = num_nodes + firsts[-1]
     nodes, pairs = np.empty(most, np.int64), np.full(most, NOTHING, np.int64)
-    found = np.full(firsts[-1], NOTHING, np.int32)  # the colour of a pair
+    found = np.full(firsts[-1], NOTHING, np.int32)  # the colour of each (node, layout) pair
     count = 0
     for node in range(num_nodes):
         position = positions[node]
@@ -138,14 +156,20 @@ def _number_pairs(positions, firsts, codes):
 
 @njit(cache=True, nogil=True)
 def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, orders):
-    """Compute solution.features.layout.conflicts.Constraints.describe for colours.
+    """Describe the layout constraints on the tensor of each colour, as Constraints.describe does in
+    solution.features.layout.conflicts.
 
-    Returns which colours have constraints, and their features.
+    Returns two arrays: the colours (marked,) whose tensor has constraints, and their features
+    (marked, NUM_MARKS) float32.
 
     Args:
-        nodes, configs: (colours,) node and configuration of each.
-        tensors: (nodes,) the tensor that a node computes, or NOTHING.
-        starts: (tensors + 1,) into the constraints, which are the arguments after it.
+        nodes, configs: (colours,) the node and a configuration of each colour.
+        codes: (configs, configurable) number of each node's layout among the node's layouts.
+        tensors: (nodes,) index of the constrained tensor that a node computes, or NOTHING.
+        starts: (tensors + 1,) tensor t has the constraints starts[t] : starts[t + 1].
+        configurable: (constraints,) the configurable node whose layout decides the constraint.
+        firsts: (constraints,) index of that node's first layout in `minors` and `orders`.
+        minors, orders: contiguous dimension and dimension order that a layout asks for, or UNSET.
     """
     marked, marks = np.empty(len(nodes), np.int64), np.zeros((len(nodes), NUM_MARKS), np.float32)
     count = 0
@@ -173,7 +197,7 @@ def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, 
 
 @njit(cache=True, nogil=True)
 def _mix(value):
-    """Compute solution.domain.dividing.mix of one value."""
+    """Return a hash of one uint64, equal to solution.domain.dividing.mix."""
     value += GOLDEN
     value = (value ^ (value >> np.uint64(30))) * MIX_FIRST
     value = (value ^ (value >> np.uint64(27))) * MIX_SECOND
@@ -182,9 +206,11 @@ def _mix(value):
 
 @njit(cache=True, nogil=True)
 def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
-    """Return the colours after one more round: numbers, and a node and a configuration of each.
+    """Return the colours after one more round of message passing: the arrays of a Colours.
 
-    The colours of a node are looked up in a hash table, which is reset for each node.
+    The arrays are the colour (nodes, configs) of each node and configuration, and a node and a
+    configuration (colours,) of each colour. Colours are looked up in a hash table, reset for each
+    node.
     """
     # label = mix(colour) + FOR_OPERANDS * sum of mix(operands)
     #                     + FOR_CONSUMERS * sum of mix(consumers)
@@ -202,7 +228,7 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
         bits += 1
     last_slot = (1 << bits) - 1
     keys, found = np.empty(1 << bits, np.uint64), np.empty(1 << bits, np.int32)
-    begun = np.full(1 << bits, -1, np.int64)  # the node that last used a slot
+    begun = np.full(1 << bits, -1, np.int64)  # the node that last wrote a slot of the hash table
     labels = np.empty(num_configs, np.uint64)
     count = 0
     for node in range(num_nodes):
@@ -228,9 +254,14 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
 
 @njit(cache=True, nogil=True)
 def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts, consumers):
-    """Compute solution.models.layout.colour_refinement.aggregate: starts, columns and values."""
-    # A row holds 1 at the node's message to itself, 1 / operands at each operand's second message,
-    # and 1 / consumers at each consumer's third.
+    """Return the matrix that sums messages in a round, as CSR arrays: starts, columns, values.
+
+    The matrix is that of solution.models.layout.colour_refinement.aggregate.
+    """
+    # A colour has three messages, in columns 3 c (to itself), 3 c + 1 (to consumers), 3 c + 2 (to
+    # operands). A row holds 1 at the node's message to itself, 1 / number of operands at each
+    # operand's message to consumers, and 1 / number of consumers at each consumer's message to
+    # operands.
     starts = np.zeros(len(nodes) + 1, np.int32)
     for row, node in enumerate(nodes):
         count = operand_starts[node + 1] - operand_starts[node]
@@ -254,8 +285,10 @@ def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts
 
 
 class CompiledRound:
-    """The part of solution.models.layout.layout_gnn.ColourBlock behind its matrix products, on a
-    CPU."""
+    """One round of the layout net's message passing on a CPU: the sums, the norm and the GELU.
+
+    ColourBlock in solution.models.layout.layout_gnn multiplies by the weights first.
+    """
 
     def __init__(self, links: Round) -> None:
         self.links = links
@@ -265,9 +298,11 @@ class CompiledRound:
         """Do nothing: the gradient needs no preparation."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """Compute solution.models.layout.layout_gnn.DeviceRound.receive in float32.
+        """Return the colours' values after the round, computed in float32.
 
-        Raises ValueError if shapes do not fit the round; compiled code would read out of bounds.
+        Arguments and result are those of solution.models.layout.layout_gnn.Receiving.receive.
+        Raises ValueError if shapes do not fit the round, because compiled code would read out of
+        bounds.
         """
         half, senders = messages.shape[1], self.links.aggregation.num_columns
         given = [tuple(tensor.shape) for tensor in (messages, kept, extra, norm.weight)]
@@ -329,7 +364,7 @@ def _erf(x):
 @njit(**FAST)
 def _density(x):
     """Return the standard normal density, error below 2e-6: the 64th power of exp(-x^2 / 128)."""
-    # from -0.5 to 0, where five terms suffice
+    # `part` lies between -0.5 and 0, where a Taylor polynomial of degree 5 suffices
     part = -min(FLOAT(0.5) * x * x, MOST_EXPONENT) / PARTS
     power = part * FLOAT(1 / 120) + FLOAT(1 / 24)
     power = power * part + FLOAT(1 / 6)
@@ -344,10 +379,10 @@ def _density(x):
 def _receive(
     messages, kept, extra, weight, bias, epsilon, marked, starts, columns, values, parents
 ):  # fmt: skip
-    """Compute one round: the new value (colours after, 2 x half) of each colour.
+    """Compute one round of message passing: the new values (colours after, 2 x half).
 
     Also return what the gradient needs: the normalised sums of messages (colours after, half)
-    before weight and bias, and 1 / their standard deviation (colours after,).
+    before they are multiplied by `weight`, and 1 / the sums' standard deviation (colours after,).
     """
     # s = sum of factor * message, plus extra;  n = (s - mean(s)) / sqrt(variance(s) + epsilon)
     # u = n * weight + bias;  result = kept + [GELU(u), GELU(-u)]
@@ -389,7 +424,11 @@ def _receive(
 def _hand_back(
     gradient, normed, scales, weight, bias, senders, marked, starts, columns, values, parents
 ):  # fmt: skip
-    """Return the gradients of messages, kept, extra, weight and bias from that of the values."""
+    """Return the gradients of _receive's arguments messages, kept, extra, weight and bias, in
+    order.
+
+    `gradient` (colours after, 2 x half) is the gradient of the values that _receive returned.
+    """
     # With n and u as in _receive and the gradient g = [g1, g2] of the values:
     # du = GELU'(u) (g1 + g2) - g2;  dweight = sum of du n;  dbias = sum of du;  dn = du weight
     # ds = (dn - mean(dn) - n mean(dn n)) / deviation;  dmessage = sum of factor * ds

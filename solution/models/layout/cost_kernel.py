@@ -1,25 +1,27 @@
-"""An additive cost model with random features: similar states cost alike.
+"""Rank configurations by an additive cost model with random features: similar states cost alike.
 
     cost of a state = copied or slow bytes x (1 + f(state)) - spared bytes + bytes x g(state)
 
-As in the additive cost net (solution.models.layout.cost_net), a score sums the costs of a program's
-states, which follow from the compiler's rules, and prior costs
-(solution.models.layout.known_costs) apply where nothing was learned. Here f and g are smooth
-functions instead of nets: f of copied or slow states, g of instructions. They are draws of a
-Gaussian process, in which two states covary if their columns are close, and less if the opcodes of
-the producers or readers differ. The covariance is that of random cosines, so the mean is a ridge
-regression on sums over each configuration's states. It has one solution, found in seconds.
+A *state* is the layout assignment of an instruction, or of an operand as one instruction reads it
+(which may need a copy). The compiler's rules give the states of each configuration. A score sums
+the costs of a configuration's states, as in the additive cost net
+(solution.models.layout.cost_net). *Prior costs* (solution.models.layout.known_costs) apply where
+nothing was learned. Here f and g are smooth functions instead of nets: f of copied or slow states,
+g of instructions. They are draws of a Gaussian process, in which two states covary if their columns
+are close, and less if the opcodes of the producers or readers differ. The covariance is that of
+random cosines, so the mean is a ridge regression on sums over each configuration's states. It has
+one solution, found in seconds.
 
-Programs differ, so each training program has random effects: the cost of a state is a shared value
-plus a deviation of the program. A program in which few tensors decide everything then tells little
-about others, however many configurations it has. Predictions use the shared value only. The random
-effects correlate a program's configurations, which are therefore weighted by the inverse of their
-covariance (a mixed model, solved by generalised least squares).
+Programs differ, so each training program has random effects: the cost of a state is a value shared
+by all programs plus a deviation of the program. So a program in which few tensors decide everything
+tells little about other programs, however many configurations it has. Predictions use the shared
+value only. The random effects correlate a program's configurations, which are therefore weighted by
+the inverse of their covariance (a mixed model, solved by generalised least squares).
 
-The target is the logarithm of the runtime, standardised in each program; prior costs are put on
-that scale by one line for each training program. For a state unlike all training states, f and g
-are near 0. Copies of arguments have one learned factor on their prior cost: it is 0 if arguments
-come in the layouts that a program asks for.
+The target is the logarithm of the runtime, standardised in each program; for each training program,
+one slope converts prior costs to that scale. For a state unlike all training states, f and g are
+near 0. Copies of arguments (parameters of the program) have one learned factor on their prior cost:
+it is 0 if arguments come in the layouts that a program asks for.
 
 Sources: Rahimi and Recht, "Random features for large-scale kernel machines", NIPS 2007; Laird and
 Ware, "Random-effects models for longitudinal data", Biometrics, 1982.
@@ -45,14 +47,16 @@ from solution.models.settings import check_choice, check_penalties, check_size
 from solution.system.report import Report, silent
 
 MODEL = "model.safetensors"
-FARTHEST = 10.0  # standard deviations; a column is clipped there
-# distance of two different opcodes, in root mean squared standard deviations of the columns
+FARTHEST = 10.0  # standardised columns are clipped to -FARTHEST ... FARTHEST
+# Scale of the opcode terms in the cosines: states with different opcodes are about this far apart,
+# in root mean squared standard deviations of the columns.
 OPCODE = 0.3
 MAKING = 0.2  # prior scale of an instruction's cost per byte, relative to a copied byte
-ARGUMENT = 10.0  # prior scale of the factor of argument copies, relative to the other weights
+# prior scale of the factor on copies of arguments, relative to the weights of f and g
+ARGUMENT = 10.0
 LEAST_SLOPE = 0.05  # smallest slope of the line from prior costs to labels, both standardised
 MOST_COSINES, MOST_CONFIGS = 1 << 12, 1 << 20
-CHUNK_VALUES = 1 << 22  # cosines, or (configuration, state) entries, in one chunk
+CHUNK_VALUES = 1 << 22  # cosines, or (configuration, state) entries, that are in memory at once
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,9 @@ class CostKernelSettings(RankerSettings):
     backend: str = "cpu"  # a name in features.propagation.backend.BACKENDS
     cosines: int = 1024  # number of random features of a state
     penalty: float = 5e-5  # penalty of squared weights, relative to a program's mean squared error
-    own: float = 1.0  # variance of a program's random effects, relative to the noise
-    max_configs: int = 1000  # distinct configurations of a graph used for training, at most
+    own: float = 1.0  # variance of a program's deviations from shared costs, relative to the noise
+    # at most this many distinct configurations of a graph are used for training
+    max_configs: int = 1000
 
     def __post_init__(self) -> None:
         check_choice("backend", self.backend, BACKENDS)
@@ -74,7 +79,9 @@ class CostKernelSettings(RankerSettings):
 
     @property
     def needed_hops(self) -> int | None:
-        """None: the whole graph, because a request reaches as far as it propagates."""
+        """None: keep the whole graph, because layout requests propagate through any number of
+        nodes.
+        """
         return None
 
     def build(self, seed: int) -> "CostKernelRanker":
@@ -94,7 +101,11 @@ class Cosines:
 
     @classmethod
     def draw(cls, scaler: Scaler, count: int, seed: int) -> "Cosines":
-        """Draw `count` random features of the kernel that the module describes."""
+        """Draw `count` random features of the Gaussian process's kernel.
+
+        Args:
+            scaler: standardises the columns of the state table.
+        """
         random = np.random.default_rng(seed)
         shapes = (len(FEATURES), count), (2, vocabulary.NUM_OPCODES, count)
         directions, opcodes = (random.standard_normal(shape, np.float32) for shape in shapes)
@@ -104,7 +115,9 @@ class Cosines:
         return cls(scaler, directions, np.float32(OPCODE) * opcodes, phases)
 
     def __call__(self, graph: Graph, table: StateTable, states: slice) -> np.ndarray:
-        """Return the features (states, cosines) float64 of some states of the table."""
+        """Return the random features (states, cosines) float64 of the states in a slice of the
+        table.
+        """
         columns = np.clip(self.scaler(table.features[states]), -FARTHEST, FARTHEST)
         opcodes = list_opcodes(graph)
         angles = columns @ self.directions + self.phases
@@ -114,7 +127,10 @@ class Cosines:
 
 
 class CostKernelRanker(CostRanker):
-    """The additive cost kernel as a Ranker. A score depends on its configuration only."""
+    """The additive cost model with random features as a Ranker.
+
+    The score of a configuration does not depend on the other configurations.
+    """
 
     reads_program_order = True
 
@@ -201,16 +217,21 @@ class CostKernelRanker(CostRanker):
     def _list_columns(
         self, graphs: Sequence[Graph], steps: int, report: Report
     ) -> Iterator[np.ndarray]:
-        """Return each graph's columns, the slowest part of the fit."""
+        """Yield the state table's columns (states, columns) of each graph, and report progress.
+
+        Computing state tables is the slowest part of the fit.
+        """
         for done, graph in enumerate(graphs, start=1):
             yield self._table(graph).features
             report(done, steps)
 
     def _weigh_configs(self, learned: np.ndarray) -> np.ndarray:
-        """Multiply a program's columns (configs, weights) by the inverse covariance of its labels.
+        """Multiply `learned` (configs, weights) by the inverse covariance of the labels, / configs.
 
-        The covariance is noise plus the program's random effects on all columns but the last:
-        whether argument copies are free does not depend on the program.
+        `learned` has a program's columns of the regression. covariance = I + own * varying
+        varying^T: noise plus the program's random effects on all columns but the last. Random
+        effects exclude the last one because whether copies of arguments are free does not depend on
+        the program.
         """
         varying = learned[:, :-1]
         covariance = np.eye(len(learned)) + self.settings.own * (varying @ varying.T)
@@ -222,14 +243,17 @@ class CostKernelRanker(CostRanker):
             yield slice(first, first + step)
 
     def _split_weights(self) -> np.ndarray:
-        """Return the weights (2, cosines) of f and g."""
+        """Return the weights (2, cosines): row 0 of f, row 1 of g."""
         return self.weights_[:-1].reshape(2, -1)
 
     def _add_up(self, graph: Graph, cosines: Cosines) -> tuple[np.ndarray, np.ndarray]:
-        """Return prior costs (distinct configs,) and the columns of the learned weights.
+        """Return a program's rows of the regression: prior costs, and columns of the learned
+        weights.
 
-        Both are sums over states, centred over configurations and scaled by the copied bytes, so
-        that programs with many and with few copies count alike.
+        Shapes (distinct configs,) and (distinct configs, 2 x cosines + 1). Both are sums over the
+        states of each configuration, centred over configurations and divided by the standard
+        deviation of copied bytes, so that programs with many and with few copies have equal
+        influence.
         """
         table = self._table(graph)
         known = weigh_states(graph, table)
@@ -246,7 +270,7 @@ class CostKernelRanker(CostRanker):
 
 
 def _list_counts(known: KnownCosts) -> tuple[np.ndarray, np.ndarray]:
-    """Return the multipliers (states,) of f and of g in a score."""
+    """Return the factors (states,) that a score multiplies f(state) and g(state) by."""
     return known.extra, MAKING * known.made
 
 
@@ -261,7 +285,7 @@ def _count_states(table: StateTable) -> Any:
 
 
 def _standardise(values: np.ndarray) -> np.ndarray:
-    """Standardise and clip to 3 deviations; 0 if all values are equal."""
+    """Standardise values (n,) and clip them to -3 ... 3; return 0 if all values are equal."""
     deviation = values.std()
     if deviation == 0:
         return np.zeros(len(values))

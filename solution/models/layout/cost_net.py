@@ -1,21 +1,24 @@
-"""An additive cost model: a net sums the costs of a program's states, copies and instructions.
+"""Rank configurations by an additive cost model: a net gives each state of a program a cost.
 
     nodes ── MLP ──┐
     states ────────┴─▶ GELU ─▶ cost per byte ─▶ sum over a configuration's states ─▶ score
 
-Layout assignment is not learned: the compiler's rules tell every tensor's layout and every copy
-(solution.features.propagation). The net learns from many programs what a copy costs, and what an
-instruction costs in its layouts. It starts from prior costs (solution.models.layout.known_costs),
-so an untrained net ranks by weighted bytes that are copied or processed. Learned factors are
-bounded so that out-of-distribution programs fall back on the prior: copies and slow loops change by
-a few times at most, spared bytes do not change, and an instruction's bytes cost little beside a
-copy.
+A *state* is the layout assignment of an instruction, or of an operand as one instruction reads it;
+the latter may need a copy. Layout assignment is not learned: the compiler's rules tell every
+tensor's layout and every copy (solution.features.propagation). The net learns from many programs
+what a copy costs, and what an instruction costs in its layouts. It starts from *prior costs*
+(solution.models.layout.known_costs), so an untrained net ranks by weighted bytes that are copied or
+processed. Learned factors are bounded so that out-of-distribution programs fall back on the prior:
+the costs of copies and slow loops change by a factor of MOST_TIMES at most, the savings of fused
+instructions do not change, and an instruction's bytes cost little compared with copied bytes.
 
-One cost does not depend on the program: whether its arguments come in the layouts that it asks for.
-If they do, copies of them are free. One learned number is the factor of all such copies.
+One cost does not depend on the program: whether its arguments (parameters) come in the layouts that
+it asks for. If they do, copies of arguments are free. One learned number is the factor of all such
+copies.
 
-A score is a sum, so it can be explained (list_costs). It is on the scale of its list's copies:
-programs with many and with few copies count alike.
+A score is a sum over states, so it can be explained (list_costs). Scores are divided by the spread
+of copied bytes over the graph's reference list (the configurations that are scored together), so
+that programs with many and with few copies have equal influence.
 """
 
 from collections.abc import Sequence
@@ -52,16 +55,18 @@ from solution.models.nets.sparse_rows import SparseRows
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
 
-CHUNK_VALUES = 1 << 24  # (configuration, state) entries summed in one chunk
+CHUNK_VALUES = 1 << 24  # (configuration, state) entries that are summed at once, to bound memory
 OPCODE_WIDTH = 16
-# columns of the state table that the net takes as they are
+# Fields of the state table that are copied to CostInputs unchanged.
 COLUMNS = ("node", "reader", "features", "shares", "strides", "short_loops", "at_once", "split",
            "slow_products")  # fmt: skip
-MOST_TIMES = 3.0  # largest learned factor, and the inverse of the smallest
-MOST = 0.3  # largest cost of an instruction's byte, relative to a copied byte
-MAKING_RATE = 0.3  # learning rate of instruction costs, relative to copies
-ARGUMENT_RATE = 40.0  # learning rate of the argument factor, relative to all else
-# States of more configurations of a large program would not fit into memory.
+# learned factors of copies and slow loops lie between 1 / MOST_TIMES and MOST_TIMES
+MOST_TIMES = 3.0
+MOST = 0.3  # bound of the learned cost per byte of an instruction, relative to a copied byte
+MAKING_RATE = 0.3  # learning rate of instruction costs, relative to that of copy costs
+# learning rate of the factor on copies of arguments, relative to all other parameters
+ARGUMENT_RATE = 40.0
+# 1000 configurations: the states of more of them would not fit into memory for a large program.
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
 
 
@@ -71,7 +76,8 @@ class CostNetSettings(RankerSettings):
 
     backend: str = "cpu"  # a name in features.propagation.backend.BACKENDS
     width: int = 64
-    dropout: float = 0.3  # of a state's columns
+    # dropout rate in the hidden layer of the nets that map a state to its cost
+    dropout: float = 0.3
     training: TrainingSettings = TRAINING
 
     def __post_init__(self) -> None:
@@ -79,7 +85,9 @@ class CostNetSettings(RankerSettings):
 
     @property
     def needed_hops(self) -> int | None:
-        """None: the whole graph, because a request reaches as far as it propagates."""
+        """None: keep the whole graph, because layout requests propagate through any number of
+        nodes.
+        """
         return None
 
     def build(self, seed: int) -> "CostNetRanker":
@@ -89,30 +97,46 @@ class CostNetSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class CostInputs:
-    """A graph and the states of its configurations as tensors."""
+    """A graph and the states of its configurations as tensors.
 
-    opcodes: Tensor  # (nodes,) int64
-    numeric: Tensor  # (nodes, NUM_NUMERIC) float32
-    node: Tensor  # (states,) int64, the node of the written or copied tensor; num_nodes: none
-    reader: Tensor  # (states,) int64, the node that reads the copy, else the same
-    features: Tensor  # (states, len(FEATURES)) float32
-    shares: Tensor  # (states, NUM_SHARES) float32
-    strides: Tensor  # (states,) float32, the read distance of a copy
-    short_loops: Tensor  # (states,) float32, share of bytes in loops that are too short
-    at_once: Tensor  # (states,) float32, share of bytes a library fuses with a reduction
-    split: Tensor  # (states,) float32, share of bytes reduced in two steps
-    slow_products: Tensor  # (states,) float32, multiplications a library leaves out, per byte
-    is_argument: Tensor  # (states,) float32: 1 if the tensor is a parameter
+    A state is the layout assignment of an instruction, or of an operand as one instruction reads
+    it.
+    """
+
+    opcodes: Tensor  # (nodes,) int64: opcode number of each node
+    numeric: Tensor  # (nodes, NUM_NUMERIC) float32: numeric node features
+    # (states,) int64, the node of the tensor that is written or copied; num_nodes if there is none
+    node: Tensor
+    # (states,) int64, the node that reads the copy; equal to `node` for an instruction's state
+    reader: Tensor
+    features: Tensor  # (states, len(FEATURES)) float32: columns that describe a state
+    # (states, NUM_SHARES) float32: sizes of a state that learned costs multiply, such as its share
+    # of the bytes of all tensors
+    shares: Tensor
+    # (states,) float32: log2 of the elements between two consecutive reads of a copy; 0 without a
+    # copy
+    strides: Tensor
+    # (states,) float32: share of all tensors' bytes that is in loops too short to be fast
+    short_loops: Tensor
+    # (states,) float32: share of all tensors' bytes that a library fuses with a reduction
+    at_once: Tensor
+    split: Tensor  # (states,) float32: share of all tensors' bytes that are reduced in two steps
+    # (states,) float32: multiplications of dots that the library does not compute, over all bytes
+    slow_products: Tensor
+    is_argument: Tensor  # (states,) float32: 1 if the state's tensor is a parameter of the program
     is_copied: Tensor  # (states,) float32: 1 if the state has a copy
-    is_made: Tensor  # (states,) float32: 1 if the state is an instruction's
+    is_made: Tensor  # (states,) float32: 1 for the state of an instruction, 0 for one of an operand
     numbers: np.ndarray  # (distinct configs, entries) int32: the states of each configuration
-    listed: Tensor  # (distinct configs,) bool: the reference list that others are scored beside
+    # (distinct configs,) bool: True for the reference list, whose mean and spread set the score
+    # scale
+    listed: Tensor
 
 
 class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
     """The additive cost net as a Ranker.
 
-    Its scores depend on the list by a factor and a constant.
+    The configurations of the reference list (Graph.listed) change all scores of a graph by one
+    factor and one constant.
     """
 
     scaled_tables = ("numeric", "features")
@@ -137,7 +161,11 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
 
 
 def prepare(graph: Graph, backend: str) -> CostInputs:
-    """Return the states of solution.features.propagation.state_table as tensors."""
+    """Return the net's inputs: a graph's nodes and its state table, as tensors.
+
+    Args:
+        backend: a name in solution.features.propagation.backend.BACKENDS.
+    """
     table = state_tables(backend)(graph)
     return CostInputs(
         opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
@@ -152,10 +180,10 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
 
 
 class StateMlp(nn.Module):
-    """Linear, GELU, Linear of [node, reader, state]; initialised to output 0.
+    """An MLP (Linear, GELU, Linear) of three vectors: node, reader, state. It initially outputs 0.
 
-    Shapes: nodes (nodes, width), node and reader (states,) int64, features (states, values) ->
-    (states, outputs).
+    Shapes: nodes (nodes, width) vectors, node and reader (states,) int64 rows of `nodes`, features
+    (states, values) -> (states, outputs).
     """
 
     def __init__(self, width: int, values: int, outputs: int, dropout: float) -> None:
@@ -169,14 +197,14 @@ class StateMlp(nn.Module):
         nn.init.zeros_(self.out.bias)
 
     def forward(self, nodes: Tensor, node: Tensor, reader: Tensor, features: Tensor) -> Tensor:
-        # Products of a node are computed once, not for each of its states.
+        # Multiply each node's vector by the weights once, not once for each state of the node.
         known = self.node(nodes)[node] + self.reader(nodes)[reader]
         known = functional.gelu(known + self.state(features))
         return cast("Tensor", self.out(self.dropout(known)))
 
 
 class CostNet(nn.Module):
-    """Score configurations of whole layout graphs."""
+    """The additive cost net: score configurations of whole (not pruned) layout graphs."""
 
     def __init__(self, settings: CostNetSettings) -> None:
         super().__init__()
@@ -184,28 +212,37 @@ class CostNet(nn.Module):
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.node = NodeMlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
         self.instruction = StateMlp(width, len(FEATURES), NUM_SHARES, dropout)
-        # Factors of copies, short loops, two-step reductions and slow dots.
+        # Its four outputs become factors on the costs of copies, short loops, two-step reductions
+        # and slow dots.
         self.times = StateMlp(width, len(FEATURES), 4, dropout)
         self.argument = nn.Parameter(torch.zeros(()))
-        self.log_factor = nn.Parameter(torch.zeros(()))  # scale of all scores: their confidence
+        # log of a factor on all scores, which adapts them to the loss
+        self.log_factor = nn.Parameter(torch.zeros(()))
 
     def score_batch(self, batch: Sequence[CostInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs) of these configurations, compared among each other."""
+        """Return scores (configs, graphs), centred and scaled over the given configurations.
+
+        Args:
+            configs: (configs, graphs); column g has indices of graph g's distinct configurations.
+        """
         columns = []
         for inputs, rows in zip(batch, configs.T, strict=True):
-            # Only the states of the step's configurations are computed.
+            # Only states that occur in these configurations are computed.
             used, local = np.unique(inputs.numbers[rows], return_inverse=True)
             local = local.reshape(len(rows), -1)
             columns.append(self._compare(_add_up(self._weigh(inputs, used), local)))
         return torch.stack(columns, dim=1)
 
     def count_values(self, inputs: CostInputs) -> int:
-        """Return twice the number of states of a configuration."""
+        """Return an estimate of the values in memory per configuration: twice its number of
+        states."""
         return inputs.numbers.shape[1] * 2
 
     @torch.inference_mode()
     def score_graph(self, inputs: CostInputs) -> np.ndarray:
-        """Return scores (configs,), summed one chunk of configurations at a time."""
+        """Return scores (distinct configs,); costs are summed one chunk of configurations at a
+        time.
+        """
         self.eval()
         listed = None if inputs.listed.all() else inputs.listed
         weights = self._weigh(inputs, np.arange(len(inputs.node)))
@@ -213,14 +250,20 @@ class CostNet(nn.Module):
 
     @torch.inference_mode()
     def list_costs(self, inputs: CostInputs) -> np.ndarray:
-        """Return what each state adds to a score: (states,)."""
+        """Return the cost (states,) that each state adds to the score of a configuration that has
+        it.
+        """
         self.eval()
         weights = self._weigh(inputs, np.arange(len(inputs.node)))
         scale = self._find_scale(self._add_up_all(inputs, weights)[inputs.listed])
         return (weights[:, 0] * scale).double().cpu().numpy()
 
     def _compare(self, sums: Tensor, listed: Tensor | None = None) -> Tensor:
-        """Return scores (configs,) from costs and copied bytes (configs, 2)."""
+        """Return scores (configs,), given sums (configs, 2) of costs and of copied bytes.
+
+        score = (cost - mean cost) * exp(log_factor) / deviation of copied bytes, where mean and
+        deviation are over the `listed` (configs,) bool configurations, by default over all.
+        """
         compared = sums if listed is None else sums[listed]
         return (sums[:, 0] - compared[:, 0].mean()) * self._find_scale(compared)
 
@@ -228,7 +271,11 @@ class CostNet(nn.Module):
         return self.log_factor.exp() / compared[:, 1].std(unbiased=False).clamp(min=LEAST)
 
     def _add_up_all(self, inputs: CostInputs, weights: Tensor) -> Tensor:
-        """Return costs and copied bytes (configs, 2) of all configurations, in chunks."""
+        """Return sums (configs, 2) of costs and copied bytes over the states of every
+        configuration.
+
+        Computed in chunks of configurations. `weights` (states, 2) are those of `_weigh`.
+        """
         step = max(1, CHUNK_VALUES // max(1, inputs.numbers.shape[1]))
         chunks = [
             _add_up(weights, inputs.numbers[first : first + step])
@@ -237,18 +284,19 @@ class CostNet(nn.Module):
         return torch.cat(chunks)
 
     def _weigh(self, inputs: CostInputs, states: np.ndarray) -> Tensor:
-        """Return costs and copied bytes (states, 2) of some states (states,).
+        """Return costs and copied bytes (states, 2) of the states with the given indices (states,).
 
         cost = times_1 (1 + STRIDED strides) copied bytes
              + sum of times_i (slow bytes) - ONCE spared bytes + sum of a_share (bytes)
         times = MOST_TIMES ^ tanh(net);  a_share = MOST tanh(net)
         """
         nodes = self.node(self.opcode.weight, inputs.opcodes, inputs.numeric)
-        nodes = functional.pad(nodes, (0, 0, 0, 1))  # the last row is for states without a node
+        # row num_nodes is 0: it serves states without a node
+        nodes = functional.pad(nodes, (0, 0, 0, 1))
         rows = send(states, nodes.device)
         known = nodes, inputs.node[rows], inputs.reader[rows], inputs.features[rows]
         shares, is_made = inputs.shares[rows], inputs.is_made[rows]
-        # A factor between 0 and 2, relative to copies of other tensors.
+        # Copies of arguments cost between 0 and 2 times as much as copies of other tensors.
         counts = 2 * torch.sigmoid(_hasten(self.argument))
         moved = inputs.is_copied[rows] * shares[:, BYTES]
         copied = torch.lerp(moved, counts * moved, inputs.is_argument[rows])
@@ -266,8 +314,12 @@ class CostNet(nn.Module):
 
 
 def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
-    """Return sums (configs, values) of the weights (states, values) of `numbers` (configs,
-    entries)."""
+    """Return for each configuration the sum (configs, values) of its states' rows of `weights`.
+
+    Args:
+        weights: (states, values).
+        numbers: (configs, entries): the states of each configuration.
+    """
     configs, entries = numbers.shape
     rows = SparseRows(
         starts=np.arange(configs + 1) * entries,
@@ -279,9 +331,10 @@ def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
 
 
 def _hasten(parameter: Tensor) -> Tensor:
-    """Scale by ARGUMENT_RATE in the forward pass, with an identity gradient (straight-through).
+    """Return ARGUMENT_RATE * parameter, with the gradient of `parameter` itself (straight-through).
 
-    Adam's steps do not depend on the size of a gradient, so this multiplies the learning rate
-    without dominating gradient clipping.
+    Adam's steps do not depend on the size of a gradient, so this multiplies the learning rate by
+    ARGUMENT_RATE. Gradient clipping sees the unscaled gradient, which therefore does not dominate
+    it.
     """
     return ARGUMENT_RATE * parameter.detach() + (parameter - parameter.detach())

@@ -1,4 +1,7 @@
-"""Return what the layout net reads of a graph, as arrays."""
+"""Convert a graph into the numpy arrays that the layout net reads.
+
+A *pair* is a configurable node together with one of the layouts that configurations give it.
+"""
 
 from dataclasses import dataclass
 
@@ -15,24 +18,37 @@ from solution.features.preparation import PRUNINGS
 from solution.features.work import configurable_shares, tensor_shares
 from solution.models.layout.colour_refinement import NUM_SHARES, Structure
 
-NUM_PAIR_FEATURES = len(FEATURES) + 2  # and the frequency of the layout, as share and logarithm
+# the 2 others: share of configurations with the layout, and its log
+NUM_PAIR_FEATURES = len(FEATURES) + 2
 
 
 @dataclass(frozen=True)
 class LayoutArrays:
-    """A pruned graph and its distinct configurations."""
+    """The layout net's inputs for one graph: its nodes after pruning, and its distinct
+    configurations.
+    """
 
     opcodes: np.ndarray  # (nodes,) int64
-    numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32
-    pair_tokens: np.ndarray  # (pairs, 18) int8, 0 ... 6
-    pair_features: np.ndarray  # (pairs, NUM_PAIR_FEATURES) float32
-    listed: np.ndarray  # (distinct configs,) bool: the reference list that others are scored beside
+    numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32: numeric node features
+    # (pairs, 18) int8: the layout of each (node, layout) pair, its 18 numbers shifted to 0 ... 6
+    pair_tokens: np.ndarray
+    pair_features: np.ndarray  # (pairs, NUM_PAIR_FEATURES) float32: see describe_pairs
+    # (distinct configs,) bool: True for the reference list, the configurations that define the mean
+    # and deviation of sums and the frequency of layouts
+    listed: np.ndarray
     structure: Structure
-    ordered: Ordered  # the constraints on tensors that have several
+    ordered: Ordered  # constraints on tensors whose layout several configurable nodes constrain
 
 
 def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
-    """Return arrays of the pruned graph; layouts are described on the graph as given."""
+    """Return the layout net's inputs for a graph.
+
+    Nodes and edges are those of the pruned graph; layouts are described before pruning, on `graph`.
+
+    Args:
+        pruning: a name in solution.features.preparation.PRUNINGS.
+        hops: edges around the configurable nodes that the pruning keeps.
+    """
     pairs = graph.layouts
     pruned = PRUNINGS[pruning](graph, hops)
     consumer, producer = pruned.edges.T
@@ -59,12 +75,13 @@ def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
 
 
 def describe_pairs(graph: Graph, pairs: Codebook, share: np.ndarray) -> np.ndarray:
-    """Return features of pairs (pairs, NUM_PAIR_FEATURES) float32.
+    """Return features (pairs, NUM_PAIR_FEATURES) float32 of (node, layout) pairs.
 
-    A layout that no candidate has is as rare as possible.
+    The last two columns are the share of configurations that use the pair, and its logarithm. A
+    share of 0 is replaced by 1 / number of configurations.
 
     Args:
-        share: (pairs,) the share of the graph's list that uses each.
+        share: (pairs,) the share of the graph's reference list that uses each pair.
     """
     count = graph.num_configs if graph.listed is None else graph.listed.sum()
     least = np.maximum(share, 1 / count)

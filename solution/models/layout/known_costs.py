@@ -1,9 +1,11 @@
-"""Compute prior costs of states, which apply before anything is learned.
+"""Compute prior costs of states: estimates that need no training.
 
-A copy costs about its bytes, more if it reads with a large stride. An instruction costs more if its
-loops are short (solution.features.propagation.state_table), if it reduces in two steps or a library
-leaves it out, and less if the library fuses it with a reduction
-(solution.features.propagation.library). The unit is bytes, as a share of the bytes of all tensors.
+A *state* is the layout assignment of an instruction, or of an operand as one instruction reads it.
+The state of an operand may need a copy, which costs about the bytes copied, and more if it reads
+with a large stride. The state of an instruction costs more if its loops are short
+(solution.features.propagation.state_table), if it reduces in two steps, or if a library cannot
+compute it; it costs less if the library fuses it with a reduction
+(solution.features.propagation.library). The unit of cost is a share of the bytes of all tensors.
 """
 
 from dataclasses import dataclass
@@ -15,11 +17,14 @@ from solution.domain.graph import Graph
 from solution.features.propagation.state_table import BYTES, StateTable
 
 STRIDED = 0.3  # extra cost of a copied byte for each doubling of the read stride
-ONCE = 0.5  # what a byte saves that a library fuses with a reduction
+# cost that is saved for each byte that a library fuses with a reduction, relative to a copied byte
+ONCE = 0.5
 SHORT = 16.0  # cost of a byte in loops of one element, relative to a copied byte
 SPLIT = 3.0  # cost of a byte reduced in two steps, relative to a copied byte
-SLOW = 0.4  # cost of a multiplication that the library leaves out, relative to a copied byte
-LEAST = 1e-3  # share of all tensors' bytes: the scale of a list with fewer copies
+SLOW = 0.4  # cost of a multiplication that the library does not compute, relative to a copied byte
+# Smallest scale of scores, as a share of all tensors' bytes. Scores are divided by the deviation of
+# copied bytes, or by LEAST if that is larger.
+LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 
 
@@ -27,26 +32,27 @@ PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 class KnownCosts:
     """Prior costs of each state (states,) float64, as shares of all tensors' bytes."""
 
-    moved: np.ndarray  # bytes copied, without arguments
-    copying: np.ndarray  # cost of these copies
-    arguments: np.ndarray  # cost of copies of arguments, if they are not free
-    slowed: np.ndarray  # extra cost of slow instructions
-    spared: np.ndarray  # savings of fused instructions
+    moved: np.ndarray  # bytes copied; 0 if an argument (parameter) of the program is copied
+    copying: np.ndarray  # cost of the copies counted in `moved`
+    arguments: np.ndarray  # cost of copies of arguments, to be added if these are not free
+    # extra cost of instructions with short loops, two-step reductions or slow products
+    slowed: np.ndarray
+    spared: np.ndarray  # cost saved where a library fuses an instruction with a reduction
     made: np.ndarray  # bytes that instructions read and write
 
     @property
     def extra(self) -> np.ndarray:
-        """Cost of copies and slow instructions, without arguments."""
+        """Cost (states,) of slow instructions, and of copies except those of arguments."""
         return self.copying + self.slowed
 
     @property
     def total(self) -> np.ndarray:
-        """Cost of each state, if copies of arguments are free."""
+        """Cost of each state (states,) if copies of arguments are free."""
         return self.extra - self.spared
 
 
 def weigh_states(graph: Graph, table: StateTable) -> KnownCosts:
-    """Return the prior costs of a table's states."""
+    """Return the prior costs of the states in a graph's state table."""
     is_made, is_argument = find_made(table).astype(np.float64), find_arguments(graph, table)
     moved = table.is_copied * table.shares[:, BYTES].astype(np.float64)
     copying = (1 + STRIDED * table.strides) * moved
@@ -62,17 +68,21 @@ def weigh_states(graph: Graph, table: StateTable) -> KnownCosts:
 
 
 def find_made(table: StateTable) -> np.ndarray:
-    """Return which states (states,) bool are instructions."""
+    """Return (states,) bool: True for states of instructions, False for states of operands."""
     is_made = np.zeros(len(table.node), bool)
     is_made[table.numbers[:, : table.instructions].ravel()] = True
     return is_made
 
 
 def find_arguments(graph: Graph, table: StateTable) -> np.ndarray:
-    """Return which states (states,) bool belong to a parameter's tensor."""
+    """Return (states,) bool: True if the state's tensor is a parameter of the program."""
     return list_opcodes(graph)[table.node] == PARAMETER
 
 
 def list_opcodes(graph: Graph) -> np.ndarray:
-    """Return the opcodes (nodes + 1,) int64; the last is for states without a node."""
+    """Return the opcode number of each node (nodes + 1,) int64.
+
+    The last entry is the virtual opcode, for states without a node (their node number is
+    num_nodes).
+    """
     return np.append(graph.node_opcodes, vocabulary.VIRTUAL).astype(np.int64)

@@ -1,19 +1,22 @@
 """Predict with the layout net in numpy; same arithmetic as solution.models.layout.layout_gnn.
 
-The net's arithmetic exists three times. `python -m benchmarks.layout_implementations` measures what
-each is worth; processor time, one core, programs of 10,449 and of 200 nodes:
+A *colour* of a node is one of the distinct values that it takes over configurations
+(solution.models.layout.colour_refinement); a *round* is one round of message passing. The net's
+arithmetic exists three times. `python -m benchmarks.layout_implementations` measures what each is
+worth; here in processor time on one core, for programs of 10,449 and of 200 nodes:
 
 * torch, solution.models.layout.layout_gnn: trains on any device, and is the only one on a GPU.
-* compiled, solution.models.layout.compiled: colours and rounds on a CPU, under torch. Without it a
-  training step takes 1.5 and 1.3 times as long, a prediction 1.7 and 2.0 times.
-* here: neither torch nor numba is imported. The first `rank` of a process takes 0.6 s; what is
-  compiled would add 0.8 to 1.0 s, and 8 to 13 s where numba has to compile it first. The functions
-  up to `centre` are computed by numpy, and written as ONNX files by solution.serving.onnx_export.
+* compiled, solution.models.layout.compiled: colours and rounds on a CPU, called from torch. Without
+  it a training step takes 1.5 and 1.3 times as long, a prediction 1.7 and 2.0 times.
+* here, numpy: imports neither torch nor numba. The first `rank` of a process takes 0.6 s; the
+  compiled code would add 0.8 to 1.0 s, and 8 to 13 s if numba has to compile it first. The
+  functions up to `centre` are computed by numpy, or written as ONNX files by
+  solution.serving.onnx_export.
 
-Beside a fixed list, solution.models.layout.listed_net computes only what changes, by the same
-functions: a neighbour of a known configuration of 2,984 nodes takes 2.5 ms, all nodes take 16.
+With a fixed reference list, solution.models.layout.listed_net uses the same functions to compute
+only what changes: a configuration close to a known one of 2,984 nodes takes 2.5 ms instead of 16.
 
-tests/models/layout/test_implementations.py holds them equal.
+tests/models/layout/test_implementations.py asserts that the implementations agree.
 """
 
 from collections.abc import Mapping
@@ -41,14 +44,18 @@ from solution.models.nets.forward import (
     standardise,
 )
 
-CHUNK_PAIRS = 1 << 19  # (node, configuration) pairs numbered in one chunk
-CHUNK_COLOURS = 1 << 17  # colours in memory at once, as estimated beforehand
-BLOCK = 1 << 11  # colours computed in one block of a round
-Embedded = tuple[np.ndarray, np.ndarray]  # see `embed`
+CHUNK_PAIRS = 1 << 19  # at most this many (node, configuration) pairs are given colours at once
+CHUNK_COLOURS = 1 << 17  # about this many colours are in memory at once
+BLOCK = 1 << 11  # number of colours that a round computes at once
+Embedded = tuple[np.ndarray, np.ndarray]  # the two results of `embed`
 
 
 def embed(layers: Layers[Value], opcodes: Value, numeric: Value) -> tuple[Value, Value]:
-    """Return nodes (nodes, width) without layouts, and their first products with one."""
+    """Return the vectors of the nodes, and their products with the first weights of the pair MLP.
+
+    Shapes (nodes, width) each. Both do not depend on layouts, so they are computed once for a
+    graph.
+    """
     nodes = embed_nodes(layers, opcodes, numeric)
     return nodes, layers.linear(nodes, "pair.node")
 
@@ -56,12 +63,13 @@ def embed(layers: Layers[Value], opcodes: Value, numeric: Value) -> tuple[Value,
 def configure(
     layers: Layers[Value], nodes: Value, first: Value, node: Value, tokens: Value, features: Value
 ) -> Value:
-    """Return (node, layout) pairs (pairs, width), given the node (pairs,) of each.
+    """Return the vectors (pairs, width) of (node, layout) pairs.
 
     Args:
-        nodes, first: (nodes, width) each, see `embed`.
-        tokens: (pairs, 18) of each pair's layout.
-        features: (pairs, NUM_PAIR_FEATURES), unscaled.
+        nodes, first: the results of `embed`, (nodes, width) each.
+        node: (pairs,) the node of each pair.
+        tokens: (pairs, 18) the layout of each pair.
+        features: (pairs, NUM_PAIR_FEATURES), not yet standardised.
     """
     named = layers.flatten(layers.gather(layers.weight("token.weight"), tokens))
     layouts = layers.linear(
@@ -73,9 +81,15 @@ def configure(
 
 
 def send(layers: Layers[Value], x: Value, number: int) -> tuple[Value, Value]:
-    """Return a ColourBlock's messages (3 x colours before, half), and what a colour keeps of x.
+    """Return the messages of round `number`, and what each colour adds to its result unchanged.
 
-    The first of a colour's messages, of which each colour after sums exactly one, has the bias.
+    Shapes (3 x colours before, half) and (colours before, outputs). A colour has three messages, in
+    adjacent rows: to itself, to its consumers, to its operands. The first one includes the bias of
+    the round, because each colour sums exactly one message to itself.
+
+    Args:
+        x: (colours before, width) the values before the round.
+        number: index of the round.
     """
     name = f"blocks.{number}"
     half = len(layers.weights[f"{name}.norm.weight"])
@@ -87,12 +101,12 @@ def send(layers: Layers[Value], x: Value, number: int) -> tuple[Value, Value]:
 def receive(
     layers: Layers[Value], sums: Value, marked: Value, marks: Value, kept: Value, number: int
 ) -> Value:
-    """Return a ColourBlock's values (colours after, outputs).
+    """Return the values (colours after, outputs) of round `number`, given the sums of messages.
 
     Args:
-        sums: (colours after, half) of messages, which may be overwritten.
-        marked, marks: the colours that have constraints, and the features of these.
-        kept: (colours after, outputs) of each colour before the round.
+        sums: (colours after, half) the messages that each colour sums; may be overwritten.
+        marked, marks: the colours with layout constraints, and features of these constraints.
+        kept: (colours after, outputs) the second result of `send`, of each colour's predecessor.
     """
     name = f"blocks.{number}"
     sums = layers.add_rows(sums, marked, layers.linear(marks, f"{name}.extra"))
@@ -103,15 +117,15 @@ def receive(
 
 
 def centre(weights: Weights, rounds: int) -> Weights:
-    """Return the weights as `send` and `receive` need them.
+    """Return the net's weights, changed to what `send` and `receive` need.
 
-    A block's sums have mean 0, so that the norm need not subtract it, and its bias is part of the
-    first message.
+    The messages and extra features of a round are centred, so their sums have mean 0 and the norm
+    need not subtract it. The round's bias is added to the first message.
     """
     centred = dict(weights)
     for number in range(rounds):
         name = f"blocks.{number}"
-        product = weights[f"{name}.weights.weight"]  # of three messages
+        product = weights[f"{name}.weights.weight"]  # weights of the three messages, concatenated
         parts = product.reshape(3, -1, product.shape[1])
         parts = parts - parts.mean(axis=1, keepdims=True)
         centred[f"{name}.weights.weight"] = parts.reshape(product.shape)
@@ -122,7 +136,7 @@ def centre(weights: Weights, rounds: int) -> Weights:
 
 
 class LayoutForward:
-    """A trained layout net that only predicts."""
+    """A trained layout net for prediction only, in numpy."""
 
     scores_beside_a_list = True
 
@@ -140,7 +154,7 @@ class LayoutForward:
         return self.read_out(compared)[graph.distinct.inverse]
 
     def in_numpy(self) -> "LayoutForward":
-        """Return the net itself."""
+        """Return the net itself, which is in numpy already."""
         return self
 
     def describe(self, graph: Graph) -> LayoutArrays:
@@ -148,11 +162,16 @@ class LayoutForward:
         return describe_graph(graph, self._pruning, self._hops)
 
     def embed(self, arrays: LayoutArrays) -> Embedded:
-        """Return the embedded nodes, which no layout changes."""
+        """Return `embed` of the graph's nodes: two arrays (nodes, width) that do not depend on
+        layouts.
+        """
         return embed(self.layers, arrays.opcodes, arrays.numeric)
 
     def sum(self, arrays: LayoutArrays, embedded: Embedded) -> np.ndarray:
-        """Return sums over nodes (distinct configs, values)."""
+        """Return each configuration's weighted sums of node values after the last round.
+
+        Shape (distinct configs, NUM_SHARES x outputs). Configurations are computed in chunks.
+        """
         structure = arrays.structure
         node_of_pair = structure.configurable[structure.codebook.node]
         pairs = configure(
@@ -161,29 +180,33 @@ class LayoutForward:
         nodes, _ = embedded
         rows = np.arange(len(structure.codebook.codes))[:, None]
         sums, begin = [], 0
-        step = max(1, CHUNK_COLOURS // len(nodes))  # assuming that they share no colours
+        # a guess for the first chunk: every pair is a colour
+        step = max(1, CHUNK_COLOURS // len(nodes))
         while begin < len(rows):
             part = rows[begin : begin + step]
             found, colours = self._sum(structure, part, nodes, pairs)
             sums.append(found)
             begin += len(part)
-            # As many as fill a chunk if the next ones share as many colours.
+            # The next chunk has CHUNK_COLOURS colours if it has as many per configuration as this
+            # one.
             fitting = len(part) * CHUNK_COLOURS // colours
             step = max(1, min(fitting, 4 * step, CHUNK_PAIRS // len(nodes)))
         return np.concatenate(sums)
 
     def read_out(self, compared: np.ndarray) -> np.ndarray:
-        """Return scores (configs,) of standardised sums (configs, values)."""
+        """Return scores (configs,), given standardised sums over nodes (configs, values)."""
         return mlp(self.layers, compared, "readout")[:, 0]
 
     def _sum(
         self, structure: Structure, rows: np.ndarray, nodes: np.ndarray, pairs: np.ndarray
     ) -> tuple[np.ndarray, int]:
-        """Return sums over nodes (rows, values) of configurations, and their number of colours.
+        """Return sums over nodes (rows, values) of some configurations, and their number of
+        colours.
 
         Args:
-            nodes: (nodes, width) without layouts.
-            pairs: (pairs, width) with layouts.
+            rows: (rows, 1) the configurations, as rows of the codebook's codes.
+            nodes: (nodes, width) vectors of nodes without layouts.
+            pairs: (pairs, width) vectors of (node, layout) pairs.
         """
         plan = plan_colours([structure], rows, self.rounds)
         x = self.layers.replace_rows(nodes[plan.nodes], plan.configured, pairs[plan.pairs])
@@ -194,11 +217,16 @@ class LayoutForward:
         return pooled[0] + differences + others, len(x)
 
     def _run_rounds(self, plan: ColourPlan, x: np.ndarray) -> np.ndarray:
-        """Return the values (colours, outputs) after the last round."""
+        """Return the colours' values (colours, outputs) after the last round.
+
+        Args:
+            x: (colours 0, width) the values before the first round.
+        """
         for number, (aggregation, marks, parents) in enumerate(plan.rounds):
             messages, kept = send(self.layers, x, number)
             x = np.empty((len(parents), kept.shape[1]), np.float32)
-            # A block at a time, so that intermediate arrays stay in the processor's cache.
+            # One block of colours at a time, so that intermediate arrays stay in the processor's
+            # cache.
             for begin in range(0, len(x), BLOCK):
                 part = slice(begin, begin + BLOCK)
                 sums = aggregation.cut(part).product(messages)

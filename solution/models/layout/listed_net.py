@@ -1,10 +1,13 @@
-"""Incremental inference beside a fixed reference list: work is proportional to changed nodes.
+"""Incremental inference with the layout net: compute only the nodes that a configuration changes.
 
-After k rounds a node's value depends on the layouts within k hops. A configuration that is close to
-one whose values are known differs from it at few nodes. Only these are computed; its sums over
-nodes are the known ones plus the changes. Searches ask for thousands of such neighbours. All others
-are computed in full, with features of their layouts alone: those of the list and of the program
-are known. Scores are those of solution.models.layout.layout_forward up to rounding.
+The *reference list* is a fixed set of configurations of the graph: the mean and spread of its sums
+over nodes, and the frequency of layouts in it, enter every score. *Known* configurations are a few
+recent ones of which all node values are kept. After k rounds of message passing, a node's value
+depends on the layouts at most k edges away. So a configuration close to a known one (a *neighbour*)
+differs from it at few nodes. Only these are computed: its sums over nodes are the known ones plus
+the changes. Searches ask for thousands of such neighbours. All other configurations are computed in
+full, but features of the nodes and of the reference list are reused. Scores equal those of
+solution.models.layout.layout_forward up to rounding.
 """
 
 import dataclasses
@@ -22,34 +25,48 @@ from solution.models.layout.inputs import describe_pairs
 from solution.models.layout.layout_forward import LayoutForward, configure, receive, send
 from solution.models.nets.forward import find_scale, put_on_scale
 
-NEAR = 0.1  # share of configurable nodes; a configuration that differs at more is computed in full
-KEPT = 4  # number of known configurations kept: the latest
-BATCH = 64  # neighbours computed in one batch
-# Many configurations of a small program share most colours: computing all of them is then cheaper.
+# a configuration is computed in full if more than this share of configurable nodes differs
+NEAR = 0.1
+KEPT = 4  # the node values of this many configurations are kept, the latest ones
+BATCH = 64  # configurations close to a known one that are computed in one batch
+# More than MANY configurations of a program with fewer than SMALL nodes are computed in full:
+# they share most node values, so this is cheaper.
 SMALL, MANY = 1000, 16
 
 
 @dataclass(frozen=True)
 class Known:
-    """A configuration whose values are kept."""
+    """A configuration with all values that the net computed for it, to compute close ones from."""
 
-    layouts: np.ndarray  # (configurable, 18) int8
-    extra: np.ndarray  # (nodes, len(FEATURES)) float32, the conflicts at each node
-    messages: list[np.ndarray]  # for each round: (3 x nodes, half)
-    kept: list[np.ndarray]  # for each round: (nodes, outputs)
-    values: np.ndarray  # (nodes, outputs) after the last round
-    sums: np.ndarray  # (values,) float64
+    layouts: np.ndarray  # (configurable, 18) int8: layout of each configurable node
+    # (nodes, len(FEATURES)) float32: features of the layout constraints on each node's tensor
+    extra: np.ndarray
+    # for each round (3 x nodes, half): the messages that nodes send to their neighbours
+    messages: list[np.ndarray]
+    # for each round (nodes, outputs): what a node adds to its result unchanged
+    kept: list[np.ndarray]
+    values: np.ndarray  # (nodes, outputs): node values after the last round
+    sums: np.ndarray  # (values,) float64: weighted sums of `values` over the nodes
 
 
 @dataclass(frozen=True)
 class Touched:
-    """Values of the nodes that differ from the known configuration, for several configurations."""
+    """Values of the nodes that differ from those of a known configuration, for several
+    configurations.
+    """
 
     numbers: np.ndarray  # (touched,) int64 ascending: configuration x nodes of the graph + node
-    values: np.ndarray  # (touched, width)
+    values: np.ndarray  # (touched, width): value of each node in `numbers`
 
     def find(self, numbers: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
-        """Return the index of each value: among the `size` known ones, or behind them."""
+        """Return where each node's value is in the array [values of the known configuration,
+        self.values].
+
+        Args:
+            numbers: (n,) configuration x nodes of the graph + node, of each value.
+            nodes: (n,) the node of each value.
+            size: number of nodes of the graph.
+        """
         if not len(self.numbers):
             return nodes
         found = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
@@ -57,7 +74,10 @@ class Touched:
 
 
 class ListedNet:
-    """A layout net with a graph's configurations as the reference list."""
+    """Scores configurations of one graph with a layout net, compared with a fixed reference list.
+
+    The reference list is the set of configurations of `listed`.
+    """
 
     def __init__(self, net: LayoutForward, listed: Graph) -> None:
         self._net, self._graph = net, listed
@@ -65,16 +85,22 @@ class ListedNet:
         self._embedded = self._nodes, _ = net.embed(self._arrays)
         sums = net.sum(self._arrays, self._embedded)
         self._scale = find_scale(sums)
-        self.listed = self._read_out(sums)[listed.distinct.inverse]  # scores (configs,)
+        # scores (configs,) of the reference list
+        self.listed = self._read_out(sums)[listed.distinct.inverse]
         pairs, share = listed.layouts, share_of_pairs(listed.layouts)
         keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
         self._share = dict(zip(keys, share.tolist(), strict=True))
-        # nodes in which a neighbour may differ
+        # a configuration that differs from a known one in more nodes is computed in full
         self._limit = max(1, int(NEAR * listed.layouts.codes.shape[1]))
         self._known: list[Known] = []
 
     def score(self, layouts: np.ndarray) -> np.ndarray:
-        """Score `layouts` (k, configurable, 18) int8, each as if it came alone: (k,) float32."""
+        """Return scores (k,) float32 of k configurations, each compared with the reference list
+        only.
+
+        Args:
+            layouts: (k, configurable, 18) int8, the layout of each configurable node.
+        """
         if len(self._nodes) < SMALL and len(layouts) > MANY:
             return self._read_out(self._sum_anew(layouts))
         nearest = self._find_nearest(layouts)
@@ -96,7 +122,10 @@ class ListedNet:
         return self._net.read_out(put_on_scale(sums, *self._scale))
 
     def _find_nearest(self, layouts: np.ndarray) -> np.ndarray:
-        """Return the index (k,) of the nearest known configuration, or -1 if all are far."""
+        """Return for each of k configurations the index (k,) of the nearest known one.
+
+        -1 means that each known configuration differs from it in more than `_limit` nodes.
+        """
         nearest = np.full(len(layouts), -1)
         fewest = np.full(len(layouts), self._limit + 1)
         for number, known in enumerate(self._known):
@@ -106,7 +135,13 @@ class ListedNet:
         return nearest
 
     def _get_to_know(self, far: np.ndarray) -> bool:
-        """Keep the values of the first of `far`, if it comes alone or with neighbours."""
+        """Compute and keep all node values of far[0] if this pays off; return whether it did.
+
+        It pays off if `far` has only this configuration, or another one that is close to it.
+
+        Args:
+            far: (k, configurable, 18) configurations that are close to no known one.
+        """
         changed = (far != far[0]).any(axis=2).sum(axis=1)
         is_worth_it = len(far) == 1 or (changed <= self._limit).sum() > 1
         if is_worth_it:
@@ -114,7 +149,7 @@ class ListedNet:
         return bool(is_worth_it)
 
     def _know(self, layouts: np.ndarray) -> Known:
-        """Compute all nodes of a configuration (configurable, 18) and keep them."""
+        """Return all node values and messages of a configuration `layouts` (configurable, 18)."""
         structure, number_of = self._arrays.structure, np.arange(len(self._nodes))
         every = np.ones((1, len(layouts)), bool)
         configured = self._configure(layouts[None], every)
@@ -136,8 +171,13 @@ class ListedNet:
         return Known(layouts.copy(), extra, messages, kept, x, sums)
 
     def _sum_changes(self, known: Known, layouts: np.ndarray) -> np.ndarray:
-        """Return sums over nodes (k, values) of neighbours (k, configurable, 18) of a known
-        configuration."""
+        """Return sums over nodes (k, values) of configurations close to a known one.
+
+        Only nodes whose value differs from the known configuration's are computed.
+
+        Args:
+            layouts: (k, configurable, 18).
+        """
         size = len(self._nodes)
         sums = np.repeat(known.sums[None], len(layouts), axis=0)
         changed = (layouts != known.layouts).any(axis=2)
@@ -155,11 +195,16 @@ class ListedNet:
         return sums
 
     def _configure(self, layouts: np.ndarray, changed: np.ndarray) -> Touched:
-        """Return the values before the first round of the `changed` nodes (k, configurable)."""
+        """Return the values before the first round of nodes whose layout changed.
+
+        Args:
+            layouts: (k, configurable, 18).
+            changed: (k, configurable) bool, True for the nodes to compute.
+        """
         config, position = np.nonzero(changed)
         node = self._arrays.structure.configurable[position]
         numbers = config * len(self._nodes) + node
-        # Pairs are sorted by position, as in a codebook.
+        # A codebook needs its (node, layout) pairs sorted by node.
         order = np.argsort(position, kind="stable")
         given, position = layouts[config, position][order], position[order]
         pairs = Codebook(
@@ -181,8 +226,15 @@ class ListedNet:
     def _describe_conflicts(
         self, layouts: np.ndarray, changed: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return numbers (n,) and conflicts of the tensors that `changed` nodes (k,
-        configurable) constrain."""
+        """Return features of the layout constraints on tensors that the changed nodes constrain.
+
+        Returns the arrays (n,) configuration x nodes of the graph + node of the tensor, and (n,
+        len(FEATURES)) float32 features.
+
+        Args:
+            layouts: (k, configurable, 18).
+            changed: (k, configurable) bool, True for nodes whose layout changed.
+        """
         ordered = self._arrays.ordered
         if not len(ordered.nodes):
             return np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32)
@@ -204,7 +256,13 @@ class ListedNet:
         conflicts: tuple[np.ndarray, np.ndarray],
         number: int,
     ) -> Touched:
-        """Return the nodes that differ from the known configuration after one more round."""
+        """Return the nodes whose values differ from the known configuration's after one more round.
+
+        Args:
+            touched: the nodes that differ before the round.
+            conflicts: the result of `_describe_conflicts`.
+            number: index of the round.
+        """
         structure, size = self._arrays.structure, len(self._nodes)
         both = structure.operands, structure.consumers
         config, node = np.divmod(touched.numbers, size)
@@ -233,7 +291,7 @@ class ListedNet:
         return receive(self._net.layers, sums, marked, extra[marked], kept, number)
 
     def _sum_anew(self, layouts: np.ndarray) -> np.ndarray:
-        """Return sums over nodes (k, values) of configurations that are far from all known ones."""
+        """Return sums over nodes (k, values) of k configurations, computing every node."""
         pairs = encode(layouts)
         arrays = dataclasses.replace(
             self._arrays,
@@ -248,7 +306,8 @@ class ListedNet:
         return self._net.sum(arrays, self._embedded)[pairs.rows]
 
     def _describe(self, pairs: Codebook) -> np.ndarray:
-        """Return features of pairs, beside the list."""
+        """Return features of (node, layout) pairs, with frequencies counted in the reference
+        list."""
         keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
         share = np.array([self._share.get(key, 0.0) for key in keys])
         return describe_pairs(self._graph, pairs, share)
