@@ -1,13 +1,15 @@
-"""A graph net for layouts that computes every distinct colour of a node once.
+"""A graph net for layouts that computes every distinct value of a node once.
 
     node features ──────────────┐
     (node, layout) pairs ── MLP ┴─▶ colours 0 ─▶ rounds of convolution ─▶ colours k
                                  score ◀─ MLP ◀─ standardised over configurations ◀─ sums
 
-Candidate configurations agree in most layouts, so most nodes see the same neighbourhood in many of
-them (solution.models.layout.colour_refinement). A score also depends on the other candidates of the
-graph: on how frequent its layouts are (solution.features.layout.frequency), and on the mean of
-their sums. A training step sees a sample of them, a prediction all, in any order.
+A *colour* stands for all configurations in which a node has the same value, because the layouts
+around it are the same; candidate configurations agree in most layouts, so colours are few
+(solution.models.layout.colour_refinement). A score also depends on the other candidates of the
+graph: on how frequent its layouts are (solution.features.layout.frequency), and on the mean and
+spread of the candidates' sums. A training step sees a sample of the candidates, a prediction all of
+them, in any order.
 """
 
 import dataclasses
@@ -48,7 +50,8 @@ from solution.models.nets.sparse_rows import select
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
-CHUNK_VALUES = 1 << 22  # (configuration, node) values of x in one chunk, if no colours are shared
+# at most this many values of a layer are predicted at once, if no two configurations share a colour
+CHUNK_VALUES = 1 << 22
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
 # One graph a step: many small steps learn more in the same time than few large ones.
@@ -60,7 +63,8 @@ TRAINING = TrainingSettings(
     graphs_per_step=1,
     configs_per_graph=96,
     visits=10,
-    max_steps=1000,  # of an epoch: with hundreds of graphs each is seen often enough (see the log)
+    # steps of an epoch; with hundreds of graphs, each graph is still visited often enough
+    max_steps=1000,
     max_configs=None,
 )
 
@@ -69,16 +73,18 @@ TRAINING = TrainingSettings(
 class LayoutGnnSettings(RankerSettings):
     """Settings of the layout net."""
 
-    width: int = 64  # of nodes and pairs
+    width: int = 64  # length of the vectors of nodes and of (node, layout) pairs
     rounds: tuple[int, ...] = (48, 48)  # the width after each round of convolution; must be even
-    pruning: str = "neighbourhood"  # a name in features.pruning.PRUNINGS
-    hops: int = 1  # kept around the configurable nodes
-    # Dropout of the sums. Without it they soon identify each configuration (overfitting).
+    pruning: str = "neighbourhood"  # which nodes are kept: a name in features.preparation.PRUNINGS
+    hops: int = 1  # the pruning keeps nodes at most this many edges from a configurable node
+    # Dropout of the sums over nodes. Without it the net soon recognises single configurations by
+    # their sums, and overfits.
     dropout: float = 0.3
     training: TrainingSettings = TRAINING
 
     def __post_init__(self) -> None:
-        check_even_widths("rounds", self.rounds)  # half of each width for each sign
+        # widths are even because each round returns GELU(u) and GELU(-u)
+        check_even_widths("rounds", self.rounds)
         check_choice("pruning", self.pruning, PRUNINGS)
 
     @property
@@ -92,21 +98,28 @@ class LayoutGnnSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class LayoutInputs:
-    """A pruned graph as tensors."""
+    """The layout net's inputs for one graph, as tensors.
 
-    opcodes: Tensor  # (nodes,) int64
-    numeric: Tensor  # (nodes, NUM_NUMERIC) float32
-    layouts: Tensor  # (layouts, 18) int8 tokens 0 to 6, the distinct layouts of pairs
-    pair_layout: Tensor  # (pairs,) int64, the layout of each pair
-    pair_features: Tensor  # (pairs, NUM_PAIR_FEATURES) float32
-    listed: Tensor  # (distinct configs,) bool: the reference list that others are scored beside
+    A pair is a configurable node together with one of the layouts that configurations give it.
+    """
+
+    opcodes: Tensor  # (nodes,) int64: opcode number of each node
+    numeric: Tensor  # (nodes, NUM_NUMERIC) float32: numeric node features
+    layouts: Tensor  # (layouts, 18) int8 tokens 0 to 6: the distinct layouts of all pairs
+    pair_layout: Tensor  # (pairs,) int64: the row of `layouts` that each pair has
+    # (pairs, NUM_PAIR_FEATURES) float32: features and frequency of each pair's layout
+    pair_features: Tensor
+    # (distinct configs,) bool: True for the reference list, whose sums standardise those of all
+    # others
+    listed: Tensor
     structure: Structure
 
 
 class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
     """The layout net as a Ranker.
 
-    Its scores depend on the list: on the frequency of layouts in it, and on the mean of its sums.
+    Its scores depend on the configurations that are scored together: on the frequency of layouts in
+    them, and on the mean and spread of their sums over nodes.
     """
 
     scaled_tables = ("numeric", "pair_features")
@@ -119,7 +132,10 @@ class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
         return LayoutGnn(self.settings)
 
     def in_numpy(self) -> LayoutForward:
-        """Return the fitted net for prediction without torch; scores differ by rounding."""
+        """Return the fitted net as a LayoutForward, which predicts without torch.
+
+        The scores of both differ by rounding.
+        """
         if self.net_ is None:
             raise RuntimeError("fit the ranker before it is asked for its weights")
         state = self.net_.state_dict().items()
@@ -133,7 +149,12 @@ def _preparer(pruning: str, hops: int) -> PerGraph[LayoutInputs]:
 
 
 def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
-    """Return the arrays of solution.models.layout.inputs as tensors."""
+    """Return the net's inputs for a graph: the arrays of solution.models.layout.inputs as tensors.
+
+    Args:
+        pruning: a name in solution.features.preparation.PRUNINGS.
+        hops: edges around the configurable nodes that the pruning keeps.
+    """
     arrays = describe_graph(graph, pruning, hops)
     layouts, pair_layout = np.unique(arrays.pair_tokens, axis=0, return_inverse=True)
     return LayoutInputs(
@@ -148,7 +169,10 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
 
 
 class PairMlp(nn.Module):
-    """Linear, GELU, Linear of [node, layout], without repeating products that rows share.
+    """An MLP (Linear, GELU, Linear) of the vectors [node, layout] of each (node, layout) pair.
+
+    Products with weights that several pairs share, those of a node or of a layout, are computed
+    once.
 
     Shapes: nodes (nodes, width), node (pairs,) int64 the node of each pair, layouts (layouts, 18)
     int8 tokens, used (pairs,) int64 the layout of each pair, features (pairs, features) of each
@@ -178,11 +202,16 @@ class PairMlp(nn.Module):
         return self.out(functional.gelu(self.node(nodes)[node] + added))
 
     def _multiply(self, tokens: Tensor, table: Tensor, weights: Tensor) -> Tensor:
-        """Return the product of the weights with the table's row of each token.
+        """Return the products (layouts, width) of the weights with each layout's embedded tokens.
 
-        The table is multiplied with the weights of each slot once; the sum over slots is then one
-        product with a one-hot matrix. An embedding lookup would be slower, and its gradient adds up
-        a row for each use.
+        Args:
+            tokens: (layouts, 18) int8 numbers of rows of `table`.
+            table: (tokens, token width) embeddings.
+            weights: (width, 18 x token width).
+
+        The table is multiplied with the weights of each of the 18 slots once; the sum over slots is
+        then one product with a one-hot matrix. An embedding lookup would be slower, because its
+        gradient adds up a row for each lookup.
         """
         numbers = torch.arange(len(table), dtype=tokens.dtype, device=tokens.device)
         is_token = (tokens[..., None] == numbers).flatten(1)
@@ -191,15 +220,23 @@ class PairMlp(nn.Module):
 
 
 class Receiving(Protocol):
-    """A round of the net without its products with weights."""
+    """One round of message passing, behind the products with the net's weights.
 
-    known: Tensor  # (marked, extras) float32: features of the constraints on a colour's tensor
+    The "colours before" and "colours after" are the distinct node values before and after the
+    round.
+    """
+
+    # (marked, extras) float32: features of layout constraints, of the colours after that have any
+    known: Tensor
 
     def prepare_gradient(self) -> None:
-        """Prepare what the gradient needs."""
+        """Compute in advance what the backward pass needs."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """Return kept of the parent + [GELU(u), GELU(-u)], u = norm(sum of messages + extra).
+        """Return the new values of the colours: kept[parent] + [GELU(u), GELU(-u)].
+
+        Here u = norm(sum of messages + extra). The parent is the colour that the same node and
+        configuration had before the round.
 
         Shapes: messages (3 x colours before, half), kept (colours before, 2 x half), extra (marked,
         half) -> (colours after, 2 x half).
@@ -207,7 +244,7 @@ class Receiving(Protocol):
 
 
 class DeviceRound:
-    """A round in torch operations."""
+    """One round of message passing in torch operations, for any device."""
 
     def __init__(self, links: Round, device: torch.device) -> None:
         self.aggregation = SparseMatrix(links.aggregation, device)
@@ -216,12 +253,12 @@ class DeviceRound:
         self.parents = SparseMatrix(select(links.parents, before), device)
 
     def prepare_gradient(self) -> None:
-        """Transpose both matrices."""
+        """Transpose both sparse matrices, which the backward pass multiplies with."""
         self.aggregation.prepare_gradient()
         self.parents.prepare_gradient()
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """See Receiving."""
+        """Return the colours' values after the round; see Receiving.receive."""
         sums = self.aggregation @ messages
         update = norm(sums.index_add_(0, self.marked, extra.to(sums.dtype)))
         positive = functional.gelu(update)
@@ -230,18 +267,22 @@ class DeviceRound:
 
 
 class Pooling:
-    """Sum the colours after the last round over the nodes of each graph, by a sparse matrix."""
+    """Sum node values after the last round over the nodes of each graph, by one sparse matrix."""
 
     def __init__(self, graphs: Sequence[Structure], last: Colours, device: torch.device) -> None:
         self.matrix = SparseMatrix(find_pooling(graphs, last), device)
         self._shape = last.numbers.shape[1], len(graphs)
 
     def prepare_gradient(self) -> None:
-        """Transpose the matrix."""
+        """Transpose the sparse matrix, which the backward pass multiplies with."""
         self.matrix.prepare_gradient()
 
     def pool(self, x: Tensor) -> Tensor:
-        """Return sums (configs, graphs, NUM_SHARES x width) of x (colours, width)."""
+        """Return weighted sums over nodes (configs, graphs, NUM_SHARES x width).
+
+        Args:
+            x: (colours, width) the distinct node values after the last round.
+        """
         configs, graphs = self._shape
         pooled = (self.matrix @ x).view(-1, graphs, NUM_SHARES * x.shape[1])
         usual, differences, others = pooled.split([1, configs, configs])
@@ -250,17 +291,20 @@ class Pooling:
 
 @dataclass(frozen=True)
 class Computation:
-    """All steps of a batch; nodes and (node, layout) pairs of its graphs are numbered
-    consecutively."""
+    """All index tensors and rounds that the net needs to compute a batch of graphs.
 
-    nodes: Tensor  # (colours 0,) int64, the node of each
-    configured: Tensor  # (configured,) int64, the colours 0 that have a layout
-    pairs: Tensor  # (configured,) int64, their (node, layout) pairs
+    Nodes are numbered consecutively over the graphs of the batch, and so are (node, layout) pairs.
+    "Colours 0" are the distinct node values before the first round.
+    """
+
+    nodes: Tensor  # (colours 0,) int64: the node that each colour belongs to
+    configured: Tensor  # (configured,) int64: the colours 0 of configurable nodes
+    pairs: Tensor  # (configured,) int64: the pair of each colour in `configured`
     rounds: Sequence[Receiving]
     pooling: Pooling
 
     def prepare_gradients(self) -> None:
-        """Prepare what gradients need."""
+        """Compute in advance what the backward pass needs."""
         for receiving in self.rounds:
             receiving.prepare_gradient()
         self.pooling.prepare_gradient()
@@ -269,7 +313,12 @@ class Computation:
 def derive_computation(
     graphs: Sequence[Structure], configs: np.ndarray, rounds: int, device: torch.device
 ) -> Computation:
-    """Return the computation for `configs` (configs, graphs), rows of each graph's codes."""
+    """Return the computation for a batch of graphs.
+
+    Args:
+        configs: (configs, graphs); column g has the rows of graph g's codebook codes to score.
+        rounds: number of rounds of message passing.
+    """
     plan = plan_colours(graphs, configs, rounds)
     return Computation(
         nodes=send(plan.nodes, device),
@@ -286,18 +335,18 @@ def make_round(links: Round, device: torch.device) -> Receiving:
 
 
 class ColourBlock(nn.Module):
-    """A residual graph convolution on colours (solution.models.layout.colour_refinement).
+    """A residual graph convolution on the distinct values of nodes (colours).
 
     x' = S x + [GELU(u), GELU(-u)]
     u = norm(W x + W_operands mean(operands) + W_consumers mean(consumers) + W_e extra + b)
 
-    The products with the weights are taken before the colours are spread to more of them, and
-    half the outputs are computed: both signs of them are used. S is the identity where the width
-    stays, and learned where it changes.
+    `extra` has features of layout constraints. The weights multiply the colours before the round,
+    which are fewer than those after it. u has half as many values as the output, which holds both
+    signs of it. S is the identity if inputs == outputs, otherwise learned.
 
     Shapes: x (colours before, inputs) -> (colours after, outputs).
-    Source: GraphSAGE (Hamilton et al., 2017), operands and consumers apart; both signs: CReLU
-    (Shang et al., 2016).
+    Source: GraphSAGE (Hamilton et al., 2017), with separate weights for operands and consumers;
+    both signs as in CReLU (Shang et al., 2016). Colours: solution.models.layout.colour_refinement.
     """
 
     def __init__(self, inputs: int, outputs: int, extras: int) -> None:
@@ -309,16 +358,17 @@ class ColourBlock(nn.Module):
 
     def forward(self, x: Tensor, receiving: Receiving) -> Tensor:
         half = len(self.extra.bias)
-        # Part of the first message, of which each colour sums exactly one.
+        # The bias is added to a colour's message to itself, because each colour sums exactly one of
+        # these.
         bias = functional.pad(self.extra.bias, (0, 2 * half))
         messages = functional.linear(x, self.weights.weight, bias).view(3 * len(x), half)
-        # Few colours have constraints: a product over all would take as long as a full matrix.
+        # Few colours have layout constraints, so only the features of these are multiplied.
         extra = functional.linear(receiving.known, self.extra.weight)
         return receiving.receive(messages, self.skip(x), extra, self.norm)
 
 
 class LayoutGnn(nn.Module):
-    """Score configurations of pruned layout graphs."""
+    """The layout net: score configurations of pruned layout graphs."""
 
     def __init__(self, settings: LayoutGnnSettings) -> None:
         super().__init__()
@@ -336,11 +386,15 @@ class LayoutGnn(nn.Module):
         self.readout = Mlp(last * NUM_SHARES, last, 1)
 
     def score_batch(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs) of these configurations, compared among each other."""
+        """Return scores (configs, graphs); sums are standardised over the given configurations.
+
+        Args:
+            configs: (configs, graphs); column g has indices of graph g's distinct configurations.
+        """
         return self._compare(self.pool(batch, configs))
 
     def plan(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Computation:
-        """Return the computation of a step, prepared for gradients."""
+        """Return the index tensors of a training step, prepared for its backward pass."""
         computation = self._derive(batch, configs)
         computation.prepare_gradients()
         return computation
@@ -348,13 +402,14 @@ class LayoutGnn(nn.Module):
     def score_planned(
         self, batch: Sequence[LayoutInputs], configs: np.ndarray, plan: Computation
     ) -> Tensor:
-        """Return the scores of score_batch from a planned computation."""
+        """Return the scores of score_batch, given the result `plan` of the method plan."""
         return self._compare(self._pool(batch, plan))
 
     def pool(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
-        """Return sums over nodes (configs, graphs, values), each configuration for itself.
+        """Return weighted sums over nodes (configs, graphs, values), before configurations are
+        compared.
 
-        The graphs become one disconnected graph with a common config axis.
+        The graphs are joined to one disconnected graph.
         """
         return self._pool(batch, self._derive(batch, configs))
 
@@ -369,7 +424,7 @@ class LayoutGnn(nn.Module):
         layouts = torch.cat([inputs.layouts for inputs in batch])
         firsts = offsets([len(inputs.layouts) for inputs in batch]).tolist()
         pair_layouts = [inputs.pair_layout + n for inputs, n in zip(batch, firsts, strict=True)]
-        # Only the pairs that these configurations use: (configured, ...)
+        # Only the (node, layout) pairs that these configurations use: (configured, ...)
         used = torch.cat(pair_layouts)[computation.pairs]
         features = torch.cat([inputs.pair_features for inputs in batch])[computation.pairs]
         node = computation.nodes[computation.configured]
@@ -383,12 +438,14 @@ class LayoutGnn(nn.Module):
         return self.readout(self.dropout(standardise(pooled, listed=listed))).squeeze(-1)
 
     def count_values(self, inputs: LayoutInputs) -> int:
-        """Return nodes times width."""
+        """Return how many values a layer holds for one configuration: nodes times width."""
         return len(inputs.opcodes) * self.width
 
     @torch.inference_mode()
     def score_graph(self, inputs: LayoutInputs) -> np.ndarray:
-        """Return scores (configs,), summed one chunk of configurations at a time."""
+        """Return scores (distinct configs,); node values are summed one chunk of configurations at
+        a time.
+        """
         self.eval()
         step = max(1, CHUNK_VALUES // self.count_values(inputs))
         rows = np.arange(len(inputs.structure.codebook.codes))[:, None]
