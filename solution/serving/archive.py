@@ -50,8 +50,8 @@ def is_archive(path: Path) -> bool:
 def unpack(path: Path, folder: Path) -> None:
     """Unpack a bundle's zip into an empty folder; the caller compares the checksums.
 
-    Raises InputError if it is no zip, if its members differ from its record, or if the disk of the
-    folder is full.
+    Raises InputError if `path` is no zip, if the zip's members differ from the bundle's record, or
+    if the disk of the folder is full.
     """
     try:
         with open_untrusted(path, folder) as archive:

@@ -49,8 +49,10 @@ class Bundle:
     folder: Path
     record: BundleRecord
     source: Path  # the path that error messages name
-    _models: dict[str, Model | LightModel] = field(default_factory=dict)  # by the member's folder
-    _weights: dict[str, dict[str, float]] = field(default_factory=dict)  # see `_weigh`
+    # loaded models, by member.folder
+    _models: dict[str, Model | LightModel] = field(default_factory=dict)
+    # by collection, each experiment's weight
+    _weights: dict[str, dict[str, float]] = field(default_factory=dict)
     _kept: object = None  # keeps a temporary folder alive as long as the bundle
 
     @property
@@ -72,7 +74,7 @@ class Bundle:
         return f"<Bundle {self.source}: {self.describe()}>"
 
     def __getstate__(self) -> dict[str, object]:
-        """Load all models before pickling if the folder is temporary: copies outlive it."""
+        """Load all models before pickling if the folder is temporary, because copies outlive it."""
         if self._kept is not None:
             self.load()
         state = {**self.__dict__, "_kept": None}
@@ -102,8 +104,8 @@ class Bundle:
                 file.
             facts: sizes of the whole program, needed if the graph is pruned; a store's file has
                 them.
-            regret: how much slower than the best configuration the best of the measured ones may
-                be.
+            regret: by which share the best of the measured configurations may be slower than the
+                best of all: 0.02 for 2%.
             confidence: the share of programs for which this shall hold.
 
         Raises:
@@ -136,9 +138,9 @@ class Bundle:
         """Return a scorer with a fixed reference list: scores of all later batches are comparable.
 
         Args:
-            graph: the unpruned program; some of its configurations become the reference list, or
-                generated ones if it has just one.
-            reference: length of the list; by default solution.serving.session.REFERENCE.
+            graph: the unpruned program. The reference list consists of some of its configurations,
+                or of generated ones if it has just one.
+            reference: largest length of the list; by default solution.serving.session.REFERENCE.
         """
         from solution.serving.session import REFERENCE, open_session
 
@@ -154,7 +156,8 @@ class Bundle:
         )
 
     def predict(self, graph: Graph) -> "dict[str, pl.DataFrame]":
-        """Return by experiment a frame of its models' predictions (solution.domain.predictions)."""
+        """Return by experiment a frame of its models' scores
+        (solution.domain.predictions.SCHEMA)."""
         import polars as pl
 
         from solution.domain.predictions import make_frame
@@ -194,7 +197,7 @@ class Bundle:
     def models(self, collection: str) -> Iterator[tuple[Member, Model | LightModel]]:
         """Yield the models that rank graphs of the collection.
 
-        Matrix products use one thread while the generator runs: they are small.
+        While the generator runs, matrix products use one thread: they are too small for several.
         """
         libraries = self._libraries or ThreadpoolController()
         with libraries.limit(limits=1, user_api="blas"):
@@ -218,7 +221,8 @@ class Bundle:
     def _weigh(self, collection: str) -> dict[str, float]:
         """Return the weight of each experiment that votes in a collection; cached.
 
-        Raises InputError if the recipe weighs a member there that the bundle lacks.
+        Raises InputError if the recipe's table of the collection names a member that the bundle
+        lacks.
         """
         if collection not in self._weights:
             recipe, members = self.record.recipe, self.record.members
@@ -231,22 +235,23 @@ class Bundle:
 
     @cached_property
     def _libraries(self) -> ThreadpoolController | None:
-        """Find the loaded libraries for matrix products; None if a model may load more of them."""
+        """Return a controller of the loaded BLAS libraries; None if a model may load more of
+        them."""
         return ThreadpoolController() if self.record.is_light else None
 
     @cached_property
     def _learned(self) -> dict[str, Learned]:
-        """Return by collection the programs on which k is calibrated."""
+        """Return by collection the programs that calibrate how many configurations to measure."""
         return {name: Learned(self.record.programs.get(name, ())) for name in self.collections}
 
     @cached_property
     def _architectures(self) -> frozenset[str]:
-        """Return the structures of all programs that a model learned from."""
+        """Return the structures (Graph.architecture) of all programs that a model learned from."""
         programs = self.record.programs.values()
         return frozenset(program.architecture for graphs in programs for program in graphs)
 
     def load(self) -> None:
-        """Load the models, and prepare everything else that ranking needs, before a request."""
+        """Load all models and fill all caches, so that the first request does not wait."""
         for member in self.record.members:
             self._load(member)
         for collection, learned in self._learned.items():
@@ -269,7 +274,8 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
         path: by default the bundle that comes with the package. It learned from the package's
             sample and from collected programs.
 
-    Raises InputError if it is damaged, contains unknown files, or was made for other features.
+    Raises InputError if the bundle is damaged, contains unknown files, or was made with another
+    version of the features.
     """
     source = Path(path)
     if source.name == RECORD and source.is_file():
@@ -304,7 +310,7 @@ def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
 
 
 def check_configured(graph: Graph) -> None:
-    """Raise InputError if a bundle's models do not know this kind of configurations."""
+    """Raise InputError if the configurations are compile options, which no bundle ranks."""
     if graph.options is not None:
         raise InputError(
             f"{graph.name}: expected layouts or tiles to rank, found compile options. Look their "
@@ -314,7 +320,7 @@ def check_configured(graph: Graph) -> None:
 
 
 def check_scores(scores: np.ndarray, graph: Graph, source: Path, member: Member) -> None:
-    """Raise InputError unless there is one finite score per configuration."""
+    """Raise InputError unless `scores` has one finite number for each configuration."""
     if scores.shape != (graph.num_configs,) or not np.isfinite(scores).all():
         raise InputError(
             f"{source}: {member.folder} gives no finite score to each of the "
@@ -324,7 +330,10 @@ def check_scores(scores: np.ndarray, graph: Graph, source: Path, member: Member)
 
 @contextmanager
 def naming(source: Path, member: Member, what: str) -> Iterator[None]:
-    """Turn any error that a library raises on a model's contents into one InputError."""
+    """Turn every error in the block into an InputError that names the bundle.
+
+    A library may raise any exception on a model's contents; `what` says what failed.
+    """
     try:
         yield
     except InputError as error:
@@ -338,7 +347,10 @@ def naming(source: Path, member: Member, what: str) -> Iterator[None]:
 
 
 def _read(graph: Graph | str | Path) -> tuple[Graph, Facts | None]:
-    """Return the graph, and the sizes of the whole program if its file has them."""
+    """Return the graph, read from its file if a path is given, and the sizes of its whole program.
+
+    The sizes are None for a given Graph.
+    """
     if isinstance(graph, Graph):
         return graph, None
     from solution.serving.reading import read_question

@@ -1,10 +1,10 @@
 """Compute how many configurations to measure: k, calibrated on programs unseen by the models.
 
-A program predicted out of fold needs the smallest k with which the best of the first k ranked
-configurations is within `regret` of the best of all. The returned k is the quantile `confidence` of
-the needed k over the programs and one more program that needs infinitely many (split conformal
-prediction). Graphs of one group, a program at several sizes, share the weight of one program,
-because only programs are exchangeable.
+For a program that was predicted out of fold, the needed k is known: the smallest k with which the
+best of the first k ranked configurations is at most `regret` (a share) slower than the best of all.
+The returned k is the quantile `confidence` of the needed k over these programs and one more program
+that needs infinitely many (split conformal prediction). Graphs of one group, a program at several
+sizes, share the weight of one program, because only programs are exchangeable.
 
 Sources: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, chapter 2; Lee,
 Barber and Willett, "Distribution-free inference with hierarchical data", 2023 (groups).
@@ -25,14 +25,18 @@ from solution.system.errors import InputError
 
 REGRET, CONFIDENCE = 0.02, 0.9
 ROUNDING = 1e-12  # tolerance for rounding in sums of weights
-# up to this many groups, all pairwise distances are computed: faster than importing a tree
+# for up to this many programs, all pairwise distances are computed: faster than importing a tree
 FEW = 512
-MOST_TIMES = 16  # no k for lists more than this many times longer than the calibrated ones
+# no k for a program with more than this many times as many configurations as the calibrated ones
+MOST_TIMES = 16
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Sizes of a whole program, by which programs are compared; a store's graphs are pruned."""
+    """Sizes of a whole program, by which it is compared with the training programs.
+
+    They cannot be counted on a graph of a store, because such a graph is pruned.
+    """
 
     architecture: str
     nodes: int
@@ -62,15 +66,17 @@ def check_promise(regret: float, confidence: float) -> None:
 
 
 def describe_graph(graph: Graph) -> Facts:
-    """Return the facts of an unpruned graph."""
+    """Return the sizes of an unpruned graph."""
     return Facts(graph.architecture, graph.num_nodes, len(graph.edges), len(graph.configurable))
 
 
 def find_steps(order: np.ndarray, runtimes: np.ndarray) -> tuple[tuple[int, float], ...]:
-    """Return (k, slowdown of the best of the first k against the best) for each k that improves.
+    """Return (k, slowdown) for each k at which measuring one more configuration finds a faster one.
+
+    The slowdown is the best runtime of the first k configurations / the best of all - 1.
 
     Args:
-        order: positions (configs,) in the order of measuring.
+        order: (configs,) positions in `runtimes`, in the order of measuring.
         runtimes: (configs,).
     """
     best = np.minimum.accumulate(runtimes[order])
@@ -79,7 +85,7 @@ def find_steps(order: np.ndarray, runtimes: np.ndarray) -> tuple[tuple[int, floa
 
 
 def needed(steps: Sequence[tuple[int, float]], regret: float) -> int:
-    """Return the smallest k whose slowdown is at most `regret`."""
+    """Return the smallest k whose slowdown is at most `regret`; see `find_steps`."""
     return next(k for k, slowdown in steps if slowdown <= regret)
 
 
@@ -100,7 +106,7 @@ def quantile(programs: Sequence[Program], regret: float, confidence: float) -> i
 
 
 class Learned:
-    """Training programs of a collection's models, with cached quantiles of k and distances."""
+    """Training programs of a collection's models; quantiles of k and distances are cached."""
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self.programs = programs
@@ -123,10 +129,10 @@ class Learned:
             _ = self.gap, self._architectures
 
     def distance(self, facts: Facts) -> float:
-        """Return the distance to the nearest program that was learned from.
+        """Return the distance from a program to the nearest one that was learned from.
 
-        It is Euclidean, in logarithms of sizes, each divided by its standard deviation over the
-        programs. A program of a known architecture has distance 0.
+        It is the Euclidean distance between the logarithms of the sizes, each divided by its
+        standard deviation over the programs. A program of a known architecture has distance 0.
         """
         if facts.architecture in self._architectures:
             return 0.0
@@ -199,7 +205,7 @@ def measure(
         f"within {regret:.1%} of the best for {confidence:.0%} of programs, calibrated on "
         f"{learned.groups} programs"
     )
-    if configs > learned.most:  # keep the share of the list that k is
+    if configs > learned.most:  # measure the same share of the configurations
         k = math.ceil(k * configs / learned.most)
         reason += f"; widened, because it has {configs:,} configurations, and those had up to "
         reason += f"{learned.most:,}"
@@ -211,10 +217,11 @@ def _sizes(program: Facts | Program) -> list[float]:
 
 
 def _find_nearest(points: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return each point's distance (points,) to the nearest point of another group; inf: none.
+    """Return each point's distance (points,) to the nearest point of another group.
 
-    Two different group numbers differ in at least one bit. So for each bit, points with the bit
-    search a tree of the points without it, and the other way round; the minimum is the distance.
+    It is infinite if there is no other group. Two different group numbers differ in at least one
+    bit. So for each bit, points with the bit search a tree of the points without it, and the other
+    way round; the minimum over the bits is the distance.
     """
     from scipy.spatial import cKDTree  # slow to import
 

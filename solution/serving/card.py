@@ -79,7 +79,8 @@ def write_card(record: BundleRecord, folder: Path) -> None:
 
 
 def _list_caveats(record: BundleRecord) -> Iterator[str]:
-    """Return the sentences that a reader must know before trusting the scores."""
+    """Yield the warnings about the scores: estimated runtimes, a recipe fitted on the same
+    graphs."""
     if estimates := warn_of_estimates(record.label_sources):
         yield f"**{estimates}** The scores say how well the estimates are predicted."
     if record.caveat:
@@ -87,14 +88,20 @@ def _list_caveats(record: BundleRecord) -> Iterator[str]:
 
 
 def _list_families(record: BundleRecord) -> Iterator[str]:
-    """Return a table row for each family of each collection; one graph alone has no interval."""
+    """Yield a row of the card's table for each family of graphs in each collection.
+
+    A family is the first word of the graphs' names. With too few graphs the row has no interval.
+    """
     for name, families in sorted(record.families.items()):
         for family, score in sorted(families.items()):
             yield f"| {name} | {family or 'unnamed'} | {_show(score)} | {score.graphs} |"
 
 
 def _describe_teacher(record: BundleRecord) -> str:
-    """Return a sentence on how much worse the models score than the ensemble that taught them."""
+    """Return the scores of the ensemble that the models were distilled from, and their difference.
+
+    The text is empty if the models were not distilled.
+    """
     teacher = record.teacher
     if teacher is None:
         return ""

@@ -11,11 +11,14 @@ from solution.domain.metrics import kendall_tau, top_k_slowdown
 from solution.serving.bundle import Bundle
 from solution.system.terminal import make_table
 
-FIRST = 5  # the fastest of the first five of a ranking is compared with the best
+FIRST = 5  # a ranking is judged by the fastest of its first 5 configurations
 
 
 def compare_rankings(bundle: Bundle, graphs: Sequence[Graph]) -> np.ndarray:
-    """Return Kendall's tau, and by which share the best of the first five is slower: (graphs, 2).
+    """Return, in the columns of (graphs, 2), Kendall's tau and the slowdown of the first five.
+
+    The slowdown is the share by which the fastest of the first five ranked configurations is slower
+    than the best of all.
 
     Args:
         graphs: graphs with runtimes.
@@ -29,7 +32,10 @@ def compare_rankings(bundle: Bundle, graphs: Sequence[Graph]) -> np.ndarray:
 
 
 def show_rankings(bundles: Mapping[str, Bundle], graphs: Sequence[Graph]) -> Table:
-    """Return the lines of a table with a row per graph and a row of means."""
+    """Return a table with a row per graph and, if there are several, a row of means.
+
+    Each bundle has two columns: Kendall's tau, and the slowdown of the first five in percent.
+    """
     title = f"Kendall's tau, and how much slower the best of the first {FIRST} is"
     table = make_table(title, "Both against the runtimes that are known.")
     table.add_column("Program", overflow="fold")

@@ -1,9 +1,13 @@
 """Export the students of a bundle as ONNX files, for programs without Python.
 
-A file computes scores from arrays. `find_inputs` computes these arrays from a graph, still in
-Python. The file's scores equal the student's up to rounding. A net's layers are those of
-solution.models.layout.layout_forward and solution.models.tile.tile_forward: GraphLayers writes
-each as operations instead of computing it.
+A student is a small net distilled from an ensemble. Its file computes scores from arrays.
+`find_inputs` computes these arrays from a graph, still in Python. The file's scores equal the
+student's up to rounding. A net's layers are those of solution.models.layout.layout_forward and
+solution.models.tile.tile_forward: GraphLayers writes each as operations instead of computing it.
+
+A layout net computes a node only once for all configurations in which it has the same value. Such a
+class of (node, configuration) pairs is a colour (solution.models.layout.colour_refinement). A round
+of message passing leads from the colours before it to the colours after it.
 """
 
 from collections.abc import Mapping
@@ -43,7 +47,7 @@ TYPES = {"float": TensorProto.FLOAT, "int": TensorProto.INT64, "bool": TensorPro
 def export(bundle: Bundle, folder: Path) -> list[Path]:
     """Write every student of the bundle into the folder; each file is named by its collections.
 
-    Raises InputError if the bundle holds no students, or one of a kind that cannot be exported.
+    Raises InputError if the bundle holds no students, or a net that cannot be exported.
     """
     if not bundle.record.is_light:
         raise InputError(
@@ -63,15 +67,18 @@ def export(bundle: Bundle, folder: Path) -> list[Path]:
 
 
 def name_file(member: Member) -> str:
-    """Return a student's name and its collections, such as distilled_tile-tile-xla."""
+    """Return the name of a student's file without .onnx, such as distilled_tile-tile-xla.
+
+    It consists of the experiment and the student's collections.
+    """
     return "-".join([member.experiment, *member.collections]).replace(":", "-")
 
 
 def find_inputs(bundle: Bundle, graph: Graph) -> tuple[str, dict[str, np.ndarray]]:
-    """Return the name of the file that ranks the graph, and its input arrays for the graph.
+    """Return the name of the file that ranks the graph, and the file's input arrays for the graph.
 
     The file scores the graph's distinct configurations; `scores[graph.distinct.inverse]` has the
-    scores of all.
+    scores of all configurations.
     """
     (member,) = bundle.choose(graph.collection.name)
     record = _read(bundle, member)
@@ -97,7 +104,7 @@ def _read(bundle: Bundle, member: Member) -> dict[str, Any]:
 def _write_tile_net(
     settings: Mapping[str, Any], weights: Weights, scalers: Scalers
 ) -> tuple["GraphLayers", str]:
-    """Return a graph, and the name of its scores (configs,)."""
+    """Return the net as an ONNX graph, and the name of its output: scores (configs,)."""
     net = GraphLayers(weights, scalers)
     opcodes = net.take("opcodes", "int", "nodes")
     x = embed_nodes(net, opcodes, net.take("numeric", "float", "nodes", "numbers"))
@@ -123,7 +130,10 @@ def _find_tile_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, np
 def _write_layout_net(
     settings: Mapping[str, Any], weights: Weights, scalers: Scalers
 ) -> tuple["GraphLayers", str]:
-    """Return a graph for all configurations at once, and the name of its scores (configs,)."""
+    """Return the net as an ONNX graph, and the name of its output.
+
+    The output is the scores (configs,) of all configurations, computed together.
+    """
     rounds = len(settings["rounds"])
     net = GraphLayers(centre(weights, rounds), scalers)
     opcodes = net.take("opcodes", "int", "nodes")
@@ -139,7 +149,8 @@ def _write_layout_net(
     for number in range(rounds):
         x = _run_round(net, x, number)
     listed = net.take("listed", "bool", "configs")
-    # Sums of the list's usual states, then each configuration's differences from them.
+    # pooled[0] are the sums over nodes that have their most frequent colours, pooled[1 + c] the
+    # differences of configuration c: sums[c] = pooled[0] + pooled[1 + c].
     count = net.apply("Add", net.apply("Shape", listed), net.integers(1))
     rows = net.apply("Mul", count, net.integers(NUM_SHARES))
     shape = net.apply("Concat", count, net.integers(-1), axis=0)
@@ -151,7 +162,10 @@ def _write_layout_net(
 
 
 def _run_round(net: "GraphLayers", x: str, number: int) -> str:
-    """Write one round of all colours: (colours before, inputs) -> (colours after, outputs)."""
+    """Write one round of message passing.
+
+    It turns values (colours before, inputs) into values (colours after, outputs).
+    """
     messages, kept = send(net, x, number)
     parents = net.take(f"parents_{number}", "int", f"colours_{number + 1}")
     sums = _multiply(net, f"round_{number}", messages, net.apply("Shape", parents))
@@ -161,7 +175,10 @@ def _run_round(net: "GraphLayers", x: str, number: int) -> str:
 
 
 def _multiply(net: "GraphLayers", name: str, x: str, count: str) -> str:
-    """Write the product with a sparse matrix of `count` rows whose entries are inputs."""
+    """Write the product of a sparse matrix with `count` rows and x.
+
+    The entries are inputs of the file: `name`_rows, `name`_columns and `name`_values.
+    """
     entries = f"{name}_entries"
     rows = net.take(f"{name}_rows", "int", entries)
     columns = net.take(f"{name}_columns", "int", entries)
@@ -185,7 +202,9 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
         "listed": arrays.listed,
         **_list_entries("pooling", find_pooling([structure], plan.last)),
     }
-    # The pooling's third part has the rows of its second part, so it is added up there.
+    # The rows of the pooling are common sums, each configuration's differences from them, and each
+    # configuration's sums over other nodes. Move the entries of the third part to the rows of the
+    # second part, so that both are added up there.
     num_rows = len(every) * NUM_SHARES
     found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
     for number, (aggregation, marks, parents) in enumerate(plan.rounds):
@@ -205,7 +224,8 @@ def _list_entries(name: str, matrix: SparseRows) -> dict[str, np.ndarray]:
 
 
 class GraphLayers:
-    """Write layers as an ONNX graph; every method returns the name of its result."""
+    """Writes a net's layers as an ONNX graph; a method that adds a layer returns its output's
+    name."""
 
     def __init__(self, weights: Weights, scalers: Scalers) -> None:
         self.weights, self._scalers = weights, scalers
@@ -214,12 +234,15 @@ class GraphLayers:
         self._inputs: list[Any] = []
 
     def take(self, name: str, kind: str, *shape: int | str) -> str:
-        """Add an input (float, int or bool); a word in its shape is a dimension of any size."""
+        """Add an input of kind float, int or bool.
+
+        A number in its shape is a fixed size; a word names a dimension of any size.
+        """
         self._inputs.append(helper.make_tensor_value_info(name, TYPES[kind], shape))
         return name
 
     def constant(self, value: np.ndarray) -> str:
-        """Add an array that the file holds."""
+        """Add a constant array, which is stored in the file."""
         name = f"constant_{len(self._constants)}"
         self._constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
@@ -303,7 +326,8 @@ class GraphLayers:
         return self.apply("Expand", row, self.apply("Concat", count, self.integers(1), axis=0))
 
     def standardise(self, x: str, listed: str) -> str:
-        """Subtract the mean over the `listed` rows (rows,) bool, and divide by their deviation."""
+        """Subtract the mean over the `listed` rows (rows,) bool; divide by their standard
+        deviation."""
         axis = self.integers(0)
         chosen = self.apply("Compress", x, listed, axis=0)
         centred = self.apply("Sub", x, self.apply("ReduceMean", chosen, axis))
@@ -314,7 +338,10 @@ class GraphLayers:
         return self.apply("Div", centred, deviation)
 
     def sum_rows(self, x: str, rows: str, columns: str, count: str, values: str = "") -> str:
-        """Write (count, width) sums: row rows[i] gets values[i] * x[columns[i]], for each i."""
+        """Write sums (count, width): sums[rows[i]] += values[i] * x[columns[i]], for each i.
+
+        Without `values` every factor is 1.
+        """
         named = self.gather(x, columns)
         if values:
             named = self.apply("Mul", named, self.apply("Unsqueeze", values, self.integers(1)))

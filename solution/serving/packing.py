@@ -49,15 +49,15 @@ Ranked = dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
 def pack(
     run: Run, recipe: Recipe, out: Path, *, refitted: bool = False, teacher: Recipe | None = None
 ) -> Path:
-    """Write the bundle of a run: a zip if the name of `out` ends so, otherwise a folder.
+    """Write the bundle of a run: a zip if the name of `out` ends in .zip, otherwise a folder.
 
     Args:
-        refitted: take the models that were trained on all folds; the card's scores are still those
-            of the models of the folds.
+        refitted: take the models that were trained on all folds. The card still shows the scores
+            of the models that left out a fold.
         teacher: the ensemble from which the recipe's members were distilled.
 
     Raises InputError if `out` exists and is no bundle, if the recipe does not fit the run, if the
-    run is not finished, or if a model is missing, damaged or of a user's kind.
+    run is not finished, or if a model is missing, damaged or of a class that the user wrote.
     """
     check_recipe(recipe, run.experiments())
     check_finished(run, recipe)
@@ -112,7 +112,7 @@ def _find_jobs(run: Run, recipe: Recipe, *, refitted: bool) -> list[tuple[Path, 
     """Return the models of the recipe's members and of its fallback, for every fold and seed.
 
     With `refitted`, return the models trained on all folds instead. A collection that could not be
-    divided into folds has only these.
+    divided into folds has only models trained on all graphs, which are returned in any case.
     """
     found = []
     for name in dict.fromkeys(find_members(run, recipe, "test")):
@@ -210,7 +210,12 @@ def _describe(
 
 
 def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[Program, ...]]:
-    """Return by collection the graphs that were learned from or predicted out of fold."""
+    """Return by collection a Program for each graph that was learned from or predicted out of fold.
+
+    Args:
+        learned: IDs (collection:graph) of the graphs that the models learned from.
+        steps: the result of `list_steps`.
+    """
     found: dict[str, list[Program]] = {}
     for row in predictions.read(run.graphs).iter_rows(named=True):
         key = row["collection"], row["graph"]
@@ -233,7 +238,14 @@ def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[
 
 
 def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
-    """Return the merged order (configs,) of each graph out of fold, and its runtimes (configs,)."""
+    """Return the order in which the recipe ranks each labelled graph out of fold, and the runtimes.
+
+    Args:
+        used: the experiments whose models are packed; others are not merged.
+
+    Returns:
+        By (collection, graph): positions (configs,) from fastest to slowest, runtimes (configs,).
+    """
     labels = predictions.read(run.labels)
     paths = {n: p for n, p in find_members(run, recipe, "out_of_fold").items() if n in used}
     found: Ranked = {}
@@ -246,7 +258,7 @@ def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
 
 
 def list_steps(ranked: Ranked) -> Steps:
-    """Return by graph its steps (see calibration.find_steps), and its number of configurations."""
+    """Return by graph its (k, slowdown) steps (see find_steps) and its number of configurations."""
     return {
         key: (find_steps(order, runtimes), len(order)) for key, (order, runtimes) in ranked.items()
     }
@@ -263,7 +275,10 @@ def find_family(graph: str) -> str:
 
 
 def _describe_teacher(run: Run, recipe: Recipe, teacher: Recipe) -> Teacher:
-    """Return the teacher's scores, and the student's difference from them on the same graphs."""
+    """Return the teacher's scores, and the mean difference of the students (`recipe`) from them.
+
+    Both are scored on the same graphs.
+    """
     table = score_recipes(run, {TEACHER: teacher, STUDENT: recipe})
     gains = compare(table, STUDENT, TEACHER).filter(pl.col("collection") == "mean")
     (mean,) = gains.iter_rows(named=True)
@@ -282,7 +297,7 @@ def _score(table: pl.DataFrame) -> dict[str, Score]:
 
 
 def _score_families(table: pl.DataFrame) -> dict[str, dict[str, Score]]:
-    """Return by collection the scores of each family's graphs."""
+    """Return by collection and family the scores of the family's graphs; see `find_family`."""
     named = table.with_columns(
         family=pl.col("graph").map_elements(find_family, return_dtype=pl.String)
     )

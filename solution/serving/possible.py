@@ -1,8 +1,8 @@
-"""Find layouts that no tensor can have: data and tools may ask for such layouts.
+"""Find impossible layouts, which data and tools may ask for.
 
-A tensor's six slots list its axes, the minor one first, and -1 fills the rest. A list may be
-shorter than the tensor's rank. An axis may not repeat, not follow a -1, and not be at or above the
-rank.
+The layout of a tensor has six slots. They list axes, from minor to major; unused slots are -1. Not
+all axes of the tensor need to be listed. A layout is impossible if an axis repeats, follows a -1,
+or is not below the tensor's rank.
 """
 
 import numpy as np
@@ -50,10 +50,10 @@ def describe_impossible(graph: Graph) -> str:
 
 
 def _find_bounds(graph: Graph) -> np.ndarray:
-    """Return the highest possible rank (configurable, 3) of each tensor; MAX_RANK if unknown.
+    """Return an upper bound (configurable, 3) on each tensor's rank; MAX_RANK if it is unknown.
 
-    It is not certain which operand is the input and which the kernel: both get the rank of the
-    largest operand as bound.
+    The tensors are a node's output, input and kernel. It is not certain which operand is the input
+    and which the kernel, so both get the rank of the largest operand.
     """
     ranks = tensor_ranks(graph)
     read = np.zeros_like(ranks)
@@ -66,11 +66,11 @@ _bounds = PerGraph(_find_bounds)
 
 
 def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
-    """Return which tensors (n, 3) bool have an impossible layout.
+    """Return which tensors (n, 3) of n layouts are impossible, as bool.
 
     Args:
-        nodes: (n,) positions among the configurable nodes.
-        layouts: (n, 18) layouts.
+        nodes: (n,) the node of each layout, as its position among the configurable nodes.
+        layouts: (n, 18): six slots for each of the three tensors.
     """
     slots = layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
     wrong = np.zeros(slots.shape[:2], bool)

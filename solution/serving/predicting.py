@@ -26,7 +26,7 @@ from solution.system.errors import InputError
 from solution.system.progress import warn
 from solution.system.terminal import say
 
-# of graph files per worker process: a worker takes seconds to import its libraries
+# bytes of graph files for which one more worker process pays; it takes seconds to import libraries
 BYTES_WORTH_A_WORKER = 16 << 20
 
 
@@ -72,7 +72,8 @@ def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> 
 
 
 def _find_in_folder(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
-    """Return the test graphs' files (without checksums) and the sample submission of a folder."""
+    """Return a folder's files of test graphs, no checksums, and the path of the sample
+    submission."""
     files = [file for file in find_files(data) if file.split == "test"]
     for words in find_left_out(data):
         warn(words)
@@ -80,7 +81,7 @@ def _find_in_folder(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Pa
 
 
 def _find_in_store(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
-    """Return the test graphs' files of a store with their checksums, and the sample submission."""
+    """Return a store's files of test graphs, checksums by path, and the sample submission."""
     store = Store.open(data)
     seals = store.seals()
     files = [

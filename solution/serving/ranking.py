@@ -33,7 +33,7 @@ class Ranking:
 
     graph: Graph
     scores: np.ndarray  # (configs,) float32; lower is faster, comparable inside this graph only
-    # (configs,) float64: deviation of ranks over the models; NaN if there is one model
+    # (configs,) float64: standard deviation of the rank over the models; NaN if there is one model
     spread: np.ndarray
     measure: int | None  # k: measure the first k; None: no number can be given
     reason: str  # why this k, or why there is none
@@ -50,7 +50,8 @@ class Ranking:
 
     @cached_property
     def to_measure(self) -> np.ndarray:
-        """Return the configurations (k,) to measure, in this order; none if abstained."""
+        """Return the numbers (k,) of the configurations to measure, in this order; none without
+        k."""
         return self.order[: self.measure or 0]
 
     @property
@@ -59,7 +60,7 @@ class Ranking:
         return self.measure is None
 
     def sentence(self) -> str:
-        """Say in words how many configurations to measure."""
+        """Return sentences that tell how many configurations to measure, and why."""
         learned = f" {KNOWN}" if self.known else ""
         if list_estimates(self.label_sources):
             sources = join_names([show_source(source) for source in self.label_sources])
@@ -69,9 +70,10 @@ class Ranking:
         return f"Measure the first {self.measure}: {self.reason}.{learned}"
 
     def to_frame(self, top: int | None = None, *, whole: bool = False) -> "pl.DataFrame":
-        """Return a frame: rank, config, score, spread (of ranks), configuration (in words).
+        """Return a frame: rank, config, score, spread, configuration; the best row comes first.
 
-        The best row comes first.
+        The spread is the standard deviation of the rank over the models. The configuration is
+        described in words.
 
         Args:
             top: number of rows; None: all.
@@ -111,7 +113,9 @@ class Ranking:
 
 
 def find_spread(votes: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the deviation (configs,) of ranks over the models; NaN if there is one model.
+    """Return the standard deviation (configs,) of each configuration's rank over the models.
+
+    It is NaN if there is one model.
 
     Args:
         votes: the scores (configs,) of each model.

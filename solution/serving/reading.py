@@ -32,10 +32,10 @@ MOST = 1 << 60  # largest accepted number of nodes or edges
 NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
 REPORT = "-memory-usage-report.pb"  # XLA dumps it beside a module; it is no module itself
 TEXT = (".hlo", ".txt", ".mlir", ".stablehlo", ".py")
-# texts read from a folder: most .txt files are no programs, and a .py file would be run
+# suffixes of texts read from a folder: most .txt files are no programs, and a .py file would be run
 OF_FOLDERS = (".hlo", ".mlir", ".stablehlo")
 NAMES_IN_FOLDERS = (*PROTOBUF, *OF_FOLDERS, "*before_optimizations.txt")
-# file names of XLA's dumps
+# endings of XLA's dumps of an unoptimised module, as text and as protobuf
 DUMPED, AS_PROTO = "before_optimizations.txt", "before_optimizations.hlo.pb"
 
 
@@ -45,7 +45,7 @@ class Question:
 
     graph: Graph
     facts: Facts  # sizes of the whole program
-    file: Path  # the file that holds it
+    file: Path  # the file that the graph was read from
     made: bool = False  # True if its configurations were generated here
     notes: tuple[str, ...] = ()  # sentences on which parts of the program are considered
 
@@ -58,7 +58,7 @@ def read_questions(
 ) -> Iterator[Question]:
     """Yield every graph of a file, of a prepared store, or of a folder with npz files or dumps.
 
-    If there are several programs, one without anything to configure is skipped with a warning.
+    A program without anything to configure is skipped with a warning, if there are others.
 
     Args:
         collection: the graphs' collection, if the path does not tell it.
@@ -66,7 +66,7 @@ def read_questions(
         wanted: which programs of a file to read; by default all.
 
     Raises:
-        InputError: there is no such file, it is no graph, or nothing may be configured.
+        InputError: there is no such file, it holds no graph, or nothing in it may be configured.
     """
     is_empty, left_out = True, []
     with _Reader(collection, wanted) as reader:
@@ -87,7 +87,10 @@ def read_questions(
 
 
 def _make_configs(question: Question, configs: int | None, path: Path) -> Question:
-    """Return the question with generated configurations if it has none or `configs` is given."""
+    """Return the question with generated configurations, or unchanged.
+
+    They are generated if `configs` is given, or if an unpruned graph has just one configuration.
+    """
     graph = question.graph
     is_whole = question.facts == describe_graph(graph)
     if configs is not None and not is_whole:
@@ -119,7 +122,7 @@ def read_graph(
 def read_question(
     path: str | Path, collection: str | None = None, *, configs: int | None = None
 ) -> Question:
-    """Return the graph as read_graph does, with the sizes of the whole program."""
+    """Return the graph of a file as read_graph does, together with the whole program's sizes."""
     if not isinstance(path, str | PathLike):
         raise TypeError(f"expected a graph or the path of its file, found {type(path).__name__}")
     if not str(path):
@@ -170,7 +173,7 @@ def list_programs(folder: Path) -> list[Path]:
 
 
 class _Reader:
-    """Reads files. XLA parses texts in a child process, because it may abort on a wrong text."""
+    """Reads graphs from files. XLA parses texts in a child process: a wrong text may abort it."""
 
     def __init__(self, collection: str | None, wanted: Wanted | None) -> None:
         self._collection, self._wanted = collection, wanted
@@ -184,7 +187,8 @@ class _Reader:
         self._stack.close()
 
     def read(self, path: Path) -> Iterator[Question]:
-        """Yield the graphs of a file or a folder, with the configurations that they have."""
+        """Yield the graphs of a file or a folder, with the configurations that the files
+        contain."""
         if path.is_dir():
             yield from self._read_folder(path)
         elif path.suffix == SUFFIX:
@@ -205,14 +209,14 @@ class _Reader:
             )
 
     def read_modules(self, path: Path, collection: str | None) -> Iterator[Module]:
-        """Yield the programs of a file that is not npz, in its order."""
+        """Yield the programs of a file that is not npz, in the order of the file."""
         messages, notes = (self._read_records if _is_protobuf(path) else self._read_texts)(path)
         yield from map(Module, make_records(path, messages, collection), notes)
 
     def _read_folder(self, folder: Path) -> Iterator[Question]:
-        """Yield a store's graphs; or those of a folder's npz files, modules and dumps.
+        """Yield the graphs of a store; or those of the npz files, modules and dumps in a folder.
 
-        If a folder directly holds none of these, look for the competition's npz files below it.
+        If the folder directly holds no such file, look for the competition's npz files below it.
         """
         from solution.store.store import Store, is_store  # slow to import
 
@@ -238,7 +242,10 @@ class _Reader:
         return messages, [() if m.runs else tuple(describe_module(m.module)) for m in messages]
 
     def _read_texts(self, path: Path) -> tuple[list[Any], list[tuple[str, ...]]]:
-        """Return TuningRecord messages without runs for a file that XLA or jax reads, and notes."""
+        """Return TuningRecord messages without runs, and notes on each, for a text of programs.
+
+        The text is read by XLA or jax.
+        """
         if self._child is None:
             self._child = self._stack.enter_context(Child(Limits()))
         programs = list(read_programs(path, self._child, self._wanted, runs=False))
@@ -247,14 +254,18 @@ class _Reader:
 
 
 def _is_program(path: Path) -> bool:
-    """Return True if a folder's file is a graph or a program; of dumps, the unoptimised module."""
+    """Return True if a file in a folder is a graph or a program.
+
+    Of XLA's dumps only the unoptimised module counts, and its text only if there is no protobuf.
+    """
     if path.name.endswith(DUMPED):
         return not path.with_name(path.name.removesuffix(DUMPED) + AS_PROTO).exists()
     return path.suffix in (NPZ, *PROTOBUF, *OF_FOLDERS) and not path.name.endswith(REPORT)
 
 
 def _is_protobuf(path: Path) -> bool:
-    """Return True if the file is a protobuf by suffix and contents, or begins as a module does."""
+    """Return True if the file is a protobuf: by suffix and contents, or because of its first
+    bytes."""
     if not path.is_file() or path.suffix == ".py":
         return path.suffix in PROTOBUF
     form = find_form_of(path)
@@ -264,7 +275,10 @@ def _is_protobuf(path: Path) -> bool:
 
 
 def _as_kernel(graph: Graph) -> Graph:
-    """Return a module as a kernel without tiles yet; a graph of a tile collection unchanged."""
+    """Return a module's graph as a graph of tile:xla, without tiles to choose from yet.
+
+    A graph of a tile collection is returned unchanged.
+    """
     if graph.collection.name in TILE:
         return graph
     if graph.num_configs > 1:
@@ -297,7 +311,7 @@ def _read_prepared(path: Path, seal: str | None = None) -> Question:
 
 
 def _read_count(value: object) -> int:
-    """Return the number; raise ValueError unless it is an integer from 0 to MOST."""
+    """Return `value`; raise ValueError unless it is an integer from 0 to MOST."""
     if type(value) is not int or not 0 <= value <= MOST:
         raise ValueError(f"expected a number from 0 to {MOST}, found {str(value)[:50]}")
     return value

@@ -47,31 +47,32 @@ class Member:
     folder: FileName  # relative to the bundle's folder
     experiment: Name
     collections: tuple[str, ...]  # the collections that it ranks
-    fold: Fold  # the fold that was held out
+    fold: Fold  # the fold that was held out; -1: none
     seed: Fold
 
 
 @dataclass(frozen=True)
 class Program:
-    """A graph that the models learned from; its name is hashed."""
+    """A graph that the models learned from or predicted out of fold; its name is hashed."""
 
     name: str
-    architecture: str  # the hash of Graph.architecture
+    architecture: str  # Graph.architecture: a hash of opcodes and edges
     group: str  # hash of its group: graphs that always stand in the same fold
     family: str  # the first word of its name, or ""
     nodes: Count
     edges: Count
     configurable: Count
     configs: Count
-    # Out of fold: (k, slowdown of the best of the first k against the best) for each k that
-    # improves. Empty if the graph was not predicted out of fold.
+    # (k, slowdown) for each k at which measuring one more configuration, in the order of the
+    # ranking out of fold, found a faster one; slowdown = best of the first k / best of all - 1.
+    # Empty if the graph was not predicted out of fold.
     steps: tuple[tuple[Count, Slowdown], ...]
     ranked: Count  # number of configurations predicted out of fold
 
 
 @dataclass(frozen=True)
 class Score:
-    """A collection's mean out-of-fold score, with a 95% interval if it has at least two graphs."""
+    """A collection's mean out-of-fold score, with a 95% interval if there are enough graphs."""
 
     value: float
     low: float | None
@@ -90,7 +91,7 @@ class Teacher:
 
 @dataclass(frozen=True)
 class BundleRecord:
-    """Everything in a bundle except the models."""
+    """The contents of a bundle's record: all that is known about the models."""
 
     name: str
     recipe: Recipe
@@ -102,12 +103,13 @@ class BundleRecord:
     programs: dict[  # by collection
         str, Annotated[tuple[Program, ...], Field(max_length=MAX_PROGRAMS)]
     ]
-    scores: dict[str, Score]  # by collection
-    families: dict[str, dict[str, Score]]  # by collection and family
-    # True if its models learned from all graphs; the scores are still those of the folds' models.
+    scores: dict[str, Score]  # by collection, out of fold
+    families: dict[str, dict[str, Score]]  # by collection and family, out of fold
+    # True if the models learned from all graphs; the scores are still those of other models, which
+    # left out a fold.
     refitted: bool
     teacher: Teacher | None
-    files: dict[FileName, str]  # checksums by file
+    files: dict[FileName, str]  # size and SHA-256 by file
     sizes: dict[FileName, Count]  # bytes by file
     caveat: str = ""  # why the scores are too high, if they are
     # What measured or estimated the training runtimes: solution.domain.labels. Older bundles lack
@@ -115,7 +117,7 @@ class BundleRecord:
     label_sources: tuple[str, ...] = (TIMED,)
 
     def collections(self) -> list[str]:
-        """Return the collections that a model ranks."""
+        """Return the collections that at least one of the models ranks."""
         return sorted({name for member in self.members for name in member.collections})
 
     @property
@@ -156,7 +158,7 @@ def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
 
 
 def _forget_steps(record: BundleRecord) -> BundleRecord:
-    """Drop the steps of old records: an earlier version computed them from another order."""
+    """Drop all steps (see Program.steps): an earlier version computed them from another order."""
     programs = {
         name: tuple(dataclasses.replace(program, steps=()) for program in graphs)
         for name, graphs in record.programs.items()
@@ -186,7 +188,7 @@ def check_model_record(found: dict[str, Any], folder: str, named: Path) -> None:
 
 
 def _check_sizes(settings: object, folder: str, named: Path) -> None:
-    """Raise InputError for a student with more or wider layers than any net has."""
+    """Raise InputError if a student's settings ask for more or wider layers than any net has."""
     for name, most in SIZES.items():
         given = settings.get(name, 0) if isinstance(settings, dict) else settings
         numbers = given if isinstance(given, list) else [given]
@@ -200,7 +202,10 @@ def _check_sizes(settings: object, folder: str, named: Path) -> None:
 
 
 def check_places(folder: Path, record: BundleRecord, source: Path) -> None:
-    """Raise InputError for links, for files of another size, and for unlisted files of models."""
+    """Raise InputError if a listed file is a link or has another size.
+
+    Files below MODELS that the record does not list are errors, too.
+    """
     real = folder.resolve()
     for name in (RECORD, *record.sizes):
         path = folder / name

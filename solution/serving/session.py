@@ -1,13 +1,14 @@
 """Score new configurations of one program, batch after batch, with comparable scores.
 
-Most models look at the whole list in which a configuration stands: how frequent its layouts are,
-how far its sums are from the mean. A session has one fixed reference list. Every configuration is
-scored as if it came alone to that list. Each model's score is then expressed in deviations from the
-mean of its scores of the list. The recipe's weights merge these scores, whatever the recipe's
-method is: ranks do not exist as long as configurations are still to come.
+The score that most models give a configuration depends on the other configurations in the batch:
+on how frequent its layouts are there, on how far its sums are from the mean. So a session has one
+fixed *reference list* of configurations. Every configuration is scored as if it were alone in a
+batch with that list. Each model's score becomes (score - mean) / standard deviation, both over its
+scores of the list. The session merges these by the recipe's weights, whatever the recipe's method
+is: ranks do not exist as long as configurations are still to come.
 
-The list is prepared once. Layout nets compute only what a configuration changes, if it is similar
-to one that they have computed.
+The list is prepared once. Layout nets compute only the nodes that a configuration changes, if it is
+similar to one that they have computed.
 """
 
 import dataclasses
@@ -40,7 +41,7 @@ class Listed(Protocol):
     """A model with a fixed reference list."""
 
     def vote(self, configs: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float64 of `configs` (k, ...), in deviations of the list."""
+        """Return scores (k,) float64 of `configs` (k, ...), standardised by those of the list."""
         ...
 
 
@@ -50,22 +51,25 @@ class Session:
 
     reference: Graph  # the program with the configurations of the reference list
     models: Models  # yields the bundle's models that rank the program
-    weights: Mapping[str, float]  # of the models' experiments in the merged score
+    weights: Mapping[str, float]  # by experiment, its weight in the merged score
     _prepared: dict[Preparation, Graph] = field(default_factory=dict)
-    _listed: dict[str, Listed] = field(default_factory=dict)  # by the folder of the member
+    # models with the list, by the folder of the member
+    _listed: dict[str, Listed] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<Session of {self.reference.name}, {self.reference.num_configs} configurations>"
 
     def score(self, configs: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float32, lower is faster, comparable with all others of this session.
+        """Return scores (k,) float32, comparable with all other scores of this session.
+
+        Lower is faster.
 
         Args:
             configs: (k, configurable, 18) layouts with -1 where the compiler chooses, or (k, 24)
                 tiles.
 
         Raises:
-            InputError: they are no configurations of the program.
+            InputError: `configs` are no configurations of the program.
         """
         checked = self._check(configs)
         votes: dict[str, list[np.ndarray]] = {}
@@ -83,7 +87,7 @@ class Session:
         return np.asarray(merged, np.float32)
 
     def _prepare(self, preparation: Preparation) -> Graph:
-        """Return the reference list as a model with this preparation needs it."""
+        """Return the program with the reference list, as models with this preparation need it."""
         if preparation not in self._prepared:
             self._prepared[preparation] = preparation(self.reference)
         return self._prepared[preparation]
@@ -118,7 +122,9 @@ class Session:
 def open_session(
     graph: Graph, reference: int, models: Models, weights: Mapping[str, float]
 ) -> Session:
-    """Open a scorer; its list is some of the graph's configurations, or generated if it has one.
+    """Return a scorer of the graph's configurations.
+
+    Its reference list is some of them, or generated if the graph has just one.
 
     Raises InputError if the list would be empty.
     """
@@ -141,7 +147,11 @@ class HasLayoutNet(Protocol):
 
 
 def put_beside(ranker: Scorer, listed: Graph) -> Listed:
-    """Return the model with the configurations of `listed`, a prepared graph, as reference list."""
+    """Return the model with a fixed reference list: the configurations of `listed`.
+
+    Args:
+        listed: a graph that is already prepared for the model.
+    """
     if isinstance(ranker, HasLayoutNet):
         return NetBeside(ListedNet(ranker.in_numpy(), listed))
     return TogetherWith(ranker, listed) if ranker.scores_beside_a_list else Alone(ranker, listed)
@@ -159,7 +169,8 @@ class NetBeside:
 
 
 class TogetherWith:
-    """For models that know which configurations are the list: score a batch in one call."""
+    """For models that know which configurations are the reference list: score a batch in one
+    call."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
@@ -168,13 +179,15 @@ class TogetherWith:
     def vote(self, configs: np.ndarray) -> np.ndarray:
         scores = self._ranker.predict(_join(self._graph, configs)).astype(np.float64)
         if self._reference is None:
-            # Keep the first batch's: rounding in matrix products depends on the size of the batch.
+            # Keep the list's scores of the first call: rounding in matrix products depends on the
+            # size of the batch.
             self._reference = scores[: -len(configs)]
         return _deviation(scores[-len(configs) :], self._reference)
 
 
 class Alone:
-    """For models whose scores depend on the batch: join each configuration alone to the list."""
+    """For models whose scores depend on the whole batch: join each configuration alone to the
+    list."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
@@ -189,7 +202,8 @@ class Alone:
 
 
 def _join(listed: Graph, configs: np.ndarray) -> Graph:
-    """Return the program with the list's and the new configurations; only the list is marked."""
+    """Return the program with the reference list, followed by `configs`; only the list is
+    marked."""
     if listed.collection.kind == "layout":
         together = np.concatenate([listed.layouts.expand(), configs])
         joined: Codebook | np.ndarray = encode(together)
@@ -200,5 +214,5 @@ def _join(listed: Graph, configs: np.ndarray) -> Graph:
 
 
 def _deviation(scores: np.ndarray, listed: np.ndarray) -> np.ndarray:
-    """Return (scores - mean(listed)) / std(listed)."""
+    """Return (scores - mean(listed)) / std(listed); a standard deviation of 0 counts as 1."""
     return np.asarray((scores - listed.mean()) / (listed.std() or 1.0))

@@ -43,7 +43,7 @@ def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) 
 def list_layouts(graph: Graph, configs: np.ndarray) -> list[list[AskedFor]]:
     """Return the layouts that each of the configurations `configs` (k,) of a layout graph sets."""
     layouts = graph.layouts
-    # the node of each distinct (node, layout) pair
+    # the node of each (node, layout) pair in the codebook
     nodes = graph.configurable[layouts.node].tolist()
     asked = [list_given(*pair) for pair in zip(nodes, layouts.layouts, strict=True)]
     return [[one for pair in taken for one in asked[pair]]
@@ -111,9 +111,11 @@ def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> l
         return [SAME] * len(configs)
     described = describe_layouts(repair_padding(graph), layouts)
     columns = [FEATURES.index(f"{tensor}_changed") for tensor in LAYOUT_TENSORS]
-    changed: np.ndarray = described[:, columns] > 0  # (pairs, tensors)
+    # (pairs, tensors): the layout differs from the compiler's
+    changed: np.ndarray = described[:, columns] > 0
     differs = np.flatnonzero(changed.any(axis=1))
-    given = (layouts.layouts != LAYOUT_UNSET).any(axis=1)  # (pairs,)
+    # (pairs,): the configuration sets a layout
+    given = (layouts.layouts != LAYOUT_UNSET).any(axis=1)
     lines = []
     for taken in layouts.pairs(layouts.rows[configs]):
         pairs = taken[np.isin(taken, differs)]
