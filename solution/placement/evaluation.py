@@ -1,4 +1,9 @@
-"""Count evaluations and remember the best decision: the objective of every search."""
+"""The objective of every search: simulate decisions, count evaluations, remember the best decision.
+
+A decision (class Decision) gives every node a device, a priority and a fusion level. A search
+decides some of the tasks placement (devices), schedule (priorities) and fusion (levels). A decision
+is invalid if a device's memory overflows.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -12,17 +17,22 @@ from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 
 TASKS = ("fusion", "placement", "schedule")
-TWO_TASKS: tuple[str, ...] = TASKS[1:]  # as in the second table of the GO paper
-INVALID = 100.0  # an invalid decision counts as this many times the reference
-SHORTEST = 1e-12  # seconds; the least reference, for programs that run no kernel
-PENALTY = -10.0  # reward of an invalid decision, large as in the GO paper: -sqrt(INVALID)
+TWO_TASKS: tuple[str, ...] = TASKS[1:]  # without fusion, as in the second table of the GO paper
+INVALID = 100.0  # seconds that an invalid decision counts as, in multiples of the reference
+SHORTEST = 1e-12  # seconds; lower bound on the reference, because a program may run no kernel
+PENALTY = -10.0  # reward of an invalid decision: -sqrt(INVALID), large as in the GO paper
 
 
 @dataclass
 class Evaluator:
-    """Evaluate decisions of a graph on a machine, for the tasks that are decided.
+    """Simulate decisions for one graph on one machine, and remember the best one.
 
-    The other tasks stay as in `base`. `curve` has the best seconds after each evaluation.
+    Attributes:
+        tasks: the tasks that are decided; the other tasks keep the values of `base`.
+        base: the default decision (see find_reference), unless `ask` set another one.
+        reference: seconds of the default decision.
+        best, best_outcome: the fastest valid decision so far, and its simulated outcome.
+        curve: seconds of the best decision after each evaluation; infinite while all are invalid.
     """
 
     environment: Environment
@@ -32,7 +42,7 @@ class Evaluator:
     best: Decision | None = None
     best_outcome: StepResult | None = None
     curve: list[float] = field(default_factory=list)
-    bound: float = 0.0  # seconds; a proven lower bound of all decisions
+    bound: float = 0.0  # seconds; proven lower bound on the runtime of every decision
 
     def __post_init__(self) -> None:
         unknown = [task for task in self.tasks if task not in TASKS]
@@ -57,15 +67,18 @@ class Evaluator:
 
     @property
     def counted_seconds(self) -> float:
-        """Seconds of the best valid decision; if there is none yet, the value of an invalid one."""
+        """Seconds of the best valid decision, but at most INVALID times the reference."""
         return min(self.seconds, INVALID * self.reference)
 
     def keep_fixed(self, decision: Decision) -> Decision:
-        """Return the decision for the evaluator's tasks, and the base for the others."""
+        """Combine `decision` for the tasks that are decided with `base` for the other tasks."""
         return self._join(decision, self.base)
 
     def keep_beside(self, decision: Decision) -> Decision:
-        """Return the best decision for the evaluator's tasks, and `decision` for the others."""
+        """Combine the best decision for the tasks that are decided with `decision` for the others.
+
+        If no valid decision is known, return `decision` itself.
+        """
         return self._join(decision if self.best is None else self.best, decision)
 
     def _join(self, asked: Decision, other: Decision) -> Decision:
@@ -76,11 +89,12 @@ class Evaluator:
         )
 
     def evaluate(self, decision: Decision) -> float:
-        """Return the seconds of the decision; 100 times the reference if it is invalid."""
+        """Like `judge`, but return seconds; INVALID times the reference for an invalid decision."""
         return self.price(self.judge(decision))
 
     def judge(self, decision: Decision) -> StepResult:
-        """Simulate the decision and count one evaluation."""
+        """Simulate the decision, count one evaluation, and remember the decision if it is the
+        best."""
         decision = self.keep_fixed(decision)
         outcome = self.environment.runtime(decision)
         if outcome.reason is None and outcome.seconds < self.seconds:
@@ -91,34 +105,39 @@ class Evaluator:
         return outcome
 
     def price(self, outcome: StepResult) -> float:
-        """Return the outcome's seconds, or the value of an invalid decision."""
+        """Return the outcome's seconds, or INVALID times the reference if the decision is
+        invalid."""
         return outcome.seconds if outcome.reason is None else INVALID * self.reference
 
     def is_valid(self, seconds: float) -> bool:
-        """Return whether the seconds that `evaluate` returned are those of a valid decision."""
+        """Return whether `seconds`, as `evaluate` returned them, belong to a valid decision."""
         return seconds != INVALID * self.reference
 
     def reward(self, seconds: float, penalty: float = PENALTY) -> float:
-        """Return -sqrt(seconds / reference) of an evaluated decision; `penalty` if invalid."""
+        """Return PPO's reward: -sqrt(seconds / reference) for a valid decision, else `penalty`."""
         return -float(np.sqrt(seconds / self.reference)) if self.is_valid(seconds) else penalty
 
     def restore(self, best: Decision | None, curve: list[float]) -> None:
-        """Restore the state from a checkpoint; no evaluation is counted again."""
+        """Restore the best decision and the curve from a checkpoint, without counting an
+        evaluation."""
         self.best, self.curve = best, curve
         self.best_outcome = None if best is None else self.environment.runtime(best)
 
     def start_again(self) -> "Evaluator":
-        """Return an evaluator of the same graph and tasks without any results."""
+        """Return a copy without results: no best decision, no evaluation counted."""
         return replace(self, best=None, best_outcome=None, curve=[])
 
     def ask(self, tasks: tuple[str, ...], base: Decision) -> "Evaluator":
-        """Return an evaluator without results that decides only `tasks`, the rest as in `base`."""
+        """Return a copy without results that decides only `tasks`; the others stay as in `base`."""
         other = replace(self.start_again(), tasks=tasks)
         other.base = base
         return other
 
     def count(self, other: "Evaluator") -> None:
-        """Add the evaluations of another evaluator of the same graph to this one's."""
+        """Append the evaluations of another evaluator of the same graph to this one's curve.
+
+        Its best decision is taken over if it is faster.
+        """
         if other.best is not None and other.seconds < self.seconds:
             self.best, self.best_outcome = other.best, other.best_outcome
         known = self.seconds
@@ -126,9 +145,10 @@ class Evaluator:
 
 
 def find_reference(environment: Environment) -> tuple[Decision, float]:
-    """Return the default decision and its seconds: one device if it fits, else METIS; unfused.
+    """Return the default decision and its seconds, which serve as the reference.
 
-    If neither fits, its seconds still serve as the reference.
+    All nodes run unfused on the first device. If they do not fit into its memory, METIS divides
+    them among all devices. The result may still overflow a memory.
     """
     graph, machine = environment.graph, environment.machine
     found = default_decision(graph)

@@ -1,8 +1,9 @@
 """Find the decisions that the policy imitates: the best known ones, simplified.
 
-`BestDecisions` searches training instances and keeps the best decision of each. A search leaves
-behind whatever it tried that cost nothing: single nodes on other devices, twenty levels where two
-would do. A policy that imitates these learns noise, so `simplify` removes arbitrary choices.
+A training instance is a program on a machine, with the tasks to decide. `BestDecisions` searches
+training instances and keeps the best decision of each. A search leaves arbitrary choices behind
+that cost nothing: single nodes on other devices, twenty fusion levels where two would do. A policy
+that imitates such choices learns noise, so `simplify` removes them.
 """
 
 import math
@@ -26,8 +27,8 @@ from solution.system.processes import open_pool
 from solution.system.progress import track
 
 DEVICES = (2, 4)
-LEAST, NODES = 100, 1_000_000  # least evaluations per search; most nodes simulated per search
-LOSS = 0.003  # maximum relative loss of runtime
+LEAST, NODES = 100, 1_000_000  # per search: minimum evaluations, and limit on evaluations x nodes
+LOSS = 0.003  # maximum relative slowdown that `simplify` accepts
 SWEEPS = 3
 
 
@@ -36,10 +37,10 @@ def make_evaluators(
     tasks: tuple[str, ...] = TASKS,
     devices: Sequence[int] = DEVICES,
 ) -> list[Evaluator]:
-    """Return an evaluator per workload and number of devices.
+    """Return an evaluator for each workload on each number of devices.
 
     Args:
-        devices: numbers of devices; empty: the workload's number.
+        devices: numbers of devices; if empty, each workload gets its default number.
     """
     return [
         Evaluator(Environment(graph, make_machine(number)), tasks)
@@ -51,14 +52,15 @@ def make_evaluators(
 
 @dataclass
 class BestDecisions:
-    """Keep the best known decision of each instance, simplified by `simplify`.
+    """Search training instances, and keep the best known decision of each one, simplified.
 
-    An instance without a known decision that fits into memory is left out of training and
-    comparison.
+    An instance is left out of training and comparison if no known decision fits into memory.
 
     Attributes:
-        seconds: runtimes of the best decisions; infinite if no known decision fits.
-        workers: processes that search; their number does not change the results.
+        evaluators: the training instances.
+        decisions: the best known decision of each instance; at first, the default decision.
+        seconds: runtimes of these decisions; infinite if no known decision fits.
+        workers: number of processes that search; it does not change the results.
     """
 
     evaluators: Sequence[Evaluator]
@@ -73,7 +75,11 @@ class BestDecisions:
             self._keep(index, base)
 
     def search(self, policy: Policy | None, budget: int, seed: int) -> None:
-        """Search each instance with at most `budget` evaluations; keep better decisions."""
+        """Search each instance with at most `budget` evaluations; keep decisions that are faster.
+
+        Args:
+            policy: proposes decisions; None: search without a policy.
+        """
         with track(range(len(self.evaluators)), "Searching") as indices:
             for decision, index in zip(self._find_all(policy, budget, seed), indices, strict=True):
                 if decision is not None:
@@ -94,11 +100,14 @@ class BestDecisions:
             self.decisions[index], self.seconds[index] = decision, outcome.seconds
 
     def make_instances(self) -> list[TrainingInstance]:
-        """Return the training instances: each instance with a known decision."""
+        """Return a training instance for each evaluator whose best known decision is valid."""
         return [make_instance(evaluator, decision) for evaluator, decision, _ in self._find_known()]
 
     def compare(self, policy: Policy) -> float:
-        """Return the geometric mean of seconds of the likeliest decision / best known seconds."""
+        """Return how many times slower the policy's likeliest decisions are than the best known.
+
+        It is the geometric mean over the training instances.
+        """
         logs = [
             np.log(find_seconds_at_once(evaluator, policy) / best)
             for evaluator, _, best in self._find_known()
@@ -111,7 +120,7 @@ class BestDecisions:
 
 
 def fit_budget(nodes: int, budget: int) -> int:
-    """Return at most `budget` evaluations: NODES simulated nodes, but at least LEAST."""
+    """Return `budget`, limited to NODES / nodes evaluations, but this limit is at least LEAST."""
     return min(budget, max(LEAST, NODES // nodes))
 
 
@@ -123,17 +132,19 @@ def begin_searching() -> None:
 def find_best(
     evaluator: Evaluator, policy: Policy | None, budget: int, seed: int
 ) -> Decision | None:
-    """Search with `budget` evaluations; return the best decision, simplified, if any fits."""
+    """Search with `budget` evaluations; return the best decision, simplified, or None if none
+    fits."""
     asked = evaluator.start_again()
     optimize(asked, policy, budget, seed)
     return None if asked.best is None else simplify(evaluator, asked.best)
 
 
 def simplify(evaluator: Evaluator, decision: Decision) -> Decision:
-    """Return a simpler decision that is at most LOSS slower.
+    """Return a simpler decision that is slower by at most the share LOSS.
 
-    It tries one level for all fused nodes; upward ranks, or first come, first served, as
-    priorities; and each node on the device of most of its neighbours.
+    Tried are: one fusion level for all fused nodes; upward ranks, or else equal priorities, so that
+    kernels run in the order in which they become ready; and each node on the device of most of its
+    neighbours.
     """
     environment = evaluator.environment
     limit = environment.runtime(decision).seconds * (1 + LOSS)
@@ -154,7 +165,8 @@ def simplify(evaluator: Evaluator, decision: Decision) -> Decision:
 
 
 def _fuse_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
-    """Yield decisions with one fusion level: for all nodes, or for those that are fused now."""
+    """Yield two decisions with one fusion level: for all nodes, and for those merged into others
+    now."""
     kernels = evaluator.environment.timeline(decision).groups
     nodes = np.arange(evaluator.graph.num_nodes)
     for fused in (np.ones_like(nodes), (kernels != nodes).astype(np.int64)):
@@ -170,7 +182,10 @@ def _rank_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
 def _gather(
     evaluator: Evaluator, decision: Decision, is_as_good: Callable[[Decision], bool]
 ) -> Decision:
-    """Move every node once to the device of most of its neighbours, if the result is as good."""
+    """Try to move each node, once, to the device of most of its neighbours.
+
+    A move is kept if `is_as_good` returns True for the new decision.
+    """
     graph, devices = evaluator.graph, len(evaluator.machine)
     for node in map(int, np.flatnonzero(graph.decides_device)):
         placement = decision.placement[graph.leaders]

@@ -3,9 +3,11 @@
 Most operations of a training program have slack: the products for a weight's gradient can wait
 while the next layer waits for another product. The timeline of a decision shows what to move:
 work on a busy device that delays other work, to a device that is idle at that time, if nothing
-waits for the transfers. The gains of all parts on all devices are predicted at once, without an
-evaluation. Those with the largest gains are evaluated together: twice as many after each success,
-half as many after each failure.
+waits for the transfers.
+
+A part is a set of nodes on one device that move together. The gains (seconds saved) of moving each
+part to each device are predicted at once, without an evaluation. The moves with the largest gains
+are evaluated together: twice as many moves after each success, half as many after each failure.
 
 Local search over schedules is old (Wu, Shu and Gu, "Efficient local search for DAG scheduling",
 2001); the parts, the predicted gains and the number of moves per evaluation are new here.
@@ -24,31 +26,35 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.simulation.decision import Decision, Timeline
 
-# How nodes are grouped into parts on one device: the same operation at every time step, or one
-# node with the nodes that share its device.
+# How nodes are grouped into parts, which move together. "alike": nodes on one device that apply the
+# same operation, at every time step; "single": one node with the nodes that share its device.
 SIZES = "alike", "single"
-# reasons of a move: its device has more work than the other; its work delays other work
+# Why a part should move. "load": its device has more work than the target; "wait": other work
+# waits for the part.
 REASONS = "load", "wait"
-FIRST, MOST = 4, 64  # parts that are moved together: at first, and at most
-FAILURES = 6  # single parts that fail in a row, after which a way of choosing is given up
-WORTH = 1e-3  # relative gain after which ways that were given up are tried again
-MOST_PARTS = 128  # parts for which gains are predicted: the heaviest
-# weight of a second of transfer when loads are compared: links work in parallel with devices
+FIRST, MOST = 4, 64  # parts moved per evaluation: at first, and at most
+FAILURES = 6  # failed moves of single parts in a row after which a strategy (_Way) is given up
+WORTH = 1e-3  # relative gain of an evaluation after which all strategies are tried again
+MOST_PARTS = 128  # only this many parts may move: those with the most work and delay
+# Weight of a second of transfers when loads are compared; a second of work has weight 1. It is
+# less because links work in parallel with devices.
 SENT_FOR_LOAD = 0.3
 
 
 @dataclass(frozen=True)
 class Move:
-    """A part, and the device to which it could move."""
+    """A part (a set of nodes that move together), and the device to which it could move."""
 
-    leaders: np.ndarray  # (k,) int64 the part's nodes whose device is decided
+    # (k,) int64: nodes of the part whose device is decided; other nodes follow these
+    leaders: np.ndarray
     device: int
 
 
 class GainPredictor:
-    """Predict how many seconds each move in one evaluator's graph would save.
+    """Predict how many seconds each possible move would save, for one evaluator's graph.
 
-    The seconds of a kernel are divided among its nodes in proportion to their costs without fusion.
+    The seconds of a fused kernel are divided among its nodes in proportion to the seconds that each
+    node would take alone.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -62,7 +68,11 @@ class GainPredictor:
         self._labels = {"alike": find_alike(graph)[graph.leaders], "single": graph.leaders}
 
     def propose(self, decision: Decision, size: str) -> dict[str, list[Move]]:
-        """Return moves with a positive predicted gain, the largest first, for each of REASONS."""
+        """Return the moves with a positive predicted gain for each of REASONS, the largest first.
+
+        Args:
+            size: how nodes are grouped into parts, one of SIZES.
+        """
         timeline, waited = self._simulate(decision)
         labels = self._labels[size] * len(self._evaluator.machine) + timeline.placement
         _, part = np.unique(labels, return_inverse=True)
@@ -74,7 +84,8 @@ class GainPredictor:
         }
 
     def _simulate(self, decision: Decision) -> tuple[Timeline, np.ndarray]:
-        """Return the timeline, and the nodes (nodes,) bool that delay others."""
+        """Return the decision's timeline, and a mask (nodes,) bool of nodes that delay other
+        work."""
         if self._seen is None or self._seen[0] is not decision:
             environment = self._evaluator.environment
             waited = np.zeros(self._graph.num_nodes, bool)
@@ -85,15 +96,21 @@ class GainPredictor:
     def _predict(
         self, timeline: Timeline, waited: np.ndarray, part: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Return each part's predicted gain in seconds (parts, devices), by reason."""
+        """Return predicted gains in seconds (parts, devices) for each of REASONS.
+
+        Args:
+            waited: (nodes,) bool: nodes that delay other work.
+            part: (nodes,) the part of each node.
+        """
         devices, count = len(self._evaluator.machine), int(part.max()) + 1
         seconds = self._spread_seconds(timeline)
         current = seconds[np.arange(len(part)), timeline.placement]
         runs = current > 0
         here = np.zeros(count, np.int64)
         here[part] = timeline.placement
-        # Per part: seconds of its nodes on each device, the seconds of them that delay others, its
-        # first start, and how many more seconds of transfers each device would cause.
+        # Per part: `work`, seconds of its nodes on each device; `waits`, seconds of its nodes that
+        # delay other work; `first`, when its first node starts; `more`, additional seconds of
+        # transfers if the part moved to each device.
         work = np.stack([np.bincount(part, column, count) for column in seconds.T], axis=1)
         waits = np.bincount(part, current * waited, count)
         first = np.full(count, np.inf)
@@ -102,14 +119,16 @@ class GainPredictor:
         sent = self._find_transfers(timeline.placement, part, count)
         more = sent - sent[at_home][:, None]
 
-        # by load: how much the larger load of the two devices falls, minus the added transfers:
+        # By load: by how much the larger load of the two devices falls, minus the added transfers:
         # max(load_here, load_there) - max(load_here - work_here, load_there + work_there)
+        # - SENT_FOR_LOAD * more
         load = np.bincount(timeline.placement, current, devices)
         left = load[here] - work[at_home]
         levelled = np.maximum(load[here][:, None], load) - np.maximum(left[:, None], load + work)
         by_load = levelled - SENT_FOR_LOAD * more
 
-        # by wait: the delay that idle time there absorbs, minus the slower run and late transfers:
+        # By wait: the delay that fits into the target's idle time, minus the additional runtime on
+        # the target and the lateness of transfers:
         # min(waits, idle_there) - (work_there - work_here) - late_there
         idle = find_idle(timeline, first, devices)
         slower = work - work[at_home][:, None]
@@ -123,7 +142,11 @@ class GainPredictor:
         return {"load": by_load, "wait": by_wait}
 
     def _spread_seconds(self, timeline: Timeline) -> np.ndarray:
-        """Return each node's share of its kernel's seconds (nodes, devices) on every device."""
+        """Return seconds (nodes, devices) of each node on each device, as a share of its kernel's.
+
+        A kernel's simulated seconds may differ from the sum of its nodes' seconds without fusion,
+        so all nodes of a kernel are scaled by the ratio of the two.
+        """
         rows = np.arange(len(timeline.groups))
         current = self._seconds[rows, timeline.placement]
         alone = np.bincount(timeline.groups, current, len(rows))[timeline.groups]
@@ -131,7 +154,7 @@ class GainPredictor:
         return self._seconds * np.where(alone > 0, taken / np.maximum(alone, 1e-30), 0)[:, None]
 
     def _find_transfers(self, placement: np.ndarray, part: np.ndarray, count: int) -> np.ndarray:
-        """Return seconds (parts, devices) of transfers if a part were on a device.
+        """Return seconds (parts, devices) of transfers to and from a part if it ran on a device.
 
         Each tensor is sent once per device; a transfer takes bytes / bandwidth, without latency.
         """
@@ -149,11 +172,12 @@ class GainPredictor:
     def _find_lateness(
         self, timeline: Timeline, part: np.ndarray, runs: np.ndarray, sent: np.ndarray
     ) -> np.ndarray:
-        """Return seconds (parts, devices) by which other work waits for the part's transfers.
+        """Return seconds (parts, devices) that a move to a device delays the program by transfers.
 
         Each of a part's nodes is assumed to send, or to wait for, an equal share of the transfers.
-        Work after a node is assumed to exceed its longest path by the factor by which the whole
-        program does.
+        A node has slack: the time from its end to the program's end, minus the time of the work
+        after it. That is the longest path after the node, times the ratio of the program's runtime
+        to the longest path of the whole program.
         """
         total = timeline.outcome.seconds
         spare = total - timeline.end - self._after * total / max(self._longest, 1e-30)
@@ -164,7 +188,7 @@ class GainPredictor:
 
 
 def find_alike(graph: CostGraph) -> np.ndarray:
-    """Return a class (nodes,) for each operation.
+    """Return a class number (nodes,) int64 for each node.
 
     Nodes of one class apply the same operation to tensors of the same shapes in the same layer,
     like the time steps of an unrolled network.
@@ -173,7 +197,8 @@ def find_alike(graph: CostGraph) -> np.ndarray:
         graph.opcodes, graph.operations, graph.output_bytes, graph.stages, graph.shapes
     ])  # fmt: skip
     _, kinds = np.unique(content, axis=0, return_inverse=True)
-    # The sum of a random number per kind identifies the multiset of a node's inputs.
+    # Each kind of node gets a random number. The sum over a node's inputs identifies their
+    # multiset.
     numbers = np.random.default_rng(0).integers(1 << 40, size=kinds.max() + 1)
     read = np.zeros(graph.num_nodes, np.int64)
     np.add.at(read, graph.edges[:, 0], numbers[kinds[graph.edges[:, 1]]])
@@ -196,7 +221,7 @@ def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray
         start, end = timeline.start[kernels], timeline.end[kernels]
         done = np.append(0.0, np.cumsum(end - start))
         begun = np.searchsorted(start, at, side="right")
-        # remaining seconds of the kernel that runs at that time
+        # remaining seconds of the kernel that runs at the time `at`; negative if none runs
         under_way = np.append(0.0, end)[begun] - at
         busy = done[-1] - (done[begun] - np.maximum(under_way, 0))
         idle[:, device] = np.maximum(total - at - busy, 0)
@@ -204,10 +229,13 @@ def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray
 
 
 def _sort_gains(saved: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Return parts and devices, the largest predicted gain first; only positive gains.
+    """Yield the (part, device) of each positive predicted gain, the largest first.
 
-    If devices promise equal gains, consecutive parts prefer different ones, so that parts that are
-    moved together do not all go to one device.
+    Among equal gains, consecutive parts prefer different devices, so that parts that are moved
+    together do not all go to one device.
+
+    Args:
+        saved: (parts, devices) predicted gains in seconds.
     """
     parts, devices = np.nonzero(saved > 0)
     turn = (devices - parts) % saved.shape[1]
@@ -217,22 +245,26 @@ def _sort_gains(saved: np.ndarray) -> Iterator[tuple[int, int]]:
 
 @dataclass
 class _Way:
-    """A way of choosing moves, and its success so far."""
+    """A strategy for choosing moves (one of SIZES and one of REASONS), and its success so far."""
 
     size: str
     reason: str
     count: int = FIRST
     failures: int = 0
-    gain: float = np.inf  # relative gain per evaluation, a moving average
+    # moving average of the relative gain per evaluation; infinite: not yet tried
+    gain: float = np.inf
 
 
 def search_locally(
     evaluator: Evaluator, predictor: GainPredictor, start: Decision, seconds: float, budget: int
 ) -> None:
-    """Move parts as long as that helps, in at most `budget` evaluations; see `evaluator.best`.
+    """Move parts until no strategy helps, or `budget` evaluations are used.
+
+    The result is `evaluator.best`.
 
     Args:
-        start: a valid decision that was evaluated and takes `seconds`.
+        start: a valid decision that was already evaluated.
+        seconds: the runtime of `start`.
     """
     ways = [_Way(size, reason) for size, reason in product(SIZES, REASONS)]
     limit, failed = len(evaluator.curve) + budget, set[tuple[int, int, int]]()
@@ -252,7 +284,7 @@ def search_locally(
         moved = _apply(best, moves)
         found = evaluator.evaluate(moved)
         if not evaluator.is_valid(found):
-            # no gain, even if the start takes longer than an invalid decision counts as
+            # An invalid decision is no gain, even if `start` is slower than INVALID * reference.
             found = np.inf
         gain = max(seconds - found, 0.0) / seconds
         way.gain = gain if np.isinf(way.gain) else (way.gain + gain) / 2
@@ -274,7 +306,7 @@ def search_locally(
 def _take(
     moves: list[Move], count: int, failed: set[tuple[int, int, int]], nodes: int
 ) -> list[Move]:
-    """Return the first moves that did not fail before and share no node."""
+    """Return the first `count` moves that did not fail before and share no node with each other."""
     taken: list[Move] = []
     seen = np.zeros(nodes, bool)
     for move in moves:

@@ -14,7 +14,7 @@ OPERATIONS, BYTES, LAUNCH, MEMORY = range(4)  # columns of Machine.table
 
 @dataclass(frozen=True)
 class Device:
-    """The constants of a kernel's time: max(operations / peak, bytes / bandwidth) + launch."""
+    """A device. A kernel takes max(operations / peak, bytes / bandwidth) + launch seconds on it."""
 
     name: str
     operations_per_second: float
@@ -23,7 +23,7 @@ class Device:
     memory_bytes: float
 
 
-# Single-precision peaks from the makers' data sheets.
+# Single-precision peaks from the manufacturers' data sheets.
 P100 = Device("P100", 9.3e12, 732e9, 5e-6, 16 * GIGABYTE)
 V100 = Device("V100", 15.7e12, 900e9, 5e-6, 32 * GIGABYTE)
 CPU = Device("CPU", 1e12, 80e9, 1e-6, 128 * GIGABYTE)
@@ -32,7 +32,7 @@ PRESETS = {device.name.lower(): device for device in (P100, V100, CPU)}
 
 @dataclass(frozen=True)
 class Machine:
-    """Devices, each connected to each other by one link per direction."""
+    """Devices; each pair of devices is connected by one link per direction."""
 
     devices: tuple[Device, ...]
     latency: float = 10e-6  # seconds added to every transfer
@@ -53,7 +53,9 @@ class Machine:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """One row (4,) per device: operations per second, bytes per second, launch, memory."""
+        """One row (4,) per device: operations per second, bytes per second, seconds to launch a
+        kernel, bytes of memory.
+        """
         return np.array(
             [
                 (d.operations_per_second, d.bytes_per_second, d.launch_seconds, d.memory_bytes)
@@ -63,7 +65,7 @@ class Machine:
 
 
 def make_machine(count: int, preset: str = "p100") -> Machine:
-    """Return `count` devices of a preset; presets joined by + alternate: "v100+p100"."""
+    """Return a machine with `count` devices; presets joined by + alternate: "v100+p100"."""
     names = preset.lower().split("+")
     unknown = [name for name in names if name not in PRESETS]
     if unknown:

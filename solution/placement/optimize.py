@@ -1,9 +1,11 @@
 """Optimise a graph: evaluate heuristics and the policy, then search around the best decisions.
 
-If devices are decided, the search begins with local search (local_search.py) from the best decision
-and from the best decision of the other maker (policy or heuristic); the rest of the budget goes to
-annealing. The result is the best decision that was ever evaluated. HEFT's is among the first three,
-fused and, if fusion is decided, also without fusion, so the result is never worse than HEFT's.
+The heuristics and the policy make the first decisions. If devices are decided, local search
+(local_search.py) starts from the fastest first decision, and then from the fastest one of the other
+source: a heuristic's if the fastest was the policy's, else the policy's. The rest of the budget
+goes to annealing. The result is the best decision that was ever evaluated. HEFT's is among the
+first three, fused and, if fusion is decided, also without fusion, so the result is never worse than
+HEFT's.
 
 Annealing changes nodes at several scales: one node, its neighbourhood, a run of nodes, a layer. A
 search that changes one node at a time cannot move a layer to another device, because every
@@ -38,29 +40,33 @@ from solution.placement.policy.graph_inputs import find_inputs
 from solution.placement.policy.network import Policy, PolicyChoice
 from solution.placement.simulation.decision import FUSION_LEVELS, Decision, default_decision
 
-LONGEST_RUN = 4  # longest run = nodes / 4
+LONGEST_RUN = 4  # a run of nodes that changes together has at most nodes / LONGEST_RUN nodes
 MOST_HOPS = 4
-MOST_NODES = 512  # largest neighbourhood
-FROM_POLICY = 0.3  # share of changes of devices and fusions that are drawn from the policy
-CRITICAL = 0.5  # share of changes around a node on the critical chain
+MOST_NODES = 512  # a neighbourhood that has more nodes grows no further
+FROM_POLICY = 0.3  # share of changes of devices and fusion levels that are drawn from the policy
+CRITICAL = 0.5  # share of changes around a node on the critical chain, which decides the runtime
 WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # relative frequency of each task's changes
-DRAWN = 16  # first decisions sampled from the policy; with repairs, a quarter of the evaluations
-COOL = 0.01, 1e-4  # temperatures relative to the first seconds; low, because the start is good
-POLICY = "policy"  # prefix of the names of the policy's candidates
-# Local search from the best first decision ends after the first share of the evaluations that are
-# left, local search from the best decision of the other maker after the second.
+# number of policy decisions among the first; with repairs, at most a quarter of the budget
+DRAWN = 16
+# first and last temperature, relative to the start's seconds; low, because the start is good
+COOL = 0.01, 1e-4
+POLICY = "policy"  # prefix of the names of decisions that the policy made
+# Local search from the fastest first decision ends after the first share of the remaining
+# evaluations; local search from the fastest decision of the other source (policy or heuristic) ends
+# after the second share.
 LOCAL_SHARES = 0.75, 0.9
-# Number of annealing runs: MANY_LINES if there are more than MANY evaluations per node. The first
-# and the last run start from the best decision so far, the others from the next candidates.
+# Number of annealing runs: MANY_LINES if there are more than MANY evaluations per node, else LINES.
+# The first and the last run start from the best decision so far, the others from the next-fastest
+# first decisions.
 LINES, MANY_LINES, MANY = 3, 5, 20
 
 
 class Moves:
-    """Propose changes for one evaluator's graph and tasks.
+    """Propose random changes of a decision, for one evaluator's graph and tasks.
 
     Args:
         chances: the policy's probabilities (nodes, actions) per task; the share FROM_POLICY of the
-            changes is drawn from them.
+            changes is drawn from them. None: no change is drawn from the policy.
     """
 
     def __init__(self, evaluator: Evaluator, chances: dict[str, np.ndarray] | None = None) -> None:
@@ -68,7 +74,7 @@ class Moves:
         self.tasks = evaluator.tasks
         weights = np.array([WEIGHTS[task] for task in self.tasks], float)
         self.often = np.cumsum(weights / weights.sum())
-        # the decision that was changed last, and the nodes on its critical chain
+        # cache: the decision that was changed last, and the nodes (k,) on its critical chain
         self._critical: tuple[Decision, np.ndarray] | None = None
         self.cumulated = {task: np.cumsum(c, axis=1) for task, c in (chances or {}).items()}
         order = np.argsort(self.graph.stages, kind="stable")
@@ -78,7 +84,8 @@ class Moves:
     def __call__(
         self, evaluator: Evaluator, decision: Decision, random: np.random.Generator
     ) -> Decision:
-        """Return a decision in which some nodes have another action in one task."""
+        """Return a copy in which some related nodes have another device, priority or fusion
+        level."""
         if self._critical is None or self._critical[0] is not decision:
             self._critical = decision, evaluator.environment.find_critical(decision)
         task = self.tasks[int((self.often < random.random()).sum())]
@@ -89,7 +96,9 @@ class Moves:
         return self._fuse(decision, random)
 
     def _choose(self, random: np.random.Generator) -> np.ndarray:
-        """Draw a set of related nodes (k,)."""
+        """Draw a set of related nodes (k,): one node, it and its consumers, its neighbourhood, a
+        run of consecutive nodes, or a run of nodes of its layer.
+        """
         count, scale = self.graph.num_nodes, random.integers(5)
         node = self._choose_one(random)
         if scale == 0:
@@ -111,7 +120,7 @@ class Moves:
         return int(random.integers(self.graph.num_nodes))
 
     def _surround(self, node: int, hops: int) -> np.ndarray:
-        """Return the node and all nodes within `hops` edges of it."""
+        """Return the node and all nodes within `hops` edges of it; stop above MOST_NODES nodes."""
         seen, front = {node}, [node]
         for _ in range(hops):
             reached: list[int] = []
@@ -125,7 +134,7 @@ class Moves:
         return np.array(sorted(seen))
 
     def _draw(self, task: str, nodes: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Draw the nodes' actions (k,) from the policy's probabilities."""
+        """Draw actions (k,) for `nodes` from the policy's probabilities for `task`."""
         uniform = random.random(len(nodes))[:, None]
         cumulated = self.cumulated[task]
         actions = self.devices if task == "placement" else cumulated.shape[1]
@@ -138,7 +147,7 @@ class Moves:
         if "placement" in self.cumulated and random.random() < FROM_POLICY:
             placement[nodes] = self._draw("placement", nodes, random)
             return Decision(placement, decision.priorities, decision.fusion)
-        # keep only nodes of one device, so the move shifts a partition boundary
+        # mostly keep only nodes of one device, so that the move shifts a partition boundary
         if random.random() < 0.7:
             nodes = nodes[placement[nodes] == placement[nodes[random.integers(len(nodes))]]]
         around = self._find_devices_around(int(nodes[random.integers(len(nodes))]), placement)
@@ -154,7 +163,7 @@ class Moves:
         return np.unique(placement[near]).tolist()
 
     def _schedule(self, decision: Decision, random: np.random.Generator) -> Decision:
-        """Move nodes before or after another node, or shift their priorities by one amount."""
+        """Move nodes just before or after another node, or shift their priorities by one amount."""
         nodes = self._choose(random)
         priorities = decision.priorities.copy()
         other = priorities[random.integers(self.graph.num_nodes)]
@@ -176,7 +185,10 @@ class Moves:
 
 
 def _cut(nodes: np.ndarray, index: int, longest: float, random: np.random.Generator) -> np.ndarray:
-    """Return a random run of at most `longest` consecutive nodes that contains position `index`."""
+    """Return at most `longest` consecutive entries of `nodes`, among them the one at `index`.
+
+    The length and the start of the run are random.
+    """
     length = min(int(longest ** random.random()), len(nodes))
     first = max(index - int(random.integers(length)), 0)
     return nodes[first : first + length]
@@ -184,7 +196,7 @@ def _cut(nodes: np.ndarray, index: int, longest: float, random: np.random.Genera
 
 @dataclass(frozen=True)
 class Contender:
-    """A decision and the name of its maker."""
+    """A decision, the name of the heuristic or policy that made it, and its simulated seconds."""
 
     name: str
     decision: Decision
@@ -192,9 +204,11 @@ class Contender:
 
 
 def find_first(evaluator: Evaluator) -> dict[str, Decision]:
-    """Return the heuristics' decisions by name, each with its priorities and with upward ranks.
+    """Return the heuristics' decisions by name.
 
-    If several decisions are equal in the evaluator's tasks, only the first is returned.
+    If the schedule is decided, each decision comes twice: as the heuristic made it, and with upward
+    ranks as priorities. Of decisions that are equal in the decided tasks, only the first is
+    returned.
     """
     graph, machine = evaluator.graph, evaluator.machine
     fused = "fusion" in evaluator.tasks
@@ -202,7 +216,7 @@ def find_first(evaluator: Evaluator) -> dict[str, Decision]:
     if "placement" in evaluator.tasks:
         listed = list_decisions(graph, machine, fused=fused)
         found["heft"] = listed["heft"]
-        if fused:  # on some programs fusion loses, and HEFT's paper has none
+        if fused:  # fusion makes some programs slower, and HEFT's paper has no fusion
             none = np.zeros(graph.num_nodes, np.int64)
             found["heft, unfused"] = dataclasses.replace(listed["heft"], fusion=none)
         parts = {
@@ -227,7 +241,7 @@ def find_first(evaluator: Evaluator) -> dict[str, Decision]:
 
 
 def find_unlike(machine: Machine) -> list[int]:
-    """Return the first device of each kind other than the first device's."""
+    """Return the number of the first device of each type, except the type of device 0."""
     devices = machine.devices
     return [n for n, device in enumerate(devices) if n and devices.index(device) == n]
 
@@ -246,16 +260,17 @@ def optimize(
 ) -> list[Contender]:
     """Search until the evaluator has counted `budget` decisions; the result is `evaluator.best`.
 
-    Everything counts: the heuristics' decisions (at most 20, and two for each further kind of
-    device; one device's and HEFT's come first; a small budget drops the rest), each repair of a
-    policy's decision, each step of the local search, and the starts of the annealing runs.
+    Every simulated decision counts: those of the heuristics (at most 20, and two more for each
+    further type of device), each repair of a policy's decision, and each step of local search and
+    of annealing, including the starts of annealing runs. The heuristics begin with the single
+    device and HEFT; if the budget is small, later heuristics are left out.
 
     Args:
-        policy: proposes decisions; it also proposes changes of decisions if one of its decisions is
-            the best of the first. None: the search starts from heuristics alone.
+        policy: proposes first decisions. If one of them is the fastest first decision, the policy
+            also proposes changes in annealing. None: only heuristics make first decisions.
 
     Returns:
-        The first decisions, the best first.
+        The first decisions, by the heuristics and the policy, the fastest first.
     """
     left = max(budget - len(evaluator.curve), 0)
     first = list(find_first(evaluator).items())[:left]
@@ -272,7 +287,7 @@ def optimize(
     candidates.sort(key=lambda candidate: candidate.seconds)
     if "placement" in evaluator.tasks and len(evaluator.machine) > 1:
         _search_locally(evaluator, candidates, budget - len(evaluator.curve))
-    # The policy's changes are used only if its decisions beat the heuristics'.
+    # The policy proposes changes only if its first decision beats those of the heuristics.
     leads = candidates[0].name.startswith(POLICY)
     _search(evaluator, candidates, chances if leads else None, budget - len(evaluator.curve), seed)
     return candidates
@@ -281,7 +296,7 @@ def optimize(
 def ask_policy(
     policy: Policy, evaluator: Evaluator, draws: int, seed: int
 ) -> dict[str, PolicyChoice]:
-    """Return the policy's choices for the evaluator's tasks: the likeliest, then samples."""
+    """Return the policy's actions for each decided task: the likeliest, then draws - 1 samples."""
     about = find_inputs(evaluator.graph), len(evaluator.machine)
     generator, fixed = torch.Generator().manual_seed(seed), find_fixed(evaluator)
     with torch.inference_mode():
@@ -296,18 +311,18 @@ def ask_policy(
 
 
 def decide_at_once(evaluator: Evaluator, policy: Policy, seed: int = 0, most: int = TRIES) -> None:
-    """Evaluate the policy's likeliest decision, repaired if it does not fit.
+    """Evaluate the policy's likeliest decision, and repair it if it overfills a device's memory.
 
-    It takes at most `most` evaluations.
+    Evaluation and repair take at most `most` evaluations together.
     """
     choices = ask_policy(policy, evaluator, 1, seed)
     evaluate_repaired(evaluator, make_decision(evaluator.base, choices, 0), most)
 
 
 def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
-    """Return the seconds of the policy's likeliest decision, or the value of an invalid one.
+    """Return the seconds of the policy's likeliest decision, repaired if it does not fit.
 
-    The evaluator counts nothing.
+    The result is at most INVALID times the reference. `evaluator` itself counts no evaluation.
     """
     asked = evaluator.start_again()
     decide_at_once(asked, policy)
@@ -317,7 +332,10 @@ def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
 def _evaluate_draws(
     evaluator: Evaluator, choices: dict[str, PolicyChoice], limit: int
 ) -> Iterator[Contender]:
-    """Evaluate the policy's samples, the likeliest first, until `limit` evaluations are counted."""
+    """Evaluate and yield the policy's decisions, the likeliest one first.
+
+    Stop when `limit` evaluations are counted.
+    """
     count = len(next(iter(choices.values())).actions) if choices else 0
     for number in range(count):
         left = limit - len(evaluator.curve)
@@ -338,10 +356,13 @@ def _search_locally(evaluator: Evaluator, candidates: list[Contender], budget: i
 
 
 def find_unlike_starts(candidates: list[Contender]) -> list[Contender]:
-    """Return the best candidate, and the best of the other maker (the policy or a heuristic).
+    """Return the fastest candidate, and the fastest one of the other source (policy or heuristic).
 
-    The policy's samples are alike, so local search from each ends at the same decision. If all have
-    one maker, return the two best.
+    The policy's samples are similar, so local searches from two of them would end at the same
+    decision. If all candidates have one source, return the two fastest.
+
+    Args:
+        candidates: the fastest first.
     """
     best, others = candidates[:1], candidates[1:]
     is_policys = any(one.name.startswith(POLICY) for one in best)
@@ -362,5 +383,5 @@ def _search(
         share = budget // lines if line + 1 < lines else budget - (lines - 1) * (budget // lines)
         start = candidates[min(line, len(candidates) - 1)].decision
         begin = start if 0 < line < lines - 1 else evaluator.best
-        if share > 0:  # annealing always evaluates the first decision
+        if share > 0:  # anneal() evaluates its start even if its budget is 0
             anneal(evaluator, share, seed * lines + line, begin, moves, COOL)

@@ -1,4 +1,4 @@
-"""The report of `fastslow optimize`: before and after, devices, kernels, the gap to the bound."""
+"""The report of `fastslow optimize`: runtime before and after, devices, kernels, lower bound."""
 
 import csv
 from collections import Counter
@@ -23,8 +23,9 @@ from solution.system.errors import InputError
 from solution.system.files import replace_file
 from solution.system.wording import count
 
-CELLS = 36  # characters of a bar, which fit a table of 80 columns
-FAR = 10  # gap ratio above which "far above" is printed: the bound is loose for small programs
+CELLS = 36  # characters of a utilisation bar; the table then fits 80 columns
+# runtime / lower bound from which "far above" is printed: the bound is loose for small programs
+FAR = 10
 SHORT = 1e-4  # seconds; shorter times are printed in microseconds
 SHADES = " ░▒▓█"
 MOST_SHOWN = 5
@@ -32,20 +33,27 @@ MOST_SHOWN = 5
 
 @dataclass(frozen=True, eq=False)
 class PlacementReport:
-    """The best decision and the values it is compared with."""
+    """The best decision of a search, and the values it is compared with.
+
+    Attributes:
+        candidates: the decisions of heuristics and policy before the search, the fastest first.
+        decision: the best decision.
+        line: the timeline of the best decision.
+    """
 
     evaluator: Evaluator
     candidates: list[Contender]
     decision: Decision
     line: Timeline
-    bound: float  # seconds
+    bound: float  # seconds; lower bound on the runtime of every valid decision
 
     @property
     def graph(self) -> CostGraph:
         return self.evaluator.graph
 
     def summary(self) -> str:
-        """Return the lines about before and after."""
+        """Return a text: the runtimes of the default and the best decision, and the gap to the
+        bound."""
         evaluator, after = self.evaluator, self.line.outcome.seconds
         before = evaluator.environment.runtime(evaluator.base)
         fits = "" if before.reason is None else f" (which is invalid: {before.reason})"
@@ -60,7 +68,11 @@ class PlacementReport:
         )
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Return a row per device: name, kernels, share busy, memory, bytes sent, timeline."""
+        """Yield the cells of a table row for each device.
+
+        They are: name, number of kernels, share of time busy, peak memory, bytes sent, and a bar of
+        the utilisation over time.
+        """
         kernels = find_kernels(self.graph, self.line)
         total = max(self.line.outcome.seconds, 1e-30)
         for number, device in enumerate(self.evaluator.machine.devices):
@@ -75,7 +87,8 @@ class PlacementReport:
             )  # fmt: skip
 
     def fusions(self) -> str:
-        """Return how many kernels have several nodes, and the most frequent of them."""
+        """Return a sentence: how many kernels are fused from several nodes, and the most
+        frequent."""
         sizes = np.bincount(self.line.groups, minlength=self.graph.num_nodes)
         kernels = find_kernels(self.graph, self.line)
         fused = kernels[sizes[kernels] > 1]
@@ -89,7 +102,7 @@ class PlacementReport:
         )
 
     def origin(self) -> str:
-        """Return the line about the best of the first decisions, and HEFT's."""
+        """Return a sentence about the fastest decision before the search, and about HEFT's."""
         is_valid = self.evaluator.is_valid
         first = next((one for one in self.candidates if is_valid(one.seconds)), None)
         text = "Before the search, nothing fitted into memory"
@@ -106,8 +119,10 @@ class PlacementReport:
 def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
     """Return a lower bound on the seconds of every valid decision.
 
+    bound = max(longest path, sum over nodes of least seconds / number of devices)
+
     With fusion, a kernel may save all its memory traffic and its launch, so only its arithmetic
-    counts. Without fusion, a kernel costs at least its time on the device that is fastest at it.
+    counts. Without fusion, a node costs at least its time on the device that is fastest at it.
     """
     if fused:
         seconds = graph.operations[:, None] / machine.table[:, OPERATIONS]
@@ -116,20 +131,26 @@ def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
         seconds = cost_alone(graph, machine)
     least = seconds.min(axis=1)
     path = rank_upward(least, np.zeros(len(least)), *graph.consumers).max(initial=0.0)
-    # For related devices (one speed factor each) the harmonic mean would give a tighter bound. For
-    # unrelated ones this holds even if one device is the fastest at everything.
+    # Dividing by the number of devices is valid even if one device is the fastest at every node. If
+    # devices differed by one speed factor each, the harmonic mean would give a tighter bound.
     return float(max(path, least.sum() / seconds.shape[1]))
 
 
 def name_time(seconds: float) -> str:
-    """Return milliseconds, or microseconds if the time is shorter than SHORT."""
+    """Return the time as text in milliseconds, or in microseconds if it is shorter than SHORT."""
     return f"{seconds * 1e3:.3f} ms" if seconds >= SHORT else f"{seconds * 1e6:.3g} us"
 
 
 def draw_bar(start: np.ndarray, end: np.ndarray, total: float) -> str:
-    """Draw a device's utilisation over time, as one shaded character per interval."""
+    """Return a bar of a device's utilisation over time: one shaded character per interval.
+
+    Args:
+        start, end: (kernels,) seconds at which the device's kernels start and end.
+        total: seconds that the bar covers.
+    """
     borders = np.linspace(0, total, CELLS + 1)
-    # Seconds of work up to each interval border: all earlier kernels, and the elapsed part of one.
+    # Seconds of work done up to each interval border: all of the kernels that ended before it, and
+    # the elapsed part of the kernel that runs at it.
     done = np.clip(borders[:, None] - start[None], 0, np.maximum(end - start, 0)[None]).sum(axis=1)
     shares = np.clip(np.diff(done) / (total / CELLS), 0, 1)
     return "".join(SHADES[round(share * (len(SHADES) - 1))] for share in shares)
@@ -143,7 +164,7 @@ def optimize_and_report(
     evaluations: int,
     seed: int,
 ) -> PlacementReport:
-    """Search and return a report.
+    """Search with `evaluations` evaluations and return a report on the best decision.
 
     Raises InputError if none of the evaluated decisions fits the devices' memory.
     """
@@ -161,7 +182,7 @@ def optimize_and_report(
 
 
 def write_decision(report: PlacementReport, path: Path) -> None:
-    """Write a CSV row per node, by its number in the source file."""
+    """Write a CSV file with a row per node, sorted by the node's number in the source file."""
     graph, line = report.graph, report.line
     with replace_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

@@ -3,15 +3,19 @@
     python -m solution.placement.train OUT.safetensors
 
 makes a policy like the one that `fastslow optimize` ships with, in about ten hours on two cores, a
-third of them for searches. An interrupted training resumes with the same command, on another
-machine, too. If there is a GPU the policy learns on it, at 180 steps a second, so that four times
-as many steps (`--more-steps 64000`) take six minutes. In each turn the policy imitates the best
-known decisions. Then a search that begins with its decisions, and another without it, look for
-better ones. So decisions of similar programs become similar, and a lucky result of one search is
-tried on all programs. There are 1,848 training instances. (The shipped policy learned from
-scratch, in 64,237 steps, the results of one search on each of 1,092 instances, all that there was
-time for; the searches began with the decisions of the policy before it; long recurrent programs
-were searched for all tasks only.)
+third of them for searches. The same command resumes an interrupted training, on another machine,
+too. If there is a GPU, the policy learns on it, at 180 steps a second, so that four times as many
+steps (`--more-steps 64000`) take six minutes.
+
+A training instance is a program on a machine, with the tasks to decide; there are 1,848. Training
+has turns. In each turn, a search that begins with the policy's decisions, and another without the
+policy, look for better decisions; the first turn of an untrained policy searches without it. Then
+the policy imitates the best known decisions. So decisions of similar programs become similar, and a
+lucky result of one search is tried on all programs.
+
+(There was too little time to train the shipped policy like this. It learned from scratch, in 64,237
+steps, the results of one search on each of 1,092 instances. The searches began with the decisions
+of an earlier policy; long recurrent programs were searched for all tasks only.)
 
 Source of the turns: Anthony, Tian and Barber, "Thinking fast and slow with deep learning and tree
 search" (2017).
@@ -67,16 +71,18 @@ from solution.system.files import check_place, check_writable, make_folder
 from solution.system.processes import count_cores
 from solution.system.terminal import say
 
-# of devices: the policy learns each separately and cannot interpolate
+# Numbers of devices. The policy learns each of them separately and cannot interpolate.
 NUMBERS = range(2, MAX_HEAD + 1)
 
 
 @dataclass(frozen=True)
 class Draw:
-    """How to draw training programs of one size.
+    """How to draw random training programs of one size.
 
     Attributes:
-        numbers: how many numbers of devices each program is used with.
+        scale: factor of the largest size, see draw_programs.
+        numbers: with how many different numbers of devices each program is used.
+        families: only programs of these families are used.
     """
 
     scale: int
@@ -85,21 +91,22 @@ class Draw:
     families: frozenset[str] = frozenset(workload.family for workload in TRAINING_PROGRAMS)
 
 
-# Large programs take longer to search, so they have fewer instances. A recurrent network's length
-# is its number of steps, which the other families cannot teach.
+# Large programs take longer to search, so they have fewer instances. The largest ones are recurrent
+# networks only: their length is the number of time steps, and other families cannot teach it.
 DRAWS = (Draw(1, 0, 4), Draw(3, 11, 2), Draw(8, 12, 1, frozenset(RECURRENT)))
 LARGEST = 11_000  # nodes; larger programs are left out
 
 
 def draw_instances(counts: Sequence[int], leave_out: str = "") -> list[Evaluator]:
-    """Draw training instances; none of their programs is used to choose a policy.
+    """Draw training instances. Programs that validate policies are left out.
 
     Each program is used with several drawn numbers of devices, including its default. The instances
     alternate between all tasks and placement with schedule.
 
     Args:
-        counts: programs drawn for each of DRAWS; known ones and too large ones are dropped.
-        leave_out: a family.
+        counts: number of programs drawn for each of DRAWS, before known and too large ones are
+        dropped.
+        leave_out: a family of programs to leave out; empty: none.
     """
     random, tasks = np.random.default_rng(5), cycle((TASKS, TWO_TASKS))
     known = {
@@ -124,13 +131,13 @@ def draw_instances(counts: Sequence[int], leave_out: str = "") -> list[Evaluator
 
 
 SHIPPED = PolicySettings(width=128, attention_layers=2, heads=4, segment=1024, inner=384, rounds=1)
-STEPS = [4500, 3000]  # imitation steps of each turn on the listed programs
+STEPS = [4500, 3000]  # imitation steps of each turn of the first course, on TRAINING_PROGRAMS
 EVERY = 500  # imitation steps between two checkpoints
 
 
 @dataclass(frozen=True)
 class CoursePlan:
-    """Instances and settings of a course.
+    """Training instances and settings of a course, which is a series of turns (see the module).
 
     Attributes:
         steps: imitation steps of each turn.
@@ -142,14 +149,14 @@ class CoursePlan:
 
 
 class Course:
-    """Turns of search and imitation. If interrupted, it resumes and ends with the same policy.
+    """Turns of search and imitation. If interrupted, they resume and end with the same policy.
 
     Args:
         budgets: evaluations per instance in the first search, and in each later one.
-        folder: for a checkpoint after each search and each EVERY steps; None: no checkpoints.
-        is_taught: whether the policy is already trained, so that the first search uses it, too.
+        folder: for a checkpoint after the searches of a turn and each EVERY steps; None: none.
+        is_taught: whether the policy is already trained, so that the first turn searches with it.
 
-    The policy imitates on the GPU, if there is one, and decides on the CPU.
+    The policy learns on the GPU, if there is one, and decides on the CPU.
     """
 
     def __init__(
@@ -163,12 +170,14 @@ class Course:
         )
         self.plan, self.budgets, self.seed, self.folder = plan, budgets, seed, folder
         self.turn = 0
-        self.ratio = math.inf  # seconds of the policy's likeliest decisions / best known
-        self._imitation: Imitation | None = None  # of the current turn, once its searches are done
+        # seconds of the policy's likeliest decisions / best known seconds, after the last turn
+        self.ratio = math.inf
+        # the current turn's imitation; None until its searches are done
+        self._imitation: Imitation | None = None
         self._name = self._describe()
 
     def run(self) -> None:
-        """Run to the end of the last turn."""
+        """Run the turns that are left, from the last checkpoint if there is one."""
         self._resume()
         while self.turn < len(self.plan.steps):
             if self._imitation is None:
@@ -236,7 +245,8 @@ class Course:
             restore_optimizer(self._imitation.optimizer, optimizer)
 
     def _describe(self) -> str:
-        """Return a fingerprint of the course and its initial policy."""
+        """Return a fingerprint of the course and its initial policy, to recognise its
+        checkpoints."""
         graphs = [
             (e.graph.name, e.graph.num_nodes, len(e.machine), e.tasks) for e in self.best.evaluators
         ]
@@ -258,11 +268,12 @@ def train_policy(
     """Train by imitation in turns, then by PPO; keep the PPO result only if it is better.
 
     Args:
-        courses: one after the other. A policy that begins with few programs learns more from many,
-            in the same time.
+        courses: run one after the other. A policy that first learns from few programs learns more
+        from
+            many programs, in the same time.
         budgets, is_taught: see Course.
         folder: for checkpoints; an interrupted training resumes from the last one.
-        workers: see Best.
+        workers: see BestDecisions.
     """
     for number, plan in enumerate(courses):
         turns = None if folder is None else folder / f"course-{number}"

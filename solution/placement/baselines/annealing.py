@@ -1,4 +1,4 @@
-"""Simulated annealing."""
+"""Simulated annealing: change a decision at random; accept a slower one less and less often."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,14 +8,17 @@ import numpy as np
 from solution.placement.evaluation import SHORTEST, Evaluator
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS, Decision
 
-# Temperatures relative to the first cost, times the number of nodes. The GO paper asks for cooling
+# First and last temperature, as multiples of (first cost / nodes). The GO paper asks for cooling
 # but gives no numbers. A node's action changes the cost by about cost / nodes; a temperature far
 # above that gives a random walk.
 HOT, COLD = 0.3, 0.01
 
 
 def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Generator) -> Decision:
-    """Return the decision with another action, if there is one, for one node and task."""
+    """Return the decision with another random action for one random node in one random task.
+
+    It is unchanged if there is no other action.
+    """
     task = evaluator.tasks[random.integers(len(evaluator.tasks))]
     graph = evaluator.graph
     marks, values, actions = {
@@ -53,11 +56,15 @@ def anneal(
     change: Callable[[Evaluator, Decision, np.random.Generator], Decision] = change_one,
     temperatures: tuple[float, float] | None = None,
 ) -> None:
-    """Run simulated annealing with geometric cooling.
+    """Run simulated annealing with geometric cooling, for `budget` evaluations, but at least one.
+
+    The result is `evaluator.best`.
 
     Args:
         start: by default the best of `find_starts`, each of which costs an evaluation.
-        temperatures: the first and the last, relative to the first cost; by default HOT and COLD.
+        change: returns a changed copy of a decision.
+        temperatures: the first and the last, relative to the first cost; by default HOT and COLD
+            divided by the number of nodes.
     """
     random = np.random.default_rng(seed)
     starts = find_starts(evaluator) if start is None else [evaluator.keep_fixed(start)]

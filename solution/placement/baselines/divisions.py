@@ -1,4 +1,4 @@
-"""Simple placements: one device, by hand, METIS, TensorFlow's default."""
+"""Simple placements: by hand (layers in sequence), METIS, and TensorFlow's default (one device)."""
 
 import numpy as np
 
@@ -13,7 +13,10 @@ SEED = 0
 
 
 def decide_placement(graph: CostGraph, placement: np.ndarray, *, fused: bool) -> Decision:
-    """Return a decision with this placement: first come, first served; all or no fusions."""
+    """Return a decision with this placement, equal priorities, and every legal fusion or none.
+
+    With equal priorities, kernels run in the order in which they become ready.
+    """
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(placement[graph.leaders], np.zeros(graph.num_nodes), levels)
 
@@ -61,7 +64,7 @@ def divide_by_metis(graph: CostGraph, machine: Machine) -> np.ndarray:
     sent = np.tile(graph.output_bytes[graph.edges[:, 1]], 2)
     links = coo_array((sent, tuple(ends.T)), shape=2 * (graph.num_nodes,)).tocsr()
     links.sort_indices()
-    lightest = cost.max() / 2  # least mean weight of a part
+    lightest = cost.max() / 2  # minimum mean weight of a part
     most = np.count_nonzero(cost) // 2, cost.sum() / max(lightest, 1e-30)
     parts = max(1, int(min(len(machine), *most)))
     division = pymetis.part_graph(

@@ -20,10 +20,10 @@ from solution.domain.neighbours import Neighbours
 
 @njit(cache=True, nogil=True)
 def update_arrivals(task, in_start, in_of, placement, end, transfer, held, arrivals, needs):
-    """Set a task's rows of `arrivals` (tasks, devices) and `needs` (tasks,).
+    """Find when a task's inputs arrive on each device, and the bytes that the task would occupy.
 
-    These are the seconds at which its inputs arrive on each device, and the bytes that it would
-    occupy there. Inputs without a device would go to the task's device, so their bytes count, too.
+    Writes the task's rows of `arrivals` (tasks, devices), in seconds, and `needs` (tasks,), in
+    bytes. Inputs without a device would go to the task's device, so their bytes count, too.
     """
     for device in range(arrivals.shape[1]):
         arrivals[task, device] = find_arrival(
@@ -39,7 +39,7 @@ def update_arrivals(task, in_start, in_of, placement, end, transfer, held, arriv
 def choose_earliest(
     ready, seconds, transfer, leaders, favourite, placement, free, room, arrivals, needs, early
 ):
-    """Return the index in `ready` and the device of the earliest start; device -1: none fits.
+    """Return the index in `ready` and the device of the earliest start; device -1: no task fits.
 
     Ties: the first of `ready`, then the first device.
 
@@ -65,13 +65,14 @@ def choose_earliest(
             if begin < earliest:
                 best_index, best_device, earliest = index, device, begin
         if early == 0 and earliest <= least:
-            break  # no later pair can start before that
+            break  # no device is free before `least`
     return best_index, best_device
 
 
 @njit(cache=True, nogil=True)
 def choose_fallback_device(task, leaders, placement, room):
-    """Return a device for a task that fits nowhere: its leader's, or the one with most room."""
+    """Return a device for a task that fits on none: its leader's, or the one with most free
+    memory."""
     known = placement[leaders[task]]
     return known if known >= 0 else int(np.argmax(room))
 
@@ -88,7 +89,10 @@ def insert_sorted(ready, count, ranks, task):
 
 @njit(cache=True, nogil=True)
 def find_waiting(seconds, in_start, in_of):
-    """Return how many producers (tasks,) each task waits for; -1 for data without inputs."""
+    """Return how many producers (tasks,) each task waits for.
+
+    Data without inputs gets -1: it is not scheduled, and no task waits for it.
+    """
     waiting = np.zeros(len(seconds), np.int64)
     for task in range(len(seconds)):
         if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
@@ -142,7 +146,7 @@ def schedule_earliest(
         end[task] = start[task] + seconds[task, best]
         data = find_unplaced(task, in_start, in_of, leaders, placement)
         assign_device(task, best, in_start, in_of, leaders, placement)
-        for read in data:  # other devices must receive it from here
+        for read in data:  # other devices must receive the data from `best`
             for other in out_of[out_start[read] : out_start[read + 1]]:
                 if waiting[other] == 0:
                     update_arrivals(
@@ -159,7 +163,7 @@ def may_start_early(seconds, favourite, task):
 
 @njit(cache=True, nogil=True)
 def count_down(waiting, readers):
-    """Return the readers that have become ready."""
+    """Count down what the readers of a scheduled task wait for; return those that become ready."""
     for reader in readers:
         waiting[reader] -= 1
     return readers[waiting[readers] == 0]
@@ -167,7 +171,7 @@ def count_down(waiting, readers):
 
 @njit(cache=True, nogil=True)
 def find_unplaced(task, in_start, in_of, leaders, placement):
-    """Return the nodes without a device that get the task's device.
+    """Return the nodes without a device that get the task's device when it is assigned.
 
     These are the data that the task reads, the leaders of that data, and the task's leader.
     """
@@ -178,20 +182,20 @@ def find_unplaced(task, in_start, in_of, leaders, placement):
 
 
 class Tasks(NamedTuple):
-    """The tasks of a list scheduler, their costs and their edges."""
+    """What a list scheduler schedules: tasks with their costs and their edges."""
 
-    seconds: np.ndarray  # (tasks, devices) time of each task on each device
-    transfer: np.ndarray  # (tasks,) time to send its output to another device
+    seconds: np.ndarray  # (tasks, devices) seconds of each task on each device
+    transfer: np.ndarray  # (tasks,) seconds to send a task's output to another device
     producers: Neighbours
     consumers: Neighbours
 
 
 class Schedule(NamedTuple):
-    """A device, a start and an end for every task."""
+    """The plan of a list scheduler: a device, a start and an end for every task."""
 
-    placement: np.ndarray  # (tasks,) int64
-    start: np.ndarray  # (tasks,) planned seconds
-    end: np.ndarray  # (tasks,)
+    placement: np.ndarray  # (tasks,) int64: device of each task
+    start: np.ndarray  # (tasks,) planned seconds at which each task starts
+    end: np.ndarray  # (tasks,) planned seconds at which each task ends
 
 
 @njit(cache=True, nogil=True)
@@ -260,7 +264,7 @@ def find_gap(starts, ends, count, arrival, length):
 
 @njit(cache=True, nogil=True)
 def assign_device(task, device, in_start, in_of, leaders, placement):
-    """Assign the task, its leader, and the data that it reads first, to the device."""
+    """Assign the device to the task, its leader, and the data of which it is the first reader."""
     placement[task] = placement[leaders[task]] = device
     for edge in range(in_start[task], in_start[task + 1]):
         read = in_of[edge]
@@ -274,7 +278,8 @@ def assign_device(task, device, in_start, in_of, leaders, placement):
 def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fixed):
     """Schedule the tasks in `order`, each on the device on which it ends first.
 
-    Data without inputs waits for its first reader and goes to the reader's device.
+    Data without inputs waits for its first reader and goes to the reader's device. Returns each
+    task's device, start and end.
 
     Args:
         leaders: (tasks,) the task whose device each task shares.

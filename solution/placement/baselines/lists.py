@@ -23,7 +23,7 @@ from solution.placement.simulation.decision import Decision
 
 
 def find_tasks(graph: CostGraph, machine: Machine) -> Tasks:
-    """Return one task per node."""
+    """Return one task per node, with its seconds on each device and the seconds of its transfer."""
     transfer = machine.latency + graph.output_bytes / machine.bandwidth
     return Tasks(cost_alone(graph, machine), transfer, graph.producers, graph.consumers)
 
@@ -39,7 +39,7 @@ def cost_alone(graph: CostGraph, machine: Machine) -> np.ndarray:
 
 
 def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
-    """Schedule by HEFT: highest upward rank first, with insertion."""
+    """Schedule by HEFT: tasks by falling upward rank, each where it ends first, also in gaps."""
     ranks = rank_tasks(tasks)
     return _insert(tasks, _by_rank(ranks), leaders)
 
@@ -80,7 +80,11 @@ def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
 
 
 def _follow(tasks: Tasks, total: np.ndarray) -> np.ndarray:
-    """Return the tasks of a longest path, beginning with a task without inputs."""
+    """Return the tasks (k,) of a critical path, from a task without inputs to one without readers.
+
+    Args:
+        total: (tasks,) sum of upward and downward ranks.
+    """
     sources = np.flatnonzero(tasks.producers.counts() == 0)
     path = [int(sources[total[sources].argmax()])]
     while True:
@@ -128,14 +132,14 @@ def plan_etf(
     """Schedule by m-ETF: of ready tasks and devices with room, take the earliest start.
 
     Ties go to the higher upward rank. If no pair fits, the task of the highest rank goes to the
-    device with most room.
+    device with most free memory.
 
     With `favourites` it is m-SCT, with two differences from the paper. The paper finds each
-    producer's favourite consumer by a linear program; here the favourite is the consumer at the
-    producer's heaviest edge, which is what rounding leaves if edges differ: the program has a
-    variable per edge, too many for 80,000 nodes. The paper keeps a device idle for the favourite of
-    its last task; here the favourite counts as starting earlier there, by the transfer that it
-    saves.
+    producer's favourite consumer by a linear program. Here the favourite is the consumer at the
+    producer's heaviest edge, which is what rounding leaves if edges differ; the linear program has
+    a variable per edge, too many for 80,000 nodes. The paper keeps a device idle for the favourite
+    of its last task. Here the favourite counts as starting earlier on that device, by the transfer
+    that it saves.
     """
     held = np.where(graph.resident_bytes > 0, graph.resident_bytes, graph.output_bytes / 2)
     favourite = find_favourites(graph, tasks) if favourites else np.full(graph.num_nodes, -1)
@@ -149,7 +153,7 @@ def plan_etf(
 
 
 def find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
-    """Return each node's producer (nodes,) whose favourite it is, or -1.
+    """Return for each node the producer (nodes,) whose favourite consumer it is, or -1.
 
     Each producer has at most one favourite, and each node is the favourite of at most one producer.
     """
@@ -170,7 +174,8 @@ def decide(graph: CostGraph, plan: Schedule, *, fused: bool) -> Decision:
 
 
 def rank_by_start(starts: np.ndarray) -> np.ndarray:
-    """Return priorities (nodes,) float64 that keep the order of starts."""
+    """Return priorities (nodes,) float64 by which nodes run in the order of their planned
+    starts."""
     order = np.lexsort((np.arange(len(starts)), starts))
     priorities = np.empty(len(starts))
     priorities[order] = np.arange(len(starts), 0, -1)
@@ -178,7 +183,7 @@ def rank_by_start(starts: np.ndarray) -> np.ndarray:
 
 
 def list_decisions(graph: CostGraph, machine: Machine, *, fused: bool) -> dict[str, Decision]:
-    """Return the decisions of the four list schedulers by name."""
+    """Return the decisions of the four list schedulers by name; fused or without any fusion."""
     tasks = find_tasks(graph, machine)
     plans = {
         "heft": partial(plan_heft, tasks, graph.leaders),

@@ -2,7 +2,7 @@
 
 Transformer-XL attends to a segment and the cached states of the previous one. Inception-v3,
 AmoebaNet and WaveNet are convolutional. RNNLM, a language model, and GNMT, a translator, are
-recurrent and unrolled in time.
+recurrent and unrolled in time. A stage is a layer or a cell, by which a program may be divided.
 
 Sources: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015); Real et
 al., "Regularized Evolution for Image Classifier Architecture Search" (2018); van den Oord et al.,
@@ -24,7 +24,7 @@ GNMT_WIDTH, GNMT_BATCH, GNMT_WORDS = 1024, 128, 32_000
 
 
 def make_transformer_xl(layers: int, batch: int = BATCH) -> CostGraph:
-    """Return the graph of a Transformer-XL; a stage is a layer, the last with the softmax."""
+    """Return the graph of a Transformer-XL; a stage is a layer, and the softmax is in the last."""
     program = ProgramBuilder()
     table = program.parameter(WORDS, WIDTH)
     tensor = program.add("gather", (batch, SEGMENT, WIDTH), (table, program.data(batch, SEGMENT)))
@@ -65,7 +65,8 @@ class ImageBuilder(ProgramBuilder):
     def convolve(
         self, tensor: int, channels: int, kernel: tuple[int, int] = (1, 1), stride: int = 1
     ) -> int:
-        """Add a convolution, a batch normalisation and a rectifier."""
+        """Add a convolution, a batch normalisation and a rectifier; return the rectifier's
+        output."""
         batch, height, width, read = self.shapes[tensor]
         shape = (batch, -(-height // stride), -(-width // stride), channels)
         weights = self.parameter(*kernel, read, channels)
@@ -77,26 +78,26 @@ class ImageBuilder(ProgramBuilder):
         return self.apply("maximum", self.apply("add", scaled, self.parameter(channels)))
 
     def pool(self, tensor: int, stride: int = 1) -> int:
-        """Add a 3 x 3 pooling."""
+        """Add a 3 x 3 pooling with this stride and return its output."""
         batch, height, width, channels = self.shapes[tensor]
         shape = (batch, -(-height // stride), -(-width // stride), channels)
         return self.add("reduce-window", shape, (tensor,), 9.0 * math.prod(shape))
 
     def join(self, tensors: list[int]) -> int:
-        """Concatenate along channels."""
+        """Concatenate images along channels; height and width are those of the first one."""
         *shape, _ = self.shapes[tensors[0]]
         channels = sum(self.shapes[tensor][-1] for tensor in tensors)
         return self.add("concatenate", (*shape, channels), tensors)
 
     def chain(self, tensor: int, *steps: tuple[int, tuple[int, int]], stride: int = 1) -> int:
-        """Add convolutions one after the other; the stride applies to the last one."""
+        """Add convolutions (channels, kernel) one after the other; only the last has the stride."""
         for channels, kernel in steps[:-1]:
             tensor = self.convolve(tensor, channels, kernel)
         channels, kernel = steps[-1]
         return self.convolve(tensor, channels, kernel, stride)
 
     def classify(self, tensor: int, classes: int = 1000) -> int:
-        """Add the classifier and return its loss."""
+        """Add a mean over positions, a classifier and the cross-entropy; return the loss."""
         batch, channels = self.shapes[tensor][0], self.shapes[tensor][-1]
         mean = self.add("reduce", (batch, channels), (tensor,), math.prod(self.shapes[tensor]))
         return self.cross_entropy(self.dense(mean, classes))
@@ -203,7 +204,10 @@ def _separable(program: ImageBuilder, tensor: int, width: int, size: int) -> int
 
 
 def make_wavenet(stacks: int, layers: int) -> CostGraph:
-    """Return the graph of WaveNet: dilated gated convolutions, whose sum is classified."""
+    """Return the graph of WaveNet: gated convolutions, whose summed outputs are classified.
+
+    A stage is a layer.
+    """
     program = ImageBuilder()
     tensor = program.convolve(program.data(WAVE_BATCH, 1, WAVE_LENGTH, 1), WAVE_CHANNELS, (1, 2))
     skipped = None
@@ -214,7 +218,7 @@ def make_wavenet(stacks: int, layers: int) -> CostGraph:
                               program.apply("logistic", paths[1]))  # fmt: skip
         skip = program.dense(gated, WAVE_CHANNELS)
         skipped = skip if skipped is None else program.apply("add", skipped, skip)
-        if layer + 1 < stacks * layers:  # no layer reads the output of the last one
+        if layer + 1 < stacks * layers:  # nothing reads the last layer's residual
             tensor = program.apply("add", tensor, program.dense(gated, WAVE_CHANNELS))
     last = program.dense(program.dense(skipped or tensor, 256, "maximum"), 256)
     program.train([program.cross_entropy(last)])
@@ -222,7 +226,11 @@ def make_wavenet(stacks: int, layers: int) -> CostGraph:
 
 
 class Lstm:
-    """An LSTM layer; its weights are made once and used at every time step."""
+    """An LSTM layer; its weights are made once and used at every time step.
+
+    Attributes:
+        state, output: the tensors of the last time step that was added; at first, inputs.
+    """
 
     def __init__(self, program: ProgramBuilder, inputs: int, batch: int, width: int) -> None:
         self.program, self.batch, self.width = program, batch, width
@@ -231,7 +239,10 @@ class Lstm:
         self.state, self.output = program.data(batch, width), program.data(batch, width)
 
     def step(self, tensor: int) -> int:
-        """Add a time step; gates in the order input, forget, cell, output."""
+        """Add a time step that reads `tensor`, and return its output.
+
+        The product has the gates in the order input, forget, cell, output.
+        """
         program, shape = self.program, (self.batch, self.width)
         inputs = program.shapes[tensor][-1]
         joined = program.add("concatenate", (self.batch, inputs + self.width),
@@ -253,7 +264,7 @@ def _embed(program: ProgramBuilder, words: int, batch: int, width: int, steps: i
 
 
 def _predict_words(program: ProgramBuilder, outputs: list[int], words: int) -> int:
-    """Return the loss over all time steps with one batched softmax."""
+    """Add one batched softmax for all time steps, and return its loss."""
     batch, width = program.shapes[outputs[0]]
     joined = program.add("concatenate", (len(outputs) * batch, width), outputs)
     return program.cross_entropy(program.dense(joined, words))
@@ -272,7 +283,10 @@ def make_rnnlm(layers: int, steps: int = RNNLM_STEPS) -> CostGraph:
 
 
 def _encode(program: ProgramBuilder, layers: int, steps: int) -> list[int]:
-    """Add the encoder: first layer bidirectional, residual from the third layer on."""
+    """Add GNMT's encoder and return its output at each time step.
+
+    The first layer is bidirectional; the third and later layers have residual connections.
+    """
     tensors = _embed(program, GNMT_WORDS, GNMT_BATCH, GNMT_WIDTH, steps)
     for layer in range(layers):
         program.stage = layer
@@ -293,7 +307,7 @@ def _encode(program: ProgramBuilder, layers: int, steps: int) -> list[int]:
 
 
 def _attend(program: ProgramBuilder, keys: int, query: int, steps: int) -> int:
-    """Add a decoder step's additive attention over all encoder outputs."""
+    """Add the additive attention of a decoder step over all encoder outputs; return its context."""
     shape = (GNMT_BATCH, steps, GNMT_WIDTH)
     mixed = program.add("add", shape, (keys, query))
     energy = program.apply("tanh", mixed)

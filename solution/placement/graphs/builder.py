@@ -25,15 +25,15 @@ from solution.placement.graphs.cost_graph import (
 )
 
 FLOAT_BYTES = 4
-FLOAT_TYPE = 11  # f32, as an index into vocabulary.ELEMENT_BYTES
-COPIES = 3  # a trained parameter, its gradient and its momentum
+FLOAT_TYPE = 11  # f32: its index in vocabulary.ELEMENT_BYTES
+COPIES = 3  # memory of a trained parameter, in its size: itself, its gradient and its momentum
 UNREACHED = -1
 SLICE = OPCODE_IDS["slice"]
 Shape = tuple[int, ...]
 
 
 class ProgramBuilder:
-    """Collects operations; a tensor is the index of the node that computes it."""
+    """Collects a program's operations; a tensor is the index of the node that computes it."""
 
     def __init__(self) -> None:
         self.opcodes: list[int] = []
@@ -43,12 +43,17 @@ class ProgramBuilder:
         self.stages: list[int] = []
         self.trained: list[bool] = []
         self.ties: list[int] = []
-        self.stage = 0  # stage of the operations added next
+        self.stage = 0  # layer or cell of the operations added next
 
     def add(
         self, opcode: str, shape: Shape, inputs: Sequence[int] = (), operations: float | None = None
     ) -> int:
-        """Add an operation; by default it has one arithmetic operation per element."""
+        """Add a node and return its index.
+
+        Args:
+            operations: number of arithmetic operations; by default one per element of the output,
+                and none if the node runs no kernel.
+        """
         number = OPCODE_IDS[opcode]
         is_data = FUSION_KINDS[number] == DATA
         work = 0.0 if is_data else float(math.prod(shape)) if operations is None else operations
@@ -62,13 +67,13 @@ class ProgramBuilder:
         return len(self.opcodes) - 1
 
     def parameter(self, *shape: int) -> int:
-        """Add a trained tensor."""
+        """Add a trained parameter and return its index."""
         node = self.add("parameter", shape)
         self.trained[node] = True
         return node
 
     def data(self, *shape: int) -> int:
-        """Add an input tensor."""
+        """Add an input tensor, which is not trained, and return its index."""
         return self.add("parameter", shape)
 
     def dot(self, left: int, right: int) -> int:
@@ -114,10 +119,11 @@ class ProgramBuilder:
         return self.add("reduce", (1,), (picked,), math.prod(self.shapes[logits]))
 
     def train(self, losses: Sequence[int]) -> None:
-        """Add gradients of the losses, and an update of every parameter that affects them."""
+        """Add the backward pass of the losses, and an update of every parameter that affects
+        them."""
         forward = len(self.opcodes)
         gradients = [UNREACHED] * forward
-        slices: dict[int, list[int]] = defaultdict(list)  # gradients of slices of a tensor
+        slices: dict[int, list[int]] = defaultdict(list)  # tensor -> gradients of its slices
         needed = self._find_needed(forward)
         for loss in losses:
             gradients[loss] = self.add("constant", self.shapes[loss])
@@ -141,13 +147,14 @@ class ProgramBuilder:
         return found if known == UNREACHED else self.apply("add", found, known)
 
     def _update(self, node: int, gradient: int) -> None:
-        """Add the update of a parameter; of a table, only the gathered rows are updated."""
+        """Add the update of a parameter; if its rows were gathered, only these rows are updated."""
         opcode = "scatter" if self.shapes[gradient] != self.shapes[node] else "subtract"
         update = self.add(opcode, self.shapes[gradient], (node, gradient))
         self.ties[update] = self.ties[node]
 
     def _find_needed(self, count: int) -> list[bool]:
-        """Return which tensors depend on a trained parameter."""
+        """Return for each of the first `count` tensors whether it depends on a trained
+        parameter."""
         needed = list(self.trained)
         for node in range(count):
             needed[node] = needed[node] or any(needed[read] for read in self.inputs[node])
@@ -164,7 +171,7 @@ class ProgramBuilder:
             return self.add("broadcast", shape, (gradient,))
         if self.opcodes[node] == OPCODE_IDS["concatenate"]:
             return self.add("slice", shape, (gradient,))
-        if kind == ALONE:  # a gather: only the table has a gradient
+        if kind == ALONE:  # a gather: its gradient goes to the rows of the table
             rows = min(shape, self.shapes[node], key=math.prod)
             return self.add("copy", rows, (gradient,))
         size = math.prod(self.shapes[node])
@@ -173,7 +180,7 @@ class ProgramBuilder:
         return self.add("multiply", shape, (gradient, read))
 
     def finish(self, name: str) -> CostGraph:
-        """Return the finished graph with costs."""
+        """Return the graph of all added operations, with their costs."""
         count = len(self.opcodes)
         size = np.array([math.prod(shape) for shape in self.shapes], float) * FLOAT_BYTES
         is_parameter = np.array(self.opcodes) == OPCODE_IDS["parameter"]

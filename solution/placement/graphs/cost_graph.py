@@ -22,7 +22,7 @@ MAX_ROUNDS = 48
 
 
 def canonical_order(name: str, content: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return the nodes (nodes,) int64 in canonical topological order.
+    """Return the nodes (nodes,) int64 in canonical topological order, see the module.
 
     Args:
         name: the graph's name, for messages.
@@ -42,7 +42,7 @@ def canonical_order(name: str, content: np.ndarray, edges: np.ndarray) -> np.nda
 
 
 def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return Weisfeiler-Leman hashes (nodes,) uint64."""
+    """Return Weisfeiler-Leman hashes (nodes,) uint64 of each node's content and surroundings."""
     colours = np.zeros(len(content), np.uint64)
     for column in content.T:
         colours = mix(colours * GOLDEN + np.ascontiguousarray(column + 0.0).view(np.uint64), 0)
@@ -61,7 +61,8 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 MAX_BYTES = 2.0**53  # integers up to this are exact in float64
-# Fusion kinds: how an operation may be fused. DATA runs no kernel.
+# Fusion kinds: how an operation may be fused. ALONE: not at all. ELEMENTWISE: at any position of a
+# kernel. REDUCTION: only as the last node. PRODUCT: only as the first. DATA: it runs no kernel.
 ALONE, ELEMENTWISE, REDUCTION, PRODUCT, DATA = range(5)
 _OPCODES = {
     ELEMENTWISE: """
@@ -100,17 +101,18 @@ class CostGraph:
 
     name: str
     opcodes: np.ndarray  # (nodes,) uint8, ids of solution.domain.vocabulary
-    fusion_kinds: np.ndarray  # (nodes,) uint8: ALONE ... DATA
-    operations: np.ndarray  # (nodes,) float64
-    output_bytes: np.ndarray  # (nodes,) float64, whole numbers
+    fusion_kinds: np.ndarray  # (nodes,) uint8: ALONE, ELEMENTWISE, ..., DATA
+    operations: np.ndarray  # (nodes,) float64: arithmetic operations
+    output_bytes: np.ndarray  # (nodes,) float64: bytes of the output, whole numbers
     # (nodes,) float64: bytes held for the whole step, including a resident output
     resident_bytes: np.ndarray
     shapes: np.ndarray  # (nodes, 6) float32: dimensions of the output, padded with 0
-    element_types: np.ndarray  # (nodes,) uint8: column of vocabulary.ELEMENT_TYPE
+    element_types: np.ndarray  # (nodes,) uint8: index into vocabulary.ELEMENT_TYPE
     edges: np.ndarray  # (edges, 2) int64, sorted rows [consumer, producer], producer < consumer
-    leaders: np.ndarray  # (nodes,) int64: the first of the nodes that share its device
-    stages: np.ndarray  # (nodes,) int64: the layer or cell; -1: not known
-    numbers: np.ndarray  # (nodes,) int64: the node's number in its source
+    # (nodes,) int64: of the nodes that must share this node's device, the first
+    leaders: np.ndarray
+    stages: np.ndarray  # (nodes,) int64: number of the layer or cell; -1: not known
+    numbers: np.ndarray  # (nodes,) int64: the node's number in its source file
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -126,12 +128,12 @@ class CostGraph:
 
     @cached_property
     def producers(self) -> Neighbours:
-        """Producers of each node."""
+        """The nodes that each node reads, as adjacency lists."""
         return Neighbours.operands(self.edges, self.num_nodes)
 
     @cached_property
     def consumers(self) -> Neighbours:
-        """Consumers of each node."""
+        """The nodes that read each node, as adjacency lists."""
         return Neighbours.consumers(self.edges, self.num_nodes)
 
     def neighbours(self, node: int) -> np.ndarray:
@@ -148,7 +150,7 @@ class CostGraph:
 
     @cached_property
     def decides_device(self) -> np.ndarray:
-        """Mask (nodes,) bool of the nodes whose device is decided: leaders."""
+        """Mask (nodes,) bool of the nodes whose device is decided: leaders, which others follow."""
         return self.leaders == np.arange(self.num_nodes)
 
     @cached_property
@@ -164,7 +166,8 @@ class CostGraph:
 
 
 class Columns(NamedTuple):
-    """The nodes' columns for `build_cost_graph`, in any order; arrays as in CostGraph."""
+    """Arrays of a graph for `build_cost_graph`, with nodes in any order; meaning as in
+    CostGraph."""
 
     opcodes: np.ndarray
     fusion_kinds: np.ndarray

@@ -1,7 +1,8 @@
 """Read graphs with costs from npz files, programs of XLA and names of workloads.
 
 A node is an operation as the compiler lists it; the nodes of a called computation stand before the
-caller. A module does not say which parameters are trained, so each is held in memory once.
+caller. An XLA program does not say which parameters are trained, so each parameter is held in
+memory once, without a gradient or momentum.
 """
 
 from collections.abc import Callable
@@ -85,7 +86,10 @@ def cost_graph_of(graph: Graph) -> CostGraph:
 
 
 def _count_operations(graph: Graph, kinds: np.ndarray) -> np.ndarray:
-    """Return arithmetic operations (nodes,); a multiply-add counts as two, as in devices' peaks."""
+    """Return arithmetic operations (nodes,) float64.
+
+    A multiply-add counts as two operations, as in the peak rates of devices.
+    """
     times = np.where(kinds == PRODUCT, 2.0, 1.0)
     times[kinds == DATA] = 0
     return times * num_operations(graph)
@@ -94,11 +98,11 @@ def _count_operations(graph: Graph, kinds: np.ndarray) -> np.ndarray:
 def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return numbers (nodes,): nodes with the same number share a device.
 
-    A node that runs no kernel shares its first producer's device; if it has no producer (a
-    parameter or a constant), its first reader's. A chain of such nodes has one number.
+    A node that runs no kernel shares the device of its first producer or, if it has no producer (a
+    parameter or a constant), of its first reader. A chain of such nodes has one number.
     """
     neighbour = np.arange(len(kinds))
-    for columns in ((1, 0), (0, 1)):  # readers first: producers, assigned later, take precedence
+    for columns in ((1, 0), (0, 1)):  # readers before producers, which overwrite them
         end, other = edges[:, columns[0]], edges[:, columns[1]]
         ties = kinds[end] == DATA
         first = np.lexsort((other[ties], end[ties]))[::-1]

@@ -21,10 +21,10 @@ from solution.placement.graphs.cost_graph import CostGraph
 
 @dataclass(frozen=True)
 class Workload:
-    """A program, and the machine that the GO paper gives it.
+    """A program, and the number of devices that the GO paper gives it.
 
     Attributes:
-        by_cost: a manual placement has parts of equal cost; else of equally many layers.
+        by_cost: whether a placement by hand has parts of equal cost; else of equally many layers.
     """
 
     name: str
@@ -45,7 +45,7 @@ DOCUMENT = (
     Workload("wavenet-2x18", "wavenet", 2, partial(make_wavenet, 2, 18), by_cost=True),
     Workload("wavenet-4x36", "wavenet", 4, partial(make_wavenet, 4, 36), by_cost=True),
 )  # fmt: skip
-# Training instances with few steps or cells: a graph has some hundred nodes.
+# Training programs with few steps or cells: a graph has some hundred nodes.
 SMALL = (
     *(Workload(f"rnnlm-{n}-small", "rnnlm", n, partial(make_rnnlm, n, 4)) for n in (2, 4)),
     *(Workload(f"gnmt-{n}-small", "gnmt", n, partial(make_gnmt, n, 3)) for n in (2, 4)),
@@ -86,8 +86,8 @@ def _wavenet(stacks: int, layers: int) -> Workload:
 
 
 # The shipped policy was trained on other sizes of the same families, none of the GO paper's. The
-# paper's Transformer-XLs and Inceptions differ from these in the batch alone, the others are
-# larger.
+# paper's Transformer-XLs and Inceptions differ from these in the batch size alone; its other
+# programs are larger.
 TRAINING_PROGRAMS = (
     *SMALL,
     *(_rnnlm(*sizes) for sizes in ((1, 4), (2, 3), (2, 8), (3, 5), (4, 6), (6, 3))),
@@ -98,7 +98,7 @@ TRAINING_PROGRAMS = (
       for cells, first, last in ((2, 64, 128), (4, 128, 256), (6, 190, 448))),
     *(_wavenet(*sizes) for sizes in ((1, 4), (2, 6), (3, 5))),
 )  # fmt: skip
-# Never trained on: sizes between those of the training instances, up to the largest of them.
+# Never trained on: sizes between those of the training programs, up to the largest of them.
 HELD_OUT = (
     *(_rnnlm(*sizes) for sizes in ((3, 8), (5, 5))),
     *(_gnmt(*sizes) for sizes in ((3, 4), (2, 8))),
@@ -107,18 +107,18 @@ HELD_OUT = (
     *(_wavenet(*sizes) for sizes in ((1, 11), (2, 7))),
 )
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *TRAINING_PROGRAMS)}
-DRAWN = 96  # number of drawn programs, the first ones, that are not used to choose a policy
-CELLS, LAYERS = 40, 24  # maximum of a drawn program, which then has up to about 2,500 nodes
-STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # steps of the GO paper's programs
-# for training the policy; the GO paper tests other batch sizes
+DRAWN = 96  # the first programs of draw_programs, which are not used to choose a policy
+CELLS, LAYERS = 40, 24  # maxima of a drawn program at scale 1, which has up to about 2,500 nodes
+STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # time steps of the GO paper's programs
+# batch sizes for training the policy; the GO paper tests others
 BATCHES = (4, 8, 12, 16, 24, 48, 96)
 
 
 def draw_programs(count: int, seed: int = 0, scale: int = 1) -> list[Workload]:
     """Draw `count` more training programs, on two to eight devices, all different.
 
-    Families alternate as long as they have another program; sizes are drawn, up to `scale` times
-    CELLS and LAYERS. None is in TRAINING_PROGRAMS, HELD_OUT or DOCUMENT.
+    Families alternate as long as they have another program. Sizes are drawn at random, up to
+    `scale` times CELLS and LAYERS. No program is in TRAINING_PROGRAMS, HELD_OUT or DOCUMENT.
     """
     random = np.random.default_rng(seed)
     known = {workload.name for workload in TRAINING_PROGRAMS}
@@ -158,7 +158,7 @@ def identify(name: str) -> str:
 
 
 def _draw_cells(random: np.random.Generator, most: int) -> tuple[int, int]:
-    """Draw layers and steps of a recurrent network with at most `most` cells."""
+    """Draw the numbers of layers and time steps of a recurrent network of at most `most` cells."""
     layers = int(random.integers(1, 9))
     return layers, int(random.integers(2, max(most // layers, 2) + 1))
 

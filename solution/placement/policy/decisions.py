@@ -18,7 +18,8 @@ PARTS = ("placement", "priorities", "fusion")  # fields of a Decision
 
 
 def make_decision(base: Decision, choices: dict[str, PolicyChoice], index: int) -> Decision:
-    """Return the decision number `index`; a task that was not decided stays as in `base`."""
+    """Return the policy's decision number `index`; tasks that it did not decide stay as in
+    `base`."""
     actions = {task: choice.actions[index].numpy() for task, choice in choices.items()}
     return Decision(
         actions.get("placement", base.placement),
@@ -28,7 +29,10 @@ def make_decision(base: Decision, choices: dict[str, PolicyChoice], index: int) 
 
 
 def find_actions(graph: CostGraph, decision: Decision) -> dict[str, Tensor]:
-    """Return the decision as actions (1, nodes) int64 of every task."""
+    """Return the decision as actions (1, nodes) int64 of each task.
+
+    These are devices, priority levels and fusion levels.
+    """
     actions = {
         "placement": decision.placement[graph.leaders],
         "schedule": find_levels(graph, decision.priorities),
@@ -40,13 +44,16 @@ def find_actions(graph: CostGraph, decision: Decision) -> dict[str, Tensor]:
 
 
 def find_fixed(evaluator: Evaluator) -> dict[str, Tensor]:
-    """Return the base's actions (1, nodes) of the tasks that are not decided."""
+    """Return the base decision's actions (1, nodes) for the tasks that are not decided."""
     actions = find_actions(evaluator.graph, evaluator.base)
     return {task: values for task, values in actions.items() if task not in evaluator.tasks}
 
 
 def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
-    """Quantise priorities into levels (nodes,), with equally many nodes at each."""
+    """Quantise priorities into PRIORITY_LEVELS levels (nodes,) with about equally many nodes each.
+
+    Only nodes that run a kernel count; the others get level 0.
+    """
     decided = graph.decides_priority
     levels = np.zeros(graph.num_nodes, np.int64)
     _, ranks = np.unique(priorities[decided], return_inverse=True)
@@ -62,8 +69,8 @@ def evaluate_repaired(
 ) -> tuple[Decision, float]:
     """Evaluate a decision and repair it: move nodes off overfull devices until all fit.
 
-    Each try costs an evaluation. The last nodes of the fullest device, as many as hold the excess
-    bytes, move to the device with most room.
+    Each try costs an evaluation. It moves nodes from the most overfull device to the device with
+    the most free memory: the last nodes, as many as hold the excess bytes.
 
     Args:
         most: maximum number of evaluations, 1 or more.

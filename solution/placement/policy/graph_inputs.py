@@ -1,9 +1,10 @@
 """The policy's inputs. They describe the graph but no device, so a policy works on any machine.
 
 A node's neighbourhood says little about its position: all cells of an unrolled network look the
-same, whatever their layer. Its distances from a few landmarks distinguish them, and mean the same
-in a program of another size, because landmarks are chosen by content: the first is the node with
-the largest weight, each next one the node furthest from the landmarks so far.
+same, whatever their layer. Its distances from a few nodes, the landmarks, distinguish the cells.
+Distances mean the same in a program of another size, because landmarks are chosen by content: the
+first is the node with the most resident bytes, each next one the node furthest from the landmarks
+so far.
 
 Source: You, Ying and Leskovec, "Position-aware graph neural networks" (2019), whose anchors are
 drawn at random; furthest points and both directions are additions here.
@@ -24,16 +25,17 @@ from solution.features.nodes import compress
 from solution.placement.graphs.cost_graph import DATA, PRODUCT, REDUCTION, CostGraph
 
 LANDMARKS = 6
-WAYS = 3  # undirected, along the edges, against them
+WAYS = 3  # distances per landmark: undirected, along the edges, against them
 ELEMENT_TYPES = 19
 NUM_COLUMNS = 12 + ELEMENT_TYPES + 8 + WAYS * LANDMARKS
 
 
 def find_distances(graph: CostGraph) -> np.ndarray:
-    """Return distances (nodes, WAYS * LANDMARKS) in edges, each column divided by its maximum.
+    """Return each node's distances (nodes, WAYS * LANDMARKS) from the landmarks.
 
-    A node that cannot be reached counts as one edge further than the furthest. If several nodes are
-    equally far, the first in canonical order becomes the landmark, so renumbering changes nothing.
+    Distances are counted in edges, and each column is divided by its maximum. A node that cannot be
+    reached counts as one edge further than the furthest. If several nodes are equally far, the
+    first in canonical order becomes the landmark, so renumbering changes nothing.
     """
     count = graph.num_nodes
     consumer, producer = graph.edges.T
@@ -52,7 +54,10 @@ def find_distances(graph: CostGraph) -> np.ndarray:
 
 
 def _walk(links: csr_array, start: int, *, directed: bool = True) -> np.ndarray:
-    """Return the length in edges (nodes,) of the shortest path from the start."""
+    """Return the length in edges (nodes,) of the shortest path from `start` to each node.
+
+    A node that cannot be reached gets the largest length + 1.
+    """
     found: np.ndarray = dijkstra(links, directed, indices=start, unweighted=True)
     there = np.isfinite(found)
     return np.where(there, found, found[there].max() + 1)
@@ -61,30 +66,30 @@ def _walk(links: csr_array, start: int, *, directed: bool = True) -> np.ndarray:
 class Votes(NamedTuple):
     """Weighted edges between nodes that should share a device.
 
-    A node's device is voted for by its neighbours; the weights of the votes that it gets sum to 1.
+    The neighbours of a node vote for their devices; the weights of the votes on one node sum to 1.
     """
 
-    to: Tensor  # (votes,) int64, the node that gets the vote
-    of: Tensor  # (votes,) int64, the neighbour that votes
-    weights: Tensor  # (votes,) float32
+    to: Tensor  # (votes,) int64: the node whose device is voted on
+    of: Tensor  # (votes,) int64: the neighbour that votes
+    weights: Tensor  # (votes,) float32: see _find_votes
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """A graph as tensors."""
+    """A graph as tensors, as the policy reads it."""
 
-    opcodes: Tensor  # (nodes,) int64
-    columns: Tensor  # (nodes, NUM_COLUMNS) float32, not standardised
+    opcodes: Tensor  # (nodes,) int64, ids of solution.domain.vocabulary
+    columns: Tensor  # (nodes, NUM_COLUMNS) float32: see _find_columns; not standardised
     edges: Tensor  # (2, 2 * edges) int64, rows [target, source], in both directions
-    votes: Votes  # between leaders; a follower's neighbours count as its leader's
-    decides: dict[str, Tensor]  # (nodes,) bool per task: nodes whose action counts
+    votes: Votes  # between leaders (CostGraph.leaders); another node's edges count as its leader's
+    decides: dict[str, Tensor]  # (nodes,) bool per task: nodes that have an action to decide
 
     @property
     def num_nodes(self) -> int:
         return len(self.opcodes)
 
     def to(self, device: torch.device) -> "Inputs":
-        """Move to another device, except `decides`, which the policy does not read."""
+        """Move to another torch device, except `decides`, which the policy does not read."""
         if device == self.opcodes.device:
             return self
         votes = Votes(*(part.to(device) for part in self.votes))
@@ -94,7 +99,7 @@ class Inputs:
 
 @lru_cache(maxsize=1024)  # enough for the graphs of a training
 def find_inputs(graph: CostGraph) -> Inputs:
-    """Return the graph's inputs, computed once per graph."""
+    """Return the policy's inputs for a graph; they are computed once per graph."""
     consumer, producer = graph.edges.T
     both = np.stack([np.concatenate([consumer, producer]), np.concatenate([producer, consumer])])
     decides = {"placement": graph.decides_device, "schedule": graph.decides_priority,
@@ -109,12 +114,13 @@ def find_inputs(graph: CostGraph) -> Inputs:
 
 
 def _find_votes(graph: CostGraph) -> Votes:
-    """Return the votes of each tensor between its two ends, weighted by the cube root of its bytes.
+    """Return two votes per edge: each end votes for its device as the device of the other end.
 
-    Bytes themselves would silence all but the largest tensors; their logarithm hardly distinguishes
-    them.
+    A vote's weight is proportional to the cube root of the tensor's bytes. Bytes themselves would
+    silence all but the largest tensors; their logarithm hardly distinguishes tensors.
     """
-    # Each end of an edge with b bytes gets a vote of weight cbrt(b) / (sum over its edges).
+    # weight of a vote = cbrt(bytes of the edge) / (sum of cbrt(bytes) of the receiving node's
+    # edges)
     ends = graph.leaders[graph.edges]
     weights = np.cbrt(graph.output_bytes[graph.edges[:, 1]])
     apart = (ends[:, 0] != ends[:, 1]) & (weights > 0)
@@ -126,7 +132,11 @@ def _find_votes(graph: CostGraph) -> Votes:
 
 
 def _find_columns(graph: CostGraph) -> np.ndarray:
-    """Return columns (nodes, NUM_COLUMNS) float32: log sizes, types, kinds, positions."""
+    """Return the columns (nodes, NUM_COLUMNS) float32 that describe each node.
+
+    In this order: logarithms of sizes, element type (one-hot), depth and kind of the operation,
+    distances from landmarks.
+    """
     count, consumers = graph.num_nodes, graph.consumers.counts()
     sizes = [
         graph.operations, graph.output_bytes,

@@ -1,7 +1,7 @@
 """Imitate decisions found by search: train the policy by cross-entropy, before PPO.
 
-This follows DOPPLER (2026). PPO from scratch ends with everything on one device, because almost
-every partition is worse than that.
+This follows DOPPLER (2026). PPO from scratch ends with all nodes on one device, because almost
+every partition is slower than that.
 """
 
 import math
@@ -29,13 +29,13 @@ CLIP = 1.0  # maximum norm of the gradient
 
 
 def make_optimizer(net: nn.Module, learning_rate: float) -> torch.optim.Adam:
-    """Return Adam; for a net on a GPU, one whose steps can be captured in a CUDA graph."""
+    """Return an Adam optimizer; on a GPU, its steps can be captured in a CUDA graph."""
     device = next(net.parameters()).device
     if device.type != "cuda":
         return torch.optim.Adam(net.parameters(), lr=learning_rate)
-    # the first steps are not captured
+    # PyTorch warns of capturable optimizers that take steps without a capture, as ours does first.
     warnings.filterwarnings("ignore", ".*capturable=True", UserWarning)
-    # a tensor, because a captured step reads the rate from memory
+    # a tensor, because a captured step reads the learning rate from the GPU's memory
     rate = torch.tensor(learning_rate, device=device)
     return torch.optim.Adam(net.parameters(), lr=rate, capturable=True)
 
@@ -83,7 +83,8 @@ class StepRunner:
         self._parameters = [
             parameter for group in optimizer.param_groups for parameter in group["params"]
         ]
-        self._seen: dict[int, Any] = {}  # by id(), which is unique while the instances exist
+        # instances by id(), which is unique while they are kept here
+        self._seen: dict[int, Any] = {}
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         self._memory: Any = None
 
@@ -100,11 +101,14 @@ class StepRunner:
         return loss.clone()
 
     def _record(self, instance: Any) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """Capture the step as a CUDA graph; capturing computes nothing."""
+        """Capture a step on the instance as a CUDA graph; capturing computes nothing.
+
+        Returns the graph and the tensor into which each replay writes the loss.
+        """
         if self._memory is None:
             self._memory = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        # so that gradients, too, are allocated in the captured graphs' memory
+        # so that the captured step allocates gradients, too, in the graphs' memory pool
         self.optimizer.zero_grad()
         graph.capture_begin(self._memory, capture_error_mode="thread_local")
         loss = self._step(instance)
@@ -120,25 +124,26 @@ class StepRunner:
         return loss.detach()
 
 
-EVEN, MOST = 0.3, 30.0  # node weights: the part shared equally; the maximum, in means
+# in weigh_devices: the share divided equally; the maximum of the other part, in means
+EVEN, MOST = 0.3, 30.0
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingInstance:
-    """A training instance: a graph and a good decision for it."""
+    """A training instance: a graph on a machine, and a good decision to imitate."""
 
     evaluator: Evaluator
     inputs: Inputs
-    names: Tensor  # (ways, devices) int64: all renamings of devices of the same kind
-    actions: dict[str, Tensor]  # (1, nodes) int64 per decided task
-    fixed: dict[str, Tensor]  # (1, nodes) int64 per task that is not decided
-    # (nodes,) float32 per task with decisions: the weight of each node's action. Weights add up to
-    # 1; for the placement, all nodes whose device is decided have a positive weight.
+    names: Tensor  # (renamings, devices) int64: see list_renamings
+    actions: dict[str, Tensor]  # (1, nodes) int64 per decided task: the actions to imitate
+    fixed: dict[str, Tensor]  # (1, nodes) int64 per task that is not decided: its actions
+    # (nodes,) float32 per decided task: the weight of each node in the loss. Weights add up to 1;
+    # in the placement, all nodes whose device is decided have a positive weight.
     weights: dict[str, Tensor]
 
 
 def make_instance(evaluator: Evaluator, decision: Decision) -> TrainingInstance:
-    """Return the training instance of a decision."""
+    """Return the training instance for imitating `decision`."""
     inputs = find_inputs(evaluator.graph)
     actions = find_actions(evaluator.graph, decision)
     marks = {task: values.float() for task, values in inputs.decides.items()}
@@ -152,9 +157,9 @@ def make_instance(evaluator: Evaluator, decision: Decision) -> TrainingInstance:
 
 @lru_cache
 def list_renamings(machine: Machine) -> Tensor:
-    """Return all renamings (ways, devices) int64 that map each device to one of its kind.
+    """Return all renumberings (renamings, devices) int64 of devices among devices of the same type.
 
-    Eight equal devices, the policy's maximum, have 40,320.
+    Eight equal devices, the policy's maximum, have 40,320 renumberings.
     """
     devices = machine.devices
     ways = permutations(range(len(devices)))
@@ -164,9 +169,10 @@ def list_renamings(machine: Machine) -> Tensor:
 
 
 def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
-    """Return weights (nodes,) float32 of mean 1 over the nodes whose device is decided.
+    """Return each node's weight (nodes,) float32 in the loss of the placement.
 
-    The share EVEN is divided equally. The rest is divided by how much longer the step takes if the
+    Weights have the mean 1 over the nodes whose device is decided, and are 0 elsewhere. The share
+    EVEN is divided equally. The rest is proportional to how much longer the program takes if the
     node alone moves to the next device: most nodes are light, and one misplaced heavy node may cost
     as much as the whole partition gains.
     """
@@ -185,11 +191,11 @@ def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
 
 
 def rename_devices(instance: TrainingInstance, log_chances: Tensor) -> Tensor:
-    """Return the instance's devices (1, nodes), equal devices renamed to fit the policy best.
+    """Return the instance's devices (1, nodes), equal devices renumbered to fit the policy best.
 
     The numbers of equal devices mean nothing. A policy trained on the numbers of each instance
     would learn that all permutations of a partition are equally good, and choose none of them. All
-    renamings are scored, because that needs no synchronisation with a GPU, unlike a cheaper
+    renumberings are scored, because that needs no synchronisation with a GPU, unlike a cheaper
     assignment algorithm.
 
     Args:
@@ -201,18 +207,19 @@ def rename_devices(instance: TrainingInstance, log_chances: Tensor) -> Tensor:
     chances = log_chances.detach()[0, :, :devices].double()
     decided = (instance.weights["placement"] > 0).double()
     parts = nn.functional.one_hot(placement[0], devices).double() * decided[:, None]
-    called = parts.T @ chances  # [part, name]: log probabilities summed over the nodes of each part
+    # (devices, new numbers): log probability of the new number, summed over the device's nodes
+    called = parts.T @ chances
     cells = instance.names + devices * torch.arange(devices, device=called.device)
     best = called.flatten()[cells].sum(dim=1).argmax(keepdim=True)
     return instance.names.index_select(0, best)[0].index_select(0, placement[0])[None]
 
 
 class Imitation:
-    """Imitate training instances in turn, in a new random order each time.
+    """Train a policy to imitate instances, one per step; each pass has a new random order.
 
     Attributes:
         done: number of steps so far.
-        losses: of each step since the last checkpoint.
+        losses: loss of each step, up to the last checkpoint.
         optimizer: its state must be saved with the policy, `done` and `losses` to resume.
     """
 
@@ -228,10 +235,10 @@ class Imitation:
         keep: Callable[[], None] | None = None,
         every: int = 500,
     ) -> None:
-        """Train up to the last step.
+        """Take the steps that are left.
 
         Args:
-            keep: called after each `every` steps.
+            keep: called after each `every` steps, to save a checkpoint.
         """
         order = draw_order(len(instances), self.steps, self.seed)
         run = StepRunner(self.optimizer, partial(find_loss, self.policy))
@@ -257,7 +264,7 @@ class Imitation:
 
 
 def draw_order(instances: int, steps: int, seed: int) -> np.ndarray:
-    """Return the instance of each step (steps,); each comes once before any comes again."""
+    """Return the index of each step's instance (steps,); each comes once before any comes again."""
     random = np.random.default_rng(seed)
     rounds = [random.permutation(instances) for _ in range(-(-steps // instances))]
     return np.concatenate([np.zeros(0, np.int64), *rounds])[:steps]
@@ -266,7 +273,7 @@ def draw_order(instances: int, steps: int, seed: int) -> np.ndarray:
 def move_instances(
     instances: Sequence[TrainingInstance], device: torch.device
 ) -> list[TrainingInstance]:
-    """Return the instances on another device; tensors that instances share stay shared."""
+    """Return the instances on a torch device; tensors that instances share stay shared."""
     inputs = {id(value): value.to(device) for value in (instance.inputs for instance in instances)}
     names = {id(value): value.to(device) for value in (instance.names for instance in instances)}
     return [
@@ -278,7 +285,7 @@ def move_instances(
 
 
 def find_loss(policy: Policy, instance: TrainingInstance) -> Tensor:
-    """Return the cross-entropy per node, summed over the tasks.
+    """Return the cross-entropy, a weighted mean over nodes, summed over the tasks.
 
     It never synchronises with the GPU, so that a step can be captured as one CUDA graph.
     """

@@ -30,13 +30,14 @@ from solution.placement.policy.policy_settings import MAX_HEAD, PolicySettings
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 
-FIRST_STRENGTH = 1.0  # initial coupling: logits added if all neighbours agree
-SETTLING = 3  # times as many mean-field iterations at inference as in training
-FIRM = 4.0  # factor of the coupling in the last iteration at inference
-CHUNK = 64  # segments whose attention is in memory at once at inference
+# initial coupling (Agreement): added to an action's logit if all neighbours take it
+FIRST_STRENGTH = 1.0
+SETTLING = 3  # mean-field iterations at inference / those in training
+FIRM = 4.0  # factor on the coupling in the last mean-field iteration at inference; 1 in the first
+CHUNK = 64  # segments whose attention is computed at once at inference, to save memory
 OPCODE_WIDTH = 32
-# Actions (decisions, nodes), or a function that returns them from log probabilities (1, nodes,
-# actions).
+# Given actions (decisions, nodes), or a function that returns them from the policy's log
+# probabilities (1, nodes, actions).
 Given = Tensor | Callable[[Tensor], Tensor]
 SHIPPED = Path(__file__).parent / "go.safetensors"
 SETTINGS = "settings"
@@ -44,7 +45,10 @@ MAX_BYTES = 64 << 20
 
 
 class GraphSage(nn.Module):
-    """h' = ReLU(F [h ; m] + g), with m = max over neighbours of sigmoid(W h + b), else 0."""
+    """A layer on nodes h: h' = ReLU(F [h ; m] + g), m = max over neighbours of sigmoid(W h + b).
+
+    A node without neighbours has m = 0.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -52,7 +56,10 @@ class GraphSage(nn.Module):
         self.join = nn.Linear(2 * width, width)
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
-        """`nodes` is (nodes, width), `edges` (2, edges) with rows [target, source]."""
+        """`nodes` is (nodes, width), `edges` (2, edges) with rows [target, source].
+
+        Returns (nodes, width).
+        """
         messages = torch.sigmoid(self.message(nodes))
         index = edges[0, :, None].expand(-1, nodes.shape[1])
         heard = torch.zeros_like(nodes).scatter_reduce(
@@ -105,7 +112,7 @@ class SegmentAttention(nn.Module):
         return torch.cat(parts, dim=1).reshape(batch, -1, width)[:, :count]
 
     def _attend(self, pieces: Tensor, known: Tensor, first: int, last: int) -> Tensor:
-        """Return the output of segments first ... last - 1: (batch, segments, length, width)."""
+        """Return the output (batch, segments, length, width) of the segments first ... last - 1."""
         current, valid = pieces[:, first:last], known[first:last]
         batch, segments, length, width = current.shape
         rows = self.before(current)
@@ -152,7 +159,11 @@ class WithoutAttention(nn.Module):
 
 
 class Modulation(nn.Module):
-    """c(x) = sigmoid(W mean x + b): a factor per channel, shared by all layers."""
+    """c(x) = sigmoid(W mean x + b): a factor per channel, shared by all layers.
+
+    Args:
+        kind: "graph", as above; "node", from each node's x without the mean; "none", a factor of 1.
+    """
 
     def __init__(self, width: int, kind: str) -> None:
         super().__init__()
@@ -168,12 +179,12 @@ class Modulation(nn.Module):
 
 
 class Agreement(nn.Module):
-    """Mean-field iterations: actions that a node's neighbours probably take become likelier for it.
+    """Mean-field iterations: a device becomes likelier for a node whose neighbours prefer it.
 
     Independent decisions cut a graph at every mistake, and a few misplaced nodes cost more than a
     good partition saves. In training, all iterations have the same coupling. At inference there are
     SETTLING times as many and the coupling grows (annealing): confident nodes decide first, and
-    their neighbours follow. This is an addition; the GO paper does not have it.
+    their neighbours follow. The GO paper does not have this layer.
     """
 
     def __init__(self, sweeps: int) -> None:
@@ -182,8 +193,9 @@ class Agreement(nn.Module):
         self.strength = nn.Parameter(torch.tensor(FIRST_STRENGTH).expm1().log())
 
     def forward(self, logits: Tensor, votes: Votes) -> Tensor:
-        """Return `logits` (decisions, nodes, actions) of independent nodes plus the votes."""
-        # agreed' = logits + strength * sum over neighbours of weight * softmax(agreed)
+        """Return `logits` (decisions, nodes, actions) of independent nodes plus neighbours'
+        votes."""
+        # agreed' = logits + growth * strength * sum over neighbours of weight * softmax(agreed)
         strength, agreed = nn.functional.softplus(self.strength), logits
         growth = torch.ones(self.sweeps)
         if not self.training:
@@ -197,13 +209,13 @@ class Agreement(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class PolicyChoice:
-    """Actions of one task, for several decisions."""
+    """The policy's output for one task: actions for several decisions, and their probabilities."""
 
     actions: Tensor  # (decisions, nodes) int64
     log_chances: Tensor  # (decisions or 1, nodes, actions): log probabilities of all actions
 
     def of_actions(self) -> Tensor:
-        """Log probabilities (decisions, nodes) of the chosen actions."""
+        """Return the log probabilities (decisions, nodes) of the chosen actions."""
         chances = self.log_chances.expand(len(self.actions), -1, -1)
         return chances.gather(2, self.actions[:, :, None])[:, :, 0]
 
@@ -213,7 +225,7 @@ class PolicyChoice:
 
 
 class Policy(nn.Module):
-    """The policy network, built from its settings alone."""
+    """The policy network. Its shape depends on its settings alone, not on a graph or machine."""
 
     def __init__(self, settings: PolicySettings) -> None:
         super().__init__()
@@ -251,7 +263,7 @@ class Policy(nn.Module):
         )
 
     def set_scale(self, mean: Tensor, scale: Tensor) -> None:
-        """Standardise columns by the mean and scale of the training graphs."""
+        """Set how input columns are standardised: (columns - mean) * scale; both (NUM_COLUMNS,)."""
         self.mean.copy_(mean)
         self.scale.copy_(scale)
 
@@ -264,19 +276,20 @@ class Policy(nn.Module):
         generator: torch.Generator | None = None,
         fixed: dict[str, Tensor] | None = None,
     ) -> dict[str, PolicyChoice]:
-        """Decide all tasks that are not fixed.
+        """Decide all tasks that are not fixed; return the choice for each.
 
         Args:
-            devices: number of devices; further outputs of the head are masked.
+            devices: number of devices; further outputs of the placement head are masked.
             decisions: number of decisions to sample.
-            given: actions per task to evaluate; then nothing is sampled.
+            given: actions per task, whose probabilities are wanted; then nothing is sampled.
             generator: random numbers for sampling; without it, and without `given`, the likeliest
                 actions are taken.
             fixed: actions (1, nodes) of the tasks that are not decided; the other tasks see them in
                 every round, because they are what will run.
 
-        Rounds before the last pass on probabilities, without gradients. Everything is computed on
-        the policy's device, wherever the arguments are.
+        A round decides all tasks once. Each round but the last passes its probabilities to the next
+        one, without gradients. Everything is computed on the policy's torch device, wherever the
+        arguments are.
         """
         device = self.mean.device
         inputs = inputs.to(device)
@@ -294,7 +307,7 @@ class Policy(nn.Module):
     def _chances(
         self, task: str, soft: dict[str, PolicyChoice], fixed: dict[str, Tensor]
     ) -> Tensor:
-        """Return the probabilities (nodes, actions) of a round; one-hot for a fixed task."""
+        """Return the probabilities (nodes, actions) that the next round reads; one-hot if fixed."""
         return (
             self._mark(task, fixed[task])[0] if task in fixed else soft[task].log_chances[0].exp()
         )
@@ -308,13 +321,13 @@ class Policy(nn.Module):
         return inputs.columns.new_zeros(inputs.num_nodes, columns)
 
     def _share(self, inputs: Inputs, devices: int, fed: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the state (1, nodes, width) that tasks share, and the modulation factors."""
+        """Return node states (1, nodes, width) that all tasks share, and the modulation factors."""
         columns = (inputs.columns - self.mean) * self.scale
         # Not nn.Embedding: the gradient of its lookup synchronises with a GPU.
         embedded = self.opcodes.weight.index_select(0, inputs.opcodes)
         entered = self.enter(torch.cat([embedded, columns, fed], 1))
-        # The number of devices is an input: the first two parts of a cut in four differ from a cut
-        # in two.
+        # The number of devices is an input, because a division in two is not a part of a division
+        # in four.
         nodes = torch.relu(entered + self.devices.weight[min(devices, MAX_HEAD)])
         for layer in self.embedding:
             nodes = layer(nodes, inputs.edges)
@@ -336,7 +349,10 @@ class Policy(nn.Module):
         *,
         soft: bool = False,
     ) -> dict[str, PolicyChoice]:
-        """Decide the tasks in turn; with `soft`, later tasks see probabilities, not actions."""
+        """Decide the tasks in turn; each sees the actions of those before it.
+
+        With `soft`, it sees their probabilities instead.
+        """
         state, factor = found
         choices: dict[str, PolicyChoice] = {}
         told: Tensor | None = None
@@ -365,6 +381,9 @@ def draw_actions(chances: Tensor, decisions: int, generator: torch.Generator | N
     """Return actions (decisions, nodes), sampled, or the likeliest if there is no generator.
 
     Sampling uses the Gumbel-max trick: argmax(log p - log(-log u)) has the distribution p.
+
+    Args:
+        chances: (decisions or 1, nodes, actions) log probabilities.
     """
     if generator is None:
         return chances.argmax(dim=2).expand(decisions, -1)

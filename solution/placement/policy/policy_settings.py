@@ -7,14 +7,16 @@ from solution.placement.evaluation import PENALTY, TASKS
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS
 from solution.system.errors import InputError
 
-MAX_HEAD = 8  # outputs of the placement head; with fewer devices, the rest is masked
+# outputs of the placement head: the maximum number of devices; missing ones are masked
+MAX_HEAD = 8
 FINE_TUNING_RATE = 5e-5  # learning rate of PPO after imitation; from scratch: 1e-4
 CHOICES = {
     "topology": ("sage", "none"),
     "attention": ("segments", "lstm", "none"),
     "modulation": ("graph", "node", "none"),
 }
-# Minimum and maximum of each setting: a few bytes in a file could ask for a net of any size.
+# Minimum and maximum of each setting. Without them, a few bytes in a policy's file could ask for a
+# net of any size.
 SIZES = {
     "width": (1, MAX_WIDTH),
     "embedding_layers": (0, MAX_DEPTH),
@@ -29,19 +31,22 @@ SIZES = {
 
 @dataclass(frozen=True)
 class PolicySettings:
-    """Settings of the network. The shipped policy is narrower, and has one round.
+    """Settings of the policy network. The shipped policy has fewer layers, and one round.
 
     The architecture is the GO paper's, except that there is no dropout and no value net, and that
     neighbours vote on devices, which is an addition.
 
     Attributes:
         tasks: in the order in which they are decided.
-        topology: "sage", or "none" for a layer on each node alone.
+        topology: "sage" for GraphSage along the edges, or "none" for a layer on each node alone.
         attention: "segments", "lstm" for a recurrent net along the nodes, "none" for a layer on
             each node alone.
         memory: whether a segment attends to the one before it.
-        modulation: "graph", "node" or "none".
-        rounds: number of passes; each after the first reads the probabilities of the one before.
+        modulation: factors of channels from the mean of all nodes ("graph"), from each node
+            ("node"), or none ("none").
+        rounds: how often all tasks are decided; each round after the first reads the probabilities
+        of
+            the one before.
         agreement: mean-field iterations on devices; 0: nodes decide independently.
     """
 
@@ -72,7 +77,7 @@ class PolicySettings:
             raise InputError(f"width is {self.width}, expected a multiple of {self.heads} heads.")
 
     def actions(self, task: str) -> int:
-        """Return the number of actions of a node in the task."""
+        """Return how many actions a node can choose from in the task."""
         return {"placement": MAX_HEAD, "schedule": PRIORITY_LEVELS, "fusion": FUSION_LEVELS}[task]
 
 
@@ -81,12 +86,14 @@ class PolicyTraining:
     """Settings of PPO.
 
     Attributes:
-        updates: maximum number.
+        updates: maximum number of updates.
         graphs: graphs per update, one after the other: `samples` decisions and `epochs` steps on
             one graph, then the next.
         ratio: the probability ratio that is clipped, per task of a decision: "mean", the geometric
             mean over its nodes; "graph", the product over them; "node", each node's.
-        clip: 0 turns clipping off; with one epoch, that is REINFORCE.
+        clip: ratios are clipped to 1 - clip ... 1 + clip; 0 turns clipping off; with one epoch,
+        that
+            is REINFORCE.
         repair: repair decisions that overfill a device; else they get the penalty as reward.
         entropy: weight of the entropy bonus, divided by sqrt(nodes); decays to 0.
         penalty: reward of a decision that does not fit.

@@ -1,11 +1,12 @@
 """Proximal policy optimisation of graph decisions that are made in one step.
 
-Source: Schulman et al., "Proximal Policy Optimization Algorithms" (2017). A product of ratios over
-10,000 nodes is 0 or infinite after one step, so a decision's ratio is the geometric mean over its
-nodes, as Zheng et al., "Group Sequence Policy Optimization" (2025), use it for tokens. With
-clipping per node, changes along a decision's advantage are clipped but random changes against it
-are not, so the second step undoes the first. The advantage of a decision is its reward relative to
-the other samples of the same graph, so no value function is needed.
+Source: Schulman et al., "Proximal Policy Optimization Algorithms" (2017). PPO clips the ratio of a
+decision's new to its old probability. A product of ratios over 10,000 nodes is 0 or infinite after
+one step, so a decision's ratio is the geometric mean over its nodes, as Zheng et al., "Group
+Sequence Policy Optimization" (2025), use it for tokens. With clipping per node, changes along a
+decision's advantage are clipped but random changes against it are not, so the second step undoes
+the first. The advantage of a decision is its reward relative to the other samples of the same
+graph, so no value function is needed.
 """
 
 import math
@@ -44,13 +45,13 @@ from solution.system.files import make_folder
 
 
 def find_gain(change: Tensor, advantages: Tensor, ratio: str, clip: float) -> Tensor:
-    """Return the mean of the clipped surrogate objective.
+    """Return the mean of PPO's clipped surrogate objective.
 
     Args:
-        change: (decisions, parts) change of the log probability of each part.
+        change: (decisions, nodes) change of the log probability of each node's action.
         advantages: (decisions,) how much better each decision was than the others.
-        ratio: the ratio that is clipped: "mean", the geometric mean over a decision's parts;
-            "graph", the product over them; "node", each part's.
+        ratio: the ratio that is clipped: "mean", the geometric mean over a decision's nodes;
+            "graph", the product over them; "node", each node's.
         clip: ratios are clipped to 1 - clip ... 1 + clip; 0 turns clipping off.
     """
     if ratio == "graph":
@@ -80,7 +81,7 @@ Watch = Callable[[Update], object]
 
 
 class Trainer:
-    """Train a policy on some graphs; the same settings give the same policy.
+    """Train a policy by PPO on some graphs; the same settings give the same policy.
 
     Args:
         budget: maximum number of evaluations that each evaluator has counted at the end; None: no
@@ -104,10 +105,12 @@ class Trainer:
     def train(
         self, watch: Watch = lambda _: None, folder: Path | None = None, every: int = 10
     ) -> None:
-        """Train up to the last update.
+        """Make the updates that are left.
 
         Args:
-            folder: for checkpoints, one each `every` updates; an interrupted training resumes from
+            watch: called with the statistics of each update of a graph.
+            folder: for a checkpoint after each `every` updates; an interrupted training resumes
+            from
                 the last one and makes the same decisions.
         """
         if folder is not None:
@@ -124,7 +127,8 @@ class Trainer:
         return spent or self.done >= self.settings.updates
 
     def update(self, watch: Watch = lambda _: None) -> None:
-        """Sample, evaluate and learn once on each of the next graphs."""
+        """Make one update: for each of the next graphs, sample and evaluate decisions, then
+        learn."""
         for turn in range(self.settings.graphs):
             index = (self.done * self.settings.graphs + turn) % len(self.evaluators)
             watch(self._learn(self.evaluators[index]))
@@ -155,7 +159,7 @@ class Trainer:
                       entropy, clock)  # fmt: skip
 
     def _reward(self, evaluator: Evaluator, drawn: dict[str, PolicyChoice], number: int) -> float:
-        later = self.settings.samples - number - 1  # later decisions, which need an evaluation each
+        later = self.settings.samples - number - 1  # decisions still to come, one evaluation each
         left = TRIES if self.budget is None else self.budget - len(evaluator.curve) - later
         most = min(TRIES, left) if self.settings.repair else 1
         decision = make_decision(evaluator.base, drawn, number)
@@ -169,7 +173,11 @@ class Trainer:
         decides: dict[str, Tensor],
         advantages: Tensor,
     ) -> tuple[Tensor, float]:
-        """Return the loss and the entropy per node."""
+        """Return the loss of `choices`, and the mean entropy per node in nats.
+
+        Args:
+            before: log probabilities (decisions, nodes) per task when the actions were sampled.
+        """
         settings = self.settings
         weight = settings.entropy * (1 - self.done / settings.updates)
         loss, entropies = torch.zeros(()), []
@@ -180,14 +188,14 @@ class Trainer:
             change = (choice.of_actions() - before[task])[:, marks]
             gain = find_gain(change, advantages, settings.ratio, settings.clip)
             entropy = choice.entropy()[:, marks].mean()
-            # All nodes share one advantage, and the part of each in it is about 1 / sqrt(nodes). An
-            # entropy bonus that does not shrink alike would dominate in large graphs.
+            # All nodes share one advantage, to which each node contributes about 1 / sqrt(nodes).
+            # An entropy bonus that does not shrink likewise would dominate in large graphs.
             loss = loss - gain - weight / math.sqrt(int(marks.sum())) * entropy
             entropies.append(entropy.item())
         return loss, float(np.mean(entropies)) if entropies else 0.0
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint of the policy, the optimizer, the random state and the evaluations."""
         make_folder(folder)
         tensors = {
             **with_prefix("policy.", self.policy.state_dict()),
@@ -215,7 +223,7 @@ class Trainer:
             evaluator.restore(unpack_decision(f"best.{index}.", tensors), curve)
 
     def _describe(self) -> str:
-        """Return a fingerprint of the settings and the initial policy."""
+        """Return a fingerprint of the settings and the initial policy, to recognise checkpoints."""
         graphs = [(e.graph.name, len(e.machine), e.tasks) for e in self.evaluators]
         begin = seal_tensors(self.policy.state_dict(), "")
         settings = asdict(self.settings), asdict(self.policy.settings)
@@ -223,7 +231,7 @@ class Trainer:
 
 
 def make_policy(settings: PolicySettings, evaluators: Sequence[Evaluator]) -> Policy:
-    """Return an untrained policy that standardises its inputs by these graphs."""
+    """Return an untrained policy that standardises its inputs by the evaluators' graphs."""
     policy = Policy(settings)
     scaler = fit_scaler(find_inputs(evaluator.graph).columns.numpy() for evaluator in evaluators)
     policy.set_scale(torch.from_numpy(scaler.mean), torch.from_numpy(scaler.scale))

@@ -1,4 +1,4 @@
-"""The decision about a program, and its simulated outcome."""
+"""A decision about a program (devices, priorities, fusion levels), and its simulated outcome."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from solution.placement.graphs.cost_graph import DATA, CostGraph
 from solution.placement.machine import Machine
 from solution.system.errors import InputError
 
-FUSION_LEVELS = 20  # level 0: not fused
+FUSION_LEVELS = 20  # number of levels; a node of level 0 is not fused into its consumers
 PRIORITY_LEVELS = 20
 
 
@@ -18,18 +18,19 @@ PRIORITY_LEVELS = 20
 class Decision:
     """A device, a priority and a fusion level for every node.
 
-    A node has its leader's device (CostGraph.leaders). Higher priorities run first; a fusion has
-    the highest priority of its nodes. Nodes are fused by falling level; at one level, consumers
-    first.
+    A node runs on the device of its leader (CostGraph.leaders). Of the kernels that are ready, a
+    device runs the one of highest priority; a fused kernel has the highest priority of its nodes.
+    Nodes are fused into their consumers in the order of falling levels; at one level, consumers
+    before producers.
     """
 
-    placement: np.ndarray  # (nodes,) int64
-    priorities: np.ndarray  # (nodes,) float64
-    fusion: np.ndarray  # (nodes,) int64, 0 ... FUSION_LEVELS - 1
+    placement: np.ndarray  # (nodes,) int64: device of each node
+    priorities: np.ndarray  # (nodes,) float64: the highest runs first
+    fusion: np.ndarray  # (nodes,) int64: levels 0 ... FUSION_LEVELS - 1
 
 
 class Transfer(NamedTuple):
-    """A tensor that was sent to another device."""
+    """The output of `node`, sent from device `source` to device `target`; times in seconds."""
 
     node: int
     source: int
@@ -40,33 +41,36 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepResult:
-    """The cost of a decision; `reason` says why it is invalid, or is None."""
+    """The simulated cost of a decision; `reason` says why it is invalid, None: it is valid."""
 
     seconds: float
-    peak_bytes: np.ndarray  # (devices,)
+    peak_bytes: np.ndarray  # (devices,): the most bytes that each device's memory held at a time
     reason: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """When each kernel and transfer started and ended."""
+    """When each kernel and each transfer of a simulated decision starts and ends."""
 
     outcome: StepResult
-    placement: np.ndarray  # (nodes,) int64, followers on their leader's device
-    groups: np.ndarray  # (nodes,) int64: the last node of each node's fusion
-    start: np.ndarray  # (nodes,) float64 seconds of the node's fusion
-    end: np.ndarray  # (nodes,)
+    placement: np.ndarray  # (nodes,) int64: device of each node, which is its leader's
+    groups: np.ndarray  # (nodes,) int64: each node's kernel, identified by its last node
+    start: np.ndarray  # (nodes,) float64: seconds at which the node's kernel starts
+    end: np.ndarray  # (nodes,) float64: seconds at which the node's kernel ends
     transfers: list[Transfer] = field(default_factory=list)
 
 
 def default_decision(graph: CostGraph, device: int = 0) -> Decision:
-    """Return a decision with all nodes on one device, first come, first served, nothing fused."""
+    """Return a decision: all nodes on one device, equal priorities, nothing fused.
+
+    With equal priorities, kernels run in the order in which they become ready.
+    """
     zeros = np.zeros(graph.num_nodes, np.int64)
     return Decision(zeros + device, zeros.astype(np.float64), zeros)
 
 
 def check_decision(graph: CostGraph, machine: Machine, decision: Decision) -> None:
-    """Raise InputError if the decision does not belong to this graph and machine."""
+    """Raise InputError if a shape or a value of the decision does not fit the graph or machine."""
     expected = (graph.num_nodes,)
     for name in ("placement", "priorities", "fusion"):
         shape = getattr(decision, name).shape
@@ -88,10 +92,14 @@ def _check_range(graph: CostGraph, what: str, values: np.ndarray, count: int) ->
 
 
 def check_groups(graph: CostGraph, placement: np.ndarray, groups: np.ndarray) -> None:
-    """Raise InputError if given fusions `groups` (nodes,) cannot run.
+    """Raise InputError if the given fusions cannot run.
 
-    Each node has the number of its fusion. Rejected are a fusion that is split over devices, one
-    with a node that runs no kernel, and fusions that wait for each other.
+    That is if a fusion is split over devices, if it fuses a node that runs no kernel, or if fusions
+    wait for each other.
+
+    Args:
+        placement: (nodes,) device of each node.
+        groups: (nodes,) number of each node's fusion.
     """
     placement = placement[graph.leaders]
     names, first, inverse = np.unique(groups, return_index=True, return_inverse=True)

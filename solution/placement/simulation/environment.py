@@ -1,4 +1,4 @@
-"""The simulator: the cost of a decision on a machine. Pure and deterministic."""
+"""Simulate decisions: what a decision costs on a machine. Deterministic, without side effects."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ from solution.placement.simulation.simulate import find_chain, fuse, simulate
 
 
 class Environment:
-    """A graph on a machine.
+    """Simulates decisions for one graph on one machine.
 
     Its methods raise InputError if a decision does not belong to this graph and machine. If a
-    device is overfull, the Outcome has a reason instead.
+    device is overfull, StepResult.reason says so instead.
     """
 
     def __init__(self, graph: CostGraph, machine: Machine) -> None:
@@ -34,17 +34,17 @@ class Environment:
         )  # fmt: skip
 
     def runtime(self, decision: Decision) -> StepResult:
-        """Return the cost of the decision."""
+        """Return the runtime and the peak memory of the decision, and whether it is valid."""
         check_decision(self.graph, self.machine, decision)
         _, _, found = self._run(decision, recording=False)
         return self._judge(*found)
 
     def timeline(self, decision: Decision, groups: np.ndarray | None = None) -> Timeline:
-        """Return when each kernel and transfer starts and ends.
+        """Return when each kernel and transfer of the decision starts and ends.
 
         Args:
-            groups: (nodes,) fusions to use instead of the decision's levels; each node has the
-                number of its fusion.
+            groups: (nodes,) the number of each node's fusion, used instead of the decision's
+            levels.
         """
         check_decision(self.graph, self.machine, decision)
         placement = decision.placement[self.graph.leaders]
@@ -66,7 +66,7 @@ class Environment:
         return Timeline(outcome, placement, kernels, start[kernels], end[kernels], transfers)
 
     def find_critical(self, decision: Decision) -> np.ndarray:
-        """Return the nodes (k,) on the critical chain: see find_chain."""
+        """Return the nodes (k,) that determine the end of the program, see find_chain."""
         placement, groups, found = self._run(decision, recording=True)
         _, _, start, end, sent, what = found
         chain = find_chain(groups, placement, len(self.machine), start, end,
@@ -76,7 +76,7 @@ class Environment:
     def _run(
         self, decision: Decision, *, recording: bool
     ) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
-        """Return devices and kernels (nodes,), and the result of `simulate`."""
+        """Return each node's device and kernel (nodes,), and the result of `simulate`."""
         placement = decision.placement[self.graph.leaders]
         groups = self._fuse(placement, decision)
         return (
@@ -104,7 +104,7 @@ class Environment:
 
 
 def _name_by_last(groups: np.ndarray) -> np.ndarray:
-    """Renumber fusions: each gets the number of its last node."""
+    """Return the fusions (nodes,) renumbered: each gets the number of its last node."""
     _, inverse = np.unique(groups, return_inverse=True)
     last = np.zeros(inverse.max() + 1, np.int64)
     np.maximum.at(last, inverse, np.arange(len(groups)))

@@ -1,5 +1,6 @@
 """The event loop of the simulator, compiled: kernels start and end, tensors arrive.
 
+A kernel is a set of fused nodes; its number is that of its last node. A tensor is a node's output.
 Simultaneous events are ordered by their codes: the end of kernel g has the code g, the arrival of
 tensor u on device k has the code nodes + u * devices + k. When no event of that time is left, each
 idle device, in order of number, starts its ready kernel of the highest priority; ties go to the
@@ -20,23 +21,28 @@ from numba import njit
 from solution.placement.graphs.cost_graph import DATA
 from solution.placement.machine import BYTES, LAUNCH, OPERATIONS
 
-# Rows of `nodes` (6, nodes) int64: the node's kind, its kernel (identified by its last node), its
-# device; the first node of a kernel, the next node of the same kernel (-1 at the end), and the
-# number of edges for which a kernel still waits.
+# Rows of `nodes` (6, nodes) int64. Of each node: its fusion kind, its kernel, its device. Of each
+# kernel: its first node. Of each node: the next node of its kernel, or -1. Of each kernel: the
+# number of edges for which it still waits.
 KIND, KERNEL, DEVICE, FIRST, NEXT, WAITING = range(6)
-# Rows of `costs` (7, nodes) float64; the last five are for kernels: duration, priority, and the
-# times at which they are ready, start and end.
+# Rows of `costs` (7, nodes) float64. Of each node: bytes of its output, resident bytes. Of each
+# kernel: seconds it takes, priority, and the seconds at which it is ready, starts and ends.
 OUTPUT, RESIDENT, SECONDS, LEVEL, READY, START, END = range(7)
-USED, PEAK = range(2)  # rows of `devices` (2, devices) float64: bytes
-# Rows of `queues` (3, devices) int64: where a device's heap of ready kernels begins, how many it
-# holds, and the kernel that runs, or -1.
+# rows of `devices` (2, devices) float64: bytes in use now, and at most so far
+USED, PEAK = range(2)
+# Rows of `queues` (3, devices) int64: the index in `heap` at which a device's heap of ready kernels
+# begins, the number of kernels in it, and the kernel that runs, or -1.
 BASE, SIZE, RUNNING = range(3)
-EVENTS, SENT = range(2)  # `counts` (2,) int64: pending events, recorded transfers
+EVENTS, SENT = range(2)  # of `counts` (2,) int64: pending events, recorded transfers
 
 
 @njit(cache=True, nogil=True)
 def link_members(groups):
-    """Return linked lists of kernels' nodes: each kernel's first node, each node's next or -1."""
+    """Return linked lists of the kernels' nodes, as two arrays (nodes,).
+
+    The first has the first node of each kernel, the second the next node of the same kernel. Both
+    have -1 if there is none.
+    """
     count = groups.size
     first, following = np.full(count, -1), np.full(count, -1)
     for node in range(count - 1, -1, -1):
@@ -84,11 +90,12 @@ def cost_kernels(
 
 @njit(cache=True, nogil=True)
 def prepare_loop(groups, placement, priorities, in_start, in_of, num_devices):
-    """Return the loop's counters and each kernel's priority, the highest of its nodes.
+    """Return the counters of the event loop, and the priority of each kernel.
 
     Returns:
-        waiting (nodes,): edges into each kernel; uses (nodes * devices,): edges from each tensor to
-        kernels on each device, and on the producer's device also the transfers; levels (nodes,).
+        waiting (nodes,): number of edges into each kernel; uses (nodes * devices,): number of edges
+        from each tensor to other kernels on each device, and on the producer's device also its
+        transfers; levels (nodes,): highest priority of each kernel's nodes.
     """
     count = groups.size
     waiting, uses = np.zeros(count, np.int32), np.zeros(count * num_devices, np.int32)
@@ -111,7 +118,7 @@ def prepare_loop(groups, placement, priorities, in_start, in_of, num_devices):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def push_event(times, codes, size, time, code):
-    """Push an event onto the heap of `size`, which is ordered by time, then code."""
+    """Push an event onto a heap of `size` events, ordered by time, then by code."""
     position = size
     while position > 0:
         above = (position - 1) >> 1
@@ -124,7 +131,7 @@ def push_event(times, codes, size, time, code):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def pop_event(times, codes, size):
-    """Pop the first event of a heap of `size` and return its code."""
+    """Pop the first event of a heap of `size` events and return its code."""
     code = codes[0]
     last_time, last_code = times[size - 1], codes[size - 1]
     position, end = 0, size - 1
@@ -159,7 +166,7 @@ def is_before(costs, one, other):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def push_kernel(heap, base, size, kernel, costs):
-    """Push a ready kernel onto the heap of `size` that begins at `base`."""
+    """Push a ready kernel onto the heap of `size` kernels that begins at index `base`."""
     position = size
     while position > 0:
         above = (position - 1) >> 1
@@ -172,7 +179,7 @@ def push_kernel(heap, base, size, kernel, costs):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def pop_kernel(heap, base, size, costs):
-    """Pop the first kernel of the heap of `size` that begins at `base`."""
+    """Pop the first kernel of the heap of `size` kernels that begins at index `base`."""
     found, last = heap[base], heap[base + size - 1]
     position, end = 0, size - 1
     while True:
@@ -191,7 +198,10 @@ def pop_kernel(heap, base, size, costs):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def held(nodes, costs, node, device):
-    """Return the bytes of a tensor's copy; 0 for a resident tensor on its device."""
+    """Return the bytes that a node's output takes on a device.
+
+    They are 0 for a resident tensor on its device, because they are part of its resident bytes.
+    """
     if costs[RESIDENT, node] > 0 and nodes[DEVICE, node] == device:
         return 0.0
     return costs[OUTPUT, node]
@@ -207,7 +217,7 @@ def take_memory(devices, device, amount):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time):
-    """Start a kernel: allocate its outputs and push the event of its end."""
+    """Start a kernel: allocate its outputs and push the event of the kernel's end."""
     device = nodes[DEVICE, kernel]
     num_devices = devices.shape[1]
     node = nodes[FIRST, kernel]
@@ -226,7 +236,10 @@ def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, k
 def make_ready(
     nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, kernel, time
 ):
-    """Handle a kernel whose inputs are all on its device; data ends at once."""
+    """Handle a kernel whose inputs are all on its device: queue it.
+
+    A DATA node needs no device, so it starts, and ends at the same time.
+    """
     costs[READY, kernel] = time
     if nodes[KIND, kernel] == DATA:
         start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time)
@@ -238,7 +251,7 @@ def make_ready(
 
 @njit(cache=True, nogil=True, forceinline=True)
 def use_up(nodes, costs, uses, devices, node, device):
-    """Count down the uses of a copy; free its memory after the last."""
+    """Count down the uses of a tensor's copy on a device; free its memory after the last use."""
     copy = node * devices.shape[1] + device
     uses[copy] -= 1
     if uses[copy] == 0:
@@ -250,7 +263,8 @@ def deliver(
     nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts, node,
     device, time,
 ):  # fmt: skip
-    """Handle the arrival of a tensor on a device: its readers there wait for one edge less."""
+    """Handle the arrival of a tensor on a device: its readers on that device wait for an edge
+    less."""
     for edge in range(out_start[node], out_start[node + 1]):
         reader = out_of[edge]
         kernel = nodes[KERNEL, reader]
@@ -328,7 +342,7 @@ def run_events(
     nodes, costs, in_start, in_of, out_start, out_of, uses, devices, queues, heap, links, rates,
     times, codes, counts, sent, what,
 ):  # fmt: skip
-    """Run all events; return the seconds of the last one."""
+    """Run all events; return the time of the last one in seconds."""
     num_nodes, num_devices, time = nodes.shape[1], devices.shape[1], 0.0
     for kernel in range(num_nodes):
         if nodes[KERNEL, kernel] == kernel and nodes[WAITING, kernel] == 0:

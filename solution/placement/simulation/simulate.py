@@ -1,8 +1,8 @@
 """Simulate a decision once, compiled: fuse nodes, run the event loop, find the critical chain.
 
 Fusion: a node is merged into its readers if they all are in one kernel on its device and the kernel
-stays within its limits. So only the last node of a kernel is read by other kernels, and kernels
-cannot wait for each other: no search for cycles is needed.
+stays within its limits (MAX_SIZE nodes, one product). So only the last node of a kernel is read by
+other kernels, and kernels cannot wait for each other: no search for cycles is needed.
 
 The critical chain consists of the kernels and transfers that wait for each other, from the last
 kernel that ends back to one that waits for nothing.
@@ -28,12 +28,18 @@ from solution.placement.simulation.loop import (
     run_events,
 )
 
-MAX_SIZE = 64  # maximum nodes of a kernel
+MAX_SIZE = 64  # maximum number of nodes of a kernel
 
 
 @njit(cache=True, nogil=True)
 def simulate(arrays, placement, groups, priorities, recording):
-    """Return seconds, peaks (devices,), kernels' start and end (nodes,), transfers' times."""
+    """Run the event loop for a decision whose nodes are already fused into kernels (`groups`).
+
+    Returns:
+        seconds of the program; peak bytes (devices,); start of each kernel (nodes,); end of each
+        kernel (nodes,); start and end of each transfer (transfers, 2); what is sent (transfers,):
+        node * devices + target device. Without `recording` the last two are empty.
+    """
     (kinds, operations, bytes_out, resident, in_start, in_of, out_start, out_of, table, latency,
      bandwidth) = arrays  # fmt: skip
     count, devices = kinds.size, len(table)
@@ -62,7 +68,7 @@ def simulate(arrays, placement, groups, priorities, recording):
 
 @njit(cache=True, nogil=True)
 def lay_out(nodes, costs, uses, queues, used):
-    """Allocate resident tensors and the kernel heaps; return the number of transfers."""
+    """Allocate resident tensors and the devices' heaps; return the number of transfers."""
     sends, devices = 0, used.shape[1]
     for node in range(nodes.shape[1]):
         home = nodes[DEVICE, node]
@@ -81,7 +87,9 @@ def lay_out(nodes, costs, uses, queues, used):
 
 @njit(cache=True, nogil=True)
 def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, what):
-    """Return the nodes (nodes,) bool in the chain, or whose tensors it waited for.
+    """Return a mask (nodes,) bool of the nodes on the critical chain.
+
+    It includes nodes whose transfers made a transfer of the chain wait for its link.
 
     Args:
         groups, start, end: (nodes,) the kernel of each node, identified by its last node; when
@@ -126,9 +134,10 @@ def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, wh
 
 @njit(cache=True, nogil=True)
 def follow_queue(transfer, groups, devices, end, sent, what, ahead, chain):
-    """Return the kernel that sent the first of the transfers that this one queued behind.
+    """Return the kernel that sent the first of the transfers for which `transfer` waited.
 
-    It is the sender of this transfer itself if the link was free.
+    If its link was free, that is the sender of `transfer` itself. Nodes whose tensors made it wait
+    are marked in `chain`.
     """
     kernel = groups[what[transfer] // devices]
     while sent[transfer, 0] > end[kernel]:  # the link was busy
@@ -140,10 +149,11 @@ def follow_queue(transfer, groups, devices, end, sent, what, ahead, chain):
 
 @njit(cache=True, nogil=True)
 def find_waits(groups, placement, devices, start, end, what):
-    """Return the predecessor of each kernel and transfer; -1 for none.
+    """Return what comes before each kernel and transfer; -1 for none.
 
-    Returns: the previous kernel (nodes,) on the same device; the transfer (nodes * devices,) of
-    each tensor to each device; the previous transfer (transfers,) on the same link.
+    Returns: the previous kernel (nodes,) on the same device; the number of the transfer
+    (nodes * devices,) of each tensor to each device; the previous transfer (transfers,) on the
+    same link.
     """
     before, last = np.full(groups.size, -1), np.full(devices, -1)
     for node in np.argsort(start, kind="mergesort"):
@@ -162,7 +172,8 @@ def find_waits(groups, placement, devices, start, end, what):
 
 @njit(cache=True, nogil=True)
 def visiting_order(levels, num_levels):
-    """Return the nodes (k,) of level > 0 by falling level, consumers first (counting sort)."""
+    """Return the nodes (k,) of fusion level > 0 by falling level, consumers first (counting
+    sort)."""
     counts = np.zeros(num_levels + 1, np.int64)
     for node in range(levels.size):
         counts[num_levels - 1 - levels[node] + 1] += 1
@@ -192,7 +203,7 @@ def fuse(kinds, start, of, placement, levels, num_levels):
 
     Args:
         start, of: the consumers of each node (CostGraph.consumers).
-        levels: (nodes,) int64, 0 ... num_levels - 1.
+        levels: (nodes,) int64 fusion levels, 0 ... num_levels - 1.
     """
     count = kinds.size
     parents = np.arange(count)

@@ -19,19 +19,20 @@ MAX_BARS = 40_000
 
 
 def find_kernels(graph: CostGraph, line: Timeline) -> np.ndarray:
-    """Return the kernels (k,) int64 of a timeline, each identified by its last node."""
+    """Return the kernels (k,) int64 that take time, each identified by its last node."""
     is_last = line.groups == np.arange(graph.num_nodes)
     return np.flatnonzero(is_last & (graph.fusion_kinds != DATA))
 
 
 def name_kernel(graph: CostGraph, sizes: np.ndarray, kernel: int) -> str:
-    """Return a name such as "dot" or "add and 3 more"."""
+    """Return a kernel's name by its last node, such as "dot", or "add and 3 more" if it is
+    fused."""
     name = OPCODES.get(int(graph.opcodes[kernel]), "merged")
     return name if sizes[kernel] == 1 else f"{name} and {sizes[kernel] - 1} more"
 
 
 def write_trace(graph: CostGraph, machine: Machine, line: Timeline, path: Path) -> None:
-    """Write the Trace Event Format: a row per device, and one per link that was used."""
+    """Write a Trace Event Format file: a row per device, and a row per link that was used."""
     trace = {"traceEvents": list(_trace(graph, machine, line)), "displayTimeUnit": "ms"}
     with replace_file(path) as temporary:
         temporary.write_text(json.dumps(trace), encoding="utf-8")
@@ -66,9 +67,9 @@ def _event(name: str, row: int, start: float, end: float, facts: dict[str, int])
 
 
 def draw_timeline(graph: CostGraph, machine: Machine, line: Timeline, path: Path) -> None:
-    """Draw kernels as bars, a row per device, and each device's transfers below.
+    """Draw kernels as bars, a row per device, and below them the transfers that it sends.
 
-    Of more than 40,000 kernels, only the longest are drawn.
+    Of more than MAX_BARS kernels, only the longest are drawn.
     """
     from matplotlib.figure import Figure
 
