@@ -1,4 +1,8 @@
-"""The requests to a child about one program: compile it, compare its results, and time it."""
+"""The requests to a child process about one program: compile it, compare its results, time it.
+
+A program is open once the child process has its arguments. Results are compared with those of the
+default configuration, for one or several sets of arguments.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +27,7 @@ from solution.programs.hlo.messages import MESSAGES
 
 CLOSED = "no program is open: this process replaces one that ended"
 WARM_UPS = 2  # runs of a new executable before its results are used
-IMPLAUSIBLE = 10  # a run this many times faster than the median of its visit is a clock error
+IMPLAUSIBLE = 10  # a CPU time this many times below the median of the same runs is a clock error
 
 
 class ProgramRequest(ChildRequest):
@@ -46,7 +50,7 @@ class Open(ProgramRequest):
 
 @dataclass(frozen=True)
 class Add(ProgramRequest):
-    """Run the open program with further arguments, and keep the results as well. Reply: Sight."""
+    """Run the open program with another set of arguments; keep its results, too. Reply: Sight."""
 
     arguments: Sequence[np.ndarray]
 
@@ -60,36 +64,39 @@ class SetRequest(ProgramRequest):
 
 @dataclass(frozen=True)
 class Look(SetRequest):
-    """Assess how well the results for these arguments reveal errors. Reply: Sight."""
+    """Assess how well the results for one set of arguments reveal errors. Reply: Sight."""
 
 
 @dataclass(frozen=True)
 class Sharpen(SetRequest):
-    """Tighten the tolerances of the results as far as rounding allows. Reply: None."""
+    """Tighten the tolerances for one set of arguments, as far as rounding allows. Reply: None."""
 
 
 @dataclass(frozen=True)
 class Drop(SetRequest):
-    """Remove added arguments and their results. Reply: None."""
+    """Remove a set of arguments that was added, and its results. Reply: None."""
 
 
 @dataclass(frozen=True)
 class Spoil(ProgramRequest):
-    """Compile the open program's mutants (see mutants.py). Reply: None."""
+    """Compile the program's mutants: versions with errors made on purpose, see mutants.py.
+
+    Reply: None.
+    """
 
     module: bytes
 
 
 @dataclass(frozen=True)
 class Tell(SetRequest):
-    """Run a mutant. Reply: True if its results were recognised as wrong."""
+    """Run mutants (see mutants.py). Reply: True if the results are recognised as wrong."""
 
-    switches: np.ndarray  # (switches,) bool, which mutants are on
+    switches: np.ndarray  # (switches,) bool: which mutants are on
 
 
 @dataclass(frozen=True)
 class Compile(ProgramRequest):
-    """Compile and run a configuration; compare its results with the kept ones. Reply: Compiled."""
+    """Compile and run a configuration; compare its results with the default's. Reply: Compiled."""
 
     module: bytes
     flags: Flags
@@ -97,7 +104,7 @@ class Compile(ProgramRequest):
 
 @dataclass(frozen=True)
 class Optimise(ProgramRequest):
-    """Compile a configuration. Reply: the bytes of the optimised module."""
+    """Compile a configuration. Reply: the serialized module after the compiler's optimizations."""
 
     module: bytes
     flags: Flags
@@ -105,7 +112,7 @@ class Optimise(ProgramRequest):
 
 @dataclass(frozen=True)
 class Load(ProgramRequest):
-    """Load an executable. Reply: about how many nanoseconds of wall time a run takes."""
+    """Load an executable under a key. Reply: nanoseconds of wall time that a run takes, roughly."""
 
     key: str
     executable: bytes
@@ -124,7 +131,7 @@ class Compiled:
     """A compiled configuration."""
 
     executable: bytes
-    seconds: float  # duration of compiling
+    seconds: float  # seconds that compiling took
     deviation: str  # what is wrong with its results; "" if they are right
 
 
@@ -132,28 +139,29 @@ class Compiled:
 class Sight:
     """How well a comparison of results reveals errors."""
 
-    blindness: str  # in words, why wrong results might go unnoticed; may be ""
+    blindness: str  # in words, why wrong results might go unnoticed; "" if no reason is known
     is_finite: bool  # no result is NaN or infinite
-    can_differ: bool  # reversing the results gives different results
+    can_differ: bool  # the results change if their elements are reversed
 
 
 @dataclass(frozen=True)
 class Timings:
-    """Nanoseconds (runs,) int64: CPU time of the process, and wall time."""
+    """CPU time and wall time of consecutive runs, in nanoseconds (runs,) int64."""
 
     cpu: np.ndarray
     wall: np.ndarray
 
 
 class Workshop:
-    """The state of a child: the open program and the loaded executables."""
+    """The state of a child process: the open program and the loaded executables."""
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
-        self._arguments: list[list[Any]] = []  # the program's, then those added for comparisons
-        self._expected: list[list[np.ndarray]] = []  # results for each set of arguments
-        self._tolerances: list[list[float]] = []  # tolerance of each result
-        self._doubtful: list[list[np.ndarray]] = []  # numbers of each result not to compare
+        # sets of arguments: the program's, then the added ones
+        self._arguments: list[list[Any]] = []
+        self._expected: list[list[np.ndarray]] = []  # by set of arguments: the default's results
+        self._tolerances: list[list[float]] = []  # by set: relative tolerance of each result
+        self._doubtful: list[list[np.ndarray]] = []  # by set: masks of numbers not to compare
         self._can_jump = False
         self._plain: Executable | None = None
         self._mutants: Executable | None = None
@@ -173,7 +181,7 @@ class Workshop:
         }
 
     def answer(self, request: ProgramRequest) -> Any:
-        """Return the result of a request; raise RefusedError if it needs an open program."""
+        """Return the reply to a request; raise RefusedError if no program is open but must be."""
         if not self._arguments and not isinstance(request, Open | Optimise):
             raise RefusedError(CLOSED)
         return self._answers[type(request)](request)
@@ -198,7 +206,7 @@ class Workshop:
         return self._look(Look(len(self._arguments) - 1))
 
     def _keep(self, placed: list[Any]) -> None:
-        """Run the default program, and keep the results and which of their numbers to compare."""
+        """Run the default program; keep its results, their tolerances, and what not to compare."""
         plain = self._plain
         assert plain is not None
         self._expected.append(plain.run(placed))
@@ -244,7 +252,7 @@ class Workshop:
         return Compiled(executable.serialize() if not deviation else b"", seconds, deviation)
 
     def _find_deviation(self, executable: Executable) -> str:
-        """Compare the results for all sets of arguments, the program's first."""
+        """Return how results differ from the default's; "" if they agree for all arguments."""
         for index, arguments in enumerate(self._arguments):
             found, expected = executable.run(arguments), self._expected[index]
             tolerances, doubtful = self._tolerances[index], self._doubtful[index]
@@ -268,7 +276,8 @@ class Workshop:
 
     def _run(self, request: Run) -> Timings:
         executable = self._loaded[request.key]
-        executable.call(self._arguments[0])  # the CPU's caches still hold another program's data
+        # untimed, because the CPU's caches still hold another program's data
+        executable.call(self._arguments[0])
         return self._time(executable, request.count)
 
     def _time(self, executable: Executable, count: int) -> Timings:
@@ -286,10 +295,11 @@ class Workshop:
 
 
 def find_plausible(cpu: np.ndarray) -> np.ndarray:
-    """Return which runs (runs,) have a plausible CPU time: at least one, if any time is above 0.
+    """Return a mask (runs,) of the plausible CPU times.
 
-    A virtual machine subtracts the time that it believes its host took, and so may report almost 0
-    for a run. Such a time would become the smallest of its half.
+    At least one time is plausible if any is above 0. A virtual machine subtracts the time that it
+    believes its host took, and so may report almost 0 for a run. Such a
+    time would become the smallest of its half of the passes, see timing.py.
     """
     # above 0, and at least a tenth of the median
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))

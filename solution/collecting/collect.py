@@ -23,9 +23,10 @@ from solution.programs.child import Limits
 from solution.programs.program import Program, Wanted
 from solution.system.files import remove
 
-MIN_CONFIGS = 8  # a graph with fewer is not written
-ROUNDS = 3  # rounds of drawing configurations around the fastest so far
-MUCH_MORE = 1.5  # a collection that ran out of time is resumed if it now gets this many times more
+MIN_CONFIGS = 8  # a graph with fewer configurations is not written
+ROUNDS = 3  # rounds of drawing configurations, the later ones around the fastest so far
+# a collection that ran out of time is resumed if its time limit is now so many times longer
+MUCH_MORE = 1.5
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,20 @@ class ProgramCollection:
         if settings.replace and folder.exists():
             remove(folder)
             remove_graph(destination, program.name)
-        # Older records lack these keys: the collection's name tells the kind; all are of the CPU.
+        # Older journals lack these keys: the kind follows from the collection's name, and the
+        # target was always the CPU.
         earlier = {"kind": collection(destination.collection).kind, "target": CPU}
         self.journal = Journal(folder, identity, earlier, settings.target.schema)
         self.journal.rename(lambda data: name_config(space.from_bytes(data)))
         self._labels = workers.start(program, space, self.journal, settings.seed)
 
     def run(self, tell: Tell) -> dict[str, Any]:
-        """Collect until the order is settled or the time is over; return the summary.
+        """Collect until the order of the runtimes is settled or the time is over.
 
         Args:
             tell: called with a description of the current work.
+
+        Returns the summary, which is also stored in the journal.
 
         Raises InputError if the program cannot be compiled in its default configuration.
         """
@@ -86,9 +90,11 @@ class ProgramCollection:
 
     @property
     def _is_done(self) -> bool:
-        """Return True if an earlier session asked for (old records: tried) as many configurations.
+        """Return True if an earlier session finished, with at least as many configurations asked.
 
-        False if it ran out of time and there is now much more.
+        False if that session ran out of time, and the limit is now MUCH_MORE times longer. Old
+        journals do not have the number that was asked for; the number of configurations tried is
+        used instead.
         """
         state = self.journal.state
         has_time = state.get("cut") and self._settings.seconds > MUCH_MORE * state["allowed"]
@@ -110,7 +116,7 @@ class ProgramCollection:
         Returns False if the deadline came first.
         """
         wanted, labels = self._settings.configs, self._labels
-        most = 2 * wanted  # stop after twice as many attempts: if half of them fail, the rest will
+        most = 2 * wanted  # most attempts: if half of them fail, further ones will
         for number in range(1, ROUNDS + 1):
             begin, end = wanted * (number - 1) // ROUNDS, wanted * number // ROUNDS
             while (sound := len(self.journal.sound())) < end:
@@ -131,7 +137,8 @@ class ProgramCollection:
     def _finish(self, seconds: float, *, is_cut: bool) -> dict[str, Any]:
         outcome = self._labels.summarise()
         summary = self._describe(outcome, seconds)
-        # If the time was too short for a graph, the same command resumes.
+        # If the time was too short for a graph, the collection stays open: the same command resumes
+        # it.
         is_final = len(outcome.configs) >= MIN_CONFIGS
         reason = "flat" if outcome.is_flat else ""
         if not is_final:

@@ -18,19 +18,21 @@ import numpy as np
 from solution.programs.arguments import NAMES
 from solution.programs.hlo.messages import instructions
 
-RULES = 2  # version of these rules: a collection compared by other rules is not resumed
+RULES = 2  # version of these rules: a collection made with another version is not resumed
 TOLERANCE = 1e-3  # the smallest relative tolerance
-ROUNDINGS = 16  # tolerance in roundings of the type, if larger: errors of many sums add up
-COARSE = 2.0**-6  # types with larger roundings are rounded once at the end: tolerate one rounding
-NOISE = 64  # tolerance as a multiple of the change that rounding the arguments causes
-EXACT = "biu"  # numpy's kinds of types whose numbers must be equal
+# the tolerance is at least this many roundings of the type: errors of many sums add up
+ROUNDINGS = 16
+# types with larger roundings than this are rounded once, at the end: tolerate one rounding
+COARSE = 2.0**-6
+NOISE = 64  # tightened tolerance, over the change of the results when the arguments are rounded
+EXACT = "biu"  # dtype.kind of types whose numbers must be equal: booleans and integers
 JUMPING = frozenset(
     ("remainder", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "compare",
      "is-finite", "sort", "bitcast-convert", "convert")
 )  # fmt: skip
-NUDGES = 16  # runs with arguments that differ a little
-NUDGE_STEPS = 4  # by how many roundings they differ at most
-FINE = 2.0**-20  # only arguments of types with smaller roundings are changed
+NUDGES = 16  # most runs with slightly changed arguments, which show what numbers jump
+NUDGE_STEPS = 4  # roundings by which such a run changes a number of the arguments, at most
+FINE = 2.0**-20  # only arguments of types with smaller roundings than this are changed
 NUDGE_SECONDS = 5.0
 
 
@@ -40,13 +42,13 @@ def find_deviation(
     tolerances: Sequence[float] | None = None,
     doubtful: Sequence[np.ndarray] = (),
 ) -> str:
-    """Return what is wrong with the results; "" if they agree.
+    """Return what is wrong with the results `found`; "" if they agree with `expected`.
 
-    A result that is not finite must be the same in both (NaN, infinity and its sign).
+    A number that is not finite must be the same in both (NaN, infinity and its sign).
 
     Args:
-        tolerances: the relative tolerance of each result; by default its type's.
-        doubtful: which numbers of each result not to compare; by default all are compared.
+        tolerances: the relative tolerance of each result; None: that of its type.
+        doubtful: for each result a mask of the numbers not to compare; empty: compare all.
     """
     allowed = find_tolerances(expected) if tolerances is None else tolerances
     if len(found) != len(expected):
@@ -64,10 +66,10 @@ def can_tell_apart(
     tolerances: Sequence[float] | None = None,
     doubtful: Sequence[np.ndarray] = (),
 ) -> bool:
-    """Return True if deliberately wrong results differ where the expected ones are finite.
+    """Return True if the comparison notices that the results `wrong` differ from `expected`.
 
-    NaN and infinite numbers do not count, because they could hide any error, and neither do
-    doubtful ones, because they are not compared.
+    Numbers that are NaN or infinite in `expected` do not count, because they could hide any error.
+    Doubtful numbers do not count, because they are not compared.
     """
     allowed = find_tolerances(expected) if tolerances is None else tolerances
     left_out = doubtful or [np.zeros(other.shape, bool) for other in expected]
@@ -80,7 +82,8 @@ def can_tell_apart(
 def can_jump(module: Any) -> bool:
     """Return True if a tiny change of floats may change results of a message Module by any amount.
 
-    That is so where one of JUMPING reads floats (a conversion counts if it gives no floats).
+    That is possible if an instruction in JUMPING reads floats. A conversion only counts if its
+    result is no float.
     """
     names = NAMES.split()
     floats = {
@@ -102,13 +105,13 @@ def find_doubtful(
     arguments: Sequence[np.ndarray],
     expected: Sequence[np.ndarray],
 ) -> list[np.ndarray]:
-    """Return which numbers of each result (its shape, bool) depend on roundings of the arguments.
+    """Return a mask for each result: True for numbers that roundings of the arguments change.
 
-    Another order of sums changes them as well, so they do not show whether a configuration is
-    right.
+    Another order of sums may change them as well, so they do not show whether a configuration is
+    right. Only changes beyond the tolerance count.
 
     Args:
-        run: runs the default program with other arguments.
+        run: runs the default program with the given arguments, and returns its results.
     """
     masks = [np.zeros(other.shape, bool) for other in expected]
     allowed = find_tolerances(expected)
@@ -123,7 +126,10 @@ def find_doubtful(
 
 
 def _nudge(arguments: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
-    """Return the arguments; fine floats that are not whole change by a few roundings."""
+    """Return the arguments, with random changes of up to NUDGE_STEPS roundings.
+
+    Only numbers that are not whole change, and only in types with roundings smaller than FINE.
+    """
     generator = np.random.default_rng(seed)
     return [
         array
@@ -139,7 +145,7 @@ def find_tolerances(results: Sequence[np.ndarray]) -> list[float]:
 
 
 def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> list[float]:
-    """Return tighter tolerances, for results that errors in the computation change only a little.
+    """Return tighter tolerances, for programs whose results change little if there is an error.
 
     Args:
         shaken: the results for arguments whose numbers were rounded once more (see `shake`). Their
@@ -171,7 +177,7 @@ def _shake(array: np.ndarray, generator: np.random.Generator, most: int = 1) -> 
 
 
 def _find_distance(found: np.ndarray, expected: np.ndarray) -> float:
-    """Return the smallest tolerance under which all finite numbers agree."""
+    """Return the smallest tolerance with which all finite numbers of two arrays agree."""
     found, expected = _widen(found), _widen(expected)
     finite = np.isfinite(found) & np.isfinite(expected)
     # max |found - expected| / (|expected| + root mean square)
@@ -182,7 +188,7 @@ def _find_distance(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 def describe_blindness(results: Sequence[np.ndarray]) -> str:
-    """Return in words why results show little in a comparison; "" if nothing obvious does."""
+    """Return in words why results could hide errors; "" if there is no obvious reason."""
     if not sum(result.size for result in results):
         return "it has no results"
     numbers = [_widen(result.ravel()) for result in results if result.size]
@@ -210,13 +216,17 @@ def _compare(
 
 
 def _find_wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return where (the results' shape, bool) two arrays of one shape and type do not agree."""
+    """Return a mask (the shape of `expected`): where two arrays of one shape and type disagree."""
     found, expected = _widen(found), _widen(expected)
     return ~_close(found, expected, tolerance) if tolerance else np.asarray(found != expected)
 
 
 def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return |found - expected| <= tolerance * (|expected| + root mean square of the finite)."""
+    """Return a mask: |found - expected| <= tolerance * (|expected| + root mean square).
+
+    The root mean square is that of all finite numbers in `expected`. Numbers that are not finite
+    must be equal.
+    """
     size = np.abs(expected)
     finite = np.isfinite(size)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -226,13 +236,16 @@ def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndar
 
 
 def _find_typical(sizes: np.ndarray) -> float:
-    """Return the root mean square, scaled first because squares of large numbers overflow."""
+    """Return the root mean square of `sizes`.
+
+    They are divided by the largest one first, because squares of large numbers overflow.
+    """
     largest = float(sizes.max(initial=0.0))
     return largest * float(np.sqrt(np.mean((sizes / largest) ** 2))) if largest else 0.0
 
 
 def find_tolerance(dtype: np.dtype) -> float:
-    """Return the relative tolerance of a type; 0 for exact types."""
+    """Return the relative tolerance of a type; 0 if numbers must be equal."""
     rounding = _find_rounding(dtype)
     if not rounding:
         return 0.0

@@ -1,8 +1,8 @@
 """Request layouts from the compiler with a LayoutConstraint after each tensor.
 
 LayoutConstraint is the custom call that `jax.experimental.layout.with_layout_constraint` writes.
-Here it is inserted into the module itself, at the nodes of the graph. So it works for programs of
-any origin, and the nodes are the same as in the features.
+Here it is inserted into the compiler's input module, next to the nodes of the graph. So it works
+for programs of any origin, and nodes have the same numbers as in the features.
 """
 
 from collections import defaultdict
@@ -14,10 +14,11 @@ from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.portable import FreshIds, make_portable, replace_instructions
 
-OUTPUT, INPUT = 0, 1  # number of a node's tensor: its output, its first operand (2: its second)
+# numbers of a node's tensors: 0 is its output, 1 its first operand, 2 its second operand
+OUTPUT, INPUT = 0, 1
 MIN_RANK = 2  # tensors of lower rank have only one layout
 NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}
-# By an instruction's id: (which of its three tensors, layout minor to major).
+# {instruction's id: [(number of one of its three tensors, layout from minor to major)]}
 Wanted = dict[int, list[tuple[int, list[int]]]]
 
 
@@ -39,15 +40,16 @@ def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> byt
     """Return the serialized module with constraints for the given layouts.
 
     Args:
-        configurable: (configurable,) nodes.
-        layouts: (configurable, 3, 6) minor to major, -1 where the compiler chooses. The first -1
-            ends a layout; the dimensions that it leaves out follow, the last one first.
+        configurable: (configurable,) numbers of the nodes.
+        layouts: (configurable, 3, 6) minor to major. A layout ends at the first -1; missing
+            dimensions are appended, see `complete_layout`. If it begins with -1, the compiler
+            chooses.
     """
     return write_constraints(make_portable(module), list_wanted(module, configurable, layouts))
 
 
 def list_wanted(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> Wanted:
-    """Return by instruction the layouts that are set in `layouts` (configurable, 3, 6)."""
+    """Return by instruction the layouts that are set in `layouts`, see `constrain`."""
     nodes = list(instructions(module))
     wanted: Wanted = defaultdict(list)
     for number, row in zip(configurable, layouts, strict=True):
@@ -66,13 +68,13 @@ def write_constraints(module: Any, wanted: Wanted) -> bytes:
 
 
 def complete_layout(layout: list[int], rank: int) -> list[int]:
-    """Return the layout with its missing dimensions appended, the last one first."""
+    """Return the layout with its missing dimensions appended, in descending order."""
     return layout + [axis for axis in reversed(range(rank)) if axis not in layout]
 
 
 def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) -> None:
     shapes = {i.id: i.shape for i in computation.instructions}
-    renamed: dict[int, int] = {}  # by a node's id: the constraint that its readers use instead
+    renamed: dict[int, int] = {}  # {node's id: id of the constraint that replaces it as an operand}
     written: list[Any] = []
     for instruction in computation.instructions:
         operands = [renamed.get(operand, operand) for operand in instruction.operand_ids]
@@ -86,7 +88,8 @@ def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) ->
         written.append(instruction)
         if OUTPUT in layouts:
             added = _make_constraint(instruction.id, instruction.shape, layouts[OUTPUT], fresh)
-            added.metadata.CopyFrom(instruction.metadata)  # it may replace the instruction
+            # the constraint may replace the instruction
+            added.metadata.CopyFrom(instruction.metadata)
             renamed[instruction.id] = added.id
             shapes[added.id] = instruction.shape
             written.append(added)
@@ -95,10 +98,10 @@ def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) ->
 
 
 def _make_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshIds) -> Any:
-    """Return the constraint: a custom call with the layout both in its operand and in its result.
+    """Return a constraint: a custom call with the layout both in its operand and in its result.
 
-    Before layout assignment, XLA merges instructions that differ only in the results' layouts.
-    Without the operand's layout, two constraints on one tensor would become the first one.
+    Before layout assignment, XLA merges instructions that differ only in the results' layouts. If
+    the operand had no layout, two constraints on one tensor would be merged into the first one.
     """
     number = fresh.take()
     laid_out = MESSAGES["Shape"].FromString(shape.SerializeToString())

@@ -1,4 +1,8 @@
-"""Label the configurations of a program on this CPU: compile, compare and time them."""
+"""Label the configurations of a program on this CPU.
+
+A configuration is compiled in one child process, its results are compared with the default's, and
+it is timed in another child process. It is sound if its results are correct.
+"""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -24,15 +28,17 @@ from solution.programs.child import Child, ChildDiedError, Limits, Refusal, leas
 from solution.programs.compiler import check_installed
 from solution.programs.program import Program
 
-COMPILING_SHARE = 0.6  # largest share of a program's time
+# share of a program's time limit after which no more configurations are compiled
+COMPILING_SHARE = 0.6
 PARENTS = 6
-ROUND_PASSES = 2  # passes after each round, to find the fastest configurations
-REFERENCE = "reference"  # name of the unchanged program if it is not in the space
+ROUND_PASSES = 2  # timing passes over all configurations after each round of drawing them
+# name of the unchanged program's executable if the program is not in the space
+REFERENCE = "reference"
 
 
 @dataclass(frozen=True)
 class CpuTarget(Target):
-    """This machine's CPU; a clock measures."""
+    """This machine's CPU; labels are measured with a clock."""
 
     name: str = CPU
     NAMES: ClassVar[tuple[str, ...]] = (CPU,)
@@ -54,7 +60,7 @@ class CpuTarget(Target):
 
     @contextmanager
     def open_workers(self, limits: Limits, processes: int | None = None) -> "Iterator[Workers]":
-        """Open a child that compiles and one that times, on the core that is least busy."""
+        """Open two child processes, to compile and to time, on the core that is least busy."""
         with (
             lease_core() as core,
             Child(limits, core) as compiling,
@@ -65,7 +71,7 @@ class CpuTarget(Target):
 
 @dataclass(frozen=True)
 class Workers:
-    """A child that compiles, and one that times."""
+    """Two child processes: one compiles configurations, the other times them."""
 
     compiling: Child
     timing: Child
@@ -74,7 +80,10 @@ class Workers:
 
     @property
     def clock(self) -> str:
-        """Return "cpu" or "wall": CPU time repeats better, if on one core and without a GPU."""
+        """Return the clock of the labels: "cpu" (CPU time of the process) or "wall".
+
+        CPU time repeats better, but only if the process is pinned to one core and uses no GPU.
+        """
         return "cpu" if self.timing.pinned and self.timing.platform == "cpu" else "wall"
 
     def identify(self, program: Program) -> Mapping[str, Any]:
@@ -91,7 +100,7 @@ class Workers:
 
 
 class Timing:
-    """Compile configurations in one child, compare their results, and time them in another."""
+    """Compile configurations in one child process, compare their results, time them in another."""
 
     batch = 1
 
@@ -169,7 +178,7 @@ class Timing:
         }
 
     def _find_fastest(self) -> np.ndarray:
-        """Return the fastest configurations so far (k, sites); the default if none was timed."""
+        """Return the PARENTS fastest configurations so far; the default if none was timed."""
         outcome = self.summarise()
         fastest = [outcome.configs[n] for n in np.argsort(outcome.nanoseconds)[:PARENTS]]
         found = [self._space.from_bytes(self._journal.read_bytes(name)) for name in fastest]
@@ -192,7 +201,9 @@ class Timing:
 
 
 class Builder:
-    """A child with an open program; if the child dies, the program is reopened in a new one.
+    """Compiles configurations of one program in a child process.
+
+    If the process dies, the program is opened again in a new one.
 
     Args:
         needs_edges: see Examiner.
@@ -206,19 +217,19 @@ class Builder:
 
     @property
     def arguments(self) -> list[np.ndarray]:
-        """Return the program's arguments; the program must be open."""
+        """Return the program's arguments with which runs are timed; the program must be open."""
         assert self._examined is not None
         return self._examined.sets[0].arguments
 
     @property
     def note(self) -> str:
-        """Return in words which results cannot be compared; "" if all can."""
+        """Return a sentence on the errors that comparisons would miss; "" if there are none."""
         return self._examined.note if self._examined is not None else ""
 
     def open(self) -> Compiled:
-        """Compile the program in its default configuration, and keep its results.
+        """Compile and run the program in its default configuration; keep its results.
 
-        Raises InputError if that fails, or if the results are useless for comparisons.
+        Raises InputError if that fails, or if the results cannot show whether others are correct.
         """
         if self._examined is None:
             self._examined = self._examiner.run()
@@ -229,13 +240,17 @@ class Builder:
         return compiled
 
     def build(self, request: Compile, seconds: float | None = None) -> tuple[str, str, Compiled]:
-        """Return a configuration's status, a note, and its compiled form."""
+        """Return the status of a configuration (see journal.CANDIDATES), a note, and its Compiled.
+
+        The note says what is wrong, and the executable is empty unless the configuration is sound.
+        """
         nothing = Compiled(b"", 0.0, "")
         try:
             if not self._child.is_alive or not self._is_open:
                 self.open()
             reply = self._child.ask(request, seconds)
-            if reply == Refusal(CLOSED):  # the child was ended after the program was opened
+            # the child process was replaced after the program was opened
+            if reply == Refusal(CLOSED):
                 self.open()
                 reply = self._child.ask(request, seconds)
         except ChildDiedError as error:
@@ -246,7 +261,7 @@ class Builder:
 
 
 def make_pass(loaded: Loaded, journal: Journal, generator: np.random.Generator) -> None:
-    """Time all executables in random order; write the journal after the whole pass."""
+    """Run all loaded executables in random order, each a few times; then write their times."""
     turn, rows = journal.next_turn, []
     for name in generator.permutation(loaded.names).tolist():
         timings = loaded.visit(name)
@@ -256,7 +271,10 @@ def make_pass(loaded: Loaded, journal: Journal, generator: np.random.Generator) 
 
 
 def _tabulate(name: str, turn: int, timings: Timings) -> pl.DataFrame:
-    """Return a visit's rows in the journal's schema; passes alternate between the two halves."""
+    """Return the timed runs of one executable as rows of the journal.
+
+    Even passes belong to half 0, odd passes to half 1.
+    """
     count = len(timings.cpu)
     columns = {
         "config": [name] * count,

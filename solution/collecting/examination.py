@@ -1,9 +1,10 @@
 """Check that the comparison of results notices errors, before it is trusted.
 
-Results that are NaN, 0 or constant would hide any error. So the program's products (dots and
-convolutions) are made wrong on purpose, one after the other, and the comparison must notice. If it
-does not, other arguments are drawn, and every configuration is then compared with these as well.
-If the program brings arguments, timing uses these alone.
+Results that are NaN, 0 or constant would hide any error. So mutants are run: versions of the
+program with a deliberate error in the result of one product (dot or convolution), see mutants.py.
+If the comparison does not notice them, other arguments are drawn. The results of every
+configuration are then compared for all sets of arguments that were kept. Runs are timed with the
+first set only: the program's arguments, if it comes with any.
 """
 
 import time
@@ -31,13 +32,16 @@ from solution.programs.child import Child, ChildDiedError, Refusal, TooMuchError
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
-LEAST_SHARE = 0.5  # share of the kinds of products for which the comparison must notice errors
-SECONDS = 30.0  # for the mutants of one set of arguments
-SLOWER = 50  # limit of a mutant's run, in runs of the program; its loops may never end
+# least share of the products' forms (see mutants.Site) in which errors must be noticed
+LEAST_SHARE = 0.5
+SECONDS = 30.0  # time limit for running the mutants with one set of arguments
+# time limit of a mutant's run, over the seconds that the program took: its loops may never end
+SLOWER = 50
 LEAST_SECONDS = 5.0
-MOST_DEATHS = 3  # of the child, caused by mutants
-SHOWN = 3  # names in a message
-EDGES = (Kind.SHIFT, Kind.ZERO, Kind.TWICE)  # the errors that wrong tiles cause in the last columns
+MOST_DEATHS = 3  # no more mutants are run if they killed the child process more often than this
+SHOWN = 3  # most names of products in a message
+# the errors that a wrong tile makes in the last columns
+EDGES = (Kind.SHIFT, Kind.ZERO, Kind.TWICE)
 ADVICE = (
     "Give arguments for which they can: --arguments FILE.npz, with an array for each parameter by "
     "its number or name."
@@ -51,44 +55,47 @@ RANDOM = (
 
 @dataclass(frozen=True)
 class Set:
-    """Arguments for which results are compared."""
+    """One set of arguments for which results are compared."""
 
     arguments: list[np.ndarray]
     sight: Sight
-    is_sharp: bool = False  # compare with tightened tolerances
+    is_sharp: bool = False  # compare with tightened tolerances (see child.Sharpen)
 
 
 @dataclass(frozen=True)
 class Examined:
-    """The arguments of an examined program, and what its comparisons cover."""
+    """The arguments of an examined program, and which errors the comparison would miss."""
 
-    sets: list[Set]  # the first is the program's; the others are for comparisons only
-    compiled: Compiled  # the default configuration
-    note: str  # in words, which errors would go unnoticed; usually ""
+    sets: list[Set]  # the first is also used for timing, the others only for comparisons
+    compiled: Compiled  # the compiled default configuration
+    note: str  # a sentence on the errors that would go unnoticed; usually ""
 
 
 class Examiner:
-    """Find arguments with which wrong results are noticed."""
+    """Finds arguments for which the comparison notices wrong results."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
-        """Use the child in which the program is compiled.
+        """Use the child process in which the program is compiled.
 
         Args:
-            needs_edges: configurations may be wrong at the edge of a product alone, as tiles are.
+            needs_edges: True if a configuration may be wrong in the last columns of a product only,
+            as
+                with a wrong tile. Errors in the last columns of every dot must then be noticed.
         """
         self._child, self._program, self._needs_edges = child, program, needs_edges
         self._mutants = Mutants(b"", (), 0)
-        self._is_spoiled = False  # True once the mutants are compiled
+        self._is_spoiled = False  # True once the child process has compiled the mutants
         self._compiled = Compiled(b"", 0.0, "")
         self._kept: list[Set] = []
-        self._told: set[tuple[str, Kind]] = set()  # (form, kind) of mutants that were noticed
+        # (form, kind) of the mutants whose results were noticed as wrong
+        self._told: set[tuple[str, Kind]] = set()
         self._deaths = 0
 
     def run(self) -> Examined:
-        """Open the program in the child, with all arguments for which results are compared.
+        """Find the arguments for comparisons; leave the program open in the child process.
 
         Raises InputError if the program cannot be compiled, if two runs give different results, or
-        if no results show whether they are right.
+        if the comparison does not notice enough errors for any of the arguments.
         """
         name = self._program.name
         if self._program.is_drawn:
@@ -110,7 +117,7 @@ class Examiner:
         return Examined(self._kept, self._compiled, self._describe())
 
     def reopen(self, examined: Examined) -> Compiled:
-        """Open an examined program in another child, with the same arguments."""
+        """Open an examined program in another child process, with the same sets of arguments."""
         return again_if_killed(self._program.name, lambda: self._reopen(examined))
 
     def _reopen(self, examined: Examined) -> Compiled:
@@ -123,7 +130,11 @@ class Examiner:
         return compiled
 
     def _list_sets(self) -> Iterator[tuple[list[np.ndarray], bool]]:
-        """Yield arguments, and whether to tighten the tolerances for them."""
+        """Yield sets of arguments to try, and whether to tighten the tolerances for them.
+
+        The program's arguments come first if it has any, then drawn ones, then the program's
+        arguments with tightened tolerances.
+        """
         if self._program.brings_some:
             yield self._program.arguments, False
         for arguments in list_draws(self._program.module, self._program.name):
@@ -131,7 +142,11 @@ class Examiner:
         yield self._program.arguments, True
 
     def _take(self, arguments: list[np.ndarray], *, is_sharp: bool) -> Sight:
-        """Examine the results for these arguments; keep the arguments if they reveal new errors."""
+        """Run the program and its mutants with these arguments.
+
+        The arguments are kept if they reveal errors that the earlier sets did not. Returns how well
+        their results reveal errors.
+        """
         is_first = not self._kept
         begin = time.monotonic()
         if is_first:
@@ -156,7 +171,11 @@ class Examiner:
         return sight
 
     def _tell_mutants(self, seconds: float) -> None:
-        """Run the mutants that were not noticed yet."""
+        """Run mutants that were not noticed yet, with the newest set of arguments.
+
+        Args:
+            seconds: time limit of each run.
+        """
         if not self._mutants.sites:
             return
         deadline = time.monotonic() + SECONDS
@@ -174,12 +193,16 @@ class Examiner:
                     self._told.add((site.form, kind))
 
     def _is_told(self, site: Site) -> bool:
-        """Return True if possible errors at sites of this form are noticed."""
+        """Return True if the errors of products of this form were noticed.
+
+        All errors of `_list_looked` count if wrong edges are possible, otherwise one of them is
+        enough.
+        """
         looked = [(site.form, kind) in self._told for kind in self._list_looked(site)]
         return all(looked) if self._is_at_edge(site) else any(looked)
 
     def _list_looked(self, site: Site) -> list[Kind]:
-        """Return the kinds of mutants to run: at edges all must be noticed, otherwise one."""
+        """Return the errors to try in a product: EDGES if its edges matter, or two others."""
         kinds = EDGES if self._is_at_edge(site) else (Kind.SHIFT, Kind.REVERSE)
         return [kind for kind in kinds if kind in site.kinds] or list(site.kinds)
 
@@ -196,7 +219,8 @@ class Examiner:
         except ChildDiedError as error:
             self._deaths += 1
             self._restore()
-            # An endless loop counts as noticed; a child that was killed from outside does not.
+            # An endless loop (TooMuchError) counts as noticed; a child process that the system or a
+            # user ended does not.
             return isinstance(error, TooMuchError)
         return reply is True
 
@@ -219,17 +243,21 @@ class Examiner:
 
     @property
     def _untold(self) -> list[Site]:
-        """Return one product of each form whose errors might go unnoticed."""
+        """Return one product of each form in which errors were not noticed."""
         forms = {site.form: site for site in self._mutants.sites}
         return [site for site in forms.values() if not self._is_told(site)]
 
     def _is_enough(self) -> bool:
-        """Return True if everything was noticed, also in results that are all finite."""
+        """Return True if no more arguments are needed.
+
+        That is so if errors in all products were noticed, some results are all finite, and some
+        change when they are reversed.
+        """
         finite = any(one.sight.is_finite for one in self._kept)
         return finite and any(one.sight.can_differ for one in self._kept) and not self._untold
 
     def _is_proven(self) -> bool:
-        """Return True if enough errors were noticed for results to be compared at all."""
+        """Return True if enough errors were noticed to trust the comparison."""
         if not any(one.sight.can_differ for one in self._kept):
             return False
         if self._needs_edges:
@@ -246,7 +274,7 @@ class Examiner:
         return f"the output of {_name(untold)} does not change them"
 
     def _describe(self) -> str:
-        """Return in words which errors would go unnoticed."""
+        """Return a sentence on the errors that would go unnoticed; "" if there are none."""
         words = []
         if not any(one.sight.is_finite for one in self._kept):
             words.append(f"{self._kept[0].sight.blindness}, and these are not compared")
@@ -259,7 +287,7 @@ class Examiner:
 
 
 def open_program(child: Child, program: Program, arguments: list[np.ndarray]) -> Compiled:
-    """Compile the default configuration in the child, which keeps its results.
+    """Compile and run the default configuration in the child process, which keeps its results.
 
     Raises InputError if that fails, or if a second run gives other results.
     """
@@ -276,11 +304,11 @@ def open_program(child: Child, program: Program, arguments: list[np.ndarray]) ->
 
 
 def again_if_killed(name: str, work: Callable[[], Result]) -> Result:
-    """Return the result of `work`; retry once if its child dies.
+    """Return the result of `work`; call it once more if its child process dies.
 
-    The system or a user may have ended the child; if the program killed it, it will again.
+    The system or a user may have ended the process. If the program killed it, it will do so again.
 
-    Raises InputError if the child died twice, or exceeded a limit.
+    Raises InputError if the process died twice, or exceeded a limit.
     """
     try:
         return work()

@@ -41,7 +41,7 @@ def draw_settings(families: Sequence[str], generator: np.random.Generator) -> Se
 
 
 def write_file(settings: Settings) -> str:
-    """Return the program as Python source that can be collected."""
+    """Return the Python source of a file with the program, which can be collected."""
     return (
         "from solution.collecting.families import build\n\n"
         f"program, arguments = build(**{settings})\n"
@@ -66,7 +66,10 @@ def write_programs(folder: Path, family: str, count: int) -> list[Path]:
 
 
 def build(**settings: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return the program for these settings, and its arguments."""
+    """Return the program with these settings (see draw_settings), and its arguments.
+
+    The program is a function of (weights, inputs).
+    """
     weights = Weights(np.random.default_rng(0))
     batch, length, width = settings["batch"], settings["length"], settings["width"]
     sizes = {
@@ -86,7 +89,7 @@ def build(**settings: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 class Weights:
-    """The weights of a program, which looks them up by number."""
+    """The weight arrays of a program. Its layers refer to an array by its index."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
@@ -102,7 +105,10 @@ class Weights:
 
 
 def _train(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a gradient descent step on the mean square of the program's output."""
+    """Return a program that makes one step of gradient descent on `forward`.
+
+    The loss is the mean square of the output.
+    """
     import jax
 
     def step(weights: Any, inputs: Any) -> Any:
@@ -132,7 +138,10 @@ def _normalise(settings: Settings, x: Any) -> Any:
 
 
 def _dense(settings: Settings, weights: Weights, width: int) -> Callable[..., Any]:
-    """Apply two products with an activation between, optionally gated or with a residual."""
+    """Return a layer: two matrix products with an activation between them.
+
+    The settings add a gate, a residual or a normalization.
+    """
     activate = _activate(settings)
     up, down = weights.add(width, 2 * width), weights.add(2 * width, width)
     gate = weights.add(width, 2 * width) if settings["gated"] else None

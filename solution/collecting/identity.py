@@ -10,12 +10,12 @@ import psutil
 from solution.programs.program import UNSEEDED
 from solution.system.errors import InputError
 
-LONGEST = 40  # characters of a value in a message
+LONGEST = 40  # longest value in a message, in characters
 ADVICE = "Choose another --out, or add --replace."
 
 
 def describe_machine() -> str:
-    """Return the kind of this machine's processor, and its number of cores."""
+    """Return the architecture of this machine's processor, and its number of cores."""
     return f"{platform.machine()}, {psutil.cpu_count()} cores"
 
 
@@ -25,6 +25,8 @@ def check_identity(
     """Raise InputError if a folder's stored identity differs from the wanted one.
 
     Args:
+        found: the identity in the folder.
+        wanted: the identity of this program, machine and settings.
         what: the kind of work, such as "search", for the message.
     """
     other = [key for key in wanted if found.get(key) != wanted[key]]
@@ -40,6 +42,6 @@ def check_identity(
 
 
 def _spell(value: object) -> str:
-    """Format a value for a message; a long hash is cut."""
+    """Format a value for a message; a long value is cut."""
     text = "none" if value is None else str(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

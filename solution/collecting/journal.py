@@ -22,10 +22,12 @@ from solution.system.sealing import check_any_seal, read_record, replace_sealed
 
 CANDIDATES = pl.Schema(
     {
-        "config": pl.String(),  # its name
-        "values": pl.Binary(),  # the bytes of its array: see ProgramSpace.to_array
-        "status": pl.String(),  # sound, wrong, refused or died
-        "note": pl.String(),  # which results are wrong, or why it was refused or died
+        "config": pl.String(),  # the configuration's name, a hash
+        "values": pl.Binary(),  # the bytes of its array, see ProgramSpace.to_array
+        # sound (results are correct), wrong, refused (by the compiler) or died
+        "status": pl.String(),
+        # which results are wrong, or why the configuration was refused or died
+        "note": pl.String(),
         "compile_seconds": pl.Float64(),
     }
 )
@@ -34,7 +36,7 @@ STATE, CANDIDATE_FILE, REPEAT_FILE = "state.json", "candidates.parquet", "repeat
 
 
 class Journal:
-    """The three files, and their contents in memory."""
+    """The state of a program's collection: three files, and their contents in memory."""
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class Journal:
 
         Args:
             identity: what must be equal for the collection to be resumed.
-            earlier: values of identity for keys that older records lack.
+            earlier: default values of entries of `identity` that older journals lack.
             schema: columns of the candidates: CANDIDATES, and perhaps more.
 
         Raises InputError if the folder belongs to another program, compiler, machine or search.
@@ -77,9 +79,11 @@ class Journal:
     def add_candidate(
         self, config: str, array: np.ndarray, status: str, note: str, seconds: float, *more: Any
     ) -> None:
-        """Add the status of a configuration, and write the file.
+        """Add a configuration with its status, and write the file.
 
         Args:
+            array: see ProgramSpace.to_array.
+            seconds: duration of compiling.
             more: values of the schema's columns beyond CANDIDATES.
         """
         row = pl.DataFrame(
@@ -100,7 +104,7 @@ class Journal:
         self._write(self.candidates, CANDIDATE_FILE)
 
     def add_repeats(self, rows: Iterable[pl.DataFrame]) -> None:
-        """Add the times of whole passes, and write the file."""
+        """Add the runs of whole timing passes, and write the file."""
         self.repeats = pl.concat([self.repeats, *rows])
         self._write(self.repeats, REPEAT_FILE)
 
@@ -114,7 +118,11 @@ class Journal:
         return bytes(rows["values"][0])
 
     def rename(self, name: Callable[[bytes], str]) -> None:
-        """Rename the configurations of an older journal: `name` maps the bytes of their arrays."""
+        """Rename the configurations of an older journal, whose names were made differently.
+
+        Args:
+            name: returns the name for the bytes of a configuration's array.
+        """
         rows = self.candidates.select("config", "values")
         if rows.is_empty() or name(rows["values"][0]) == rows["config"][0]:
             return
@@ -125,16 +133,16 @@ class Journal:
         )
 
     def find_failure(self) -> str:
-        """Return the most frequent reason of failures; "" if none failed."""
+        """Return the most frequent reason why configurations failed; "" if none failed."""
         notes = self.candidates.filter(pl.col("note") != "")["note"]
         return str(notes.mode(maintain_order=True)[0]) if len(notes) else ""
 
     def sound_repeats(self) -> pl.DataFrame:
-        """Return the times of the sound configurations."""
+        """Return the timed runs of the sound configurations."""
         return self.repeats.join(self.sound().select("config"), on="config", how="semi")
 
     def finish(self, summary: Mapping[str, Any], *, is_final: bool) -> None:
-        """Write the summary, and whether the collection is complete."""
+        """Write the summary; `is_final` says whether the collection is complete."""
         self.state = {**summary, "identity": self.state["identity"], "finished": is_final}
         write_sealed(self.state, self.folder / STATE)
 

@@ -1,6 +1,6 @@
-"""Keep executables loaded in a child; one that kills the child costs only itself.
+"""Keep executables loaded in a child process; one that kills the process is dropped.
 
-If the child died, the next request starts a new one and loads all remaining executables into it.
+If the process died, the next request starts a new one and loads all remaining executables into it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,7 @@ from solution.collecting.child import CLOSED, Load, Open, Run, Timings
 from solution.collecting.timing import choose_runs
 from solution.programs.child import Child, ChildDiedError, Refusal, TooMuchError
 
-TRIES = 3  # attempts of a visit, if the child is killed from outside
+TRIES = 3  # most attempts to run an executable, if the process is ended from outside
 
 
 class Loaded:
@@ -21,7 +21,7 @@ class Loaded:
     def __init__(
         self, child: Child, arguments: Sequence[np.ndarray], bury: Callable[[str, str], None]
     ) -> None:
-        """Use a child, with no executables yet.
+        """Use a child process; no executable is loaded yet.
 
         Args:
             arguments: the program's arguments.
@@ -30,8 +30,8 @@ class Loaded:
         """
         self._child, self._arguments, self._bury = child, arguments, bury
         self._executables: dict[str, bytes] = {}
-        self._runs: dict[str, int] = {}  # number of runs in a visit, by name
-        self._is_open = False  # False: the child may have another program's arguments
+        self._runs: dict[str, int] = {}  # {executable's name: how often `visit` runs it}
+        self._is_open = False  # False: the process may have another program's arguments
 
     @property
     def names(self) -> list[str]:
@@ -40,7 +40,7 @@ class Loaded:
     def add(self, name: str, executable: bytes) -> bool:
         """Load another executable; return True if it can be run.
 
-        Raises ChildDiedError if the arguments alone kill a child.
+        Raises ChildDiedError if the arguments alone kill a process.
         """
         self._restore()
         self._executables[name] = executable
@@ -49,9 +49,10 @@ class Loaded:
         return name in self._executables
 
     def visit(self, name: str) -> Timings | None:
-        """Run an executable a few times; return None if it is not loaded or cannot be run.
+        """Run an executable a few times, and return the times.
 
-        Raises ChildDiedError if the arguments alone kill a child.
+        Returns None if the executable is not loaded or cannot be run. Raises ChildDiedError if the
+        arguments alone kill a process.
         """
         timings: Timings | None = None
         for _ in range(TRIES):
@@ -64,12 +65,12 @@ class Loaded:
         return timings
 
     def keep(self, names: Iterable[str]) -> None:
-        """Remove all executables except these."""
+        """Remove all executables except those with the given names."""
         kept = set(names)
         self._executables = {n: data for n, data in self._executables.items() if n in kept}
 
     def _restore(self) -> None:
-        """Reload every executable into a new child; if one kills it, load the rest into another."""
+        """Load every executable into a new process; if one kills it, start over without it."""
         while not (self._is_open and self._child.is_alive):
             self._open()
             self._is_open = True
@@ -79,7 +80,7 @@ class Loaded:
                     break
 
     def _open(self) -> None:
-        """Send the arguments to the child; retry once if it is killed meanwhile."""
+        """Send the arguments to the process; retry once if it is killed meanwhile."""
         request = Open(b"", self._arguments)
         try:
             self._child.ask(request)
@@ -94,7 +95,11 @@ class Loaded:
             self._runs[name] = choose_runs(nanoseconds)
 
     def _ask(self, name: str, request: Load | Run) -> Any:
-        """Return the child's reply; None if it dies, refuses the request or lost its program."""
+        """Return the process's reply to a request; None if there is no result.
+
+        If the executable kills the process or is refused, it is removed and reported to `bury`. If
+        the process was replaced, `_is_open` becomes False.
+        """
         try:
             reply = self._child.ask(request)
         except ChildDiedError as error:

@@ -1,9 +1,9 @@
 """Make wrong versions of a program, to test whether a comparison of results notices them.
 
 A mutant is the program with an error in the result of one product (dot or convolution), as a
-defective kernel would make it. All mutants of a program are one module, which is compiled once: it
-has an additional parameter with a switch (boolean) for each mutant. The switches are passed into
-calls, loops and conditionals.
+defective kernel would make it. A site is a product that is mutated. All mutants of a program are in
+one module, which is compiled once: it has an additional parameter with a switch (boolean) for each
+mutant. The switches are passed into calls, loops and conditionals.
 """
 
 from collections import Counter
@@ -16,34 +16,37 @@ from solution.programs.arguments import find_entry
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.portable import FreshIds, lay_out, make_portable, replace_instructions
 
-PRED, TUPLE = 1, 13  # numbers of XLA's PrimitiveType
+PRED, TUPLE = 1, 13  # element types, as numbers of XLA's PrimitiveType
 PRODUCTS = ("dot", "convolution")
-MAX_SITES = 48  # products that are mutated, evenly spaced: each mutant costs a run
-OF_A_FORM = 3  # products of the same sizes that are mutated: the last ones, which matter most
-BLOCK = 8  # elements at the edge of the last dimension (a vector); at most an eighth of it
+# most products of a program that are mutated, evenly spaced: each mutant costs a run
+MAX_SITES = 48
+OF_A_FORM = 3  # most products of the same sizes that are mutated: the last ones in the program
+# elements that a mutant makes wrong, at the end of the last dimension; at most an eighth of it
+BLOCK = 8
 EIGHTH = 8
-OFF = 0  # number of a switch that is always off
+OFF = 0  # index of a switch that is never on: it supplies the value False
 CALLS = ("call", "fusion")
 
 
 class Kind(IntEnum):
-    """An error of a wrong kernel: it skips a block, repeats another block, or adds one twice."""
+    """The error of a mutant; a block has the last BLOCK elements of the last dimension."""
 
     ZERO = 0  # the last block is 0
     SHIFT = 1  # the last block equals the block before it
-    TWICE = 2  # the last block is added twice
-    REVERSE = 3  # all dimensions are reversed
+    TWICE = 2  # the last block is doubled
+    REVERSE = 3  # the elements are in reverse order, along all dimensions
 
 
 @dataclass(frozen=True)
 class Site:
-    """A product whose result mutants make wrong."""
+    """A product (dot or convolution) whose result mutants make wrong."""
 
     name: str
     opcode: str
-    form: str  # equal for products of the same sizes, which one kernel computes
-    kinds: tuple[Kind, ...]  # errors that can change the result; for a single number only ZERO
-    first: int  # the switch of the first kind; the switches of the other kinds follow
+    form: str  # opcode and sizes in words; equal for products that the same kernel computes
+    # errors that can change the result; only ZERO if the result is a single number
+    kinds: tuple[Kind, ...]
+    first: int  # index of the switch for kinds[0]; the switches of the other kinds follow
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Mutants:
 
 
 def make_mutants(module: Any) -> Mutants:
-    """Return the mutants of a message Module; without sites if it has no products."""
+    """Return the mutants of a program (message Module): no sites if it has no products."""
     copy = make_portable(module)
     ways = _find_ways(copy)
     reached = _find_reached(copy, ways)
@@ -77,18 +80,19 @@ def make_mutants(module: Any) -> Mutants:
 
 
 def _find_ways(module: Any) -> dict[int, str]:
-    """Return how each computation is called, if switches can be passed into it.
+    """Return {computation id: how it is called}, for computations that switches can be passed into.
 
-    Ways are: "call", "while" and "condition" (of a loop whose state is a tuple), "conditional". A
-    computation that is called in several ways is left out.
+    The values are "call" (a call or a fusion), "while" (a loop's body), "condition" (a loop's
+    condition) and "conditional" (a branch). A computation is left out if it is called in several
+    ways, or by a loop whose state is not a tuple.
     """
     ways: dict[int, set[str]] = {}
     for node in instructions(module):
         way = "call" if node.opcode in CALLS else node.opcode
         if way == "while" and node.shape.element_type != TUPLE:
             way = "other"
-        # A loop's body and condition both receive the switches in its state, but only the body
-        # returns them.
+        # A loop's body and condition both receive the switches as part of the loop's state, but
+        # only the body returns them.
         for number, called in enumerate(node.called_computation_ids):
             ways.setdefault(called, set()).add("condition" if way == "while" and number else way)
     return {
@@ -106,7 +110,10 @@ def _is_entered(node: Any, ways: dict[int, str]) -> bool:
 
 
 def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
-    """Return the instructions that results depend on, by computation that switches can reach."""
+    """Return {computation id: ids of the instructions that its root depends on}.
+
+    The keys are the entry and the computations that switches can be passed into.
+    """
     computations = {c.id: c for c in module.computations}
     reached: dict[int, set[int]] = {}
     waiting = [find_entry(module).id]
@@ -129,7 +136,7 @@ def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
 
 
 def _choose(found: list[Any], module: Any) -> list[tuple[Any, str]]:
-    """Return the products to mutate, the last first, each with its form."""
+    """Return the products to mutate (at most MAX_SITES, the last first), each with its form."""
     shapes = {i.id: i.shape for i in instructions(module)}
     counts: Counter[str] = Counter()
     chosen = []
@@ -154,7 +161,7 @@ def _list_kinds(sizes: list[int]) -> tuple[Kind, ...]:
 
 
 def _find_axis(sizes: list[int]) -> int | None:
-    """Return the last dimension with more than one element; None if there is none."""
+    """Return the index of the last dimension with more than one element; None if there is none."""
     return max((axis for axis, size in enumerate(sizes) if size > 1), default=None)
 
 
@@ -163,7 +170,7 @@ def _find_block(size: int) -> int:
 
 
 class _Writer:
-    """Writes mutants into a module."""
+    """Rewrites a module so that it contains all of its mutants, with a switch for each."""
 
     def __init__(
         self, module: Any, sites: dict[int, Site], switches: int, ways: dict[int, str]
@@ -172,16 +179,20 @@ class _Writer:
         self._fresh = FreshIds(module)
         self._switches = _make_shape(PRED, [switches])
         self._computations = {c.id: c for c in module.computations}
-        # By computation: the shape of its parameter before any change.
+        # By computation id: the shape of its parameter before any change. Only used for the
+        # branches of conditionals, which have one parameter.
         self._parameter_shapes = {
             c.id: _copy_shape(i.shape)
             for c in module.computations for i in c.instructions if i.opcode == "parameter"
         }  # fmt: skip
 
     def write(self) -> None:
-        """Change the module: its entry gets the switches as an additional last parameter."""
+        """Rewrite the entry and all computations that switches are passed into.
+
+        The entry gets the switches as an additional last parameter.
+        """
         entered = [find_entry(self._module).id]
-        for number in entered:  # the dictionary grows in the loop
+        for number in entered:  # the loop appends to the list
             for node in self._computations[number].instructions:
                 if _is_entered(node, self._ways):
                     entered += [n for n in node.called_computation_ids if n not in entered]
@@ -199,7 +210,7 @@ class _Writer:
         for node in computation.instructions:
             node.operand_ids[:] = [renamed.get(operand, operand) for operand in node.operand_ids]
             if way != "call" and node.opcode == "parameter":
-                continue  # already written, as part of a tuple
+                continue  # `_take_switches` has written its replacement, with the same id
             if node.id in self._sites:
                 renamed[node.id] = self._mutate(node, self._sites[node.id], switches, written)
             elif _is_entered(node, self._ways):
@@ -214,7 +225,7 @@ class _Writer:
         replace_instructions(computation, written)
 
     def _take_switches(self, parameters: list[Any], way: str, written: list[Any]) -> int:
-        """Write the parameter that brings the switches; return the id of their value."""
+        """Write the parameter that contains the switches; return the id of the switches' value."""
         if way == "call":
             return self._add(written, "parameter", self._switches, number=len(parameters))
         (old,) = parameters
@@ -223,7 +234,8 @@ class _Writer:
             whole = self._add(written, "parameter", shape)
             self._part(written, whole, shape, old)
             return self._element(written, whole, shape, len(shape.tuple_shapes) - 1)
-        shape = _make_tuple([old.shape, self._switches])  # the argument of a branch
+        # a branch has one argument: (its earlier argument, the switches)
+        shape = _make_tuple([old.shape, self._switches])
         whole = self._add(written, "parameter", shape)
         written.append(
             MESSAGES["Instruction"](
@@ -234,7 +246,7 @@ class _Writer:
         return self._element(written, whole, shape, 1)
 
     def _pass_switches(self, node: Any, switches: int, written: list[Any]) -> None:
-        """Write a calling instruction with the switches among its arguments."""
+        """Write an instruction that calls computations, with the switches among its arguments."""
         if node.opcode in CALLS:
             node.operand_ids.append(switches)
             written.append(node)
@@ -257,12 +269,12 @@ class _Writer:
             self._part(written, node.id, shape, old)
 
     def _extend_value(self, value: int, shape: Any, written: list[Any], switches: int) -> int:
-        """Write a tuple with the elements of another tuple, and the switches."""
+        """Write a copy of the tuple `value`, with the switches as last element; return its id."""
         elements = [self._element(written, value, shape, n) for n in range(len(shape.tuple_shapes))]
         return self._add(written, "tuple", self._extend_shape(shape), [*elements, switches])
 
     def _part(self, written: list[Any], whole: int, shape: Any, old: Any) -> None:
-        """Write the original value of `old`: the first elements of the extended tuple."""
+        """Write the earlier value of `old`: the tuple `whole` without the switches."""
         count = len(old.shape.tuple_shapes)
         elements = [self._element(written, whole, shape, n) for n in range(count)]
         written.append(
@@ -279,7 +291,10 @@ class _Writer:
         return _make_tuple([*shape.tuple_shapes, self._switches])
 
     def _mutate(self, node: Any, site: Site, switches: int, written: list[Any]) -> int:
-        """Write a product, its mutants and a selection among them; return the selection's id."""
+        """Write a product and its mutants, and for each mutant a select that its switch controls.
+
+        Returns the id of the last select, which replaces the product for its readers.
+        """
         written.append(node)
         value = int(node.id)
         for number, kind in enumerate(site.kinds, site.first):
@@ -289,7 +304,7 @@ class _Writer:
         return value
 
     def _switch(self, switches: int, number: int, shape: Any, written: list[Any]) -> int:
-        """Write a switch, broadcast to the shape's sizes."""
+        """Write one switch, broadcast to the sizes of `shape`; return its id."""
         one = self._add(
             written, "slice", _make_shape(PRED, [1]), [switches], slices=[(number, number + 1)]
         )
@@ -320,7 +335,7 @@ class _Writer:
         return self._add(written, "concatenate", node.shape, [kept, last], dimensions=[axis])
 
     def _make_zeros(self, like: Any, sizes: list[int], switches: int, written: list[Any]) -> int:
-        """Write zeros: a switch that is off, converted to the element type."""
+        """Write zeros: the switch that is always off, converted to the element type."""
         shape = _make_shape(like.element_type, sizes)
         false = self._switch(switches, OFF, shape, written)
         return self._add(written, "convert", shape, [false])

@@ -15,7 +15,7 @@ from solution.programs.compiler import Flags
 
 KIND = "LIBRARY_FUSION_TYPE_"
 LIBRARY = "xla_cpu_experimental_ynn_fusion_type"
-# The compiler's flags by option and value; the default sets no flag.
+# {(option, value): flags of the compiler that set it}; no flag sets a default value.
 BY_NAME: dict[tuple[str, str], tuple[tuple[str, bool | int | str], ...]] = {
     ("library_fusions", "none"): ((LIBRARY, ""),),
     ("library_fusions", "dot"): ((LIBRARY, f"{KIND}DOT"),),
@@ -38,13 +38,13 @@ BY_BACKEND: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
 # The order in which a search tries the options: the most useful ones first.
 IN_TURN = ("vector_width", "unrolling", "effort", "library_fusions", "products",
            "tiling_propagation", "min_max", "size")  # fmt: skip
-# By value, other values that it needs for an effect: XLA's loops compute a product only if no
-# library does, and gain most with wide vectors.
+# {value of an option: values of other options without which it has no effect}. XLA's loops
+# compute a product only if no library does, and gain most with wide vectors.
 NEEDS = {("products", "own_loops"): (("library_fusions", "none"), ("vector_width", "wide"))}
 
 
 def find_flags(options: np.ndarray) -> Flags:
-    """Return the compiler's flags for options (options,): positions in OPTION_CHOICES."""
+    """Return the compiler's flags for options (options,): indices of values in OPTION_CHOICES."""
     chosen = [
         (name, OPTION_CHOICES[name][value])
         for name, value in zip(OPTION_NAMES, options.tolist(), strict=True)
@@ -56,9 +56,10 @@ def find_flags(options: np.ndarray) -> Flags:
 
 
 def list_settings() -> list[list[tuple[int, int]]]:
-    """List the settings that a search tries, in order, each with the options that it needs.
+    """Return the settings that a search tries, the most useful ones first.
 
-    A setting has pairs: position of the option, position of its value.
+    A setting is a list of pairs (position of an option, position of its value): a value that
+    differs from the default, and the values of other options that it needs.
     """
     settings = [
         ((name, choice), *NEEDS.get((name, choice), ()))

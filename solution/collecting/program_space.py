@@ -1,9 +1,10 @@
 """Build the space of a program's configurations: layouts, compile options, tiles of a product.
 
-A site of a layout is a tensor; its choices are the compiler's default and every order of its
-dimensions. If the program is a single product, its tile is one site, whose first choice is the
-library's product. If a tile is set, no option may ask for a library's product: such combinations
-are not legal.
+A site is a parameter of a configuration. Each tensor whose layout may be set is a site; its values
+are the compiler's default and every order of the tensor's dimensions. Each compile option is a
+site. If the program is a single matrix product, its tile is a site, too; the first value of that
+site means that there is no tile, because a library computes the product. Some options cannot be
+combined with a tile: such configurations are not legal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,10 +40,12 @@ CHOOSE = "Choose its options instead: `fastslow choose PROGRAM --over options`."
 
 @dataclass(frozen=True, eq=False)
 class LayoutSite:
-    """A site that sets the layout of a tensor, or of all three tensors of a node."""
+    """A parameter of the space: the layout of one tensor, or of all three tensors of a node."""
 
-    index: tuple[int, ...]  # position among the configurable nodes, for one tensor also its number
-    # (choices, 6) or (choices, 3, 6), minor to major; the first choice is the compiler's default
+    # (node, tensor), or (node,) for all three tensors; node: position among the configurable nodes
+    index: tuple[int, ...]
+    # (choices, 6), or (choices, 3, 6) for all three tensors: the layouts to choose from, minor to
+    # major; the first one is the compiler's default
     values: np.ndarray
 
 
@@ -50,29 +53,31 @@ class LayoutSite:
 class ProgramSpace(Space):
     """The configurations of a program, and the compiler's inputs for each.
 
-    The order of the sites: layouts, options, tile.
+    The columns of a configuration are the layout sites, then the options, then the tile.
     """
 
     program: Program
     layout_sites: tuple[LayoutSite, ...] = ()
-    # By name the values of each compile option; empty if options are not in the space.
+    # {name of a compile option: its values}; empty if options are not in the space.
     option_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     product: Product | None = None  # the product whose tile is set; None: tiles are not searched
-    has_unchanged: bool = True  # one of the configurations is the unchanged program
-    varies_fastest: bool = False  # a collection varies the fastest so far; False: draws at random
+    # True if the program without any setting is one of the configurations
+    has_unchanged: bool = True
+    # True: a collection varies its fastest configurations; False: it draws at random
+    varies_fastest: bool = False
 
-    # The options' names in records; empty for the CPU's compiler.
+    # Names of the compile options, as records store them; empty for the CPU's compiler.
     option_names: ClassVar[tuple[str, ...]] = ()
 
     @property
     def kind(self) -> str:
-        """Return what a collection of these configurations holds: layout, options or tile."""
+        """Return what differs between the configurations: "layout", "options" or "tile"."""
         if self.option_choices:
             return "options"
         return "layout" if self.product is None else "tile"
 
     def layouts(self, configs: np.ndarray) -> np.ndarray:
-        """Return the layouts (n, configurable, 3, 6) of configurations (n, sites)."""
+        """Return layouts (n, configurable, 3, 6), minor to major, of configurations (n, sites)."""
         shape = (len(configs), len(self.program.configurable), len(LAYOUT_TENSORS), MAX_RANK)
         found = np.full(shape, LAYOUT_UNSET, np.int8)
         for number, site in enumerate(self.layout_sites):
@@ -81,14 +86,14 @@ class ProgramSpace(Space):
         return found
 
     def options(self, config: np.ndarray) -> np.ndarray:
-        """Return positions in the options' values (options,) of one configuration (sites,)."""
+        """Return the index of each option's value (options,) in one configuration (sites,)."""
         if not self.option_choices:
             return np.zeros(len(OPTION_NAMES), np.int8)
         first = len(self.layout_sites)
         return config[first : first + len(self.option_choices)].astype(np.int8)
 
     def tile(self, config: np.ndarray) -> np.ndarray | None:
-        """Return rows, sums and vectors (3,) of a configuration's tile; None: library product."""
+        """Return the tile (rows, sums, vectors) of one configuration; None if it has no tile."""
         if self.product is None or not config[-1]:
             return None
         return np.asarray(self.product.tiles[config[-1] - 1])
@@ -102,30 +107,34 @@ class ProgramSpace(Space):
         return Flags((*of_tile.options, *flags.options), (*of_tile.backend, *flags.backend))
 
     def prepare(self, config: np.ndarray) -> tuple[bytes, Flags]:
-        """Return the module and the flags of one configuration (sites,)."""
+        """Return the serialized module and the flags to compile one configuration (sites,)."""
         return self.write_module(self.layouts(config[None])[0]), self.flags(config)
 
     def write_module(self, layouts: np.ndarray) -> bytes:
-        """Return the serialized module that requests layouts (configurable, 3, 6)."""
+        """Return the serialized module that requests the given layouts (configurable, 3, 6)."""
         if (layouts == LAYOUT_UNSET).all():
             return self.program.plain
         return constrain(self.program.module, self.program.configurable, layouts)
 
     def find_flags(self, options: np.ndarray) -> Flags:
-        """Return the compiler's flags for options (options,)."""
+        """Return the compiler's flags for the indices of the options' values (options,)."""
         return find_flags(options)
 
     def to_array(self, config: np.ndarray) -> np.ndarray:
-        """Return a configuration as journals store it: layouts, options or a tile's sizes."""
+        """Return one configuration as the array that journals store.
+
+        The array holds layouts (configurable, 3, 6), a tile (3,), or the indices of the options'
+        values.
+        """
         if self.kind == "layout":
             return np.asarray(self.layouts(config[None])[0])
         tile = self.tile(config)
         return self.options(config) if tile is None else tile
 
     def from_bytes(self, data: bytes) -> np.ndarray:
-        """Return the configuration (sites,) whose array has these bytes.
+        """Return the configuration (sites,) for which `to_array` gives an array with these bytes.
 
-        Raises InputError if there is none in the space.
+        Raises InputError if the space has no such configuration.
         """
         like = self.to_array(self.default)
         try:
@@ -138,9 +147,9 @@ class ProgramSpace(Space):
             ) from error
 
     def from_array(self, array: np.ndarray) -> np.ndarray:
-        """Return the configuration (sites,) with this array: see to_array.
+        """Return the configuration (sites,) for which `to_array` gives this array.
 
-        Raises IndexError or ValueError if there is none in the space.
+        Raises IndexError or ValueError if the space has no such configuration.
         """
         if self.kind == "options":
             config = array.astype(np.int32)
@@ -157,10 +166,10 @@ class ProgramSpace(Space):
         return config
 
     def describe(self, configs: np.ndarray) -> np.ndarray:
-        """Return features (n, columns), see Space.describe.
+        """Return features (n, columns) of configurations, see Space.describe.
 
-        Tiles without options have the standardised logarithms of their sizes, and a column that
-        sets the library's product apart.
+        If the space is a table of tiles, the features are the standardised logarithms of a tile's
+        rows, sums and vectors, and a column that is 2 for the library's product and 0 for tiles.
         """
         if self.product is None or self.members is None:
             return super().describe(configs)
@@ -172,7 +181,7 @@ class ProgramSpace(Space):
         return np.hstack([rows, library])[configs[:, 0]].astype(np.float32)
 
     def make_run(self, config: np.ndarray, nanoseconds: int) -> Any:
-        """Return the message Run of a configuration; without nanoseconds it is marked as failed."""
+        """Return the message Run of one configuration; 0 nanoseconds mean that it failed."""
         is_default = bool((config == self.default).all())
         run = MESSAGES["Run"](is_default=is_default, error=not nanoseconds)
         run.profile.compute_time_ns = nanoseconds
@@ -191,9 +200,12 @@ class ProgramSpace(Space):
 
 
 def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSpace:
-    """Return the space to search: of the named kinds, by default of all that the program has.
+    """Return the space of a program's configurations to search.
 
-    Raises InputError if the program has nothing to set of a named kind.
+    Args:
+        kinds: which of KINDS to search; empty: all that the program has.
+
+    Raises InputError if a kind is unknown, or if the program has nothing to set of a given kind.
     """
     unknown = sorted(set(kinds) - set(KINDS))
     if unknown:
@@ -214,7 +226,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
     def are_legal(configs: np.ndarray) -> np.ndarray:
         if not options or found is None:
             return np.ones(len(configs), bool)
-        # A tile excludes the options that ask for a library's product.
+        # A tile and these options set the same compiler flags, so a tile excludes them.
         has_library = configs[:, [first + option for option in OF_PRODUCTS]].any(axis=1)
         return np.asarray(~(has_library & (configs[:, -1] > 0)))
 
@@ -236,7 +248,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
 def make_collected_space(
     program: Program, kind: str, *, varies_fastest: bool = False
 ) -> ProgramSpace:
-    """Return the space of one of KINDS for a collection.
+    """Return the space for a collection, which varies one kind of setting: see KINDS.
 
     Raises InputError if the program has nothing to set of this kind.
     """
@@ -265,10 +277,11 @@ def refuse_layouts(program: Program) -> InputError:
 def make_option_table(
     make: type[ProgramSpace], program: Program, options: Mapping[str, tuple[str, ...]]
 ) -> ProgramSpace:
-    """Return the table of all combinations of a compiler's options.
+    """Return a space that consists of all combinations of a compiler's options.
 
     Args:
-        make: the class of the target's spaces.
+        make: the class of the space, which depends on the target.
+        options: the values of each option, by its name.
     """
     if not len(program.configurable):
         raise InputError(
@@ -280,7 +293,7 @@ def make_option_table(
 
 
 def list_layout_sites(program: Program) -> tuple[LayoutSite, ...]:
-    """Return a site for each tensor whose layouts may be set."""
+    """Return a site (parameter) for each tensor whose layout may be set."""
     ranks = find_ranks(program.module, program.configurable)
     return tuple(
         LayoutSite((node, tensor), list_orders(int(ranks[node, tensor])))
@@ -290,7 +303,7 @@ def list_layout_sites(program: Program) -> tuple[LayoutSite, ...]:
 
 @cache
 def list_orders(rank: int) -> np.ndarray:
-    """Return layouts (choices, 6) of a tensor: unset, then every order, minor to major."""
+    """Return the layouts (choices, 6) that a tensor may have: unset, then every dimension order."""
     orders = [(*order, *[LAYOUT_UNSET] * (MAX_RANK - rank)) for order in permutations(range(rank))]
     return np.array([[LAYOUT_UNSET] * MAX_RANK, *orders], np.int8)
 
@@ -302,7 +315,10 @@ def _make_table(
     make: type[ProgramSpace] = ProgramSpace,
     **more: Any,
 ) -> ProgramSpace:
-    """Return a table of configurations (members, sites); the default is the first one."""
+    """Return a space that consists of the configurations `members` (members, sites).
+
+    The default configuration is the first member if no other is given.
+    """
     rows = members.astype(np.int32)
     return make(
         program=program,
@@ -319,7 +335,10 @@ def _link(program: Program, sites: Sequence[LayoutSite]) -> np.ndarray:
 
 
 def _find_product(program: Program, *, is_asked: bool) -> Product | None:
-    """Return the product of a program that is a single one; otherwise None."""
+    """Return the matrix product if the program is a single one.
+
+    Otherwise return None, or raise InputError if `is_asked`.
+    """
     try:
         return find_product(program)
     except InputError:

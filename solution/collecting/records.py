@@ -35,22 +35,22 @@ class Destination:
 
 @dataclass(frozen=True)
 class Measured:
-    """A configuration with its time."""
+    """A configuration and its measured or estimated time."""
 
     config: np.ndarray  # (sites,)
-    nanoseconds: int  # 0: it failed
+    nanoseconds: int  # 0: the configuration failed
 
 
 def make_record(
     program: Program, space: ProgramSpace, measured: Sequence[Measured], source: str = TIMED
 ) -> Any:
-    """Return the configurations as a message TuningRecord, in their order.
+    """Return a program's measured configurations, in the given order, as a message TuningRecord.
 
     Args:
         source: where the times come from, see solution.domain.labels.
     """
     record = MESSAGES["TuningRecord"](module=program.module, label_source=source)
-    # Estimates need no arguments, and for some programs none can be drawn.
+    # Estimates do not depend on the arguments, which cannot be drawn for some programs.
     record.fingerprint = int(program.digest if source == TIMED else program.module_digest, 16)
     if space.kind != "tile":
         record.config_index_to_node[:] = program.configurable.tolist()
@@ -66,7 +66,11 @@ def write_graph(
     destination: Destination,
     source: str = TIMED,
 ) -> tuple[Path, Path]:
-    """Write the record and the npz file atomically; return their paths. See make_record."""
+    """Write a program's record and npz file atomically; return the paths of both.
+
+    Args:
+        source: where the times come from, see solution.domain.labels.
+    """
     path = destination.find("pb", program.name, ".pb")
     data = make_record(program, space, measured, source).SerializeToString(deterministic=True)
     with replace_file(path) as temporary:

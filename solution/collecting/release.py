@@ -33,14 +33,14 @@ README, SUMS = "README.md", "SHA256SUMS"
 
 @dataclass(frozen=True)
 class Release:
-    """A packed release."""
+    """A zip file that `pack` has written, and what identifies its data."""
 
     path: Path
     graphs: int
     data_digest: str  # hash of SHA256SUMS without README.md: it identifies the data
 
     def describe(self) -> str:
-        """Return the text to publish beside the file."""
+        """Return the text to publish with the zip file."""
         return (
             f"{self.path}: {count(self.graphs, 'graph')}, {self.path.stat().st_size:,} bytes.\n"
             f"SHA-256 of the file: {checksum(self.path)}\n"
@@ -49,12 +49,12 @@ class Release:
 
 
 def pack(folder: Path, readme: Path, out: Path) -> Release:
-    """Check every npz file of a folder, and pack them.
+    """Check every npz file of a folder, and pack all files into a zip.
 
     Args:
         folder: data in any folder structure that find_files knows.
         readme: Markdown on how the data were measured; it must not link to other files.
-        out: the zip; an existing file is replaced.
+        out: path of the zip; an existing file is replaced.
 
     Raises InputError if there is no data, a file is defective, or `readme` cannot be read.
     """
@@ -88,7 +88,7 @@ def place_of(file: GraphFile) -> str:
 
 
 def describe_contents(summaries: pl.DataFrame) -> str:
-    """Return the part of the README that is computed from the files.
+    """Return the section of the README that describes the packed files, as Markdown.
 
     Args:
         summaries: a row per graph, as scan returns it.
@@ -104,7 +104,7 @@ def describe_contents(summaries: pl.DataFrame) -> str:
         if rows.is_empty():
             continue
         graphs = " / ".join(str(len(rows.filter(split=split))) for split in SPLITS)
-        spreads = rows["spread"].drop_nulls().to_numpy()  # graphs with labels only
+        spreads = rows["spread"].drop_nulls().to_numpy()  # null for graphs without labels
         shown = f"{np.median(spreads):.2f}" if len(spreads) else "no labels"
         lines.append(f"| {name} | {graphs} | {rows['configs'].sum():,} | {shown} |")
     labelled = summaries.filter("labelled")

@@ -40,17 +40,17 @@ ESTIMATED_CAPTION = (
     "programs. As asked: share of the requested output layouts that the compiled program has. "
     "Failed: the compiler rejected the configuration."
 )
-# By header: the function that formats a program's state for this column.
+# {header: function that formats a program's state for this column}
 Columns = dict[str, Callable[[dict[str, Any]], str]]
-MAX_PANELS = 12  # programs whose two halves are plotted, the noisiest first
+MAX_PANELS = 12  # most programs whose two halves of the runs are plotted: the noisiest ones
 COLUMNS = 4
 
 
 def show_finished(title: str, finished: Sequence[Finished], target: str = CPU) -> Table:
-    """Return a table with a row per program.
+    """Return a table with a row for each program.
 
     Args:
-        target: tells how programs were labelled if all of them failed.
+        target: name of the target; chooses the columns if all programs failed.
     """
     states = [one.state for one in finished if one.state]
     timed = [state for state in states if not is_estimated(state)]
@@ -84,7 +84,10 @@ def is_estimated(state: dict[str, Any]) -> bool:
 
 
 def describe_failures(finished: Sequence[Finished]) -> str:
-    """Return how many configurations of the first failing program failed, and why; or ""."""
+    """Say how many configurations of the first program with failures failed, and why.
+
+    Returns "" if none failed.
+    """
     for one in finished:
         if one.state.get("failure"):
             tried = sum(one.state["statuses"].values())
@@ -96,7 +99,10 @@ def describe_failures(finished: Sequence[Finished]) -> str:
 
 
 def _list_columns(*, has_timed: bool, has_estimated: bool) -> Columns:
-    """Return the columns; a column of the other kind of label (time, estimate) shows ""."""
+    """Return the columns for timed programs, for estimated programs, or for both.
+
+    A column that only timed programs have is empty for estimated ones, and vice versa.
+    """
     timed: Columns = {
         "Repeat tau": lambda state: f"{state['repeat_tau']:.2f}" if "clock" in state else "",
         "Passes": lambda state: str(state.get("passes", "")),
@@ -135,7 +141,7 @@ def _describe_clock(timed: Sequence[dict[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class Collected:
-    """A program's journal."""
+    """The finished collection of one program, as read from its journal."""
 
     name: str
     collection: str
@@ -144,7 +150,7 @@ class Collected:
 
 
 def read_collections(folder: Path) -> list[Collected]:
-    """Return the finished collections below a folder, by collection and name.
+    """Return the finished collections below a folder, sorted by collection and name.
 
     Raises InputError if there is none.
     """
@@ -161,7 +167,7 @@ def read_collections(folder: Path) -> list[Collected]:
 
 
 def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
-    """Return the rows of the tables, by collection."""
+    """Return by collection the outcomes of its programs: the rows of a table."""
     tables: dict[str, list[Finished]] = {}
     for one in collected:
         tables.setdefault(one.collection, []).append(Finished(one.name, one.state))
@@ -169,7 +175,10 @@ def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
 
 
 def draw_collections(collected: Sequence[Collected]) -> "Figure":
-    """Plot each program's runtimes over its fastest, and the two halves of the noisiest ones."""
+    """Plot runtimes relative to each program's fastest, and noise.
+
+    Noise is shown for the programs with the lowest repeat tau: one half of the runs over the other.
+    """
     from matplotlib.figure import Figure  # slow to import
 
     some = [one for one in collected if len(one.outcome.configs) > 1]

@@ -33,20 +33,23 @@ from solution.system.sealing import read_record
 from solution.system.terminal import say
 from solution.system.wording import spell
 
-COUNTS = {  # three times the architectures of the measured CPU graphs: 35, 32, 21 and 21
+# graphs to collect by collection: three times the architectures of the measured CPU graphs,
+# which are 35, 32, 21 and 21 for layouts
+COUNTS = {
     "layout:xla:random": 105, "layout:xla:default": 96, "layout:nlp:random": 63,
     "layout:nlp:default": 63, "tile:xla": 120,
 }  # fmt: skip
 SIZES = (12, 16, 24, 32, 48, 64, 70, 96, 100, 128, 160, 192, 256)
 VALID_SHARE = 6  # every sixth architecture is for validation
 LAYOUT_SECONDS, TILE_SECONDS = 100.0, 45.0
-Notes = dict[str, dict[str, Any]]  # the outcomes of drafts, by name
+# {draft's name: its architecture and its npz file}, as stored in its note
+Notes = dict[str, dict[str, Any]]
 HEADER = '"""Drawn by solution.collecting.sample."""\n\n'
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A program to be collected."""
+    """A program that is to be collected."""
 
     name: str
     collection: str
@@ -83,7 +86,7 @@ def find_architectures(folder: Path) -> set[str]:
 
 
 class Sample:
-    """The folder of the sample, and the architectures that must not be added."""
+    """The folder of the sample, and by collection the architectures that must not be added."""
 
     def __init__(
         self, folder: Path, avoided: set[str], workers: Workers | None, say: Callable[[str], None]
@@ -94,9 +97,10 @@ class Sample:
         self._say = say
 
     def collect_next(self) -> bool:
-        """Collect a program for the least complete collection; return False if none is left.
+        """Collect a program for a collection; return False if no program is left.
 
-        Collections at which other workers are busy are skipped.
+        The collection with the smallest share of tried programs comes first. Collections that
+        another worker is busy with are skipped.
         """
         for name in sorted(COUNTS, key=self._share_tried):
             folder = self._notes(name)
@@ -109,11 +113,11 @@ class Sample:
         return False
 
     def count(self, name: str) -> int:
-        """Return the number of the collection's graphs."""
+        """Return how many graphs of the collection have been written."""
         return _count_graphs(self._read_notes(name))
 
     def find_next(self, name: str) -> Draft | None:
-        """Return the first draft that was not tried; None if the collection is complete."""
+        """Return the first draft that was not tried; None if the collection has enough graphs."""
         tried = self._read_notes(name)
         self._taken[name] |= {note["architecture"] for note in tried.values()}
         if _count_graphs(tried) >= COUNTS[name]:
@@ -121,7 +125,7 @@ class Sample:
         return next((draft for draft in draw_drafts(name) if draft.name not in tried), None)
 
     def collect(self, draft: Draft) -> None:
-        """Collect a program, or resume it, and note its outcome."""
+        """Collect a program, or resume its collection, and write a note with the outcome."""
         note = self._notes(draft.collection) / f"{draft.name}.json"
         path = note.with_suffix(".py")
         path.write_text(draft.text, encoding="utf-8")
@@ -135,7 +139,7 @@ class Sample:
         return self._folder / "drafts" / name.replace(":", "-")
 
     def _read_notes(self, name: str) -> Notes:
-        """Return the notes of the drafts that were tried, by name."""
+        """Return the notes of the drafts that were tried, by the draft's name."""
         return {
             path.stem: read_record(path, "a draft of the sample")
             for path in self._notes(name).glob("*.json")
@@ -217,11 +221,11 @@ def _describe_rest(sample: Sample, workers: int) -> str:
 
 
 def _do_nothing() -> None:
-    """Initialise a worker: nothing is needed."""
+    """Prepare a worker process: nothing is needed."""
 
 
 def _work(folder: Path, avoided: set[str], deadline: float) -> None:
-    """Collect on one core until the deadline, or until other workers do all that is left."""
+    """Collect programs on one core until the deadline, or until none is left for this worker."""
     limits = Settings().limits
     with lease_core() as core, Child(limits, core) as compiling, Child(limits, core) as timing:
         sample = Sample(folder, avoided, Workers(compiling, timing), say)

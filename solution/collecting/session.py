@@ -31,7 +31,7 @@ class Finished:
     """The outcome of a program's collection."""
 
     name: str
-    state: dict[str, Any]  # the state in its journal; empty if it failed
+    state: dict[str, Any]  # the summary in its journal; empty if it failed
     defect: str = ""
 
 
@@ -42,10 +42,10 @@ def collect_programs(
     settings: Settings,
     minutes: float,
 ) -> list[Finished]:
-    """Collect the programs of all files; a failing program does not stop the others.
+    """Collect all programs of the files; a program that fails does not stop the others.
 
     Args:
-        minutes: time limit for all of them; time that a program does not use is left to the next.
+        minutes: time limit for all programs; time that a program does not use is left to the next.
 
     Raises:
         InputError: jax is not installed, a file holds no program, or another process uses the
@@ -76,7 +76,7 @@ def collect_programs(
 
 
 def _give(programs: Sequence[Program], settings: Settings) -> Program:
-    """Return the only program with the arguments given in the settings."""
+    """Return the only program, with the arguments that the user gave in the settings."""
     if len(programs) != 1:
         raise InputError(
             f"{settings.arguments}: --arguments are for one program, found {len(programs)}. "
@@ -94,14 +94,17 @@ def read_all(path: Path, workers: LabelWorkers, settings: Settings) -> Iterator[
 def share_time(
     programs: Sequence[Program], settings: Settings, deadline: float
 ) -> Iterator[tuple[Program, Settings]]:
-    """Yield each program with its settings; unused time is left to the following programs."""
+    """Yield each program with settings whose time limit is its share of the time left.
+
+    A program's share is equal to that of each program after it, and at least LEAST_SECONDS.
+    """
     for number, program in enumerate(programs):
         left = (deadline - time.monotonic()) / (len(programs) - number)
         yield program, replace(settings, seconds=max(LEAST_SECONDS, left))
 
 
 class _Bar:
-    """Shows the elapsed seconds of a program, and the current work."""
+    """Updates the progress bar of a program: elapsed seconds, and what is being done."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self._progress, self._task, self._begin = progress, task, time.monotonic()
@@ -159,11 +162,15 @@ class Collector:
     def __call__(
         self, name: str, content: bytes, log: bytes | None, seconds: float, report: Report
     ) -> tuple[list[Finished], bytes]:
-        """Collect the programs of a file; return their outcomes and the files, as an archive.
+        """Collect the programs of a file; return their outcomes, and a zip with the files.
 
         Args:
-            log: files of an earlier collection of the program named like the file, to resume.
+            name: the file's name.
+            content: the file's bytes.
+            log: zip of the log folder of an earlier collection, which is resumed. It belongs to the
+                program that is named like the file.
             seconds: time limit for all programs of the file.
+            report: called with the elapsed seconds, the limit, and what is being done.
         """
         check_installed()
         with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:

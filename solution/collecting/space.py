@@ -1,7 +1,8 @@
 """Represent a search space by integers: a configuration is a vector of one choice per site.
 
 A site is a parameter: the layout of a tensor, a compile option, or a tile. A choice is the index of
-a value in the list of the site's values. Collections and all optimizers draw such vectors here.
+a value in the list of the site's values. A table is a space with a fixed list of configurations,
+its members. Collections and all optimizers draw configurations with this module.
 """
 
 import hashlib
@@ -13,13 +14,16 @@ import numpy as np
 
 from solution.features.candidates import CHANGES, SHARES, draw_sites
 
-COLUMNS = 4096  # largest number of one-hot columns of a configuration's description
-# mean share of sites that a random configuration changes: the logarithm of the share is uniform
+COLUMNS = 4096  # most one-hot columns in a configuration's features
+# mean share of sites that a random configuration changes: the share lies between SHARES, and its
+# logarithm is uniformly distributed
 MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
-TRIES = 25  # rounds of drawing until enough unknown configurations are found
-MOST = 1500  # candidates from a large table: random ones, and as many with the prior's best scores
-NEAR, FAR = 192, 128  # without a table: neighbours of the fastest, and random ones
-HOPS = 8  # largest distance to assign a node to a configurable node
+TRIES = 25  # most rounds of drawing, until enough new configurations are found
+# candidates from a large table: this many random ones, and as many with the prior's best scores
+MOST = 1500
+# candidates without a table: neighbours of the fastest configurations, random ones
+NEAR, FAR = 192, 128
+HOPS = 8  # most edges between a node and the configurable node that it is assigned to
 
 Setting = tuple[tuple[int, int], ...]
 # Maps configurations (n, sites) to scores (n,): lower is faster, comparable between all calls.
@@ -27,7 +31,7 @@ Prior = Callable[[np.ndarray], np.ndarray]
 
 
 def name_config(config: np.ndarray) -> str:
-    """Return the name of a configuration (sites,): a hash, so no time belongs to another one."""
+    """Return the name of a configuration (sites,): a hash of its choices."""
     data = np.ascontiguousarray(config, np.int32).tobytes()
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
@@ -36,18 +40,20 @@ def name_config(config: np.ndarray) -> str:
 class Space:
     """The configurations of one program: arrays (n, sites) of choices, 0 <= choice < sizes."""
 
-    sizes: np.ndarray  # (sites,) number of values
-    default: np.ndarray  # (sites,) the compiler's default
+    sizes: np.ndarray  # (sites,) number of values that each site can have
+    default: np.ndarray  # (sites,) the compiler's default configuration
     # (links, 2) pairs of sites that are neighbours in the program
     links: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), int))
-    # By site: its values if they are sizes, None if they are only names. Empty: all are names.
+    # By site: its values if they are sizes (ordered numbers), None if they are only names.
+    # Empty: the values of all sites are names.
     coordinates: tuple[np.ndarray | None, ...] = ()
     # Maps (n, sites) to (n,) bool: which configurations satisfy the known constraints.
     are_legal: Callable[[np.ndarray], np.ndarray] | None = None
-    # (configs, sites) the only configurations, if the space is a table
+    # (members, sites) all configurations, if the space is a table; None: any combination of choices
     members: np.ndarray | None = None
-    # Settings of the whole program, such as compile options, in the order in which to try them.
-    # Each has pairs (site, choice): several if one has no effect without the other.
+    # Settings that act on the whole program, such as compile options, in the order in which a
+    # search tries them. A setting consists of pairs (site, choice): several pairs if one choice has
+    # no effect without the others.
     settings: tuple[Setting, ...] = ()
 
     @property
@@ -56,22 +62,22 @@ class Space:
 
     @cached_property
     def names(self) -> list[str]:
-        """Return the names of the table's members; [] without a table."""
+        """Return the names of the table's members; an empty list if the space is no table."""
         return [] if self.members is None else [name_config(row) for row in self.members]
 
     def find_unknown(self, known: Set[str]) -> np.ndarray:
-        """Return the row numbers of the table's members whose names are not in `known`."""
+        """Return the positions of the table's members whose names are not in `known`."""
         return np.array([row for row, name in enumerate(self.names) if name not in known], int)
 
     @cached_property
     def ordered(self) -> np.ndarray:
-        """Return (sites,) bool: whether a site's values are sizes, in ascending order."""
+        """Return (sites,) bool: True if a site's values are sizes, which are in ascending order."""
         is_size = [sizes is not None for sizes in self.coordinates]
         return np.array(is_size or [False] * self.sites, bool)
 
     @cached_property
     def neighbours(self) -> list[np.ndarray]:
-        """Return by site the sites linked with it."""
+        """Return for each site the sites that are linked with it."""
         both = np.concatenate([self.links, self.links[:, ::-1]]).reshape(-1, 2)
         return [both[both[:, 0] == site, 1] for site in range(self.sites)]
 
@@ -93,9 +99,10 @@ class Space:
     def mutate(
         self, generator: np.random.Generator, configs: np.ndarray, most: int = 2
     ) -> np.ndarray:
-        """Return a neighbour of each configuration of (n, sites).
+        """Return a neighbour of each configuration (n, sites), which differs in 1 to `most` sites.
 
-        At 1 to `most` sites the choice is redrawn, or moved by 1 or 2 if its values are sizes.
+        A changed site gets another random choice. If its values are sizes, its choice moves by 1 or
+        2.
         """
         changed = configs.copy()
         free = np.flatnonzero(self.sizes > 1)
@@ -107,10 +114,10 @@ class Space:
     def cross(
         self, generator: np.random.Generator, first: np.ndarray, second: np.ndarray
     ) -> np.ndarray:
-        """Return `first` (sites,) with a connected region of `second`.
+        """Return the configuration `first` (sites,) with a connected region of sites from `second`.
 
-        The region grows breadth-first along links from a random site to a random size. If the
-        links end before (or the space has none), it continues from another random site.
+        The region has a random size. It grows breadth-first along links from a random site; if
+        there is no linked site left, it continues from another random site.
         """
         wanted = int(generator.integers(1, max(2, self.sites)))
         order = generator.permutation(self.sites).tolist()
@@ -124,7 +131,7 @@ class Space:
         return np.where(np.isin(np.arange(self.sites), list(region)), second, first)
 
     def breed(self, generator: np.random.Generator, count: int, parents: np.ndarray) -> np.ndarray:
-        """Return mutated children (at most `count`, sites) of random pairs of parents."""
+        """Cross random pairs of parents, then mutate: return children (at most `count`, sites)."""
         pairs = generator.integers(len(parents), size=(count, 2))
         mixed = [self.cross(generator, *parents[pair]) for pair in pairs]
         return self.keep_legal(self.mutate(generator, np.stack(mixed), most=CHANGES))
@@ -139,11 +146,11 @@ class Space:
 
     @cached_property
     def broad(self) -> list[int]:
-        """Return the sites that act on the whole program."""
+        """Return the sites that act on the whole program: those that `settings` names."""
         return sorted({site for setting in self.settings for site, _ in setting})
 
     def find_untried(self, configs: np.ndarray) -> list[Setting]:
-        """Return the settings that no configuration in `configs` (n, sites) has."""
+        """Return the settings that none of the configurations `configs` (n, sites) has."""
         return [
             setting
             for setting in self.settings
@@ -151,11 +158,11 @@ class Space:
         ]
 
     def apply(self, settings: Sequence[Setting], configs: np.ndarray) -> np.ndarray:
-        """Apply each setting to each of `configs` (n, sites).
+        """Return each of `configs` (n, sites) with each setting applied.
 
-        Returns the changed, legal configurations (k, sites).
+        Illegal and unchanged configurations are left out of the result (k, sites).
         """
-        if not settings:  # skip the search for a table's nearest members
+        if not settings:  # do not compute a table's nearest members for nothing
             return configs[:0]
         changed = []
         for setting in settings:
@@ -166,13 +173,18 @@ class Space:
         return self.keep_legal(np.concatenate(changed))
 
     def keep_legal(self, configs: np.ndarray) -> np.ndarray:
-        """Return the legal configurations; in a table, the nearest member to each."""
+        """Return the legal ones of `configs` (n, sites); in a table, the member nearest to each."""
         if self.members is not None:
             return self.members[self.nearest(configs, np.ones(len(self.members), bool))]
         return configs if self.are_legal is None else configs[self.are_legal(configs)]
 
     def nearest(self, configs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Return positions (n,) of the allowed members nearest to each of `configs` (n, sites)."""
+        """Return the position (n,) of the allowed member that is nearest to each of `configs`.
+
+        Args:
+            configs: (n, sites) any configurations.
+            allowed: (members,) bool.
+        """
         rows = np.flatnonzero(allowed)
         assert self.members is not None and self._described is not None
         others = self._described[rows]
@@ -182,7 +194,7 @@ class Space:
 
     @cached_property
     def _weights(self) -> np.ndarray:
-        """Return the factor (sites,) of each site's columns in `describe`."""
+        """Return the factor (sites,) of each site's one-hot columns in `describe`."""
         weights = np.ones(self.sites, np.float32)
         others = int((self.sizes > 1).sum()) - len(self.broad)
         if self.broad:
@@ -196,10 +208,11 @@ class Space:
     def describe(self, configs: np.ndarray) -> np.ndarray:
         """Return features (n, columns) float32 whose squared distances measure dissimilarity.
 
-        A site whose values differ adds 2 to the squared distance. A site whose values are sizes
-        adds the square of their difference, in standard deviations over the site's values. All
-        broad sites together are weighted like the other sites that a random configuration changes.
-        In very large spaces, sites share columns.
+        A site with names as values adds 2 to the squared distance of two configurations if its
+        values differ. A site whose values are sizes adds the square of their difference, in
+        standard deviations over the site's values. The `broad` sites (which act on the whole
+        program) get larger weights: together they count like the other sites that a random
+        configuration changes. If there are more than COLUMNS names, some share a column.
         """
         parts = [
             ((sizes - sizes.mean()) / (sizes.std() or 1.0))[configs[:, site]]
@@ -229,11 +242,11 @@ def draw_new(
     known: Set[str],
     parents: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return distinct configurations (at most `count`, sites) that are not in `known`.
+    """Return distinct configurations (at most `count`, sites) whose names are not in `known`.
 
     Args:
-        known: names of configurations.
-        parents: configurations (k, sites) to vary; None: draw at random.
+        known: names of configurations, see `name_config`.
+        parents: configurations (k, sites) to vary; None: draw at random. Unused in a table.
     """
     if space.members is not None:
         return space.members[generator.permutation(space.find_unknown(known))[:count]]
@@ -260,11 +273,11 @@ def find_candidates(
     fastest: np.ndarray,
     prior: Prior | None = None,
 ) -> np.ndarray:
-    """Return candidates (n, sites) whose names are not in `known`: all rows of a small table.
+    """Return candidates (n, sites) whose names are not in `known`.
 
-    Of a large table, return MOST random rows and the MOST best by the prior. Without a table,
-    return neighbours of `fastest` (k, sites), `fastest` with each of the settings applied, and
-    random ones.
+    Of a small table, return all such members. Of a large table, return MOST random members and the
+    MOST best by the prior. Without a table, return neighbours of the configurations `fastest`
+    (k, sites), `fastest` with each of the settings applied, and random configurations.
     """
     if space.members is not None:
         left = space.find_unknown(known)
@@ -293,17 +306,21 @@ def _sample(
 def link_sites(
     edges: np.ndarray, nodes: int, configurable: np.ndarray, node: np.ndarray
 ) -> np.ndarray:
-    """Return pairs (links, 2) of sites at one node, or at neighbouring configurable nodes.
+    """Return the pairs (links, 2) of neighbouring sites.
 
-    Every node of the program belongs to the configurable node from which it is reached first. Two
-    configurable nodes are neighbours if an edge leads from a node of one to a node of the other.
+    Consecutive sites at one node are neighbours, and so are the first sites of two neighbouring
+    configurable nodes. Every node of the program belongs to the configurable node from which it is
+    reached first. Two configurable nodes are neighbours if an edge leads from a node of one to a
+    node of the other.
 
     Args:
-        edges: (edges, 2).
-        configurable: (configurable,) nodes.
+        edges: (edges, 2) nodes.
+        nodes: number of nodes.
+        configurable: (configurable,) the configurable nodes.
         node: (sites,) position of each site's node among the configurable nodes.
     """
-    # Each round hands a configurable node's number on to all neighbours that have none yet.
+    # owner (nodes,): the position of the configurable node that a node belongs to. In each round,
+    # nodes without an owner get the owner of a neighbour.
     owner = np.full(nodes, -1)
     owner[configurable] = np.arange(len(configurable))
     both = np.concatenate([edges, edges[:, ::-1]])

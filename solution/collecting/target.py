@@ -1,7 +1,7 @@
 """Interface of targets: the CPU, which a clock measures, and TPUs, whose compiler estimates.
 
-A target is one file with a Target, its LabelWorkers, which serve many programs, and their Labelling
-of one program. TARGETS lists its class.
+A target consists of three classes: a Target, its LabelWorkers (processes that serve many programs),
+and their Labelling of one program. TARGETS lists the Target classes.
 """
 
 import importlib
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from solution.programs.child import Child, Limits
     from solution.programs.program import Program
 
-# Heavy modules (numpy, polars, jax) are imported later, so that a wrong name is reported at once.
+# Heavy modules (numpy, polars, jax) are imported later, so that a target with a wrong name is
+# reported at once.
 
 CPU = "cpu"
-# By the first word of a target's name: module and class.
+# {first word of a target's name: (module, class)}
 TARGETS = {
     CPU: ("solution.collecting.cpu", "CpuTarget"),
     "tpu": ("solution.collecting.tpu.target", "TpuTarget"),
@@ -36,13 +37,13 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Target:
-    """A machine that programs are compiled for; picklable, because other machines get it."""
+    """A kind of machine to compile for; picklable, because jobs on other machines contain it."""
 
     name: str  # one of NAMES
 
-    NAMES: ClassVar[tuple[str, ...]] = ()  # names of the class's targets
-    platform: ClassVar[str] = CPU  # for which jax lowers Python programs: cpu or tpu
-    # Default limits of a compilation
+    NAMES: ClassVar[tuple[str, ...]] = ()  # names of all targets of this class
+    platform: ClassVar[str] = CPU  # platform for which jax lowers Python programs: cpu or tpu
+    # Default limits of one compilation: seconds, and megabytes of memory
     seconds: ClassVar[float] = 60
     megabytes: ClassVar[int] = 4096
     minutes: ClassVar[float] = 3  # default time limit of a program
@@ -57,11 +58,13 @@ class Target:
     def make_space(
         self, program: "Program", kind: str, *, varies_fastest: bool = False
     ) -> "ProgramSpace":
-        """Return the space of a program's configurations.
+        """Return the space of a program's configurations, for one kind of setting.
 
         Args:
             kind: one of solution.collecting.program_space.KINDS.
-            varies_fastest: a collection varies its fastest configurations; False: draws at random.
+            varies_fastest: True if a collection varies its fastest configurations, False if it
+            draws
+                at random.
 
         Raises InputError if the program has nothing to set of this kind.
         """
@@ -75,23 +78,23 @@ class Target:
     def summarise(
         self, sound: "pl.DataFrame", repeats: "pl.DataFrame", state: Mapping[str, Any]
     ) -> "Outcome":
-        """Return the labels of a journal.
+        """Return the labels of the configurations in a journal.
 
         Args:
-            sound: the sound candidates, with the columns of `schema`.
+            sound: the rows of configurations with correct results, with the columns of `schema`.
             repeats: the timed runs, with the columns of timing.SCHEMA.
-            state: the entries of Labelling.describe, perhaps with others.
+            state: the journal's summary, which has at least the entries of Labelling.describe.
         """
         raise NotImplementedError
 
     def open_workers(
         self, limits: "Limits", processes: int | None = None
     ) -> "AbstractContextManager[LabelWorkers]":
-        """Open the workers.
+        """Open the processes that label configurations.
 
         Args:
             limits: for each compilation.
-            processes: parallel compilations, if labels are not measured; None: one per core.
+            processes: number of parallel compilations, if labels are estimated; None: one per core.
         """
         raise NotImplementedError
 
@@ -128,7 +131,7 @@ class LabelWorkers(Protocol):
 
     @property
     def compiling_share(self) -> float:
-        """Return the share of a program's time after which no configuration is added."""
+        """Return the share of a program's time limit after which no configuration is drawn."""
 
     @property
     def label_source(self) -> str:
@@ -140,7 +143,7 @@ class LabelWorkers(Protocol):
     def start(
         self, program: "Program", space: "ProgramSpace", journal: "Journal", seed: int
     ) -> "Labelling":
-        """Return the Labelling of a program."""
+        """Return an object that labels the configurations of one program."""
 
 
 class Labelling(Protocol):
@@ -150,6 +153,8 @@ class Labelling(Protocol):
 
     def open(self, tell: Tell, wanted: int) -> None:
         """Compile the default configuration, and again those that an earlier session found sound.
+
+        A configuration is sound if it compiles and its results are correct.
 
         Args:
             wanted: number of configurations to label.
@@ -161,20 +166,20 @@ class Labelling(Protocol):
         """Return up to `count` untried configurations (k, sites); fewer if no more exist.
 
         Args:
-            wanted: number of sound configurations at the beginning of the current round.
+            wanted: number of sound configurations at which the current round of drawing began.
         """
 
     def label(self, configs: "np.ndarray") -> None:
         """Compile configurations (k, sites), and write their status into the journal."""
 
     def look(self) -> None:
-        """Find roughly the fastest configurations, before others are drawn around them."""
+        """Find roughly the fastest configurations, which the next round of drawing may vary."""
 
     def finish(self, deadline: float, tell: Tell) -> None:
-        """Finish the labels of all configurations, until the deadline (time.monotonic)."""
+        """Complete the labels of all configurations; stop at the deadline (of time.monotonic)."""
 
     def summarise(self) -> "Outcome":
         """Return the labels known so far."""
 
     def describe(self) -> dict[str, Any]:
-        """Return the summary's entries on how the labels were made."""
+        """Return entries for the summary that say how the labels were made."""

@@ -1,8 +1,9 @@
-"""Set the tile sizes of the loops that XLA generates for matrix products on a CPU.
+"""Set the tile sizes of the loops that XLA generates for a matrix product on a CPU.
 
-Compiler flags set the sizes of a compilation. Runtimes differ by a factor of three to six. Some
-tiles are wrong: a tile wider than the remainder at a ragged edge gives wrong numbers, and very
-large tiles take all memory. So the results of each are compared with the default program's.
+A tile has three sizes: rows of the output, summed elements, and vectors per row. Compiler flags set
+them. Runtimes of tiles differ by a factor of three to six. Some tiles are wrong: a tile wider than
+the remainder at a ragged edge gives wrong numbers, and very large tiles take all memory. So the
+results of every tile are compared with the default program's.
 """
 
 import platform
@@ -30,28 +31,29 @@ SUMS = (1, 2, 4, 8, 9, 16, 32)
 VECTORS = (1, 2, 3, 4)
 DEFAULT = (11, 9, 1)  # XLA's tile if no size is given
 MAX_UNROLLED = 1024  # rows x sums x vectors: the code of larger tiles takes minutes to compile
-# xla_cpu_prefer_vector_width is 256 bits; half elsewhere
+# bytes of a vector: xla_cpu_prefer_vector_width is 256 bits; on other machines half of that
 VECTOR_BYTES = {"x86_64": 32, "AMD64": 32}
-FLOAT_BYTES = {11: 4, 12: 8}  # by the numbers of XLA's PrimitiveType
+# bytes of float32 and float64, by their numbers in XLA's PrimitiveType
+FLOAT_BYTES = {11: 4, 12: 8}
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """The only matrix product of a program, and its tiles."""
+    """The only matrix product of a program, and the tiles that it may have."""
 
     batch: int  # number of batch dimensions
-    width: int  # elements of a vector
-    tiles: np.ndarray  # (tiles, 3) int16: rows, sums, vectors, ascending
+    width: int  # numbers that fit into a vector
+    tiles: np.ndarray  # (tiles, 3) int16: rows, summed elements, vectors; in ascending order
 
     def write(self, tile: np.ndarray, run: Any) -> None:
-        """Write a tile (3,) into a message Run: sizes in elements of the output and the sum."""
+        """Write a tile (rows, sums, vectors) into a message Run, with all sizes in elements."""
         rows, sums, vectors = tile.tolist()
         run.tile.sizes.output_bounds[:] = [*[1] * self.batch, rows, vectors * self.width]
         run.tile.sizes.input_bounds[:] = [sums]
 
 
 def find_product(program: Program) -> Product:
-    """Return the product of a program, with all tiles that are not larger than it.
+    """Return the product of a program, with all tiles that are not larger than the product.
 
     Raises InputError if the program is not a single product.
     """
@@ -68,14 +70,17 @@ def find_product(program: Program) -> Product:
 
 
 def find_tile_flags(tile: np.ndarray) -> Flags:
-    """Return the compiler's flags for a tile (3,)."""
+    """Return the compiler's flags for a tile (rows, sums, vectors)."""
     rows, sums, vectors = tile.tolist()
     size = f"{rows}:{sums}:{vectors}*vectwidth"
     return Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, size)))
 
 
 def _find_dot(program: Program) -> tuple[Any, tuple[int, int, int]]:
-    """Return the only dot, and its numbers of rows, sums and columns."""
+    """Return the only dot, and its sizes: rows, summed elements, columns.
+
+    Raises InputError if the program is not a single product.
+    """
     dots = [i for i in instructions(program.module) if i.opcode == "dot"]
     shapes = {i.id: i.shape for i in instructions(program.module)}
     if len(dots) == 1 and dots[0].shape.element_type in FLOAT_BYTES:

@@ -1,8 +1,9 @@
 """Turn repeated times of configurations into labels, and measure how reliable these are.
 
 Every pass visits all configurations in a new random order, so that no configuration alone profits
-from quiet moments of the machine. Passes alternate between two halves, which share no runs. The
-repeat tau is Kendall's tau between the halves' smallest times: 1 if noise never changes the order.
+from quiet moments of the machine. A visit is a few runs of one configuration. Passes alternate
+between two halves, which share no runs. The repeat tau is Kendall's tau between the halves'
+smallest times: 1 if noise never changes the order.
 
 Measured on programs with nearly equal runtimes: the CPU time of a process pinned to one core
 repeats best. CPU time of a process with several cores repeats worse than wall time, because the
@@ -18,7 +19,7 @@ from solution.domain.metrics import kendall_tau
 
 SCHEMA = pl.Schema(
     {
-        "config": pl.String(),  # its name
+        "config": pl.String(),  # the configuration's name
         "half": pl.UInt8(),
         "turn": pl.UInt32(),  # number of the pass
         "cpu_ns": pl.Int64(),
@@ -27,12 +28,12 @@ SCHEMA = pl.Schema(
 )
 VISIT_NANOSECONDS = 4_000_000  # approximate duration of a visit
 MIN_RUNS, MAX_RUNS = 2, 20  # runs in a visit
-MIN_PASSES = 6  # passes before the order can count as settled
+MIN_PASSES = 6  # passes in each half before the order can count as settled
 SETTLED_TAU = 0.97
 WINDOW, GAIN = (
     0.6,
     0.01,
-)  # settled, too, if repeat tau rose by less than GAIN since 60% of the passes
+)  # also settled if the repeat tau rose by less than GAIN since 60% of the passes
 FLAT_TAU = 0.35  # below this repeat tau, the order is chance
 FLAT_SPREAD = 1.02  # below this ratio of slowest to fastest, all are equally fast
 
@@ -41,21 +42,22 @@ FLAT_SPREAD = 1.02  # below this ratio of slowest to fastest, all are equally fa
 class Outcome:
     """The result of timing a program's configurations."""
 
-    configs: list[str]  # names
-    halves: np.ndarray  # (2, configs) nanoseconds, the smallest time in each half
+    configs: list[str]  # names of the configurations
+    halves: np.ndarray  # (2, configs) smallest nanoseconds of each configuration in each half
     tau: float  # Kendall's tau between the halves
 
     @property
     def nanoseconds(self) -> np.ndarray:
-        """Return the labels (configs,): the larger one of the halves' smallest times.
+        """Return labels (configs,) in nanoseconds: the larger of the two halves' smallest times.
 
-        Noise makes runs slower; a faster run that only one half has seen is an error of the clock.
+        Noise only makes runs slower, so a fast run that one half alone has seen is an error of the
+        clock.
         """
         return self.halves.max(axis=0)
 
     @property
     def spread(self) -> float:
-        """Return slowest over fastest."""
+        """Return the ratio of the slowest to the fastest label."""
         return float(self.nanoseconds.max() / self.nanoseconds.min())
 
     @property
@@ -65,7 +67,7 @@ class Outcome:
 
 
 def choose_runs(nanoseconds: int) -> int:
-    """Return how many runs of a configuration with this runtime a visit makes."""
+    """Return how often a visit runs a configuration that takes so many nanoseconds."""
     return int(np.clip(VISIT_NANOSECONDS // max(1, nanoseconds), MIN_RUNS, MAX_RUNS))
 
 
@@ -91,7 +93,7 @@ def summarise(repeats: pl.DataFrame, clock: str) -> Outcome:
 
 
 def is_settled(repeats: pl.DataFrame, clock: str) -> bool:
-    """Return True if more passes would hardly change the order."""
+    """Return True if more passes would hardly change the order of the configurations."""
     passes = repeats["turn"].n_unique()
     if passes < 2 * MIN_PASSES:
         return False

@@ -22,11 +22,15 @@ from jaxlib import _jax  # type: ignore[attr-defined]
 from jaxlib.mlir import ir
 
 FLOATS = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64"}
-ROUNDS, SECONDS = 20, 0.1  # rounds, and approximate seconds of a program in each round
+# repetitions, and approximate seconds that each program runs in one repetition
+ROUNDS, SECONDS = 20, 0.1
 
 
 def read_programs(path):
-    """Return the default and the chosen program as MLIR text, and the entry's argument types."""
+    """Return the default and the chosen program as MLIR text, and the types of the arguments.
+
+    A type is a pair: sizes, name of the element type in MLIR.
+    """
     with make_ir_context():
         module = ir.Module.parse(hlo_to_stablehlo(Path(path).read_bytes()))
         (main,) = (f for f in module.body.operations if str(f.attributes["sym_name"]) == '"main"')
@@ -46,7 +50,7 @@ def inputs(function):
 
 
 def find_constraints(operation):
-    """Yield the layout constraints inside an operation."""
+    """Yield the layout constraints inside an MLIR operation."""
     for region in operation.regions:
         for block in region:
             for inner in block:
@@ -58,7 +62,7 @@ def find_constraints(operation):
 
 
 def make_arguments(types):
-    """Return random arrays; integers are small, because they may be indices."""
+    """Return random arrays of these types; integers are small, because they may be indices."""
     generator = np.random.default_rng(0)
     found = []
     for shape, name in types:
@@ -72,7 +76,7 @@ def make_arguments(types):
 
 
 def compile_program(text, options):
-    """Compile MLIR text for the first device, with XLA's options by name."""
+    """Compile MLIR text for the first device, with options {name: value} of XLA."""
     client = get_backend()
     chosen = _jax.CompileOptions()
     chosen.env_option_overrides = list(options.items())

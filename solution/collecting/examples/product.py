@@ -6,7 +6,7 @@ random = np.random.default_rng(0)
 
 
 def program(x, weights):
-    """Return the product (96, 128)."""
+    """Return the matrix product of x (96, 192) and weights (192, 128)."""
     return x @ weights
 
 
