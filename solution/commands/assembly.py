@@ -148,7 +148,7 @@ def _options(
 
 
 def arrange(app: typer.Typer) -> None:
-    """Put every command of the app into its help group; a single command also shows examples."""
+    """Put every command of the app into its help group, with examples unless it has subcommands."""
     panels = {name: panel for panel, names in GROUPS.items() for name in names}
     for group in app.registered_groups:
         if group.typer_instance is None:

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from solution.choosing.choose import Chosen, Settings
     from solution.serving.bundle import Bundle
 
-# Heavy imports (polars, scipy, matplotlib) wait inside the commands that need them.
+# Slow imports (polars, scipy, matplotlib) are inside the commands that need them.
 
 app = typer.Typer()
 WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
 )  # fmt: skip
-UNUSED = {  # options that have no effect if nothing is compiled
+UNUSED = {  # by option that compiles nothing: options that have no effect beside it
     "replay": WHILE_MEASURING,
     "model_only": (*WHILE_MEASURING, "measure", "seed", "search"),
 }
@@ -130,7 +130,10 @@ def choose(
 
 
 def _open_leading(bundle: Path | None, search: str) -> "Bundle | None":
-    """Return the bundle that guides the search; None if no model does."""
+    """Return the bundle whose model guides the search; None if the search needs no model.
+
+    Raises InputError if a bundle is given that the search does not use.
+    """
     from solution.choosing.methods import check_method, is_led
 
     if is_led(check_method(search)):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from solution.programs.program import Program, Wanted
     from solution.training.executors.base import Executor
 
-# Heavy imports (polars, scipy) wait inside the commands that need them.
+# Slow imports (polars, scipy) are inside the commands that need them.
 
 app = typer.Typer(
     name="collect", help="Get training data from your programs: compile and time them in many ways."
@@ -229,10 +229,12 @@ def _make_settings(
     wanted: "Wanted | None",
     **settings: Any,
 ) -> "Settings":
-    """Return the settings of a collection; limits that are not given are the target's defaults.
+    """Return the settings with which programs are measured.
 
-    Raises InputError if the target is unknown, not usable on this machine, or does not have this
-    kind of configurations.
+    `seconds` and `megabytes` limit a compilation; they default to the target's limits.
+
+    Raises InputError if the target is unknown, not usable on this machine, or has no configurations
+    of this `kind`, such as "tile".
     """
     from solution.collecting.collect import Settings
     from solution.collecting.target import parse_target
@@ -283,7 +285,7 @@ def _collect_away(
     settings: "Settings",
     minutes: float,
 ) -> "list[Finished]":
-    """Collect files on a cluster, one per core; write the returned files on this machine."""
+    """Measure the programs on a cluster, one per core; write the returned files on this machine."""
     from solution.collecting.records import remove_graph
     from solution.collecting.session import Collector, check_names
     from solution.programs.program import name_program
@@ -300,7 +302,7 @@ def _collect_away(
     def keep(number: int, result: "tuple[list[Finished], bytes]") -> None:
         found[number] = result[0]
         check_names([one.name for finished in found.values() for one in finished])
-        for one in result[0]:  # if a program has no graph now, an older graph of it must go
+        for one in result[0]:  # a program without a graph now must not keep an older graph
             if one.state and "npz" not in one.state:
                 remove_graph(place, one.name)
         add_files(result[1], place.folder)
@@ -324,7 +326,10 @@ def _read(path: Path) -> bytes:
 
 
 def _pack_log(place: "Destination", path: Path) -> bytes | None:
-    """Pack the journal of an earlier collection of the program, so that it is resumed."""
+    """Return the log of an earlier collection of the program, packed, so that it is resumed.
+
+    The result is None if there is no log.
+    """
     from solution.programs.program import name_program
     from solution.system.zips import pack_folder
 
@@ -333,7 +338,7 @@ def _pack_log(place: "Destination", path: Path) -> bytes | None:
 
 
 def _say_cut(finished: "list[Finished]") -> None:
-    """Name the programs whose time was too short, even if another program failed."""
+    """Name the programs whose time was over before all configurations were measured."""
     cut = [one.name for one in finished if one.state.get("cut")]
     if cut:
         say(
@@ -343,7 +348,7 @@ def _say_cut(finished: "list[Finished]") -> None:
 
 
 def _say_outcome(folder: Path, finished: "list[Finished]") -> None:
-    """Say how to use what was written; exit with 1 if nothing was."""
+    """Say how to use the graphs that were written; end with exit code 1 if there are none."""
     from solution.collecting.report import describe_failures
 
     if any("npz" in one.state for one in finished):

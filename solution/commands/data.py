@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from solution.programs.hlo.records import Record
     from solution.programs.program import Wanted
 
-# Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
+# Slow imports (torch, lightgbm, matplotlib, polars) are inside the commands that need them.
 
 NPZ = ".npz"
 
@@ -296,7 +296,7 @@ def module(
 
 
 def _show_modules(file: Path, collection: str | None, wanted: "Wanted | None") -> "list[Record]":
-    """Print the programs of a file or a folder, with notes on them, and return their records."""
+    """Print the programs in a file or folder, with notes on them, and return their records."""
     from solution.analysis.graph_tables import show_records
     from solution.serving.reading import read_modules
 
@@ -311,7 +311,7 @@ def _show_modules(file: Path, collection: str | None, wanted: "Wanted | None") -
 
 
 def _write_graphs(records: "Sequence[Record]", to: Path, split: str | None) -> None:
-    """Write an npz file for each record, and say how to use them."""
+    """Write an npz file for each record, and say with which command to use them."""
     paths = [_write_beside(record, to, split) for record in records]
     say(f"{to}: {count(len(paths), 'graph')}, such as {paths[0]}")
     if records[0].graph.options is None:
@@ -321,10 +321,11 @@ def _write_graphs(records: "Sequence[Record]", to: Path, split: str | None) -> N
 
 
 def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain: bool) -> None:
-    """Write the graph of an npz file as a program, and show what was guessed.
+    """Convert the graph of an npz file to a program, and print what had to be guessed.
 
     Args:
-        is_plain: no option was given that is for other files only.
+        to: file of the program; None: only print the guesses.
+        is_plain: if False, an option was given that npz files do not allow: InputError.
     """
     from solution.analysis.graph_lookup import read_file
     from solution.analysis.module_table import show_guesses
@@ -346,7 +347,7 @@ def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain:
 
 
 def _write_beside(record: "Record", folder: Path, split: str | None) -> Path:
-    """Write a record's npz file; raise InputError if another program's file has this name."""
+    """Write a record's npz file; raise InputError if a different file of this name exists."""
     from solution.programs.hlo.records import write_record
 
     with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:

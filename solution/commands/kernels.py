@@ -1,4 +1,7 @@
-"""Add `share` to the commands `fastslow kernels`: submissions may not import bundles."""
+"""Add `share` to the commands `fastslow kernels`.
+
+It is defined here because the package `submissions` may not import the code of bundles.
+"""
 
 import tempfile
 from pathlib import Path
@@ -9,7 +12,7 @@ import typer
 from solution.system.terminal import say
 from submissions.kernels.commands import app
 
-# Heavier imports wait inside the command.
+# Slow imports are inside the command.
 
 
 @app.command()

@@ -30,19 +30,22 @@ MOST_NAMED = 10
 
 
 def check_given(data: str | None) -> str | None:
-    """Return the value; raise InputError for a missing folder or a malformed address."""
+    """Return the typed folder or bucket address.
+
+    Raises InputError if the folder does not exist, or the address is malformed.
+    """
     if data is not None and not is_address(check_address(refuse_empty(data))):
         check_exists(Path(data))
     return data
 
 
 def check_written(folder: str | None) -> str | None:
-    """Return the value; raise InputError if it is neither a folder nor a bucket's address."""
+    """Return the typed folder or bucket address; raise InputError if the text is neither."""
     return None if folder is None else check_address(refuse_empty(folder), named=True)
 
 
 def check_finite(number: float | None) -> float | None:
-    """Return the number if it is finite: an option's lower bound would accept "inf"."""
+    """Return the number; raise BadParameter for infinity, which passes an option's lower bound."""
     if number is not None and not isfinite(number):
         raise typer.BadParameter(f"expected a finite number, found {number}.")
     return number
@@ -160,7 +163,7 @@ FunctionOption = Annotated[
 
 
 def make_wanted(module: str, function: str) -> "Wanted | None":
-    """Return the selection of programs of a file; None: all of them."""
+    """Return which programs of a file to read, by --module and --function; None means all."""
     from solution.programs.program import Wanted
 
     return Wanted(module, function) if module or function else None
@@ -169,7 +172,7 @@ def make_wanted(module: str, function: str) -> "Wanted | None":
 def read_only_module(path: Path, module: str = "", function: str = "") -> "Graph":
     """Return the graph of the only program in a file, or in a folder of dumps.
 
-    Raises InputError if there are several, and `module` does not select one.
+    Raises InputError if there are several programs, and `module` does not select one.
     """
     from solution.serving.reading import read_modules
 
@@ -185,16 +188,16 @@ def read_only_module(path: Path, module: str = "", function: str = "") -> "Graph
 
 
 def check_output(path: Path) -> None:
-    """Raise InputError, before any long work, if a file could not be written."""
+    """Raise InputError if the file could not be written. Call it before any long work."""
     check_place(path)
     check_writable(path.parent)
 
 
 def check_outputs(*inputs: Path | None, **paths: Path | None) -> None:
-    """Raise InputError, before any long work, if an output file is not allowed.
+    """Raise InputError if an output file is not allowed. Call it before any long work.
 
     Args:
-        inputs: files and folders that are read and must not be overwritten, nor files inside them.
+        inputs: files and folders that are read. They, and files in them, must not be overwritten.
         paths: output files by the names of their options; all different and writable
             (check_output).
     """
@@ -215,14 +218,14 @@ def check_outputs(*inputs: Path | None, **paths: Path | None) -> None:
 def make_executor(
     kind: str, address: str | None, workers: int | None, gpu_share: float = 1.0
 ) -> "Executor":
-    """Return the executor; choose_executor rejects what is not possible."""
+    """Return the executor, which trains models here or on a cluster; see choose_executor."""
     from solution.training.executors.cluster import choose_executor
 
     return choose_executor(kind, address, workers, gpu_share)
 
 
 def name_of(data: Path, *, limit: bool) -> str:
-    """Return the default name of a run or a store of the data."""
+    """Return the default name of a run or a store of the data; `limit` means a smoke run."""
     return data.resolve().name + ("-limit" if limit else "")
 
 
@@ -230,9 +233,10 @@ def name_of(data: Path, *, limit: bool) -> str:
 def open_given_store(
     data: str | None, experiments: "Sequence[Experiment]" = (), collections: "Sequence[str]" = ()
 ) -> "Iterator[Store]":
-    """Open the data's store; by default the sample's.
+    """Open and yield the store, the prepared form of `data`; by default of the sample.
 
     Args:
+        experiments: what the store is prepared for.
         collections: the store must have graphs of these; checked before the data is prepared.
     """
     from solution.experiments.base import find_experiment

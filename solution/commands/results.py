@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from solution.experiments.base import Experiment
     from solution.models.base import CostRanker, Ranker
 
-# Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
+# Slow imports (torch, lightgbm, matplotlib, polars) are inside the commands that need them.
 
 app = typer.Typer()
 
@@ -136,7 +136,7 @@ def verify(
 
 
 def _check_unchanged(experiment: "Experiment", run: Run) -> None:
-    """Raise InputError if the run's models were trained by another experiment file of this name."""
+    """Raise InputError if the user's experiment file has changed since the run was trained."""
     from solution.training.failures import is_own
 
     trained = run.record()["settings"][EXPERIMENTS].get(experiment.name, {}).get("source")
@@ -229,7 +229,7 @@ def _warn_of_part(run_folder: Path) -> None:
 
 
 def finish(run: Run, recipe: "Recipe") -> None:
-    """Merge, write the submission, and print the table of scores and its meaning in a sentence.
+    """Merge the run by the recipe, write the submission, and print the scores and what they mean.
 
     The caller holds the lock of the run.
     """

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from solution.training.forecast import RunBudget
     from solution.training.plan import Plan
 
-# Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
+# Slow imports (torch, lightgbm, matplotlib, polars) are inside the commands that need them.
 
 app = typer.Typer()
 
@@ -127,7 +127,7 @@ def run(
     mixes: MixLabels = False,
 ) -> None:
     """Get a submission from your data: train, predict, merge, write. Resumes if stopped."""
-    members = _list_members(recipe)  # check it before slow imports
+    members = _list_members(recipe)  # checks the recipe before slow imports
     from solution.training.jobs import find_backlog
     from solution.training.out_of_fold import run_experiments
 
@@ -159,13 +159,13 @@ def run(
 
 @dataclass(frozen=True)
 class Division:
-    """Selects the graphs of a run, and divides them into folds."""
+    """Which graphs a run uses, and how they are divided into folds."""
 
     scheme: Scheme
     folds: int
     limit: bool
     collections: Sequence[str]
-    mixes: bool  # training may use labels of several sources together
+    mixes: bool  # training may use timed and estimated labels together
 
     def prepare(
         self,
@@ -175,7 +175,7 @@ class Division:
         named: bool,
         workers: int | None,
     ) -> "AbstractContextManager[Store]":
-        """Prepare the data; see open_store."""
+        """Return the context in which the prepared data is open; see open_store."""
         from solution.training.opening import open_store
 
         return open_store(
@@ -184,9 +184,10 @@ class Division:
         )  # fmt: skip
 
     def plan(self, found: "list[Experiment]", store: "Store") -> "Plan":
-        """Draw the folds.
+        """Return the plan: the selected graphs, divided into folds.
 
-        Raises InputError if no graph has labels, or no experiment ranks any of the graphs.
+        Raises InputError if no graph has labels, or no experiment ranks any of the graphs, or
+        labels have several sources and `mixes` is False.
         """
         from solution.training.opening import check_experiments, check_labels, check_mixture
         from solution.training.plan import make_plan
@@ -203,7 +204,7 @@ class Division:
     def open(
         self, found: "list[Experiment]", plan: "Plan", folder: Path, *, afresh: bool
     ) -> "Iterator[Run]":
-        """Begin or resume the run; warn first of graphs that exist twice."""
+        """Warn of graphs that exist twice; then begin or resume the run, and yield it."""
         from solution.analysis.data_check import find_equal_graphs
         from solution.system.progress import warn
         from solution.training.opening import describe_run, open_planned
@@ -221,13 +222,18 @@ class Division:
 def _recall(
     folder: Path, divided: Division, found: "list[Experiment]", *, hours: float | None, afresh: bool
 ) -> "RunBudget | None":
-    """Return the budget with which the run in the folder was begun; None if there is no run."""
+    """Return the budget (seeds, folds, epochs) with which the run in the folder was begun.
+
+    It is None if there is no such run, or it is started afresh. Raises InputError if the folder has
+    a run with other settings.
+    """
     from solution.runs.record import check_folder
     from solution.training.forecast import list_budgets, recall_budget
 
     began = None if afresh else recall_budget(folder, found, divided.folds)
     known: dict[str, object] = {"scheme": divided.scheme}
-    if began or hours is None:  # with a time limit, what to leave out is chosen later
+    # With a time limit, what fits into it is chosen later: folds and experiments are unknown yet.
+    if began or hours is None:
         budget = began or list_budgets(found, divided.folds)[0]
         described = {item.name: item.describe() for item in budget.apply(found)}
         known |= {"folds": budget.folds, EXPERIMENTS: described}
@@ -243,7 +249,10 @@ def _settle(
     slots: int | None,
     hours: float | None,
 ) -> "tuple[list[Experiment], Division, Plan]":
-    """Return what to train: as the run was begun, what fits into the hours, or everything."""
+    """Return the experiments to train, how the graphs are divided, and the plan.
+
+    They are those of the run that was begun; else what fits into `hours`; else everything.
+    """
     from solution.training import forecast
 
     plan, whole = divided.plan(found, store), forecast.list_budgets(found, divided.folds)[0]
@@ -273,7 +282,7 @@ def _settle(
 def _show_estimate(
     found: "list[Experiment]", plan: "Plan", slots: int, folds: int, hours: float | None
 ) -> None:
-    """Print the time that everything takes, and what fits into the hours."""
+    """Print the time that the whole run takes, and what fits into `hours`."""
     from solution.training import forecast
 
     startup = time.time() - Process().create_time()
@@ -286,7 +295,10 @@ def _show_estimate(
 
 
 def _list_members(recipe: str | None) -> list[str]:
-    """Return a recipe's members and fallback that come with the package."""
+    """Return the recipe's members and fallback that are experiments of the package.
+
+    Without a recipe they are the default experiments.
+    """
     from ensembles.recipe import find_recipe
     from solution.experiments.base import list_experiments
 
@@ -299,7 +311,11 @@ def _list_members(recipe: str | None) -> list[str]:
 def _find_experiments(
     names: Sequence[str], recipe: str | None, folds: int, *, limit: bool
 ) -> "list[Experiment]":
-    """Load the experiments; without a recipe add NOTHING, a free baseline for other collections."""
+    """Return the experiments of these names; with `limit`, their quick variants.
+
+    Without a recipe NOTHING is added: a baseline without cost, for collections that no other
+    experiment ranks.
+    """
     from solution.training.failures import load_experiment
 
     added = [] if recipe is not None else [NOTHING]
@@ -317,7 +333,7 @@ def _find_experiments(
 
 
 def _choose_recipe(folder: Path, recipe: str | None, names: Sequence[str]) -> "Recipe":
-    """Return the recipe that will merge the run; print which experiments it leaves out."""
+    """Return the recipe that will merge the run; print which experiments the recipe leaves out."""
     from ensembles.recipe import choose_before_training, describe_choice
 
     merging = choose_before_training(folder, recipe, names)

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from solution.serving.ranking import Ranked, Ranking
     from solution.serving.reading import Question
 
-# Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
+# Slow imports (torch, lightgbm, matplotlib, polars) are inside the commands that need them.
 
 app = typer.Typer()
 
-PIPE = Path("-")  # standard output
+PIPE = Path("-")  # this path means standard output
 OR_PIPED = "; - writes to standard output."
 
 BUNDLED = (
@@ -47,7 +47,7 @@ BUNDLED = (
 
 
 def read_share(text: str) -> float:
-    """Return the share that a text such as 2% or 0.02 stands for."""
+    """Return a fraction: 0.02 for the text 2% or 0.02; raise BadParameter for other texts."""
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError as error:
@@ -84,7 +84,7 @@ def pack(
     if data is not None and not (refit or distill):
         raise InputError("--data is for training again. Give --refit or --distill as well.")
     run = Run.existing(run_folder)
-    check_bundle_place(out)  # check it before training
+    check_bundle_place(out)  # before the slow training
     chosen = choose_recipe(run, recipe)
     if not (refit or distill):
         made = make(run, chosen, out)
@@ -180,7 +180,10 @@ def _check_files(
 def _ask(
     file: Path, collection: str | None, configs: int | None, wanted: "Wanted | None"
 ) -> Iterator["Question"]:
-    """Yield the graphs to rank; warn of layouts that no tensor can have."""
+    """Yield the graphs in `file` whose configurations are to be ranked.
+
+    A warning is printed if a graph has layouts that no tensor can have.
+    """
     from solution.serving.possible import describe_impossible
     from solution.serving.reading import read_questions
     from solution.system.progress import warn
@@ -192,7 +195,7 @@ def _ask(
 
 
 def _write_to(stdout: TextIO, text: str) -> None:
-    """Write to standard output; an error names it, which the system's error does not."""
+    """Write to standard output; an OSError names it, because the system's error does not."""
     try:
         stdout.write(text)
         stdout.flush()
@@ -246,9 +249,10 @@ def onnx(
 
 
 def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":
-    """Return the named bundle or run as a bundle; by default the bundle of the package.
+    """Return the bundle in the file or folder `bundle`, or the run merged by `recipe` as a bundle.
 
-    Raises InputError if both are named.
+    Without both it is the package's bundle. Raises InputError if both are given, or a recipe
+    without a run.
     """
     from solution.serving.bundle import load_bundle, load_run
     from solution.system.progress import warn

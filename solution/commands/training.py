@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from solution.store.store import Store
     from solution.training.plan import Plan
 
-# Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
+# Slow imports (torch, lightgbm, matplotlib, polars) are inside the commands that need them.
 
 app = typer.Typer()
 
@@ -76,7 +76,7 @@ def train(
     trains_on = make_executor(executor, address, workers, gpu_share)
     known = {EXPERIMENTS: {found.name: found.describe()}, "scheme": scheme, "folds": folds}
     with on_this_machine(target, alone=True) as folder:
-        check_folder(folder, known)  # check it before the data is prepared
+        check_folder(folder, known)  # before the slow preparation of the data
         with (
             open_given_store(data, [found]) as store,
             open_experiments([found], store, folder, scheme=scheme, folds=folds, mixes=mixes) as (
@@ -126,7 +126,8 @@ def tune(
     found = load_experiment(experiment)
     if collection is not None:
         found = dataclasses.replace(found, collections=check_collections(found, [collection]))
-    find_searched(found.ranker)  # raises before slow work if there is nothing to search
+    # raises InputError before slow work if the ranker has no settings to search
+    find_searched(found.ranker)
     folder = out or TUNING / found.name
     check_writable(folder)
     at_once = workers or (1 if executor == "local" else None)
@@ -143,7 +144,10 @@ def tune(
 
 
 def _make_plan(store: "Store", folds: int, *, mixes: bool) -> "Plan":
-    """Return the folds on which trials are scored; reject mixed label sources unless asked for."""
+    """Return the folds on which trials are scored.
+
+    Raises InputError if the labels have several sources, unless `mixes` allows that.
+    """
     from solution.training.opening import check_mixture
     from solution.training.plan import make_plan
 

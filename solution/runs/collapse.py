@@ -6,7 +6,8 @@ from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_trained
 from solution.system.wording import count
 
-# drop of tau or top-5 (both at most 1) from the best to the last step; noise is far smaller
+# A score (tau or top-5, both at most 1) that falls by more than this from the best to the last
+# step is a collapse; noise is far smaller.
 FALL = 0.1
 SHORT = 5  # a curve with fewer points is not judged
 
@@ -16,7 +17,7 @@ class Collapse:
     """A model whose validation score was best early and then fell."""
 
     record: JobRecord
-    step: int  # the step with the best score
+    step: int  # number of the step with the best score
     steps: int
     best: float
     last: float

@@ -1,7 +1,7 @@
 """Hash the code that decides what a run predicts.
 
-The modules are found by following imports from the modules that make predictions (ROOTS), also
-imports inside functions and module names in strings, which tables of kinds contain.
+The modules are found by following imports from the modules that make predictions (ROOTS). Imports
+inside functions count, and so do modules that are named in a string.
 
 The hash leaves out comments, docstrings, type annotations, messages of exceptions, names of local
 variables, names that begin with an underscore, and the paths of modules. So rewording, formatting,
@@ -37,7 +37,7 @@ PACKAGES = ("solution", "ensembles")
 HERE = Path(__file__).parents[2]
 KEPT = "solution/__pycache__/fingerprints.json"
 NAMED = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
-IN_FUNCTION = ""  # this key in `names` marks that local variables are numbered already
+IN_FUNCTION = ""  # key in `names` (see _describe): the local variables are numbered already
 WITHOUT = frozenset(
     ("annotation", "returns", "type_comment", "type_params", "type_ignores", "ctx", "kind")
 )
@@ -62,7 +62,8 @@ def fingerprint_code(root: Path = HERE) -> str:
 
 @cache
 def fingerprint_modules(names: tuple[str, ...], root: Path = HERE) -> str:
-    """Return a hash of the modules and their imports, without the code of fingerprint_code."""
+    """Return a hash of the modules and all that they import, except what fingerprint_code
+    hashes."""
     sources = _Sources(root)
     covered = sources.follow(ROOTS, APART)
     others = tuple(room for room in APART if not any(_lies_in(name, (room,)) for name in names))
@@ -83,7 +84,7 @@ class _Sources:
     ) -> set[str]:
         """Return `roots` and all modules that they import, directly or not.
 
-        Modules in the packages `apart` and the modules `covered` are left out and not followed.
+        Modules in the packages `apart`, and the modules `covered`, are left out with their imports.
         """
         found: set[str] = set()
         waiting = list(roots)
@@ -125,13 +126,16 @@ class _Sources:
         return self._found[name]
 
     def _list_imports(self, name: str) -> list[tuple[str, str]]:
-        """Return each module that this one imports, and with it the imported name and its alias."""
+        """Return (module, "NAME ALIAS") of each import in the module `name`.
+
+        If the imported NAME is itself a module, it is returned as the module.
+        """
         found = []
         for module, imported, given in self.read(name).imports:
             inside = f"{module}.{imported}"
             if imported and self._find(inside):
                 module, imported = inside, ""
-            # the name of a class in a string: take its module
+            # a string may name a class: take the class's module
             while "." in module and self._find(module) is None:
                 module, _, imported = module.rpartition(".")
             found.append((module, f"{imported} {given}"))
@@ -217,7 +221,7 @@ def _describe(node: Any, names: Mapping[str, str]) -> str:
 
 
 def _describe_value(value: object) -> str:
-    """Return the text of a constant; a dotted name of a class loses its module."""
+    """Return the text of a constant; of a dotted name in this project only the last part."""
     if isinstance(value, str) and NAMED.fullmatch(value):
         value = value.rpartition(".")[2]
     return repr(value)
@@ -229,7 +233,10 @@ def _raised(value: ast.expr) -> ast.expr:
 
 
 def _decides_nothing(node: Any) -> bool:
-    """Return whether it is a docstring, `pass`, or an import of our packages or for types."""
+    """Return True if the statement cannot change results.
+
+    That holds for docstrings, `pass`, imports of our packages, and blocks `if TYPE_CHECKING`.
+    """
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if isinstance(node, ast.Import):
@@ -272,7 +279,7 @@ def _list_imports(tree: ast.AST) -> Iterable[list[str]]:
 
 
 def _number_private(tree: ast.Module) -> dict[str, str]:
-    """Return a number for each name defined in the module that begins with a single underscore."""
+    """Return a numbered replacement of each module-level name with a single leading underscore."""
     found: list[str] = []
     for node in tree.body:
         if isinstance(node, Function | ast.ClassDef):
@@ -284,9 +291,9 @@ def _number_private(tree: ast.Module) -> dict[str, str]:
 
 
 def _number_locals(function: Function) -> dict[str, str]:
-    """Return a number for each local variable of a function, including functions inside it.
+    """Return a numbered replacement of each local variable of a function, except its parameters.
 
-    A function that contains a class gets none.
+    Functions inside it are included. A function that contains a class gets no replacements.
     """
     nodes = list(ast.walk(function))
     if any(isinstance(node, ast.ClassDef) for node in nodes):

@@ -50,7 +50,8 @@ from solution.system.sealing import check_any_seal, read_record
 RECORD, EXPERIMENTS, QUICK = "run.json", "experiments", "quick"
 QUICK_LOOK = "few graphs, one seed, short trainings"  # description of a smoke run
 JOBS, CHECKPOINTS = "jobs", ".checkpoints"
-# Experiments of `fastslow pack --distill`: students of the ensemble, which are not members of it.
+# Experiments of `fastslow pack --distill`: small models that learn from the ensemble's predictions
+# and are not members of the ensemble.
 STUDENTS = ("distilled_layout", "distilled_tile")
 ORIGIN = "origin.json"
 BUNDLED = ("solution", "data", "sample")  # part of the sample's path, wherever it is installed
@@ -68,7 +69,7 @@ def find_stores() -> Path:
 
 @dataclass(frozen=True)
 class Run:
-    """A run, given by its folder."""
+    """A run: trained models and their predictions, in one folder."""
 
     folder: Path
 
@@ -112,7 +113,7 @@ class Run:
         if not self.graphs.is_file():
             return []
         graphs = pl.read_parquet(self.graphs, glob=False)
-        if "label_source" not in graphs.columns:  # written before there were estimates
+        if "label_source" not in graphs.columns:  # the file is older than estimated labels
             return [TIMED]
         return sorted(graphs.filter("labelled")["label_source"].unique())
 
@@ -137,7 +138,8 @@ class Run:
         return list(self.record()["settings"].get(EXPERIMENTS, {}))
 
     def rankers(self) -> list[str]:
-        """Return the experiments without the students of the ensemble."""
+        """Return the names of the experiments without the STUDENTS, which learn from the
+        ensemble."""
         return [name for name in self.experiments() if name not in STUDENTS]
 
     def sample_submission(self) -> Path | None:

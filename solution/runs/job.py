@@ -39,9 +39,10 @@ class JobRecord:
     versions: dict[str, str]  # versions of the libraries at training time
     seconds: float
     peak_megabytes: float
-    fitted_on: list[str]  # graphs, as COLLECTION:GRAPH
+    fitted_on: list[str]  # graphs that the model was fitted on, as COLLECTION:GRAPH
     validated_on: list[str]
-    curve: list[tuple[int, float]]  # step, validation score
+    # (step, validation score) of each report, of all fits one after the other
+    curve: list[tuple[int, float]]
     files: dict[str, str]  # checksums of the job's files, by path
     # losses and accuracies at the steps of the curve, by name; older records lack them
     measures: dict[str, list[float]] = field(default_factory=dict)

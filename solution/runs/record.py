@@ -76,7 +76,12 @@ def keep_others_out(run: Run) -> Iterator[None]:
 
 
 def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) -> None:
-    """Raise InputError as open_run would, comparing only settings known before preparing data."""
+    """Raise InputError as open_run would, before the data is prepared.
+
+    Args:
+        known: the settings that are known by then; only these are compared.
+        replace: the folder will be emptied, so its run is not compared.
+    """
     found = _read_ours(folder)
     if found is not None and not replace:
         chosen = {name: value for name, value in found["settings"].items() if name in known}
@@ -84,7 +89,10 @@ def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) 
 
 
 def _read_ours(folder: Path) -> dict[str, Any] | None:
-    """Return the record of the run in `folder`, None if it is empty; InputError for other files."""
+    """Return the record of the run in `folder`; None if the folder is empty or missing.
+
+    Raises InputError if it has other files.
+    """
     check_text(folder)
     if (folder / RECORD).is_file():
         return read_run_record(folder)
@@ -113,7 +121,7 @@ def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of training; merging by a recipe removes the files that it leaves."""
+    """Remove temporary files that training left; the next merge removes those of merging."""
     names = read_run_record(folder)["settings"].get(EXPERIMENTS, {})
     remove_leftovers(folder, [f"{name}/{pattern}" for name in names for pattern in WRITTEN])
 
@@ -176,7 +184,10 @@ def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
 
 
 def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
-    """Return a text for each difference of two values, without their common beginning."""
+    """Return a line "NAME: OLD, now NEW" for each difference of two values.
+
+    Dictionaries are compared key by key; the common beginning of two texts is left out.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
         pairs = [(f"{name}, {key}", old.get(key), new.get(key)) for key in keys]

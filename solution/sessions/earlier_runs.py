@@ -35,7 +35,11 @@ MAX_SHOWN = 3
 
 
 def choose(plan: Plan, collections: str = "*", folds: str = "") -> Choice:
-    """Return the collections (patterns) and folds ("0,3"; empty: all) that this session trains.
+    """Return the part of the plan that this session trains.
+
+    Args:
+        collections: patterns of the collections' names.
+        folds: numbers such as "0,3"; empty: all.
 
     Raises InputError if no collection matches, or a fold does not exist.
     """
@@ -59,7 +63,7 @@ def describe_missing(missing: Sequence[Job]) -> str:
 
 
 def adopt(run: Run, sources: Sequence[Run]) -> int:
-    """Copy the jobs that the run lacks from matching runs, and return their number.
+    """Copy the jobs that the run lacks from earlier runs; return the number of copied jobs.
 
     Checkpoints of unfinished jobs are copied as well. Skipped are: sources with other code or
     settings (any runs may be attached), experiments that the run does not have, and damaged jobs.
@@ -98,7 +102,7 @@ def _adopt_one(folder: Path, target: Path) -> bool:
 
 
 def _find_as_described(name: str, described: Any) -> Experiment:
-    """Return the experiment; its quick variant if the run's record describes that one."""
+    """Return the experiment `name`, in its quick variant if the run's record describes that."""
     found = find_named_experiment(name)
     quick = found.quick()
     return quick if quick.describe() == described else found
@@ -106,7 +110,7 @@ def _find_as_described(name: str, described: Any) -> Experiment:
 
 @contextmanager
 def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) -> Iterator[Run]:
-    """Combine matching runs into one run in `folder`, and collect their predictions.
+    """Combine runs into one run in `folder`, collect its predictions, and yield it.
 
     Raises InputError if there are no runs, they differ in code or settings, or a model is missing.
     """
@@ -142,7 +146,7 @@ def find_differences(one: dict[str, Any], other: dict[str, Any]) -> str:
     return ", ".join([*(["code"] if one.get("code") != other.get("code") else []), *different])
 
 
-# Joining needs only the keys of the graphs, which the run contains.
+# An empty store: joining needs only the names of the graphs, which are in the run's table.
 _NO_STORE = Store(Path(), pl.DataFrame(), {})
 
 

@@ -1,8 +1,8 @@
 """Write and read kernel.json, which identifies the outputs of a notebook's session.
 
-Kaggle shows the outputs of the latest session without saying which push started it, and its CLI
-saves whatever it receives. So the outputs contain a record of their push and commit, whether the
-notebook finished, and the checksum of every file.
+A push uploads a notebook to Kaggle and starts it. Kaggle shows the outputs of the latest session
+without saying which push started it, and its CLI saves whatever it receives. So the outputs contain
+a record of their push and commit, whether the notebook finished, and the checksum of every file.
 """
 
 from contextlib import suppress
@@ -33,7 +33,7 @@ class SessionRecord(BaseModel):
     @field_validator("files")
     @classmethod
     def check_names(cls, files: dict[str, str]) -> dict[str, str]:
-        """Reject paths out of the folder, because a pull deletes damaged files."""
+        """Reject paths that lead out of the folder, because a pull deletes damaged files."""
         for name in files:
             if leads_out(name):
                 raise ValueError(f"{name} leads out of the folder")
@@ -76,7 +76,7 @@ def find_damaged(record: SessionRecord, folder: Path) -> list[str]:
 
 
 def find_foreign(folder: Path) -> list[str]:
-    """Return the files in a folder of outputs that no pushed session wrote, or wrote differently.
+    """Return the files in a folder of outputs that were made or changed outside a pushed session.
 
     All files are returned if there is no record of a session that a push started.
     """
@@ -100,6 +100,6 @@ def _name(path: Path, folder: Path) -> str:
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:
-    """Return whether it is a temporary file, or one of Jupyter or Python."""
+    """Return True if the path is a temporary file, or a file of Jupyter or Python."""
     parts = path.relative_to(folder).parts
     return any(part.startswith((TEMPORARY, ".", "__")) for part in parts)

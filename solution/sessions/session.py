@@ -54,7 +54,7 @@ def _describe_accelerators() -> str:
 
 
 class OutOfTimeError(BaseException):
-    """Raised when the session must end; `except Exception` does not catch it."""
+    """Raised when the session must end. No Exception, so `except Exception` does not catch it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Session:
     output: Path
     scratch: Path  # for files that need not be kept, such as a store
     on_kaggle: bool
-    begun: float  # time.monotonic()
+    begun: float  # when the notebook began, by time.monotonic()
 
     @classmethod
     def begin(cls, notebook: str, push: str = "") -> "Session":
@@ -120,7 +120,11 @@ class Session:
         return SAMPLE
 
     def find_runs(self, notebooks: str = "*") -> list[Run]:
-        """Return other notebooks' runs in the inputs; patterns, by commas, select their names."""
+        """Return the runs of other notebooks among the inputs.
+
+        Args:
+            notebooks: patterns of the notebooks' names, separated by commas.
+        """
         if not self.inputs.is_dir():
             return []
         found = []
@@ -151,12 +155,15 @@ class Session:
         return found[0] if found else None
 
     def store(self, *, limit: bool) -> Path:
-        """Return the folder of the notebooks' store; smoke runs (`limit`) have a separate one."""
+        """Return the folder of the prepared data, which all notebooks share.
+
+        Smoke runs (`limit`) have a separate one.
+        """
         return self.scratch / ("notebooks-limit" if limit else "notebooks")
 
     @contextmanager
     def time_limit(self, hours: float) -> Iterator[None]:
-        """End the block quietly `hours` after the notebook began, or at a SIGTERM.
+        """End the block without an error `hours` after the notebook began, or at a SIGTERM.
 
         On Kaggle it also ends before the output reaches the maximum size. Complete jobs are kept,
         so the next session continues from there.
@@ -260,7 +267,13 @@ def find_attached_data(inputs: Path, *, prepared: bool = True) -> Path | None:
 
 
 def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
-    """Return the first folder with the contents of all others; None without any folders."""
+    """Return the first folder that has the contents of all folders; None if there are no folders.
+
+    Args:
+        contents: what each folder has, such as its graphs.
+
+    Raises InputError if no folder has everything.
+    """
     everything = frozenset[object]().union(*contents.values())
     for folder, held in contents.items():
         if held == everything:
@@ -292,7 +305,7 @@ def find_attached_bundles(inputs: Path) -> list[Path]:
 
 
 def add_to_sample(paths: Sequence[Path], root: Path, folder: Path) -> Path:
-    """Replace `folder` by the sample and these npz files, and return it.
+    """Replace `folder` by a copy of the sample with the npz files `paths` added, and return it.
 
     The files are below `root` in the same subfolders as in the sample.
     """

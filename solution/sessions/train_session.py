@@ -1,4 +1,8 @@
-"""Train as a notebook: copy earlier sessions' models, train until the time is up, pack a bundle."""
+"""Train in a notebook's session: copy the models of earlier sessions, train, pack a bundle.
+
+A bundle is one zip of models. A refit is a model that is trained on all graphs, without a held-out
+fold.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,25 +39,25 @@ NOTHING, FOLDS, REFIT = "", "folds", "refit"
 
 @dataclass(frozen=True)
 class Packing:
-    """The models that a session packs: those of all folds, or models trained on all graphs.
+    """Which models the session packs into a bundle: those of all folds, or refits.
 
-    If sessions share the folds, only a session that has the models of all folds packs.
+    If several sessions share the folds, a session packs only if it has the models of all folds.
     """
 
     kind: str  # NOTHING, FOLDS or REFIT
     experiments: Sequence[Experiment]
     plan: Plan
     run: Run
-    collections: tuple[str, ...]  # empty: all
+    collections: tuple[str, ...]  # whose models are packed; empty: all
 
     def train(self, executor: Executor = HERE) -> None:
-        """Train the models on all graphs, if they are packed and the models of all folds exist."""
+        """Train the refits, if they are to be packed and the models of all folds exist."""
         refits = self._list_refits()
         if refits and not self._find_lacking():
             train_refits(refits, self.plan, self.run, executor)
 
     def list_missing(self) -> list[Job]:
-        """Return the models on all graphs that could be trained now but do not exist yet."""
+        """Return the refits that could be trained now but do not exist yet."""
         if self._find_lacking():
             return []
         return [job for job in self._list_refits() if find_defect(job, self.run) is not None]
