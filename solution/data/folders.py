@@ -1,8 +1,8 @@
 """Find the npz files of the competition's data in the folder layouts in which people have them.
 
-These are the competition's download (npz_all/npz/layout/...), the same without npz_all, a Kaggle
-mount that contains either, the folder of one collection, or a single file. In all of them the last
-parts of the path give the collection, the split and the graph, so only these parts are read.
+The layouts are the competition's download (npz_all/npz/layout/...), the same without npz_all, a
+Kaggle mount that contains either, the folder of one collection, or a single file. In all of them
+the last parts of the path give the collection, the split and the graph, so only these are read.
 """
 
 import csv
@@ -59,16 +59,19 @@ class GraphFile:
 
 
 def check_exists(folder: Given) -> Given:
-    """Return `folder`; raise InputError if it does not exist. None is allowed."""
+    """Return `folder`, which may be None; raise InputError if the folder does not exist."""
     if folder is not None and not folder.exists():
         raise InputError(f"{folder}: there is no such folder. Give the folder with the npz files.")
     return folder
 
 
 def find_files(folder: Path) -> list[GraphFile]:
-    """Return all graphs' files below `folder` (or that file), sorted by collection, split and name.
+    """Return the files of all graphs, sorted by collection, split and name.
 
-    Raises InputError if there is none, if a graph occurs twice, or if a folder cannot be read.
+    Args:
+        folder: a folder, which is searched with all its subfolders; or a single npz file.
+
+    Raises InputError if there is no graph, a graph occurs twice, or a folder cannot be read.
     """
     check_exists(folder)
     if folder.is_file() and folder.suffix != ".npz":
@@ -84,10 +87,10 @@ def find_files(folder: Path) -> list[GraphFile]:
 
 
 def find_left_out(folder: Path) -> list[str]:
-    """Return a sentence for each kind of file that looks like data but is not used.
+    """Return warnings about files that look like data but are not used.
 
-    These are npz files in other folders or with another ending, and sample submissions with other
-    contents. Without this message a missing graph would be noticed only in the results.
+    They are npz files in other folders or with another ending, and sample submissions with other
+    contents. Without a warning a missing graph would be noticed only in the results.
     """
     strays = sorted(path for path in _walk(folder, LIKE_PATTERN) if not _is_graph(path))
     others = [path for path in _list_samples(folder) if not _is_sample_submission(path)]
@@ -113,7 +116,7 @@ def _is_graph(path: Path) -> bool:
 def find_roots(folder: Path) -> dict[Path, int]:
     """Return the folders below `folder` that contain data, with the number of npz files in each.
 
-    So the data is found among other files, such as the inputs of a Kaggle notebook.
+    It finds the data among other files, such as the inputs of a Kaggle notebook.
     """
     roots: dict[Path, int] = {}
     for path in _walk(folder):
@@ -127,7 +130,8 @@ def find_roots(folder: Path) -> dict[Path, int]:
 
 
 def parse_path(path: Path) -> GraphFile | None:
-    """Return the file with the collection and split at the end of its path; None if it has none."""
+    """Return the file with the collection and split in which its path ends; None if there are
+    none."""
     # Links are not resolved: the path that was given counts, not the target.
     parts = Path(os.path.abspath(path)).parts  # noqa: PTH100
     for name in BY_NAME:
@@ -138,9 +142,13 @@ def parse_path(path: Path) -> GraphFile | None:
 
 
 def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
-    """Return the file with its collection: `collection_name`, or as its path or its arrays say.
+    """Return the file with its collection and split.
 
-    Raises InputError if it does not exist, or if it is a layout graph of an unknown collection.
+    The collection is `collection_name` if it is given, otherwise that of the path. A file whose
+    path gives none belongs to tile:xla if its arrays say so. The split is the path's if the
+    collection is, otherwise "train".
+
+    Raises InputError if the file does not exist, or is a layout graph of an unknown collection.
     """
     if path.is_dir():
         raise InputError(f"{path}: is a folder. Give one npz file in it.")
@@ -211,7 +219,8 @@ def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
 
 
 def _name_role(here: str) -> tuple[str, ...]:
-    """Return the names of splits and collections at the end of a path, last first."""
+    """Return the last parts of a path that are splits or belong to a collection's name, last
+    first."""
     last = reversed(Path(os.path.abspath(here)).parts[-DEEPEST:])  # noqa: PTH100
     return tuple(takewhile(SPEAKING.__contains__, last))
 

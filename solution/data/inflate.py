@@ -21,7 +21,7 @@ RAW_DEFLATE = -15  # a zip member has no zlib header
 # the last two fields are the lengths of the name and of the extra field
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 
-# called with the number of compressed bytes read since the last call
+# called with the number of compressed bytes that were read since the last call
 Advance = Callable[[int], None]
 
 
@@ -53,7 +53,8 @@ class DeflatedMember:
         self._advance = advance
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next `size` bytes, or all that are left; fewer only at the end."""
+        """Return the next `size` bytes, or all remaining ones if negative; fewer only at the
+        end."""
         parts = []
         size = self._missing if size < 0 else size
         while size > 0 and not self._inflater.eof:

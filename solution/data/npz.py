@@ -28,7 +28,7 @@ from solution.domain.graph import Graph
 from solution.domain.labels import TIMED
 from solution.system.errors import InputError
 
-# Extensions of this project, which readers of the competition's files skip.
+# Arrays that only this project adds to the files; readers of the competition's files skip them.
 OPTIONS, OPTION_NAMES = "config_options", "config_option_names"
 LABEL_SOURCE = "label_source"  # a source of solution.domain.labels; a file without it was timed
 LARGEST_SIZE = 2**31  # upper bound on a tile's size in each dimension
@@ -45,7 +45,7 @@ def read_graph(path: Path, collection: Collection, advance: Advance = ignore) ->
     Runtimes that are all zero, as in the test split, mean that the graph has no labels.
 
     Args:
-        advance: called with the compressed bytes of the configurations as they are read.
+        advance: called with the number of compressed bytes of the configurations, as they are read.
 
     Raises:
         InputError: the file is missing, truncated, no regular file, not an npz, holds pickled
@@ -130,14 +130,15 @@ def _read_integers(
 
 
 def _read_source(archive: zipfile.ZipFile) -> str:
-    """Return the source of the runtimes; TIMED if the file does not say."""
+    """Return how the runtimes were measured or estimated (solution.domain.labels); default
+    TIMED."""
     if LABEL_SOURCE not in array_names(archive):
         return TIMED
     return str(read_array(archive, LABEL_SOURCE, (), "U"))
 
 
 def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Return the fields of Graph for compile options; none if the file has none.
+    """Return the compile options as arguments of Graph; {} if the file has none.
 
     The competition's files have none.
     """
@@ -160,7 +161,10 @@ def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def find_option_set(names: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the option names of the target whose first options are `names`; None if none is."""
+    """Return all option names of the compiler target whose first options are `names`.
+
+    Return None if there is no such target.
+    """
     sets = [(*options,) for options in vocabulary.OPTION_SETS.values()]
     return next((options for options in sets if options[: len(names)] == (*names,)), None)
 
@@ -178,9 +182,10 @@ def read_opcodes(archive: zipfile.ZipFile) -> np.ndarray:
 
 
 def _read_tiles(archive: zipfile.ZipFile, configs: int) -> np.ndarray:
-    """Return the tile features (configs, 24) float32; ValueError if a size is out of range.
+    """Return the tile features (configs, 24) float32; ValueError if a tile's size is out of range.
 
-    Sums and products are not checked, because they may have overflowed when they were computed.
+    The features that are sums and products of sizes are not checked, because they may have
+    overflowed when they were computed.
     """
     shape = (configs, vocabulary.NUM_TILE_FEATURES)
     tiles = read_array(archive, "config_feat", shape).astype(np.float32)

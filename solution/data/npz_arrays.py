@@ -88,7 +88,7 @@ def read_layouts(archive: zipfile.ZipFile, configs: int, nodes: int, advance: Ad
     Args:
         configs: the expected number of configurations.
         nodes: the expected number of configurable nodes.
-        advance: called with the compressed bytes as they are read.
+        advance: called with the number of compressed bytes, as they are read.
 
     Raises:
         ValueError: the shape or type differs, or a value is not in a layout's range.

@@ -15,7 +15,10 @@ from solution.system.files import replace_file
 
 @dataclass(frozen=True)
 class Blocks:
-    """An array that is given in blocks of rows; together they have the given shape."""
+    """An array that is given in blocks of rows, so that it is never whole in memory.
+
+    The blocks in `rows`, one after the other, form an array of the given shape.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype

@@ -33,7 +33,9 @@ def map_files(
     workers: int | None = None,
     worth_a_worker: int = BYTES_WORTH_A_WORKER,
 ) -> list[R]:
-    """Return function(file, advance) for each of `files`, in their order; begin with the largest.
+    """Return function(file, advance) for each of `files`, in their order.
+
+    The largest files are processed first.
 
     Args:
         function: defined at the top level of a module, so that worker processes can import it.
@@ -64,7 +66,7 @@ def map_files(
 
 
 def _track(function: FileFunction[R], file: GraphFile, size: int, advance: Advance) -> R:
-    """Call the function; correct the reported bytes so that they add up to the file's size."""
+    """Call the function; report as many bytes to `advance` as the file has, whatever it reports."""
     left = size
 
     def count_down(count: int) -> None:

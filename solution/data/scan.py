@@ -20,7 +20,7 @@ MAX_SHOWN = 10
 
 @dataclass(frozen=True)
 class Summary:
-    """The counts of one graph: a row of the table of graphs."""
+    """Sizes and label statistics of one graph: a row of the table of graphs."""
 
     collection: str
     split: str
@@ -30,11 +30,12 @@ class Summary:
     edges: int
     configurable: int
     configs: int
-    distinct: int  # configurations after deduplication
+    distinct: int  # number of distinct configurations
     layouts: int  # distinct pairs of a configurable node and a layout
     labelled: bool
     spread: float | None  # slowest runtime over fastest runtime
-    noise: float | None  # median over groups of identical configurations of slowest / fastest - 1
+    # median, over groups of identical configurations, of slowest / fastest runtime - 1
+    noise: float | None
     label_source: str = TIMED
 
 
@@ -48,7 +49,7 @@ SCHEMA = pl.Schema({field.name: _DTYPES[field.type] for field in dataclasses.fie
 
 
 def summarise(graph: Graph, split: str) -> Summary:
-    """Return the counts of a graph; labels of the test split are not used."""
+    """Return the summary of a graph; labels of the test split are not used."""
     distinct = graph.distinct
     runtimes = graph.runtimes if split != "test" else None
     is_layout = graph.collection.kind == "layout"
@@ -84,7 +85,7 @@ def scan(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str]]:
     """Read all `files`, with a progress bar.
 
     Returns:
-        A frame of SCHEMA with a row for each sound file, in the order of `files`; and a message for
+        A frame of SCHEMA with a row for each valid file, in the order of `files`; and a message for
         each defective file. Train and valid graphs without labels are defective too.
     """
     results = map_files(_summarise_file, files, "Checking files")
@@ -114,7 +115,7 @@ def aggregate(summaries: pl.DataFrame) -> pl.DataFrame:
 
 
 def join_defects(defects: Sequence[str]) -> str:
-    """Return the first MAX_SHOWN defects, one per line, and the number of the others."""
+    """Return the first MAX_SHOWN defects, one per line, and how many more there are."""
     more = [f"... and {len(defects) - MAX_SHOWN} more"] if len(defects) > MAX_SHOWN else []
     return "\n".join([*defects[:MAX_SHOWN], *more])
 
@@ -127,9 +128,10 @@ def _summarise_file(file: GraphFile, advance: Advance) -> Summary | str:
 
 
 def _noise(runtimes: np.ndarray, group: np.ndarray) -> float | None:
-    """Return the median of slowest / fastest - 1 over groups of identical configurations.
+    """Return the median of slowest / fastest runtime - 1 over groups of identical configurations.
 
-    `group` (configs,) numbers the configurations; equal ones have one number. None if all differ.
+    Return None if all configurations differ. `group` (configs,) has the same number for identical
+    configurations.
     """
     order = np.argsort(group, kind="stable")
     _, first, counts = np.unique(group[order], return_index=True, return_counts=True)

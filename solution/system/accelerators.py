@@ -15,12 +15,12 @@ IN_KERNELS = "/opt/bin/nvidia-smi"  # its path in Kaggle kernels, where PATH lac
 FIELDS = "name,memory.total,compute_cap"
 HAS_BFLOAT16 = 8.0  # the least compute capability that supports bfloat16
 LONGEST_SECONDS = 20.0
-CORES_OF_A_FIT = 2  # CPU cores per net that is trained on a GPU: they prepare its steps
+CORES_OF_A_FIT = 2  # CPU cores that prepare the training steps of one net on a GPU
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU: name, memory and compute capability."""
+    """A GPU: its name, memory (MiB) and CUDA compute capability, such as 8.0."""
 
     name: str
     megabytes: float
@@ -53,7 +53,7 @@ def find_smallest_memory() -> int:
 
 
 def describe_accelerators(gpus: Sequence[Gpu]) -> str:
-    """Return a text about the GPUs and how a run uses them."""
+    """Return the text that tells users which GPUs there are and how a run uses them."""
     if not gpus:
         words = "no GPU: nets are trained on the CPU, one on each core"
         if "TPU_ACCELERATOR_TYPE" in os.environ:  # set in Kaggle kernels with a TPU

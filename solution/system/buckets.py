@@ -2,9 +2,9 @@
 
 Every command works on a local copy, a *mirror*. It is updated before the work, and changed files
 are uploaded afterwards. NAME.mirror.json beside the mirror records, for each file, the remote
-version and the local size and time when the two sides were last equal; it tells which side has
-changed. Credentials come from the environment (AWS_*, GOOGLE_APPLICATION_CREDENTIALS), never from
-an address.
+version and the local size and time when the two sides were last equal (the `Facts`); so it is known
+which side has changed. Credentials come from the environment (AWS_*,
+GOOGLE_APPLICATION_CREDENTIALS), never from an address.
 """
 
 import hashlib
@@ -36,10 +36,13 @@ from solution.system.names import (
 from solution.system.refusals import FULL
 from solution.system.wording import count, how_to_install
 
-SERVERS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # of s3://; the first that is set counts
-VERSION = ("ETag", "etag", "md5Hash", "crc32c", "mtime", "created")  # names in several services
-RECORDS = ("store.json", "run.json", "job.json")  # say that other files are complete, so come last
-AT_ONCE, MANY = 16, 50  # transfers in parallel; a progress bar is shown for more files than this
+# variables with the server of s3:// addresses; the first that is set counts
+SERVERS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+# keys by which different services give a file's version
+VERSION = ("ETag", "etag", "md5Hash", "crc32c", "mtime", "created")
+# files that say that other files are complete, so they are uploaded last
+RECORDS = ("store.json", "run.json", "job.json")
+AT_ONCE, MANY = 16, 50  # transfers in parallel; number of files above which a progress bar is shown
 
 Facts = dict[str, list[Any]]  # by file name: [remote version, local size and time of change]
 
@@ -76,12 +79,12 @@ class Mirror:
         return cls(mirror._recall()["url"], folder) if mirror._sidecar.is_file() else None
 
     def pull(self, *, must_exist: bool = False) -> None:
-        """Download what has changed in the bucket, and delete here what was deleted there.
+        """Download files that have changed in the bucket; delete files that were deleted there.
 
         Args:
             must_exist: raise InputError if the bucket has no files at the address.
 
-        Raises InputError also if files that were known have disappeared from the bucket.
+        Raises InputError also if all files, or a known record, have disappeared from the bucket.
         """
         with self._opened() as (bucket, known):
             remote = self._list(bucket, known)
@@ -96,18 +99,20 @@ class Mirror:
 
             same = {n for n in remote if known.get(n) == [remote[n], _describe(self.folder / n)]}
             _transfer(fetch, [name for name in remote if name not in same], f"Fetching {self.url}")
-            for name in known.keys() - remote.keys():  # unknown files were never sent, and stay
+            # never-uploaded files are not known, so they stay
+            for name in known.keys() - remote.keys():
                 remove_with_emptied(self.folder / name, self.folder)
                 del known[name]
 
     def push(self, under: str = "", *, over: bool = False) -> None:
-        """Upload what has changed here, or only the part below the name `under`.
+        """Upload the local files that have changed, or only those below the name `under`.
 
         Args:
             over: overwrite files that another machine has uploaded meanwhile.
 
-        Raises InputError before anything is uploaded if another machine has uploaded such files.
-        Buckets have no locks: two machines that check at the same moment may both write.
+        Unless `over` is set, raises InputError before anything is uploaded if another machine has
+        uploaded such files. Buckets have no locks: two machines that check at the same moment may
+        both write.
         """
         with self._opened() as (bucket, known):
             if known and not self.folder.is_dir():  # all files would be deleted in the bucket, too
@@ -146,7 +151,10 @@ class Mirror:
     def _check_others(self, bucket: Any, known: Facts, moved: Facts) -> None:
         """Raise InputError if another machine has written files that would be overwritten.
 
-        Equal bytes, as if both made the same, are no conflict; such files become known.
+        A file with the same bytes on both sides is no conflict, and is added to `known`.
+
+        Args:
+            moved: the Facts, as they are now, of files whose remote version has changed.
         """
 
         def compare(name: str) -> None:
@@ -165,10 +173,11 @@ class Mirror:
             )
 
     def _list(self, bucket: Any, known: Facts, under: str = "") -> dict[str, str]:
-        """Return the version of each remote file, or of those below the name `under`.
+        """Return the version of each remote file, or only of the files below the name `under`.
 
-        Raises InputError if known files or their record are gone: the caller would delete the local
-        copies. Records are checked because an emptied bucket may hold files that were sent since.
+        Raises InputError if all files, or a known record, have disappeared: the caller would delete
+        the local copies. Records are checked because an emptied bucket may contain files that were
+        uploaded since.
         """
         bucket.invalidate_cache()
         found = bucket.find(under, detail=True).items()
@@ -202,7 +211,7 @@ class Mirror:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Facts]]:
-        """Yield fsspec's file system of the bucket's folder, and the facts; then store the facts.
+        """Yield fsspec's file system of the bucket's folder, and the Facts; then store the Facts.
 
         Errors become an InputError that names the bucket, or the local file.
         """
@@ -240,7 +249,7 @@ class Mirror:
 
 
 def _transfer(work: Callable[[str], None], names: Sequence[str], doing: str) -> None:
-    """Call `work` for all names, several at once: first for files, then for their records."""
+    """Call `work` for all names, several at once: for files, then for the RECORDS among them."""
     from solution.system.progress import track  # rich, which ranking one file must not import
 
     shown = track(names, doing) if len(names) > MANY else nullcontext(iter(names))
@@ -269,7 +278,9 @@ def _describe(path: Path) -> list[int] | None:
 def on_this_machine(
     given: str | Path, *, sends: bool = True, alone: bool = False
 ) -> Iterator[Path]:
-    """Yield the folder, or the updated mirror of an address, whose changes are uploaded at the end.
+    """Yield the local folder for work in it.
+
+    For the address of a bucket this is the updated mirror, whose changes are uploaded at the end.
 
     Args:
         sends: upload changes; otherwise the bucket is only read, and must have files.
@@ -298,6 +309,6 @@ def on_this_machine(
 
 
 def send_back(folder: Path, under: str = "") -> None:
-    """Upload changed files, or those below `under`, if the folder is a mirror."""
+    """Upload changed files (only those below `under`) if the folder is the mirror of a bucket."""
     if mirror := Mirror.find(folder):
         mirror.push(under)

@@ -4,14 +4,16 @@ import subprocess
 from pathlib import Path
 
 LEDGER = "submissions/ledger.csv"
-COMMIT_FILE = "commit.txt"  # in wheels packed for a kernel, where git is missing
+# contains the commit in wheels that are packed for a kernel, where git is missing
+COMMIT_FILE = "commit.txt"
 
 
 def read_commit() -> str | None:
-    """Return the packed commit, or that of the checkout; None if neither exists.
+    """Return the commit of the running code; None if it is unknown.
 
-    The checkout's gets the suffix -dirty if files differ from it. The ledger of submissions is
-    ignored, because it changes with every submission and has no effect on results.
+    It is read from COMMIT_FILE, else from the git checkout, with the suffix -dirty if files differ
+    from the commit. The ledger of submissions may differ, because it changes with every submission
+    and has no effect on results.
     """
     here = Path(__file__).parent
     packed = here / COMMIT_FILE

@@ -1,8 +1,8 @@
-"""Read how much memory Linux control groups (cgroups), such as of a container, leave a process.
+"""Read how much memory Linux control groups (cgroups), such as a container's, leave a process.
 
 A process is in one group, which lies inside others. Each group may have a limit, which counts the
 memory of all its processes. Cached files count too, but the kernel drops them when memory is
-needed, so here they count as free, as they do outside of a container.
+needed. So they are treated as free memory here.
 
 Source: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the Linux kernel.
 """
@@ -16,7 +16,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 class _Version(NamedTuple):
-    """The names of a group's files in one version of cgroups."""
+    """The names of the files that describe a group in one version of cgroups."""
 
     limit: str
     taken: str
@@ -53,7 +53,7 @@ def _list_left(groups: Path, membership: Path) -> Iterator[int]:
 def _list_hierarchies(
     groups: Path, membership: Path
 ) -> Iterator[tuple[_Version, Path, PurePosixPath]]:
-    """Yield version, mount point and the process's group for each memory hierarchy."""
+    """Yield version, mount point and the process's group for each hierarchy that limits memory."""
     try:
         lines = membership.read_text(encoding="utf-8").splitlines()
     except OSError:  # no Linux
@@ -82,7 +82,7 @@ def _read_number(file: Path) -> int | None:
 
 
 def _count_files(group: Path, version: _Version) -> int:
-    """Return the bytes of cached files, which the kernel can drop."""
+    """Return the bytes of the group's cached files, which the kernel can drop."""
     try:
         lines = (group / "memory.stat").read_text(encoding="utf-8").splitlines()
     except OSError:

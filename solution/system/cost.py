@@ -13,7 +13,7 @@ INTERVAL_SECONDS = 0.02
 
 @dataclass
 class Cost:
-    """The cost of a block; complete when the block ends."""
+    """Wall time and peak memory of a block; both are complete when the block ends."""
 
     seconds: float = 0.0
     peak_megabytes: float = 0.0

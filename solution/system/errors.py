@@ -1,4 +1,4 @@
-"""The one exception whose message is written for users."""
+"""Define the one exception whose message is written for users."""
 
 
 class InputError(Exception):

@@ -79,16 +79,16 @@ def replace_folder(folder: Path, *, alone: bool = False) -> Iterator[Path]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents, if they do not exist.
+    """Make a folder and its parents if they do not exist.
 
-    Raises InputError if a file has that path, or the folder may not be made.
+    Raises InputError if a file has that path, or if the folder may not be made.
     """
     with name_refusal(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def check_place(path: Path) -> None:
-    """Raise InputError if `path` exists and is no regular file, so no file can replace it."""
+    """Raise InputError if `path` is a folder, pipe or device, which no file can replace."""
     if path.exists() and not path.is_file():
         kind = KINDS.get(stat.S_IFMT(path.stat().st_mode), "device")
         raise InputError(f"{path}: is a {kind}, where a file is to be written. Give another name.")
@@ -126,12 +126,15 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
 
 
 def write_sealed(value: dict[str, Any], path: Path) -> None:
-    """Write `value` as write_json does, with a checksum of itself."""
+    """Write `value` as write_json does, with a checksum of its entries under the key SEAL."""
     write_json({**value, SEAL: _digest(value)}, path)
 
 
 def read_sealed(path: Path, expected: str) -> dict[str, Any]:
-    """Read a file of write_sealed; raise as read_json does, and if any byte has changed."""
+    """Read a file that write_sealed wrote.
+
+    Raises InputError if any byte has changed, and otherwise what read_json raises.
+    """
     text = _read_text(path, expected)
     value = _parse(text, path, expected)
     value.pop(SEAL, None)
@@ -246,7 +249,7 @@ def locked_until_free(folder: Path) -> Iterator[None]:
 
 
 def take_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Lock an open file or folder for this process; return False if another process has it."""
+    """Try to lock an open file or folder; return False if another process has the lock."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,8 +1,8 @@
 """End the process with a message, not silently, if a memory-mapped file was truncated.
 
 The system sends SIGBUS to a process that reads a page of a mapped file that no longer exists. A
-handler in Python cannot answer it: Python calls handlers later, and the read never returns. So the
-handler is registered with the C library, which calls it at once, and it ends the process.
+signal handler of Python's would be useless: Python would call it later, but the read never returns.
+So the handler is registered with the C library, which calls it at once, and it ends the process.
 
 This project's programs never truncate a file. They replace it, and processes that have mapped the
 old file keep it.
@@ -43,7 +43,7 @@ def find_cut_files() -> list[str]:
 
 
 def _size(path: str) -> int:
-    """Return the size of a file; sys.maxsize if it was deleted, which is not a cut."""
+    """Return the size of a file; sys.maxsize if it was deleted, which is no truncation."""
     try:
         return Path(path).stat().st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""Return memory that the C library holds back to the system."""
+"""Give memory that the C library keeps after it was freed back to the system."""
 
 import ctypes
 import sys
@@ -9,11 +9,11 @@ SPARE = 1 << 30  # bytes by which the process may grow before free memory is ret
 
 
 class SpareMemory:
-    """Return free memory to the system whenever the process has grown by SPARE.
+    """Give freed memory back to the system whenever the process has grown by SPARE.
 
     Arrays of many sizes fragment glibc's heap: training on graphs with thousands of nodes, it grew
-    to three times the memory that a step needs. Returning it takes as long as several small steps,
-    so it is done rarely. Other C libraries return memory by themselves.
+    to three times the memory that a step needs. Giving memory back takes as long as several small
+    steps, so it is done rarely. Other C libraries do it by themselves.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class SpareMemory:
         self._least = self._resident()
 
     def give_back(self) -> None:
-        """Return free memory if the process has grown by SPARE since this was last done."""
+        """Give freed memory back if the process has grown by SPARE since this was last done."""
         if self._resident() >= self._least + SPARE:
             trim()
             self._least = self._resident()
@@ -31,7 +31,7 @@ class SpareMemory:
 
 
 def trim() -> None:
-    """Return all free memory, if the C library is glibc."""
+    """Give all freed memory back to the system, if the C library is glibc."""
     if sys.platform == "linux":
         return_free = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if return_free is not None:  # musl does not have malloc_trim

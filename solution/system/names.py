@@ -11,7 +11,7 @@ from pathlib import Path
 from solution.system.errors import InputError
 
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # no separators, no hidden names, no ".."
-# Names like these are hardly ever local; a local folder with such a name is given as ./NAME.
+# Names that begin like an address are hardly ever local; such a local folder is given as ./NAME.
 LIKE_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/|(s3|gs):", re.IGNORECASE)
 WITHOUT_BUCKET = ("file", "local", "memory")  # schemes of fsspec whose paths begin with a slash
 COPY = {"s3": "aws s3 sync", "gs": "gcloud storage rsync --recursive"}
@@ -107,7 +107,10 @@ def is_address(given: str) -> bool:
 
 
 def _split(given: str) -> tuple[str, str]:
-    """Return scheme and rest of a text that is or looks like an address; otherwise "", ""."""
+    """Return the scheme and the rest of a text that is an address or begins like one.
+
+    Both are "" for any other text. Raises InputError for an address with a password.
+    """
     looks, rest = LIKE_ADDRESS.match(given), re.sub(r"^[^:]+:/*", "", given)
     if looks is None:
         return "", ""
@@ -121,10 +124,11 @@ def _split(given: str) -> tuple[str, str]:
 def check_address(given: str, *, named: bool = False) -> str:
     """Return `given` if it is a local folder or a valid address; else raise InputError.
 
-    A misspelt address would be taken for a local folder, and written to without any message.
+    A misspelt address would otherwise be taken for a local folder, and results silently written
+    there.
 
     Args:
-        named: require a name below the bucket, because something is written there.
+        named: require a name below the bucket, because something is written under it.
     """
     scheme, rest = _split(given)
     bucket, *names = given.partition("://")[2].rstrip("/").split("/")
@@ -139,7 +143,11 @@ def check_address(given: str, *, named: bool = False) -> str:
 
 
 def refuse_address(given: str, takers: str) -> str:
-    """Return `given`; raise InputError, which names the commands `takers`, for an address."""
+    """Return `given`, a local path; raise InputError if it is the address of a bucket.
+
+    Args:
+        takers: a sentence of the message that names the commands which take an address.
+    """
     scheme, rest = _split(given)
     if not scheme:
         return given
@@ -151,7 +159,10 @@ def refuse_address(given: str, takers: str) -> str:
 
 
 def folder_of_variable(name: str, default: Path) -> Path:
-    """Return the folder that the environment variable names; InputError for an address."""
+    """Return the folder that the environment variable `name` gives, or `default`.
+
+    Raises InputError if the variable contains the address of a bucket.
+    """
     folder = Path(os.environ.get(name) or default)
     if LIKE_ADDRESS.match(str(folder)):
         raise InputError(f"{name} is {folder}: expected a folder of this machine. Set another one.")

@@ -12,7 +12,7 @@ from pathlib import Path
 from zlib import crc32
 
 PACKAGE = Path(__file__).parent.parent
-# Folders with compiled functions, and with the constants that these import.
+# Folders with compiled functions, and with the constants that these functions import.
 SOURCES = ("domain", "features/layout", "features/propagation", "models/layout",
            "placement/baselines", "placement/graphs", "placement/simulation")  # fmt: skip
 
@@ -21,13 +21,13 @@ def choose_cache() -> None:
     """Set numba's cache folder for this process and its children, unless the user has set one."""
     if "NUMBA_CACHE_DIR" not in os.environ:
         os.environ["NUMBA_CACHE_DIR"] = str(find_cache())
-    # it read the environment when it was imported, so it must read it again
+    # numba read the environment when it was imported, so it must read it again
     if numba := sys.modules.get("numba"):
         numba.config.reload_config()
 
 
 def find_cache(package: Path = PACKAGE) -> Path:
-    """Return the cache folder that belongs to the current sources."""
+    """Return the cache folder whose name has the hash of the current sources."""
     state = 0
     for folder in SOURCES:
         for source in sorted((package / folder).glob("*.py")):

@@ -28,8 +28,12 @@ def read_by_graphs(
 ) -> Iterator[tuple[str, dict[str, pl.DataFrame]]]:
     """Read several sorted files together, batch by batch; every row is read exactly once.
 
+    Args:
+        paths: prediction files by name.
+        max_rows: approximate number of rows in a batch, of all files together.
+
     Yields:
-        A collection, and by name a frame with each file's rows for the same few graphs. Files
+        A collection and, by name, a frame with each file's rows of the same few graphs. Files
         without that collection are left out; a frame may be empty.
 
     Raises:
@@ -57,7 +61,7 @@ def write_batches(
     """Write the batches in order to one Parquet file, atomically.
 
     Args:
-        sealed: write its checksum beside it, for files that are read again.
+        sealed: also write the file's checksum beside it, because the file will be read again.
     """
     failure: list[Exception] = []
 
@@ -110,7 +114,10 @@ def reading(path: Path, expected: str) -> Iterator[None]:
 
 
 def _count_rows(path: Path) -> pl.DataFrame:
-    """Return collection, graph, rows and offset of the first row for each graph of a file."""
+    """Return a row for each graph of a file: collection, graph, rows, offset.
+
+    `rows` is the number of the graph's rows, `offset` the position of the first.
+    """
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
     check_any_seal(path)

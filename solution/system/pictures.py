@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".svg", ".pdf")
 DOTS = 130  # dots per inch
-DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # leaves out time stamps
+# metadata that leaves out time stamps
+DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 def show_plainly(name: str) -> str:
@@ -24,7 +25,7 @@ def show_plainly(name: str) -> str:
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure in the format of the path's ending; equal figures give equal bytes.
 
-    The layout is computed once, because matplotlib would compute it twice.
+    The layout is computed once here, because matplotlib would compute it twice.
 
     Raises InputError for an ending that is not in FORMATS.
     """

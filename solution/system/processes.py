@@ -48,7 +48,7 @@ NETS = ("lightning_fabric", "numba", "safetensors.torch", "torch", "torch_geomet
 STACK = LIBRARIES + NETS
 LONGEST_END = 5.0  # seconds that a worker may take to end
 MARK = "FASTSLOW_STARTED_BY"  # environment variable of processes that run a user's program
-ROUNDS = 10  # of looking for such processes
+ROUNDS = 10  # how often end_marked looks for marked processes
 UNCOLLECTED = "solution.system.uncollected"
 LONGEST_FOLDER = 70  # a socket's path has at most 107 bytes, and multiprocessing adds 33
 _STARTING = threading.Lock()
@@ -68,16 +68,17 @@ def available_memory() -> int:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Limit matrix products to one thread; they are small, so threads would mostly wait."""
+    """Limit matrix products to one thread: they are small, so more threads would mostly wait."""
     return ThreadpoolController().limit(limits=1, user_api="blas")
 
 
 def fork_server(modules: Sequence[str]) -> Context:
     """Return a context whose workers are forked from a server that has imported `modules`.
 
-    A process has only one server, so the first call decides what it imports. No module may start
-    threads that others wait for. The context spawns workers instead on macOS, whose frameworks must
-    not be forked, and if the path of the temporary folder is too long for a socket in it.
+    A process has only one server, so the first call decides what it imports. No module may start a
+    thread that others wait for, because a forked worker lacks this thread. Workers are spawned
+    instead on macOS, whose frameworks must not be forked, and if the path of the temporary folder
+    is too long for a socket in it.
     """
     if sys.platform == "darwin" or len(tempfile.gettempdir()) > LONGEST_FOLDER:
         return SPAWN
@@ -87,12 +88,12 @@ def fork_server(modules: Sequence[str]) -> Context:
 
 
 def choose_context(otherwise: Sequence[str] = ()) -> Context:
-    """Return the context that fits the work: forked from a server, or spawned.
+    """Return the context in which workers start: forked from a server, or spawned.
 
     If torch is imported here, the work may train nets, so the server imports the libraries of nets;
-    otherwise it imports `otherwise`. Workers are spawned if there is nothing to import, or if nets
-    use a GPU: torch_geometric looks for one when it is imported, and CUDA cannot start in a process
-    that was forked from one that did this.
+    otherwise it imports the modules `otherwise`. Workers are spawned if there is nothing to import,
+    or if nets use a GPU: torch_geometric looks for one when it is imported, and CUDA cannot start
+    in a process that is forked after that.
     """
     libraries = STACK if "torch" in sys.modules else otherwise
     return fork_server(libraries) if libraries and not count_gpus() else SPAWN
@@ -108,7 +109,7 @@ def count_gpus() -> int:
 def open_pool(
     count: int, initializer: Callable[..., None], *arguments: Any, context: Context | None = None
 ) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of workers, which are ended at once on an error, and if this process ends.
+    """Yield a pool of workers; they are ended at once on an error, and when this process ends.
 
     Args:
         initializer: called once in every worker with `arguments`.
@@ -118,7 +119,7 @@ def open_pool(
         InputError: a worker was killed, as the system does when memory runs out.
     """
     context = context or choose_context()
-    # The server may have started before the environment changed, so it is passed on.
+    # The fork server may have started before the environment changed, so workers get it from here.
     begin = (dict(os.environ), initializer, *arguments)
     pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=begin)
     try:
@@ -142,7 +143,8 @@ def open_pool(
 def interrupted_later() -> Iterator[None]:
     """Delay Ctrl-C until the end of the block, in which processes are started.
 
-    A process that is still starting could not be ended, and would print an error of its start last.
+    A process that is still starting could not be ended, and would print an error after all other
+    output.
     """
     # other threads never get the signal
     if threading.current_thread() is not threading.main_thread():
@@ -159,7 +161,7 @@ def interrupted_later() -> Iterator[None]:
 
 
 def _has_said_why(pool: ProcessPoolExecutor) -> bool:
-    """Return whether a worker ended itself after printing a message."""
+    """Return True if a worker ended itself after printing why: a mapped file was truncated."""
     workers = list(pool._processes.values())
     for worker in workers:
         worker.join(LONGEST_END)
@@ -176,14 +178,15 @@ def start_child(
 
     Args:
         target: a function of an importable module, not of the script that is run.
-        arguments: objects of importable modules.
+        arguments: picklable objects whose classes are in importable modules.
         context: how the process starts; None: as `choose_context` decides.
         mark: the value of the environment variable MARK in the process and in those that it
             starts, by which end_marked finds them; the process must be spawned.
     """
     begin = (dict(os.environ) | ({MARK: mark} if mark else {}), target, *arguments)
     process = (context or choose_context()).Process(target=_begin, args=begin, daemon=True)
-    resource_tracker.ensure_running()  # start it now, because its start would unblock Ctrl-C below
+    # start the tracker now, because its start would unblock Ctrl-C below
+    resource_tracker.ensure_running()
     with _no_script(), _interrupts_held(), _marked(mark):
         process.start()
     return process
@@ -191,7 +194,7 @@ def start_child(
 
 @contextmanager
 def _marked(mark: str) -> Iterator[None]:
-    """Set the variable MARK for processes that are started in the block."""
+    """Set the variable MARK, unless `mark` is empty, for processes started in the block."""
     before = os.environ.get(MARK)
     if mark:
         os.environ[MARK] = mark
@@ -205,7 +208,7 @@ def _marked(mark: str) -> Iterator[None]:
 
 
 def end_marked(mark: str) -> None:
-    """Kill all processes with this mark in their environment, whatever their parent is now.
+    """Kill all processes whose environment variable MARK is `mark`, whatever their parent is now.
 
     A daemon escapes if it was started with another environment and its parent has ended.
     """
@@ -228,7 +231,7 @@ def _has_mark(process: psutil.Process, mark: str) -> bool:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold back Ctrl-C here, and in a process started in the block until that ignores it.
+    """Hold back Ctrl-C in the block, and in a process started there until it ignores Ctrl-C itself.
 
     Otherwise the process could end in the middle of an import, with a traceback.
     """
@@ -243,10 +246,10 @@ def _interrupts_held() -> Iterator[None]:
 def _no_script() -> Iterator[None]:
     """Hide the running script from processes that are started in the block.
 
-    Otherwise each would run the script again, which starts further processes if it lacks `if
-    __name__ == "__main__"`. A script read from stdin could not be found at all.
+    Otherwise each of them would run the script again, and start further processes if the script
+    lacks `if __name__ == "__main__"`. A script read from stdin could not be found at all.
     """
-    with _STARTING:  # or another thread would take the empty module for the script
+    with _STARTING:  # otherwise another thread would take the empty module for the script
         script = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
         try:
@@ -258,7 +261,8 @@ def _no_script() -> Iterator[None]:
 def _begin(environment: dict[str, str], initializer: Callable[..., None], *arguments: Any) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    # objects of imported libraries are never freed, so do not scan (and copy) their shared pages
+    # objects of imported libraries are never freed, so keep the garbage collector off their memory,
+    # whose pages are shared with the server until they are written to
     gc.freeze()
     gc.enable()
     name_cut_files()
@@ -269,7 +273,7 @@ def _begin(environment: dict[str, str], initializer: Callable[..., None], *argum
 
 
 def _end_with_parent() -> None:
-    """End this worker, and what it started, when its parent ends."""
+    """End this worker, and all processes that it has started, when its parent ends."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -25,7 +25,7 @@ console = PlainConsole(stderr=True)  # standard output is for results
 
 
 def warn(words: str) -> None:
-    """Print a warning in yellow, without breaking paths."""
+    """Print a warning in yellow on standard error, without wrapping long paths."""
     console.print(words, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -38,7 +38,7 @@ class RateColumn(ProgressColumn):
 
 
 class ByteRateColumn(ProgressColumn):
-    """A column with bytes per second: recent ones, then the mean of the whole task."""
+    """A column with bytes per second: recently, and after the end over the whole task."""
 
     def render(self, task: Task) -> Text:
         speed = task.completed / task.finished_time if task.finished_time else task.speed
@@ -64,7 +64,7 @@ def bars() -> Progress:
 
 
 def byte_bars() -> Progress:
-    """Return a progress display like bars(), for bytes."""
+    """Return a progress display like bars(), with sizes and rates in bytes."""
     return _make_bars(DownloadColumn(), ByteRateColumn())
 
 

@@ -10,14 +10,15 @@ from pathlib import Path
 
 from solution.system.errors import InputError
 
-# The folder cannot be written to, but another one may be.
+# errors that mean: this folder cannot be written to, but another one may be
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
-FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # raised by writing, without a file's name
+# errors of a full disk, which writing raises without a file's name
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 @contextmanager
 def name_refusal(folder: Path) -> Iterator[None]:
-    """Raise InputError that names the user's folder, not the temporary file that failed in it."""
+    """Turn an OSError about a temporary file into an InputError that names the user's folder."""
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
@@ -47,7 +48,10 @@ def name_file(path: Path, temporary: Path) -> Iterator[None]:
 
 
 def raise_full(error: Exception, path: Path) -> None:
-    """Raise OSError for a full disk if a library's error has its number only in the text."""
+    """Raise OSError, if a library reports a full disk by another exception.
+
+    The library's error has the system's error number only in its text.
+    """
     said = re.search(r"\(os error (\d+)\)", str(error))
     if said and int(said[1]) in FULL:
         number = int(said[1])

@@ -39,7 +39,7 @@ class Report(Protocol):
 
 @dataclass(frozen=True)
 class FitProgress:
-    """What a Report receives: `FitProgress(*given, **named)` names the arguments of a call."""
+    """The arguments of a call of Report, by name: `FitProgress(*given, **named)`."""
 
     done: float
     total: int
@@ -52,4 +52,4 @@ class FitProgress:
 
 
 def silent(*_: object, **__: object) -> None:
-    """A Report that ignores the progress."""
+    """Ignore the progress: a Report for fits that nobody watches."""

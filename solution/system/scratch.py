@@ -1,12 +1,13 @@
-"""Give each command its temporary folder, which is removed when the command ends.
+"""Give each command a temporary folder, which is removed when the command ends.
 
 Libraries leave files in the temporary folder (torch_geometric a module each time that a net is
 imported, torch an empty folder), and a killed command cannot clean up. So each command makes a
 folder, locks it, and sets it as the temporary folder for itself and its child processes. A folder
-without a lock belongs to a dead process, and the next one that makes such a folder removes it.
+without a lock belongs to a dead process, and the next command that makes a folder removes it.
 
-Objects that keep files longer than a function's call have a ScratchFolder each. Where no command
-runs, as in a notebook, these lie in the usual temporary folder, and are removed in the same way.
+Objects that keep files longer than a function's call have a ScratchFolder each. If no command
+runs, as in a notebook, a ScratchFolder lies in the usual temporary folder, and is removed in the
+same way.
 """
 
 import fcntl
@@ -20,14 +21,15 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 
 PREFIX = "fastslow-run-"
-KEPT = ("matplotlib-", "pymp-")  # how the names of folders begin that libraries remove at exit
+# names of folders that libraries remove at exit begin with one of these
+KEPT = ("matplotlib-", "pymp-")
 AFTER_OTHERS = -200  # exit priority; multiprocessing removes its folder with -100
 VARIABLE = "TMPDIR"  # the environment variable that libraries and child processes read
 BASE = "FASTSLOW_TEMPORARY"  # the variable with the original temporary folder
 
 
 def find_base() -> Path:
-    """Return the temporary folder that all commands share, such as for locks between them."""
+    """Return the temporary folder that all commands share, for example for locks between them."""
     base = Path(os.environ.get(BASE, ""))  # a worker on another machine may lack this folder
     return base if os.environ.get(BASE) and base.is_dir() else Path(tempfile.gettempdir())
 
@@ -36,9 +38,10 @@ def find_base() -> Path:
 def scratch_folder() -> Iterator[None]:
     """Use a new temporary folder inside the block, and remove it afterwards.
 
-    If it cannot be made, the usual temporary folder is used. multiprocessing keeps a folder in it
-    until the process exits, and so does matplotlib if it may not write into the home folder. Both
-    complain at exit if theirs is gone, so then the whole folder is removed at exit, after them.
+    If it cannot be made, the usual temporary folder is used. multiprocessing keeps a folder inside
+    it until the process exits, and so does matplotlib if it may not write into the home folder.
+    Both complain at exit if their folder is gone, so if there is one, the whole temporary folder is
+    removed at exit, after them.
     """
     try:
         base = find_base()
@@ -90,7 +93,7 @@ def sweep(base: Path) -> None:
 
 
 def _make(base: Path) -> tuple[Path, int]:
-    """Return a new folder and the descriptor that holds its lock."""
+    """Return a new folder and the file descriptor that holds the folder's lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
         try:
@@ -101,7 +104,7 @@ def _make(base: Path) -> tuple[Path, int]:
             is_locked = _lock(descriptor)
         except OSError:  # a file system without locks, where nothing is swept either
             is_locked = True
-        # Until it was locked, another process could have removed it.
+        # Before it was locked, another process could have removed the folder.
         if is_locked and folder.is_dir():
             return folder, descriptor
         os.close(descriptor)

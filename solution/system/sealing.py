@@ -1,7 +1,8 @@
 """Write checksums of files beside or inside records, so that damage is noticed when they are read.
 
 A sealed record (solution.system.files) contains a checksum of itself, and may list the checksums of
-other files. A checksum reveals damage; it does not prove who wrote a file.
+other files. A file outside of a record gets a *seal*: a sealed record beside it that contains the
+file's size and checksum. A checksum reveals damage; it does not prove who wrote a file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,9 @@ from solution.system.files import TEMPORARY, checksum, read_sealed, replace_file
 from solution.system.names import leads_out
 
 SUFFIX = ".seal"  # ending of the file that records another file's checksum
-SUMS = "sha256"  # its key: the sizes and checksums that the file may have
-NOTHING = "nothing"  # one of these values: the file did not exist before
+# key in the seal: sizes and checksums that the file may have, as describe_file returns them
+SUMS = "sha256"
+NOTHING = "nothing"  # value for a file that did not exist, instead of its size and checksum
 
 
 def read_record(path: Path, what: str) -> dict[str, Any]:
@@ -29,7 +31,7 @@ def read_record(path: Path, what: str) -> dict[str, Any]:
 
 @contextmanager
 def replace_sealed(path: Path) -> Iterator[Path]:
-    """Replace a file as replace_file does, and write its seal: a file with its size and checksum.
+    """Replace a file as replace_file does, and write its seal.
 
     The seal is written first and lists the old and the new file, so that a kill between the two
     writes leaves a file that matches its seal.
@@ -67,7 +69,10 @@ def check_any_seal(path: Path) -> None:
 
 
 def _find_sound(path: Path) -> set[str]:
-    """Return the description of the current file if it matches its seal, otherwise nothing."""
+    """Return {size and checksum} of the file if it matches its seal, otherwise an empty set.
+
+    The set is {NOTHING} if neither the file nor its seal exists.
+    """
     if not path.exists() and not find_seal(path).exists():
         return {NOTHING}
     try:
@@ -82,7 +87,11 @@ def describe_file(path: Path) -> str:
 
 
 def is_as_described(path: Path, description: object) -> bool:
-    """Return whether the file has that size and checksum; it is read only if the size is equal."""
+    """Return True if the file has the described size and checksum.
+
+    The description is a result of describe_file, or NOTHING. The file is read only if the size is
+    equal.
+    """
     if description == NOTHING:
         return not path.exists()
     size, _, digest = str(description).partition(":")
@@ -90,7 +99,10 @@ def is_as_described(path: Path, description: object) -> bool:
 
 
 def list_checksums(folder: Path, leave_out: Sequence[str] = ()) -> dict[str, str]:
-    """Return the size and SHA-256 of every file below `folder`, by relative path."""
+    """Return, by relative path, the size and SHA-256 of every file below `folder`.
+
+    Files whose relative path is in `leave_out` and temporary files are skipped.
+    """
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in files}
     return {
@@ -101,7 +113,11 @@ def list_checksums(folder: Path, leave_out: Sequence[str] = ()) -> dict[str, str
 
 
 def check_files(folder: Path, expected: object, record: Path) -> None:
-    """Compare the files below `folder` with the checksums in its `record`.
+    """Compare the files below `folder` with their `expected` sizes and checksums.
+
+    Args:
+        expected: the result of list_checksums, read from the file `record`; it is checked, too.
+        record: named in error messages.
 
     Raises InputError if a file is missing or damaged, is a link, or has a name that leads out of
     the folder.

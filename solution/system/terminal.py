@@ -1,4 +1,4 @@
-"""Print tables and lines; names of files cannot send control sequences to the terminal."""
+"""Print tables and lines to the terminal; control sequences in file names are escaped."""
 
 import copy
 import dataclasses
@@ -29,12 +29,15 @@ def escape(text: str) -> str:
 
 
 def is_screen(stream: TextIO | None) -> bool:
-    """Return whether the stream is a terminal; a stream that was closed at the start is None."""
+    """Return True if the stream is a terminal.
+
+    Python sets a standard stream to None if it was closed when the process started.
+    """
     return stream is not None and stream.isatty()
 
 
 class PlainConsole(Console):
-    """A console that escapes all text; its colours and cursor movements are added afterwards.
+    """A console that escapes all text; colours and cursor movements of rich are added afterwards.
 
     It prints names of files from anybody, which may contain sequences that set a terminal's title,
     colours or clipboard. The console is created when its module is imported, so it reads the
@@ -61,7 +64,7 @@ class PlainConsole(Console):
         return getattr(self, name)
 
     def print(self, *what: Any, **how: Any) -> None:
-        """Print as rich does; an error of the stream then names the stream."""
+        """Print as rich does; if writing fails, the error names the stream."""
         try:
             super().print(*what, **how)
         except OSError as error:
@@ -95,7 +98,7 @@ def accept_any_text() -> None:
 class FittingTable(Table):
     """A table that leaves out less important columns if the terminal is narrow."""
 
-    expendable: Sequence[str] = ()  # headers of columns, the first to be left out first
+    expendable: Sequence[str] = ()  # headers of columns that may be left out, in this order
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for column in self.columns:
@@ -112,7 +115,7 @@ class FittingTable(Table):
             yield Text(f"Left out, for the screen is narrow: {', '.join(gone)}.")
 
     def _count_needed(self, console: Console) -> int:
-        """Return the least line width in which nothing is cut; columns that allow it may wrap."""
+        """Return the least line width in which no cell is cut; cells that may be wrapped are."""
         needed = 0
         for column in self.columns:
             sizes = [console.measure(cell) for cell in (column.header, *column.cells)]
@@ -131,10 +134,11 @@ class FittingTable(Table):
 def make_table(
     title: str | Text | None = None, caption: str | None = None, expendable: Sequence[str] = ()
 ) -> FittingTable:
-    """Return an empty table in the common style; in a title of type Text, brackets are no markup.
+    """Return an empty table in the common style.
 
     Args:
-        expendable: headers of columns that a narrow terminal may lack, the first to go first.
+        title: brackets are markup of rich, except in a title of type Text.
+        expendable: headers of columns that are left out on a narrow terminal, in this order.
     """
     table = FittingTable(
         box=box.SIMPLE_HEAD,

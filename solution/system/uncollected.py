@@ -1,8 +1,8 @@
 """Disable garbage collection; the server of workers imports this before its libraries.
 
-Imports create no garbage, but searching for it takes a quarter of their time. Workers enable it
-again (see processes.py). On Ctrl-C the server ends silently, because the process that started it
-prints the message.
+Imports create no garbage, but searching for it takes a quarter of the time of an import. Workers
+enable garbage collection again (see processes.py). On Ctrl-C the server ends silently, because the
+process that started it prints the message.
 """
 
 import gc

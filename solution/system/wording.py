@@ -32,11 +32,11 @@ def count(number: int, name: str) -> str:
 
 
 def how_to_install(extra: str) -> str:
-    """Return how to install an extra: from a clone, because no package index has the project."""
+    """Return the command that installs an extra from a clone: no package index has the project."""
     return f'In the project\'s folder, pip install -c constraints.txt -e ".[{extra}]"'
 
 
 def join_names(names: Sequence[object], most: int = MAX_NAMES) -> str:
-    """Return the first `most` names, joined by commas, and the number of the others."""
+    """Return the first `most` names, joined by commas, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more

@@ -19,11 +19,12 @@ from solution.system.files import open_regular, replace_file, replace_folder
 from solution.system.names import leads_out, place_below
 from solution.system.refusals import FULL, name_full_disk
 
-END = struct.Struct("<4s4H2LH")  # signature, disk numbers, members on this disk and in all, ...
+# end record: signature, disk numbers, members on this disk and in all, size and offset, comment
+END = struct.Struct("<4s4H2LH")
 LOCATOR_SIGNATURE = b"PK\6\7"  # signature of ZIP64, for archives whose counts exceed two bytes
 END_SIGNATURE, MAX_COMMENT = b"PK\5\6", 1 << 16
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that the zip format can store
-ZIP64 = 0xFFFF  # means that the number stands in the ZIP64 record
+ZIP64 = 0xFFFF  # count in the end record if the real count stands in the ZIP64 record
 BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -40,8 +41,8 @@ BROKEN = (
 def open_untrusted(path: Path, target: Path) -> Iterator[zipfile.ZipFile]:
     """Open a zip file of any origin, to unpack it below the folder `target`.
 
-    Raises InputError if a member is rejected or the disk becomes full, and BadZipFile for every
-    error that a damaged file causes, when it is opened or inside the block.
+    Raises InputError if `refuse_member` rejects a member or the disk becomes full, and BadZipFile
+    for every error that a damaged file causes, when it is opened or inside the block.
     """
     try:
         with (
@@ -60,7 +61,10 @@ def open_untrusted(path: Path, target: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def refuse_member(member: zipfile.ZipInfo, path: Path) -> None:
-    """Raise InputError if a member leads out of the folder, is special or encrypted."""
+    """Raise InputError if a member must not be unpacked.
+
+    Such a member leads out of the folder, is encrypted, or is neither a regular file nor a folder.
+    """
     name = member.filename
     if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise InputError(f"{path}: refused, {name!r} is a link or another special file.")
@@ -78,7 +82,7 @@ def refuse_member(member: zipfile.ZipInfo, path: Path) -> None:
 
 
 def check_directory(archive: zipfile.ZipFile, file: BinaryIO) -> None:
-    """Raise BadZipFile if the directory lists fewer members than the archive's end record counts.
+    """Raise BadZipFile unless the directory lists as many members as the end record counts.
 
     A wrong length in the directory may hide members, and zipfile does not compare the counts.
     """
@@ -105,7 +109,7 @@ def _is_of_contents(error: Exception) -> bool:
 
 
 def describe_member(name: str) -> zipfile.ZipInfo:
-    """Return the header of an uncompressed member without a time stamp."""
+    """Return the header of an uncompressed member, without the time at which it is written."""
     info = zipfile.ZipInfo(name, EPOCH)
     info.create_system = 3  # Unix, on every system
     info.external_attr = (stat.S_IFREG | 0o644) << 16
@@ -123,7 +127,7 @@ def pack_folder(folder: Path) -> bytes:
 
 
 def unpack_folder(packed: bytes, folder: Path) -> None:
-    """Write the files of a `pack_folder` archive to `folder`, which appears when complete."""
+    """Write the files of a `pack_folder` archive to `folder`, which appears when it is complete."""
     with replace_folder(folder) as temporary:
         add_files(packed, temporary)
 
