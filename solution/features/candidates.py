@@ -28,14 +28,14 @@ from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import find_tiling
 from solution.system.errors import InputError
 
-DEFAULT, MOST = 1000, 100_000  # configurations
-# A random configuration sets a share of its parameters from this range; a configuration near
-# another one changes at most CHANGES of them. Most configurations of the sample were drawn so.
+DEFAULT, MOST = 1000, 100_000  # default and largest number of configurations
+# A random configuration sets a share of its parameters that lies between the two SHARES. A
+# configuration near another one changes at most CHANGES parameters.
 SHARES, CHANGES = (0.03, 0.7), 4
 MIN_RANK = 2  # a tensor of lower rank has one layout
 BLOCK_VALUES = 1 << 24  # values of the configuration tensor in memory at once
 MAX_FACTOR = 1 << 16
-MAX_GRID = 1 << 20  # tiles that are listed before some are drawn
+MAX_GRID = 1 << 20  # most tiles to list in full; of more, bounds are drawn one by one
 
 
 class NothingToChooseError(InputError):
@@ -60,7 +60,7 @@ def draw_sites(generator: np.random.Generator, sites: int, most: int | None = No
 
 
 def make_candidates(graph: Graph, count: int = DEFAULT, seed: int = 0) -> Graph:
-    """Return the program with at most `count` distinct configurations.
+    """Return the program with new configurations, at most `count` distinct ones.
 
     Raises NothingToChooseError if nothing in the program can be configured, InputError if the count
     is out of range.
@@ -97,7 +97,7 @@ def _draw_layouts(graph: Graph, count: int, generator: np.random.Generator) -> G
 def _find_ranks(graph: Graph) -> np.ndarray:
     """Return the rank (configurable, 3) of each tensor whose layout may be set; 0 if it may not.
 
-    A configuration has no slots for more than six dimensions.
+    A tensor of more than six dimensions gets 0, because a configuration has only six slots.
     """
     repaired, is_longer = repair_padding(graph), find_longer(graph.node_features)
     ranks = np.stack([find_tensors(repaired, name).ranks for name in LAYOUT_TENSORS], axis=1)
@@ -106,7 +106,10 @@ def _find_ranks(graph: Graph) -> np.ndarray:
 
 
 def _draw_layout(ranks: np.ndarray, number: int, generator: np.random.Generator) -> np.ndarray:
-    """Return a configuration (configurable, 3, 6) int8: random or near the default, alternating."""
+    """Return configuration `number` (configurable, 3, 6) int8.
+
+    Number 0 is the compiler's default; odd numbers are random, even ones near the default.
+    """
     layout = np.full((*ranks.shape, MAX_RANK), LAYOUT_UNSET, np.int8)
     if number == 0:
         return layout
@@ -121,7 +124,7 @@ def _draw_layout(ranks: np.ndarray, number: int, generator: np.random.Generator)
 
 
 def _draw_tiles(graph: Graph, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Return tiles (configs, 24) float32: bounds of the tiled tensor, and the step of a sum."""
+    """Return tiles (configs, 24) float32: bounds of the tiled tensor, and block length of a sum."""
     kernel = inline_fusions(_replace(repair_padding(graph), np.zeros((1, NUM_TILE_FEATURES), "f4")))
     tiling = find_tiling(kernel)
     sizes = [int(size) for size in tiling.extents[: tiling.rank]]
@@ -136,7 +139,10 @@ def _draw_tiles(graph: Graph, count: int, generator: np.random.Generator) -> np.
 
 
 def divide(size: int) -> list[int]:
-    """Return the divisors of a size, ascending; if it is huge, only d with small d or size / d."""
+    """Return the divisors d of a size with d or size / d up to MAX_FACTOR, ascending.
+
+    These are all divisors if the size is at most MAX_FACTOR squared.
+    """
     largest = min(isqrt(size), MAX_FACTOR)
     small = [number for number in range(1, largest + 1) if size % number == 0]
     return sorted({*small, *(size // number for number in small)})

@@ -56,7 +56,7 @@ contractions = PerGraph(_find_contractions)
 def mark_contractions(graph: Graph) -> Graph:
     """Write the contracted dimensions of dots into the columns of convolutions.
 
-    The padding of the graph must be repaired.
+    The graph must have correct padding (repair_padding).
     """
     summed = contractions(graph)
     features = graph.node_features.copy()

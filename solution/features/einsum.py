@@ -14,7 +14,8 @@ Dimensions = tuple[int, ...]
 
 
 class Einsum(NamedTuple):
-    """A letter for each dimension; letters missing in the output are contracted."""
+    """A letter (an integer) for each dimension of a dot; letters missing in the output are
+    contracted."""
 
     left: Dimensions
     right: Dimensions

@@ -23,7 +23,7 @@ from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.einsum import Dimensions, Einsum
 
 TRANSPOSE = OPCODE_IDS["transpose"]
-BLOCK = 2048  # number of dots whose dependants are found in one sweep
+BLOCK = 2048  # number of dots whose dependent nodes are found in one sweep over the graph
 
 
 class Dot(NamedTuple):
@@ -35,7 +35,8 @@ class Dot(NamedTuple):
     letters: Einsum
 
 
-# A function that labels a dot, given its left and right operand, by shapes alone.
+# A function (node, left operand, right operand) that returns a dot's einsum letters, inferred from
+# shapes, or None if no letters fit.
 Label = Callable[[int, int, int], Einsum | None]
 
 
@@ -63,7 +64,7 @@ def find_gradients(
 def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
     """Return the dimensions that a dot contracts in its left and right operand, ascending.
 
-    None if the graph comes from no module, which would state them.
+    None if the graph was not read from a module: only a module states them.
     """
     if graph.summed is None:
         return None
@@ -72,16 +73,18 @@ def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
 
 
 class Alike:
-    """Dots that read the tensor `kept` and look alike, so that one decision holds for all of them.
+    """A group of dots that read the tensor `kept` and are decided together.
 
-    The other tensors that they read (slopes) have equal shapes and are computed alike.
+    The dots have equal shapes. The other tensor that each dot reads, its slope, has the same shape
+    and is computed by the same operation for all of them.
     """
 
     def __init__(self, kept: int) -> None:
         self.kept = kept
         self.nodes = np.empty(0, np.int64)  # ascending
-        self.slopes = np.empty(0, np.int64)  # the other operand of each dot
-        self.labels: dict[bool, Einsum | None] = {}  # key: whether the slope is the left operand
+        self.slopes = np.empty(0, np.int64)  # the other operand of each of `nodes`
+        # letters inferred from shapes; key: whether the slope is the left operand
+        self.labels: dict[bool, Einsum | None] = {}
 
     def drop(self, is_kept: np.ndarray) -> None:
         """Keep only the dots where `is_kept` (dots,) is True."""
@@ -92,8 +95,9 @@ class Alike:
 class Dots:
     """The dots of a graph, indexed by the tensors that they read.
 
-    The time grows about linearly with the number of dots, even if thousands read one tensor: dots
-    that look alike are compared as one group, and dots that are recognised leave it.
+    The time grows about linearly with the number of dots, even if thousands read one tensor:
+    similar dots are compared as one group (Alike), and dots recognised as gradients leave their
+    group.
     """
 
     def __init__(
@@ -109,7 +113,8 @@ class Dots:
         self._producers = Neighbours.operands(graph.edges, graph.num_nodes)
         self._consumers = Neighbours.consumers(graph.edges, graph.num_nodes)
         self._ancestors = Ancestors(graph, guess)
-        self._is_open = np.ones(graph.num_nodes, bool)  # not recognised as a gradient yet
+        # (nodes,) True until the dot is recognised as a gradient
+        self._is_open = np.ones(graph.num_nodes, bool)
         # The dots by the two tensors that they read, and the tensors read together with each one.
         self._pairs: dict[tuple[int, int], list[int]] = defaultdict(list)
         slopes: dict[int, list[int]] = defaultdict(list)
@@ -122,14 +127,15 @@ class Dots:
         self._groups = self._group()
 
     def close(self, node: int) -> None:
-        """Mark a dot as recognised, so that it is not listed for later dots."""
+        """Mark a dot as recognised as a gradient, so that it is not listed for later dots."""
         self._is_open[node] = False
 
     def list_gradients(self, dot: Dot) -> Iterator[Dot]:
-        """Yield the gradients of a dot's operands.
+        """Yield the dots that are gradients of a dot's operands.
 
-        Both operands must have one, or the shapes of the gradients must be unambiguous. Call this
-        for dots in ascending order. A closed dot is listed only together with an open one.
+        They count only if both operands have a gradient, or if shapes alone determine what each
+        gradient contracts. Call this for dots in ascending order. A closed dot is listed only
+        together with an open one.
         """
         if dot.left == dot.right:
             return
@@ -166,8 +172,8 @@ class Dots:
     def _list_slopes(self, dot: Dot) -> list[int]:
         """List the tensors that may be the gradient of a dot's output, ascending.
 
-        Such a tensor depends on the dot, and later open dots read it that fit as gradients of both
-        operands, or as an unambiguous gradient of one.
+        Such a tensor depends on the dot. The later open dots that read it must fit as gradients of
+        both operands, or of one operand if shapes alone determine what they contract.
         """
         certain, others = [], []
         for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left)):
@@ -183,14 +189,17 @@ class Dots:
         return self._ancestors.keep(slopes, dot.node).tolist() if len(slopes) else []
 
     def _list_ways(self, dot: Dot, group: Alike, wanted: int) -> list[Dot]:
-        """List the ways in which the first dot of a group fits as the gradient of `wanted`."""
+        """Return the labellings of a group's first dot that fit as the gradient of `wanted`.
+
+        At most two are tried: one for each order of the dot's operands.
+        """
         node, slope = int(group.nodes[0]), int(group.slopes[0])
         return [
             way for way in self._order(dot, node, slope, wanted) if self._fits(dot, way, wanted)
         ]
 
     def _is_alike_certain(self, group: Alike, way: Dot) -> bool:
-        """Tell if shapes alone give the dots of a group the same contracted dimensions."""
+        """Return True if shapes alone give a group's dots the contracted dimensions of `way`."""
         is_left = way.left != group.kept
         if is_left not in group.labels:
             group.labels[is_left] = self._label(way.node, way.left, way.right)
@@ -212,7 +221,7 @@ class Dots:
         return max(fitting, key=lambda way: self._rank(way, goals))
 
     def _order(self, dot: Dot, node: int, slope: int, wanted: int) -> list[Dot]:
-        """Return the later dot `node` as the gradient of `wanted`, with both orders of operands."""
+        """Return `node` labelled as the gradient of `wanted`, for both orders of its operands."""
         letters = dot.letters
         goal, kept, other = letters.left, letters.right, dot.right
         if wanted == dot.right:
@@ -226,7 +235,10 @@ class Dots:
         ]
 
     def _fits(self, dot: Dot, way: Dot, wanted: int) -> bool:
-        """Tell if a dot has the shape of the gradient, and its module does not contradict."""
+        """Return True if the labelled gradient `way` has the shape of its dot.
+
+        The contracted dimensions must not contradict those that a module states either.
+        """
         kept, other = dot.letters.left, dot.left
         if wanted == dot.left:
             kept, other = dot.letters.right, dot.right
@@ -236,22 +248,25 @@ class Dots:
         return shape == self._shape(way.node) and self._is_allowed(way)
 
     def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
-        """Return the last of `goals` that equals the final order of dimensions; -1 if none does."""
+        """Return the index of the last of `goals` that equals the dimensions after later
+        transposes, or -1."""
         found = self._follow(way.node, way.letters.output)
         return max((rank for rank, goal in enumerate(goals) if goal == found), default=-1)
 
     def _is_allowed(self, way: Dot) -> bool:
-        """Tell if a module that states the contracted dimensions states the same ones."""
+        """Return False if a module states other contracted dimensions than the labelled gradient
+        has."""
         told = find_told(self._graph, way.node)
         return told is None or told == way.letters.summed
 
     def _is_certain(self, gradient: Dot) -> bool:
-        """Tell if shapes alone give a gradient the same contracted dimensions."""
+        """Return True if shapes alone give a gradient the contracted dimensions that it was
+        labelled with."""
         told = self._label(gradient.node, gradient.left, gradient.right)
         return told is not None and told.summed == gradient.letters.summed
 
     def _undo(self, node: int, letters: Dimensions) -> Dimensions:
-        """Return the letters of the tensor from which `node` was transposed, perhaps repeatedly."""
+        """Return the letters before the transposes that compute `node`, given its `letters`."""
         while self._opcodes[node] == TRANSPOSE and len(self._producers.at(node)) == 1:
             order, (read,) = self._order_of(node), self._producers.at(node).tolist()
             if read >= node or sorted(order) != list(range(len(letters))):
@@ -317,7 +332,7 @@ class Ancestors:
         bits = {node: 1 << k for k, node in enumerate(dots.tolist())}
         wanted = set(self._slopes.tolist())
         kept: dict[int, int] = {}
-        # For each node from the first dot on, the dots that it depends on, itself included:
+        # For each node number >= `first`, the dots that the node depends on, itself included:
         # reached[n] = bit(n) | OR of reached[operand] over its operands.
         reached = [0] * (number - first)
         for node in range(first, number):

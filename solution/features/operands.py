@@ -23,7 +23,7 @@ from solution.features.gradients import find_gradients, find_told
 from solution.features.padding import tensor_ranks
 
 NONE = -1
-HEADS = 3  # fewest dimensions of queries and keys with heads
+HEADS = 3  # fewest dimensions of the queries and keys of multi-head attention
 MADE_ALIKE = [OPCODE_IDS[name] for name in ("add", "dot", "reshape", "transpose")]
 
 
@@ -35,7 +35,8 @@ class Operands:
     the second operand, such as the weights of a convolution. Elsewhere a kernel is a fused program.
     """
 
-    input: np.ndarray  # (nodes,) node ids; NONE for other nodes
+    # (nodes,) first operand of a convolution, dot or reshape, a node id; NONE for other nodes
+    input: np.ndarray
     kernel: np.ndarray  # (nodes,) second operand of a dot or convolution; NONE for a reshape
     # by node, the einsum letters of each dot whose shapes fit
     letters: dict[int, Einsum] = field(default_factory=dict)
@@ -59,7 +60,10 @@ def _find_operands(graph: Graph) -> Operands:
 
 
 def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) -> Einsum | None:
-    """Label a dot with these operands by shapes, and by the contractions that a module states."""
+    """Return the einsum letters of a dot with these operands; None if no letters fit.
+
+    They follow from the shapes, and from the contracted dimensions if a module states them.
+    """
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     sizes = [tuple(shapes[k, : ranks[k]].astype(int).tolist()) for k in (left, right, node)]
     is_alike = _is_alike(graph, left, right)
@@ -115,7 +119,7 @@ def _choose(
     features: np.ndarray,
     node: np.intp,
 ) -> tuple[int, int]:
-    """Return the ordered pair that is most likely input and kernel."""
+    """Return the ordered pair of operands that is most likely (input, kernel)."""
     shapes = [features[list(pair), vocabulary.SHAPE_DIMENSIONS].astype(np.int64) for pair in pairs]
     fits = [fit(features[node], shape) for shape in shapes]
     most = max(fits)
@@ -123,7 +127,8 @@ def _choose(
     if len(best) == 1:
         return pairs[best[0]]
 
-    def order(pair: int) -> tuple[Any, ...]:  # node numbers last, because they are arbitrary
+    # compare node numbers last, because they are arbitrary
+    def order(pair: int) -> tuple[Any, ...]:
         size = np.maximum(shapes[pair][0], 1).prod()
         layouts = features[list(pairs[pair]), vocabulary.NODE_LAYOUT]
         return size, *shapes[pair].ravel(), *layouts.ravel(), -pairs[pair][0]
@@ -132,7 +137,8 @@ def _choose(
 
 
 def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
-    """Count the facts that agree if a convolution's input and kernel have the `shapes` (2, 6)."""
+    """Score how well operands of `shapes` (2, 6) fit as input and kernel of a convolution; high
+    is good."""
     output = node[vocabulary.SHAPE_DIMENSIONS]
     numbers = np.clip(node, 0, vocabulary.MAX_RANK - 1).astype(np.int64)
     input_batch = numbers[vocabulary.CONVOLUTION_INPUT_BATCH]
@@ -151,9 +157,10 @@ def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
 
 
 def _fit_dot(node: np.ndarray, shapes: np.ndarray) -> int:
-    """Count the facts that agree for a dot: its output has the left operand's dimensions first.
+    """Score how well a dot fits operands of `shapes` (2, 6), left and right; high is good.
 
-    Of two possible orders, the one that is a usual matrix product counts more.
+    A dot's output has the left operand's dimensions first and the right operand's last. If both
+    orders of the operands are possible, the one that is a usual matrix product scores higher.
     """
     three = [shape[shape > 0] for shape in (*shapes, node[vocabulary.SHAPE_DIMENSIONS])]
     left, right, output = three
@@ -182,7 +189,7 @@ def terms_of_dots(graph: Graph) -> np.ndarray:
 
 
 def _fit_reshape(node: np.ndarray, shapes: np.ndarray) -> int:
-    """Count the facts that agree for a reshape: it keeps the number of elements."""
+    """Return 1 if the operand has as many elements as the result of the reshape, else 0."""
     sizes = [
         np.maximum(shape, 1).prod() for shape in (node[vocabulary.SHAPE_DIMENSIONS], shapes[0])
     ]

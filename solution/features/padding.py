@@ -2,7 +2,7 @@
 
 In the node features, unused slots of a list of dimension numbers hold 0, which is also a valid
 dimension. How many slots are used follows from the tensor's rank, and the rank from its shape. So
-padding and dimension 0 can be told apart without the regenerated data set that the winners needed.
+padding is distinguished from dimension 0 without the regenerated data set that the winners needed.
 """
 
 import dataclasses
@@ -19,9 +19,10 @@ ONE_DIMENSION = ("concatenate", "iota", "sort", "all-gather", "all-to-all", "rev
 
 
 def _find_ranks(graph: Graph) -> np.ndarray:
-    """Return the last used slot of the shape, or of the layout if that is later; at most six.
+    """Return the rank (nodes,) of each output tensor, at most six.
 
-    A shape may end in a dimension of size 0, which looks unused.
+    It is the number of slots up to the last used one of the shape, or of the layout if that is
+    later: a shape may end in a dimension of size 0, which looks unused.
     """
     by_shape = _used_slots(graph.node_features[:, vocabulary.SHAPE_DIMENSIONS])
     highest_axis = graph.node_features[:, vocabulary.NODE_LAYOUT].max(axis=1)
@@ -54,7 +55,7 @@ def repair_padding(graph: Graph) -> Graph:
 
 
 def erase_padding(graph: Graph) -> Graph:
-    """Set the slots that repair_padding marks to 0 again, as the files have them."""
+    """Undo repair_padding: set unused slots to 0 again, as the files have them."""
     features = graph.node_features.copy()
     for columns in vocabulary.DIMENSION_NUMBERS:
         features[:, columns] = np.maximum(features[:, columns], 0)

@@ -1,9 +1,10 @@
-"""Prepare every graph before a ranker sees it: repair the padding, prune.
+"""Prepare every graph before a ranker sees it: correct the padding of its features, then prune it.
 
-Both depend on the graph alone, so they are done once and kept in the store. A store may keep more
-hops around the configurable nodes than a model needs: pruning its graphs further gives the same
-graphs as preparing the files. So a model that carries its preparation ranks a graph in the same
-way, wherever the graph comes from.
+To prune is to keep the nodes within a number of edges (hops) of a configurable node. The result
+depends on the graph alone, so it is computed once and kept in a prepared data set, the store. A
+store may keep more hops than a model needs: pruning its graphs further gives the same graphs as
+preparing the files. So a model that carries its preparation ranks a graph in the same way, whether
+the graph comes from a store or from a file.
 
 Two switches test findings of the competition's participants: unused slots may hold 0, as in the
 files, instead of -1; and dots may list the dimensions that they contract. Both are applied after
@@ -60,10 +61,10 @@ def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
 
 
 def merge_rest(graph: Graph, hops: int = 1) -> Graph:
-    """Prune, but merge each connected component of the other nodes into one virtual node.
+    """Prune, but merge each connected component of the pruned nodes into one virtual node.
 
-    A virtual node has the mean features of its nodes and the opcode vocabulary.VIRTUAL. It is
-    linked, once in each direction, wherever one of its nodes was.
+    A virtual node has the mean features of the nodes that it replaces, their edges to kept nodes
+    without repetitions, and the opcode vocabulary.VIRTUAL.
     """
     if len(graph.configurable) == 0:
         return graph
@@ -148,16 +149,18 @@ def _drop_repeated(edges: np.ndarray, first_virtual: int) -> np.ndarray:
 class Preparation:
     """Turn the graph of a file into the graph that rankers are given."""
 
-    hops: int | None = 1  # kept around the configurable nodes of a layout graph; None: all nodes
+    # keep nodes of a layout graph within so many edges of a configurable node; None: all
+    hops: int | None = 1
     padding: int = PADDING  # value of unused slots of dimension numbers: -1, or 0 as in the files
     contractions: bool = False  # whether dots list the dimensions that they contract
 
     def __call__(self, graph: Graph) -> Graph:
-        """Repair the whole graph, then prune it."""
+        """Return the graph with corrected padding, pruned."""
         return self.prune(repair_padding(graph))
 
     def prune(self, graph: Graph) -> Graph:
-        """Prune a repaired graph and apply the switches."""
+        """Prune a graph with correct padding; then mark contractions and erase the padding, if
+        set."""
         kept = graph if self.hops is None else keep_neighbourhood(graph, self.hops)
         kept = mark_contractions(kept) if self.contractions else kept
         return kept if self.padding == PADDING else erase_padding(kept)

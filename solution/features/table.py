@@ -1,8 +1,8 @@
 """Return the feature table of a graph, one row for each configuration or distinct configuration.
 
-The table of a graph of compile options is built here. The effect of an option depends on the
-program, so each choice is a column alone, and times the shares of the program's work that the
-option can change.
+Tables of layouts and tiles are built in the folders of these names. The table of compile options is
+built here. The effect of an option depends on the program, so each choice of an option has a column
+by itself, and one column multiplied by each share of the program's work that an option can change.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from solution.features.work import num_bytes, num_operations
 if TYPE_CHECKING:
     import polars as pl
 
-KINDS = ("layout", "tile")  # of tables
+KINDS = ("layout", "tile")  # kinds of configurations that have a table; see list_columns
 
 # Importing layout tables and polars is slow, so functions import them.
 
@@ -58,7 +58,7 @@ OPTION_FEATURES = {(*options,): _list_columns(options) for options in OPTION_SET
 
 
 def feature_rows(graph: Graph) -> np.ndarray:
-    """Return the columns of list_features, one row for each configuration in order.
+    """Return the features of each configuration, in order; list_features names the columns.
 
     Returns:
         (configs, columns) float32.
@@ -74,7 +74,7 @@ def feature_rows(graph: Graph) -> np.ndarray:
 
 
 def feature_table(graph: Graph) -> "pl.DataFrame":
-    """Return feature_rows as a frame with the names of the columns."""
+    """Return feature_rows as a polars frame with named columns."""
     import polars as pl
 
     return pl.DataFrame(feature_rows(graph), schema=[f.name for f in list_features(graph)])
@@ -132,7 +132,8 @@ def _mark_choices(options: np.ndarray, known: Mapping[str, tuple[str, ...]]) -> 
 
 
 def _describe_program(graph: Graph) -> np.ndarray:
-    """Return the columns CONTEXT of the graph."""
+    """Return the columns CONTEXT (columns,), which are the same for all configurations of the
+    graph."""
     written = num_bytes(graph)
     opcodes, total = graph.node_opcodes, max(1.0, float(written.sum()))
     ids = [[OPCODE_IDS[name] for name in names] for names in PARTS.values()]

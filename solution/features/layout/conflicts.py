@@ -45,21 +45,27 @@ reverse round-nearest-afz round-nearest-even rsqrt scatter select select-and-sca
 shift-right-arithmetic shift-right-logical sign sine slice sort sqrt stochastic-convert subtract tan
 tanh triangular-solve xor
 """
-# Opcodes (opcodes,) bool that propagate the layout of an operand of equal shape.
+# Which opcodes (opcodes,) propagate the layout of an operand of equal shape to their result.
 KEEPS_ORDER = np.zeros(vocabulary.NUM_OPCODES, bool)
 KEEPS_ORDER[[OPCODE_IDS[name] for name in (*KEEPING.split(), "call")]] = True
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """The tensors with several layout constraints, and each constraint under every layout."""
+    """The tensors with several layout constraints, and the order that every layout gives to each.
+
+    An order is the contiguous dimension and the two most minor dimensions of a constrained tensor.
+    """
 
     nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
-    starts: np.ndarray  # (tensors,) int64, the first constraint of each
-    configurable: np.ndarray  # (constraints,) int64, index of the configurable node
-    offsets: np.ndarray  # (constraints,) int64, start of its layouts in `minor` and `order`
+    starts: np.ndarray  # (tensors,) int64, the first constraint of each tensor
+    # (constraints,) int64, the constraining node's index among the configurable ones
+    configurable: np.ndarray
+    # (constraints,) int64, where the layouts of the constraining node start in `minor` and `order`
+    offsets: np.ndarray
     minor: np.ndarray  # (constraints x layouts of the node,) int8 contiguous dimension, or UNSET
-    order: np.ndarray  # of the same shape, the two most minor dimensions as a number, or UNSET
+    # int8 of the same shape: the two most minor dimensions as one number, or UNSET
+    order: np.ndarray
 
     def describe(self, codes: np.ndarray) -> np.ndarray:
         """Return features (configs, tensors, len(FEATURES)) uint8.
@@ -73,18 +79,21 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Ordered:
-    """The tensors with several layout constraints, before any layouts are given."""
+    """The tensors with several layout constraints, without the layouts of any configuration."""
 
     nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
-    starts: np.ndarray  # (tensors + 1,) int64, the first constraint of each; last, their number
-    configurable: np.ndarray  # (constraints,) int64, index of the configurable node
-    tensor: np.ndarray  # (constraints,) int64, that node's OUTPUT, INPUT or KERNEL
-    # (constraints, 6) int64, the tensor's dimension for each dimension of the node's tensor
+    # (tensors + 1,) int64, the first constraint of each tensor; last, the number of constraints
+    starts: np.ndarray
+    # (constraints,) int64, the constraining node's index among the configurable ones
+    configurable: np.ndarray
+    tensor: np.ndarray  # (constraints,) int64, the tensor of that node: OUTPUT, INPUT or KERNEL
+    # (constraints, 6) int64, the constrained tensor's dimension that corresponds to each dimension
+    # of the configurable node's tensor
     renamed: np.ndarray
-    sizes: np.ndarray  # (constraints, 6) float, the tensor's sizes
+    sizes: np.ndarray  # (constraints, 6) float, the constrained tensor's dimensions
 
     def number(self, which: np.ndarray, layouts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the orders that `layouts` (n, 18) give to the constraints `which` (n,).
+        """Return the orders that `layouts` (n, 18) request by the constraints `which` (n,).
 
         Dimensions of size 1 are skipped, because they change nothing in memory.
 
@@ -111,7 +120,8 @@ class Ordered:
         )
 
     def under(self, pairs: Codebook) -> Constraints:
-        """Return these constraints under each layout of a codebook."""
+        """Return the constraints with the order that each layout of a codebook gives to the
+        tensor."""
         first, count = pairs.starts[:-1][self.configurable], np.diff(pairs.starts)
         counts = count[self.configurable]
         which, inside = index_ragged(counts)
@@ -127,10 +137,10 @@ class Ordered:
 
 
 def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return features (..., tensors, len(FEATURES)) uint8 of orders from Ordered.number.
+    """Compare the constraints on each tensor: return features (..., tensors, len(FEATURES)) uint8.
 
     Args:
-        minor, order: (..., constraints) int8.
+        minor, order: (..., constraints) int8, the two results of Ordered.number.
         starts: (tensors,) the first constraint of each tensor.
     """
     if len(starts) == 0:
@@ -141,7 +151,10 @@ def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) ->
 
 
 def _differ(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Tell for each tensor if its `values` (..., constraints) differ, those UNSET ignored."""
+    """Return which tensors (..., tensors) have different `values` (..., constraints).
+
+    UNSET values are ignored.
+    """
     largest = np.maximum.reduceat(values, starts, axis=-1)
     given = np.where(values == UNSET, np.int8(np.iinfo(np.int8).max), values)
     return np.asarray(np.minimum.reduceat(given, starts, axis=-1) < largest)

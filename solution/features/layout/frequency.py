@@ -28,7 +28,8 @@ def measure_frequency(pairs: Codebook, listed: np.ndarray | None = None) -> np.n
     """Return the columns FEATURES: (distinct configs, len(FEATURES)) float64.
 
     Args:
-        listed: (configs,) bool, the configurations that count; by default all.
+        listed: (configs,) bool, the reference batch: only its configurations are counted; by
+            default all.
     """
     configs, nodes = pairs.codes.shape
     if nodes == 0:
@@ -47,10 +48,13 @@ def measure_frequency(pairs: Codebook, listed: np.ndarray | None = None) -> np.n
 
 
 def share_of_pairs(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
-    """Return the share (pairs,) of candidates that use each pair; duplicates count each time.
+    """Return the share (pairs,) of candidates that use each (node, layout) pair.
+
+    Identical candidates are counted each time.
 
     Args:
-        listed: (configs,) bool, the configurations that count; by default all.
+        listed: (configs,) bool, the reference batch: only its configurations are counted; by
+            default all.
     """
     weights = np.bincount(pairs.rows, listed, len(pairs.codes)).astype(np.float64)
     uses = np.zeros(len(pairs.layouts))

@@ -92,13 +92,13 @@ def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
     features = [f.name for f in (*WEIGHTED, *COUNTS, *COPIES, *frequency.FEATURES)]
     summed = np.concatenate(blocks, axis=1)
     moved = features.index("moved_bytes")
-    summed[:, moved] = np.log1p(summed[:, moved])  # until here the padding over the real bytes
+    summed[:, moved] = np.log1p(summed[:, moved])  # so far, bytes of padding over real bytes
     columns = dict(zip(features, summed.astype(np.float32)[distinct].T, strict=True))
     return as_rows({**columns, **context}, FEATURES, len(distinct))
 
 
 def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
-    """Return the contribution of each pair (a row) to the columns WEIGHTED and COUNTS."""
+    """Return what each (node, layout) pair, a row, adds to the columns WEIGHTED and COUNTS."""
     described = layouts.describe_layouts(graph, pairs)
     summed = described[:, [layouts.FEATURES.index(feature) for feature in SUMMED]]
     weights = [weight[pairs.node, None] * summed for weight in _weigh_nodes(graph).values()]
@@ -106,7 +106,10 @@ def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
 
 
 def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.ndarray:
-    """Return the columns COUNTS of each pair; moved_bytes is its padding over all real bytes."""
+    """Return what each (node, layout) pair adds to the columns COUNTS: (pairs, columns).
+
+    For moved_bytes, this is the bytes of its padding over the real bytes of all tensors.
+    """
     opcode = graph.node_opcodes[graph.configurable][pairs.node]
     columns = []
     for mark in ("given", "changed"):

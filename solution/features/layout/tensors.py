@@ -61,7 +61,8 @@ def _slots(number: int) -> slice:
 def find_tensors(graph: Graph, tensor: str) -> Tensors:
     """Return one of LAYOUT_TENSORS of each configurable node.
 
-    The rank is 0 if a node has no such tensor. The padding of the graph must be repaired.
+    The rank is 0 if a node has no such tensor. The graph must have correct padding
+    (repair_padding).
     """
     nodes = list_tensors(graph, tensor)
     known = nodes >= 0
@@ -75,7 +76,7 @@ def find_tensors(graph: Graph, tensor: str) -> Tensors:
 def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
     """Return the node (configurable,) that computes one of LAYOUT_TENSORS; below 0 if none.
 
-    The padding of the graph must be repaired.
+    The graph must have correct padding (repair_padding).
     """
     if tensor == "output":
         return graph.configurable
@@ -94,8 +95,8 @@ def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> n
     second = np.where(ranks > 1, second, 1)
     minor_before = _size_at(sizes, before[:, 0])
     differs = said & (slots != before)
-    # How far out the program's contiguous dimension moves; a partial layout that does not list it
-    # has it last.
+    # How far out the program's contiguous dimension moves. It is taken to become the outermost one
+    # if the given slots do not list it.
     position = np.argmax(slots == before[:, :1], axis=1)
     stays = ~(slots == before[:, :1]).any(axis=1)
     moved = np.where(stays, np.maximum(ranks - 1, 0), position) / np.maximum(ranks - 1, 1)
