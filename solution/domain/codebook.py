@@ -32,8 +32,8 @@ class Distinct:
     expands scores of the distinct ones.
     """
 
-    first: np.ndarray  # (distinct,) int64
-    inverse: np.ndarray  # (configs,) int64
+    first: np.ndarray  # (distinct,) int64: the first configuration that equals each distinct one
+    inverse: np.ndarray  # (configs,) int64: index of each configuration among the distinct ones
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """Average `values` (configs,) over identical configurations: (distinct,)."""
@@ -56,7 +56,10 @@ def deduplicate(configs: np.ndarray) -> Distinct:
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """The layouts of each configurable node, and the layouts that each configuration uses."""
+    """The layouts of each configurable node, and the layouts that each configuration uses.
+
+    A pair is a configurable node and one of its layouts.
+    """
 
     # (pairs, 18) int8: the layouts of the first configurable node, then of the second, ...
     layouts: np.ndarray
@@ -85,7 +88,7 @@ class Codebook:
         return Distinct(np.unique(self.rows, return_index=True)[1], self.rows)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The four arrays by name."""
+        """The four arrays of the codebook, by the names of its fields."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def pairs(self, rows: np.ndarray | slice) -> np.ndarray:
@@ -100,9 +103,9 @@ class Codebook:
         return self.layouts[self.pairs(self.rows)]
 
     def select(self, configs: np.ndarray) -> "Codebook":
-        """Return the codebook of the configurations `configs` (k,); the layouts stay."""
+        """Return the codebook of the configurations `configs` (k,); all layouts are kept."""
         used, rows = np.unique(self.rows[configs], return_inverse=True)
-        # For all configurations the codes are not copied.
+        # If all distinct configurations are selected, their codes are not copied.
         codes = self.codes if len(used) == len(self.codes) else self.codes[used]
         return dataclasses.replace(self, codes=codes, rows=rows.astype(np.int64))
 
@@ -222,7 +225,8 @@ class LayoutEncoder:
 
     def __init__(self, num_configs: int, num_nodes: int) -> None:
         self._table = KeyTable()
-        # The number of each layout among those of all nodes; widened if there are more than 65,535.
+        # The number of each node's layout in the table of all layouts; uint32 if there are more
+        # than 65,535 layouts.
         self._ids = np.empty((num_configs, num_nodes), np.uint16)
         self._filled = 0
 
@@ -287,7 +291,8 @@ def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _check_values(block: np.ndarray, first: int) -> None:
-    """Raise LayoutValueError for the first wrong value of a block from configuration `first` on."""
+    """Raise LayoutValueError for the first wrong value of a block, whose first row is number
+    `first`."""
     if block.size == 0:
         return
     inside = block.min() >= LOWEST and block.max() <= HIGHEST  # False for NaN
@@ -306,7 +311,10 @@ _SHIFT = (TOKENS**vocabulary.NUM_LAYOUT_FEATURES - 1) // (TOKENS - 1)  # a 1 in 
 
 
 def _pack(block: np.ndarray) -> np.ndarray:
-    """Return one number in base 7 for each layout (k, configurable, 18): its digits, shifted."""
+    """Return one number for each layout of a block (k, configurable, 18): its slots in base 7.
+
+    A slot is shifted from -1 ... 5 to a digit 0 ... 6.
+    """
     tensors = block.reshape(-1, SLOTS).astype(np.float32, copy=False) @ _POWERS
     keys = tensors.reshape(-1, NUM_TENSORS).astype(np.float64) @ _TENSORS
     return keys.astype(np.int64) + _SHIFT

@@ -17,21 +17,22 @@ class Collection:
 
     name: str  # as in the submission's ID column, such as layout:xla:random
     kind: Literal["layout", "tile"]
-    test_rows: int  # rows in the real competition
+    test_rows: int  # number of test graphs, each a row of a submission
 
     @property
     def folder(self) -> str:
-        """The path of its splits below the npz folder, such as layout/xla/random."""
+        """The path of the collection's splits below the npz folder, such as layout/xla/random."""
         return self.name.replace(":", "/")
 
     @property
     def source(self) -> str:
-        """The kind of its programs: xla or nlp for layout, tile for tile."""
+        """The kind of the collection's programs: xla or nlp for layout, tile for tile."""
         return "tile" if self.kind == "tile" else self.name.split(":")[1]
 
     @property
     def metric(self) -> str:
-        """Kaggle's score for it: Kendall's tau, or the top-5 score of solution.domain.metrics."""
+        """Kaggle's metric for the collection, "tau" (Kendall's) or "top-5"; see
+        solution.domain.metrics."""
         return "tau" if self.kind == "layout" else "top-5"
 
 
@@ -45,7 +46,7 @@ COLLECTIONS = (
 BY_NAME = {collection.name: collection for collection in COLLECTIONS}
 NAMES = tuple(BY_NAME)
 LAYOUT = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
-XLA = tuple(c.name for c in COLLECTIONS if c.source == "xla")  # both searches
+XLA = tuple(c.name for c in COLLECTIONS if c.source == "xla")  # with default and with random search
 NLP = tuple(c.name for c in COLLECTIONS if c.source == "nlp")
 TILE = tuple(c.name for c in COLLECTIONS if c.kind == "tile")
 

@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
-FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # odd
+# odd constants of splitmix64
+FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 # Configurations of a labelled graph that are predicted out of fold. 1,000 is the protocol of
 # TpuGraphs, and about the number in layout graphs of the test split.
 MAX_CONFIGS = 1000
@@ -20,11 +21,11 @@ MAX_CONFIGS = 1000
 def divide_groups(
     members: Mapping[str, Sequence[str]], num_parts: int, seed: int
 ) -> dict[str, int]:
-    """Return the part of each group, from 0 to num_parts - 1.
+    """Return the part of each group of graphs, from 0 to num_parts - 1.
 
     Groups are assigned largest first, each to the part with the fewest graphs of the group's
-    collections, unless one of these would then stay in a single part. A collection with fewer
-    groups than parts leaves some parts empty.
+    collections. A part is avoided if one of these collections would then be in that part only. A
+    collection with fewer groups than parts leaves some parts empty.
 
     Args:
         members: of each group, the collection of each of its graphs.
@@ -43,7 +44,11 @@ def divide_groups(
 
 
 def _cost_of_part(involved: list[Counter[int]], part: int) -> tuple[int, int, int]:
-    """Return the cost of adding a group to `part`: undivided collections, then graphs there.
+    """Return the cost of adding a group to `part`; costs are compared as tuples.
+
+    Returns:
+        the group's collections that are in this part only, the graphs of its collections in this
+        part, and the number of the part.
 
     Args:
         involved: for each collection of the group, the number of its graphs in each part.

@@ -132,7 +132,7 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its arrays, without memory-mapped ones."""
+        """The bytes of the graph's arrays, without memory-mapped arrays."""
         arrays = [getattr(self, field.name) for field in dataclasses.fields(self)]
         if isinstance(self.configs, Codebook):
             arrays += self.configs.arrays().values()
@@ -219,7 +219,7 @@ def _find_value_defects(graph: Graph) -> list[str]:
 
 
 def _check_features(graph: Graph) -> Checks:
-    """Check the sizes, which are multiplied, and the dimension numbers, which are indices."""
+    """Check the node features: the sizes are multiplied, dimension numbers are used as indices."""
     features = graph.node_features
     if not (features.min() >= -LARGEST and features.max() <= LARGEST):  # also true for NaN
         finite = np.isfinite(features)
@@ -241,9 +241,10 @@ def _check_features(graph: Graph) -> Checks:
 def find_longer(features: np.ndarray) -> np.ndarray:
     """Tell which tensors (nodes,) have more dimensions than the six that the features describe.
 
-    As in TpuGraphs, the features hold the first six numbers of each list. A tensor has more if all
-    six sizes are set, but the sum or product of all sizes is larger than theirs; or if the layout
-    lists six dimensions and one of them is a later one.
+    As in TpuGraphs, the features hold the first six numbers of each list. A tensor has more
+    dimensions if all six sizes are set, but the file's sum or product of all sizes is larger than
+    the sum or product of the six; or if the layout lists six dimensions, and one of them is not
+    among the first six.
     """
     sizes = features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
     totals = features[:, [vocabulary.SHAPE_SUM, vocabulary.SHAPE_PRODUCT]]

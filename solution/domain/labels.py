@@ -26,7 +26,7 @@ def is_source(text: str) -> bool:
 
 
 def show_source(source: str) -> str:
-    """Return the source for messages."""
+    """Return the source as messages show it; "timed" if it is empty."""
     return source or "timed"
 
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Budget:
-    """Remaining byte budget of the caches."""
+    """The bytes that the caches may still use."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -70,8 +70,10 @@ class PerGraph(Generic[T]):
 
 
 def count_bytes(value: Any) -> int:
-    """Return the bytes in memory of an array or tensor, or of all that a dataclass, list, tuple or
-    dictionary holds."""
+    """Return the bytes in memory of an array or tensor, or of everything in a container.
+
+    A container is a dataclass, list, tuple or dictionary. A memory-mapped array counts as 0.
+    """
     if dataclasses.is_dataclass(value):
         return sum(count_bytes(getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, (list, tuple)):

@@ -13,7 +13,8 @@ from solution.domain.collection import collection
 # Functions import scipy.stats when they need it: it is slow to import.
 
 TOP_K = 5
-FEW = 128  # up to this many configurations, comparing all pairs takes a tenth of sorting
+# up to this many configurations, comparing all pairs takes a tenth of the time of sorting
+FEW = 128
 
 
 def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
@@ -48,9 +49,10 @@ def _tau_of_few(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def top_k_score(scores: np.ndarray, runtimes: np.ndarray, k: int = TOP_K) -> float:
-    """Return 2 - best runtime among the k lowest scores / best runtime; of ties the first counts.
+    """Return 2 - best runtime among the k lowest scores / best runtime of all.
 
-    1 if the best configuration is among the k, otherwise 1 - the relative slowdown.
+    This is 1 if the best configuration is among the k, otherwise 1 - the relative slowdown. Among
+    equal scores, the first configurations count as the lowest.
     """
     top = np.argsort(scores, kind="stable")[:k]
     return float(2 - runtimes[top].min() / runtimes.min())
@@ -99,7 +101,8 @@ def _count_apart_in_both(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def _count_pairs(sizes: np.ndarray) -> float:
-    """Count the pairs inside groups of these sizes."""
+    """Return the number of pairs inside groups of `sizes` (groups,): size * (size - 1) / 2 for
+    each."""
     return float((sizes * (sizes - 1) / 2).sum())
 
 

@@ -47,7 +47,7 @@ class Neighbours(NamedTuple):
         return self.nodes[self.starts[node] : self.starts[node + 1]]
 
     def cut(self, nodes: slice) -> "Neighbours":
-        """Return the adjacency of a range of nodes; its starts do not begin at 0."""
+        """Return the adjacency of a range of nodes, whose `starts` do not begin at 0."""
         return Neighbours(self.starts[nodes.start : nodes.stop + 1], self.nodes)
 
     def counts(self) -> np.ndarray:
@@ -55,7 +55,12 @@ class Neighbours(NamedTuple):
         return np.diff(self.starts)
 
     def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return all neighbours (n,) of `nodes` (rows,), preceded by their rows (n,), ascending."""
+        """List the neighbours of several nodes.
+
+        Returns:
+            two arrays (n,): the index into `nodes` (rows,), ascending, and the neighbour of that
+            node.
+        """
         first = self.starts[nodes]
         rows, inside = index_ragged(self.starts[nodes + 1] - first)
         return rows, self.nodes[first[rows] + inside]

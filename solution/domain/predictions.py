@@ -31,7 +31,7 @@ KEYS = ["collection", "graph", "config", "fold", "seed"]
 RANKING_SCHEMA = pl.Schema(
     {name: SCHEMA[name] for name in ("collection", "graph", "config", "score")}
 )
-# The requested configurations of each graph.
+# The columns that identify a requested configuration.
 REQUEST_KEYS = ["collection", "graph", "config"]
 
 MAX_SHOWN = 3
@@ -51,14 +51,14 @@ def make_frame(
 
 
 def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source: str) -> None:
-    """Raise InputError unless the predictions are exactly those requested.
+    """Raise InputError if the predictions are not exactly those requested.
 
     Every requested graph must be predicted, and each model (fold, seed) that predicts a graph must
     score each of its requested configurations once.
 
     Args:
         predictions: a frame of SCHEMA.
-        questions: collection, graph, config of every request.
+        questions: collection, graph, config of every requested configuration.
         source: the file or experiment that the message names.
 
     Raises:
@@ -101,7 +101,10 @@ def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source
 
 
 def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
-    """Tell fast if one model answers exactly the requests in their order: the usual case."""
+    """Return True if one model predicts exactly the requested configurations in order.
+
+    This is the usual case, which is checked fast.
+    """
     return (
         len(predictions) == len(questions)
         and predictions.select("fold", "seed").n_unique() <= 1

@@ -35,7 +35,7 @@ NUM_LAYOUT_FEATURES = 18
 NUM_TILE_FEATURES = 24
 MAX_RANK = 6
 
-# Most dimensions of an operand that a dot may contract: the slots of a convolution.
+# Most dimensions of an operand that a dot may contract: as many as a convolution has columns for.
 SUMMED = 5
 
 # Columns of the node features.
@@ -46,7 +46,8 @@ SHAPE_DIMENSIONS = slice(21, 27)
 SHAPE_SUM = 27
 SHAPE_PRODUCT = 28
 PARAMETER_NUMBER = 30
-DIMENSIONS = slice(31, 37)  # of broadcast, reduce, transpose, concatenate, ...
+# the `dimensions` attribute of broadcast, reduce, transpose, concatenate, ...
+DIMENSIONS = slice(31, 37)
 WINDOW_SIZE = slice(37, 43)
 CONVOLUTION_INPUT_BATCH = 93
 CONVOLUTION_INPUT_FEATURE = 94
@@ -61,15 +62,16 @@ NODE_LAYOUT = slice(134, 140)  # minor to major
 # Columns that hold dimension numbers of a tensor: 0 to 5, or -1 in an unused slot.
 DIMENSION_NUMBERS = (DIMENSIONS, CONVOLUTION_DIMENSIONS, NODE_LAYOUT)
 
-# Bytes of one element: invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128
-# tuple opaque token.
+# Bytes of one element of each type, in the order: invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16
+# f32 f64 bf16 c64 c128 tuple opaque token.
 ELEMENT_BYTES = np.array([0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 8, 16, 0, 0, 0], np.float32)
 
 # A layout configuration has six slots, minor to major, for each of three tensors; -1 is "not
 # given".
 LAYOUT_TENSORS = ("output", "input", "kernel")
 LAYOUT_UNSET = -1
-NUM_LAYOUT_TOKENS = MAX_RANK + 1  # -1 ... 5, shifted by one
+# number of values of a slot, -1 ... 5; as a token, a value is shifted to 0 ... 6
+NUM_LAYOUT_TOKENS = MAX_RANK + 1
 
 # A tile configuration has three blocks of eight: six sizes, their sum, their product.
 TILE_BLOCKS = {"kernel": slice(0, 8), "output": slice(8, 16), "input": slice(16, 24)}
@@ -102,7 +104,8 @@ TPU_OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "tpu_dot_dot_fusion": ("default", "off"),
     "tpu_dot_dot_fusion_duplicated": ("default", "on"),
 }  # fmt: skip
-# By target. A graph has the options of one target (Graph.option_names).
+# Compile options and their choices by target. A graph has the options of one target
+# (Graph.option_names).
 OPTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {
     "cpu": OPTION_CHOICES,
     "tpu": TPU_OPTION_CHOICES,

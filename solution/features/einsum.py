@@ -14,8 +14,10 @@ Dimensions = tuple[int, ...]
 
 
 class Einsum(NamedTuple):
-    """A letter (an integer) for each dimension of a dot; letters missing in the output are
-    contracted."""
+    """A letter (an integer) for each dimension of a dot.
+
+    Letters that are missing in the output are contracted.
+    """
 
     left: Dimensions
     right: Dimensions

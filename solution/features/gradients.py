@@ -248,20 +248,20 @@ class Dots:
         return shape == self._shape(way.node) and self._is_allowed(way)
 
     def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
-        """Return the index of the last of `goals` that equals the dimensions after later
-        transposes, or -1."""
+        """Return the index of the last of `goals` that the dimensions equal, or -1.
+
+        The dimensions are compared in the order after the transposes that follow the dot.
+        """
         found = self._follow(way.node, way.letters.output)
         return max((rank for rank, goal in enumerate(goals) if goal == found), default=-1)
 
     def _is_allowed(self, way: Dot) -> bool:
-        """Return False if a module states other contracted dimensions than the labelled gradient
-        has."""
+        """Return False if a module states other contracted dimensions than those of `way`."""
         told = find_told(self._graph, way.node)
         return told is None or told == way.letters.summed
 
     def _is_certain(self, gradient: Dot) -> bool:
-        """Return True if shapes alone give a gradient the contracted dimensions that it was
-        labelled with."""
+        """Return True if shapes alone give a dot the contracted dimensions of `gradient`."""
         told = self._label(gradient.node, gradient.left, gradient.right)
         return told is not None and told.summed == gradient.letters.summed
 

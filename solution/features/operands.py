@@ -137,8 +137,8 @@ def _choose(
 
 
 def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
-    """Score how well operands of `shapes` (2, 6) fit as input and kernel of a convolution; high
-    is good."""
+    """Score how well operands of `shapes` (2, 6) fit a convolution, input and kernel; high is
+    good."""
     output = node[vocabulary.SHAPE_DIMENSIONS]
     numbers = np.clip(node, 0, vocabulary.MAX_RANK - 1).astype(np.int64)
     input_batch = numbers[vocabulary.CONVOLUTION_INPUT_BATCH]

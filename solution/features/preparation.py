@@ -159,8 +159,7 @@ class Preparation:
         return self.prune(repair_padding(graph))
 
     def prune(self, graph: Graph) -> Graph:
-        """Prune a graph with correct padding; then mark contractions and erase the padding, if
-        set."""
+        """Prune a graph with correct padding; mark contractions or erase the padding if so set."""
         kept = graph if self.hops is None else keep_neighbourhood(graph, self.hops)
         kept = mark_contractions(kept) if self.contractions else kept
         return kept if self.padding == PADDING else erase_padding(kept)

@@ -132,8 +132,7 @@ def _mark_choices(options: np.ndarray, known: Mapping[str, tuple[str, ...]]) -> 
 
 
 def _describe_program(graph: Graph) -> np.ndarray:
-    """Return the columns CONTEXT (columns,), which are the same for all configurations of the
-    graph."""
+    """Return the columns CONTEXT (columns,) of the graph, the same for all configurations."""
     written = num_bytes(graph)
     opcodes, total = graph.node_opcodes, max(1.0, float(written.sum()))
     ids = [[OPCODE_IDS[name] for name in names] for names in PARTS.values()]

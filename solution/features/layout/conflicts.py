@@ -120,8 +120,7 @@ class Ordered:
         )
 
     def under(self, pairs: Codebook) -> Constraints:
-        """Return the constraints with the order that each layout of a codebook gives to the
-        tensor."""
+        """Return the constraints with the orders that each layout of a codebook requests."""
         first, count = pairs.starts[:-1][self.configurable], np.diff(pairs.starts)
         counts = count[self.configurable]
         which, inside = index_ragged(counts)

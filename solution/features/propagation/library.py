@@ -71,8 +71,10 @@ NOBODY = -1  # owner of an instruction that is in no fusion
 
 
 class Reads(NamedTuple):
-    """The instructions of a program, what the library can do with each, and its part in a
-    fusion's size."""
+    """The instructions of a program, and what the library can do with each.
+
+    `inside` and `outside` count towards the size of a fusion, which MOST limits.
+    """
 
     # (instructions,) int8, what the library can do with each: NOTHING ... POOLING
     ability: np.ndarray

@@ -177,7 +177,7 @@ def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
 
 @njit(cache=True, nogil=True)
 def _keeps_parts(known, count, old, start, parts, part_of):
-    """Return True if each group's dimensions are adjacent in memory; write the groups into
+    """Return True if each group of dimensions is adjacent in memory; write groups into
     `part_of`."""
     for part in range(parts):
         slot = -1

@@ -314,8 +314,7 @@ def _share(
 
 
 def _find_strides(ops: Instructions, points: Points, layouts: np.ndarray) -> np.ndarray:
-    """Return `StateTable.strides` (states,) float32: log2 distance between the reads of each
-    copy."""
+    """Return `StateTable.strides` (states,) float32, the distance between reads of each copy."""
     sizes, rank = ops.sizes[points.made], ops.rank[points.made]
     there, _ = lay_out(layouts[:, MADE], sizes, rank)
     _, written = lay_out(layouts[:, FIRST], sizes, rank)

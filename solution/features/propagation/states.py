@@ -224,8 +224,7 @@ def _pack_one(row, rank, order):
 
 @dataclass(frozen=True)
 class Points:
-    """The instruction or use of each state, and the instructions that compute the state's
-    tensors."""
+    """The instruction or use of each state, and the instructions that compute its tensors."""
 
     is_use: np.ndarray  # (states,) bool: True for a use, False for an instruction
     # (states,) int64, the instruction; for a use, the instruction that reads
@@ -277,8 +276,7 @@ def lay_out(
 
 
 def make_row_major(rank: np.ndarray) -> np.ndarray:
-    """Return the row-major layouts (states,) of tensors of `rank` (states,), packed into
-    integers."""
+    """Return the packed row-major layouts (states,) of tensors with `rank` (states,)."""
     slots = np.arange(MAX_RANK)
     used = slots < rank[:, None]
     return pack_rows(np.where(used, rank[:, None] - 1 - slots, 0))

@@ -142,8 +142,7 @@ def _find_sources(program, given, source):
 
 @njit(cache=True, nogil=True)
 def _request_fixed(program, state):
-    """Constrain parameters to their layouts in the module, and the program's results to
-    row-major."""
+    """Constrain parameters to their layouts in the module, and results to row-major."""
     last = program.kind.size - 1
     for op in range(last):
         if program.fixed[op] != UNSET and program.use_starts[op] == program.use_starts[op + 1]:
@@ -287,8 +286,7 @@ def _propagate_to_others(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _is_largest(program, use):
-    """Return True if no other operand of a concatenation is longer in the concatenated
-    dimension."""
+    """Return True if no operand of a concatenation is longer in the concatenated dimension."""
     op = program.reader[use]
     along = program.dimensions[op, 0]
     if along < 0:

@@ -36,7 +36,7 @@ from solution.features.work import num_bytes, num_elements
 
 @dataclass(frozen=True)
 class Axis:
-    """The loops that move along one dimension of a tensor; without a loop it is read whole."""
+    """The loops that move along one dimension of a tensor; without a loop, all of it is read."""
 
     loop: int | None = None
     window: int | None = None  # the loop along a dimension of a convolution's weights
@@ -53,7 +53,7 @@ class Walk:
 
     node: int
     sizes: np.ndarray  # (rank,) float64
-    strides: np.ndarray  # (rank,) float64: bytes between neighbours
+    strides: np.ndarray  # (rank,) float64: bytes between neighbouring elements of a dimension
     axes: Axes
     element_bytes: float
 
@@ -61,7 +61,7 @@ class Walk:
         """Return the elements (configs, rank) that `iterations` touch along each dimension.
 
         Args:
-            iterations: (configs, NUM_LOOPS) of each loop.
+            iterations: (configs, NUM_LOOPS) the number of iterations of each loop.
         """
         columns = [
             _reach(axis, size, iterations) for axis, size in zip(self.axes, self.sizes, strict=True)
@@ -78,7 +78,7 @@ class Walk:
         return found
 
     def inner_stride(self, loop: int) -> float:
-        """Return the bytes between two iterations of the loop; 0 if it does not move."""
+        """Return the bytes between two iterations of a loop; 0 if the loop does not move along."""
         moved = [
             stride * axis.step
             for axis, stride in zip(self.axes, self.strides, strict=True)
@@ -101,7 +101,10 @@ def _reach(axis: Axis, size: float, iterations: np.ndarray) -> np.ndarray:
 
 
 def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of the operand `producer` of `node`."""
+    """Return the axes of the operand `producer` of `node`, given the `axes` of the result.
+
+    An axis says which loops move along a dimension.
+    """
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     ranks = tensor_ranks(graph)
     made, read = shapes[node, : ranks[node]], shapes[producer, : ranks[producer]]
@@ -115,7 +118,10 @@ def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _match_ends(made: np.ndarray, read: np.ndarray, axes: Axes) -> Axes:
-    """Match dimensions of a reshape from both ends while sizes are equal; others are unknown."""
+    """Match dimensions of a reshape from both ends while sizes are equal.
+
+    Dimensions in between get no loop.
+    """
     kept = [dimension for dimension in range(len(made)) if made[dimension] > 1]
     wanted = [dimension for dimension in range(len(read)) if read[dimension] > 1]
     found = [Axis()] * len(read)
@@ -160,7 +166,10 @@ def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Trace a dot: batch dimensions come first, then a kept and a contracted one in any order."""
+    """Return the axes of a dot's operand: batch dimensions first, then a kept and a contracted one.
+
+    The last two dimensions may have either order: the one of the right size is kept.
+    """
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     is_left = int(find_operands(graph).input[node]) == producer
@@ -176,7 +185,10 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Trace a convolution; only the largest one of a kernel has loops."""
+    """Return the axes of a convolution's operand.
+
+    Only the largest convolution of a kernel has loops; operands of others are read as a whole.
+    """
     rank = int(tensor_ranks(graph)[producer])
     convolved = find_convolved(graph)
     if convolved is None or convolved.node != node or rank != len(axes) or rank == 0:
@@ -187,7 +199,10 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
 
 
 def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
-    """Trace the weights: every dimension is summed by a loop, except the output features."""
+    """Return the axes of a convolution's weights.
+
+    The output features have the loop of the result, every other dimension has a loop of the sum.
+    """
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis(window=_loop_of(graph, convolved, d)) for d in range(len(axes))]
     made = min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)
@@ -196,7 +211,11 @@ def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
 
 
 def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
-    """Trace the image: batch as in the output, features as in the weights, spatial as in both."""
+    """Return the axes of a convolution's image.
+
+    The batch has a loop of the result, the features have one of the weights, and the spatial
+    dimensions have both.
+    """
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis()] * len(axes)
     for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
@@ -221,7 +240,7 @@ def _dimension_numbers(graph: Graph, node: int, rank: int) -> np.ndarray:
 
 
 def _loop_of(graph: Graph, convolved: Convolved, dimension: int) -> int:
-    """Return the loop along a dimension of the weights; loops follow the physical order."""
+    """Return the loop along a dimension of the weights; loops are numbered from major to minor."""
     positions = np.flatnonzero(physical_order(graph, convolved.weights) == dimension)
     return WINDOW + (int(positions[0]) if len(positions) else 0)
 
@@ -288,11 +307,11 @@ RULES: dict[str, Callable[[Graph, int, int, Axes], Axes]] = {
 
 
 def _find_walks(graph: Graph) -> list[Walk]:
-    """Return the walks of the tiled tensor, then of every parameter but scalars."""
+    """Return the Walk of the tiled tensor, then of every parameter that is not a scalar."""
     tiling = find_tiling(graph)
     order = physical_order(graph, tiling.node)
     start: list[Axis] = [Axis()] * len(order)
-    for loop, dimension in enumerate(order):  # dimensions of the output come first
+    for loop, dimension in enumerate(order):  # the first loops run along the tiled tensor
         start[dimension] = Axis(loop)
     axes = _trace(graph, tiling.node, tuple(start))
     parameters = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["parameter"])
@@ -305,7 +324,7 @@ find_walks = PerGraph(_find_walks)
 
 
 def _make_walk(graph: Graph, node: int, axes: Axes | None) -> Walk:
-    """Make the walk of a tensor; without axes it is read whole."""
+    """Return the Walk of a tensor; without axes, all of the tensor is read."""
     order = physical_order(graph, node)
     dimensions = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
     sizes = np.maximum(dimensions[order], 1)

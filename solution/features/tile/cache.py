@@ -40,13 +40,18 @@ class Cache:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a kernel that have several iterations; a level is a loop, innermost first."""
+    """The loops of a kernel that have several iterations.
+
+    Each is a level, numbered from the innermost: first the loops inside a tile, then the loops over
+    tiles.
+    """
 
     configs: int
-    # (levels, configs, NUM_LOOPS): iterations of each loop in one execution of a level
+    # (levels, configs, NUM_LOOPS): iterations of each loop while a level runs once
     levels: np.ndarray
-    mean_levels: np.ndarray  # the same averaged over tiles; tiles at the border are smaller
-    executions: np.ndarray  # (levels, configs): executions of each level
+    # `levels` averaged over all tiles, because tiles at the border are smaller
+    mean_levels: np.ndarray
+    executions: np.ndarray  # (levels, configs): how often each level runs
 
 
 class Reached(NamedTuple):
@@ -54,11 +59,14 @@ class Reached(NamedTuple):
 
     walk: Walk
     box: np.ndarray  # elements along each dimension, for a whole tile
-    mean_box: np.ndarray  # the same, averaged over all tiles
+    mean_box: np.ndarray  # elements along each dimension, averaged over all tiles
 
 
 class Blocks(NamedTuple):
-    """The number of blocks that boxes of one tensor touch: (levels x configs,)."""
+    """The number of cache blocks that one tensor's boxes touch: (levels x configs,).
+
+    `whole` counts the box of a whole tile, `mean` the box averaged over all tiles.
+    """
 
     whole: np.ndarray
     mean: np.ndarray
@@ -73,7 +81,10 @@ class Misses(NamedTuple):
 
 
 def make_nest(tiling: Tiling, inner: int) -> Nest:
-    """Order the loops of a tile: `inner`, sums, outer dimensions; then the loops over tiles."""
+    """Return the loop nest of a kernel whose innermost loop is `inner`; see _order for the others.
+
+    The loops over tiles are outside of all loops inside a tile.
+    """
     active = [loop for loop in _order(tiling, inner) if tiling.extents[loop] > 1]
     around = [loop for loop in _order(tiling, tiling.rank - 1) if loop in active]
     configs, counts = len(tiling.tiles), tiling.counts
@@ -92,7 +103,7 @@ def make_nest(tiling: Tiling, inner: int) -> Nest:
 
 
 def _order(tiling: Tiling, inner: int) -> list[int]:
-    """Return the loops, innermost first."""
+    """Return all loops, innermost first: `inner`, the minor dimension, sums, other dimensions."""
     sums = [REDUCTION, *range(NUM_LOOPS - 1, WINDOW - 1, -1)]
     output = list(range(MAX_RANK - 1, -1, -1))
     rest = [tiling.rank - 1, *sums, *(loop for loop in output if loop != tiling.rank - 1)]
@@ -100,7 +111,7 @@ def _order(tiling: Tiling, inner: int) -> list[int]:
 
 
 def reach(walks: Sequence[Walk], nest: Nest) -> list[Reached]:
-    """Return the boxes that each level of the nest touches, for each tensor."""
+    """Return the boxes that each level of the nest touches, for each tensor of `walks`."""
     # All levels in one array operation, because the arrays are small.
     whole, mean = (part.reshape(-1, NUM_LOOPS) for part in (nest.levels, nest.mean_levels))
     return [Reached(walk, walk.box(whole), walk.box(mean)) for walk in walks]
@@ -155,10 +166,10 @@ def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int)
 def count_misses(
     reached: Sequence[Reached], blocks: Sequence[Blocks], nest: Nest, cache: Cache
 ) -> Misses:
-    """Count the blocks that all levels of the nest load into the cache, at least 1.
+    """Return the blocks (configs,) that the whole nest loads into the cache, at least 1.
 
     Args:
-        blocks: the blocks of the cache that each of `reached` touches.
+        blocks: for each of `reached`, the number of the cache's blocks that it touches.
     """
     configs = nest.configs
     if not len(nest.levels) or not reached:
@@ -169,7 +180,8 @@ def count_misses(
     shape = nest.executions.shape
     brought = np.reshape(sum(each.mean for each in blocks), shape) * nest.executions
     room = np.reshape(cache.blocks / np.maximum(occupied, 1), shape)
-    # While all inner levels fit, a level loads each of its blocks once: the last such level counts.
+    # Levels that fit into the cache reuse their data. The first level that does not fit, or the
+    # last one, loads each of its blocks whenever it runs.
     fit = np.logical_and.accumulate(room >= 1, axis=0)
     level = np.minimum(fit.sum(axis=0), shape[0] - 1)
     # The loop around a level loads the blocks again, except the share that the level keeps:

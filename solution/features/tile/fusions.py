@@ -30,7 +30,10 @@ def inline_fusions(graph: Graph) -> Graph:
 
 
 def _inline(graph: Graph) -> Graph | None:
-    """Return None if there is nothing to inline: a graph must not cache a reference to itself."""
+    """Return the graph with inlined fusions, or None if there is nothing to inline.
+
+    It is not the same graph in that case, because a graph must not cache a reference to itself.
+    """
     fusions = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["fusion"]).tolist()
     if not fusions:
         return None
@@ -95,7 +98,7 @@ def _find_parameters(
 def _match(
     graph: Graph, parameters: Sequence[int], operands: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Return pairs of a parameter and its operand."""
+    """Return pairs (parameter, operand) with equal type, shape and layout."""
     columns = np.r_[vocabulary.ELEMENT_TYPE, vocabulary.SHAPE_DIMENSIONS, vocabulary.NODE_LAYOUT]
     numbers = graph.node_features[:, vocabulary.PARAMETER_NUMBER]
     left = defaultdict(list)

@@ -108,7 +108,7 @@ def describe_loops(graph: Graph, nest: Nest) -> Columns:
 
 
 def is_unit(graph: Graph) -> bool:
-    """Tell if the innermost loop runs along contiguous memory in every tensor it moves in."""
+    """Return True if the innermost loop is contiguous in every tensor along which it moves."""
     inner = innermost_loop(graph)
     return all(w.inner_stride(inner) in (0.0, w.element_bytes) for w in find_walks(graph))
 
@@ -153,7 +153,7 @@ def _outer_loops(tiling: Tiling) -> dict[str, np.ndarray]:
 
 
 def count_passes(graph: Graph) -> int:
-    """Count the operations whose result is about as large as the tiled tensor."""
+    """Count the computed nodes that have at least half as many elements as the tiled tensor."""
     cut = find_tiling(graph).extents[:MAX_RANK].prod()
     computed = ~np.isin(graph.node_opcodes, [OPCODE_IDS[name] for name in FREE])
     return int((computed & (num_elements(graph) >= cut / 2)).sum())

@@ -55,7 +55,7 @@ KERNEL_FEATURES = (
     *(Feature(f"{group}_{how}", "log1p bytes", f"{how} of the output tensors of {group} nodes")
       for group in (*GROUPS, OTHER) for how in ("sum", "mean", "max")),
 )  # fmt: skip
-MINOR = 3  # dimensions counted from the contiguous one, for any rank
+MINOR = 3  # number of dimensions with columns, counted from the contiguous one
 
 _BLOCKS = {
     "kernel": "the tile of a convolution's kernel",
@@ -210,7 +210,8 @@ def _reuse(tiling: Tiling, minor: np.ndarray) -> dict[str, np.ndarray]:
         minor: (configs,) log1p of the tile along the contiguous dimension.
     """
     volume, tiles = (part[:, :MAX_RANK].prod(axis=1) for part in (tiling.tiles, tiling.counts))
-    # All loops of a sum: that of a dot or reduce, and those over a convolution's weights.
+    # All loops that are summed over: the loop of a dot or reduce, and the loops over the weights of
+    # a convolution.
     step, reductions = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))
     columns = np.maximum(np.exp(minor) - 1, 1)
     rows, step = np.maximum(volume / columns, 1), np.maximum(step, 1)

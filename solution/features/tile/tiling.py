@@ -2,8 +2,8 @@
 
 The files say neither. On a CPU a tile counts elements of the kernel's output. On a TPU its two
 minor bounds count register tiles (8, 16 or 32 sublanes by 128 lanes, by the element's width), and
-if a kernel ends in a reduction, the tile divides the tensor before the reduction. The bounds of all
-candidates tell, because no bound exceeds the tiled tensor.
+if a kernel ends in a reduction, the tile divides the tensor before the reduction. Both are inferred
+from the bounds of all candidates, because no bound exceeds the tiled tensor.
 """
 
 from dataclasses import dataclass
@@ -63,7 +63,8 @@ def _find_tiling(graph: Graph) -> Tiling:
         window = window * _register_shape(graph, node if convolved is None else convolved.weights)
     step = tiles[:, TILE_BLOCKS["input"]][:, :1]
     given = np.concatenate([bounds, step, window], axis=1)
-    whole = (given == 0) & (np.arange(NUM_LOOPS) >= REDUCTION)  # bounds that the file does not give
+    # a loop of a sum without a bound is not divided
+    whole = (given == 0) & (np.arange(NUM_LOOPS) >= REDUCTION)
     tiles = np.clip(np.where(whole, extents, given), 1, extents)
     return Tiling(node, max(1, int(tensor_ranks(graph)[node])), in_registers, extents, tiles)
 
@@ -168,7 +169,8 @@ class Convolved:
 
     node: int
     weights: int  # the tensor that the competition calls its kernel
-    output_position: int  # index of the output features among its dimensions, major to minor
+    # index of the output features among the dimensions of the weights, major to minor
+    output_position: int
 
 
 def _find_convolved(graph: Graph) -> Convolved | None:

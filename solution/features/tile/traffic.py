@@ -38,10 +38,10 @@ from solution.features.tile.loops import count_tails, innermost_loop, is_unit
 from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
 
 NUMBERS = 16  # float32 numbers in a vector
-VECTOR, NUMBER = 4.0, 1.0  # cycles of an iteration, with and without vectors
+VECTOR, NUMBER = 4.0, 1.0  # cycles to compute one vector, and one number without vectors
 START = 20.0  # cycles to start the innermost loop, or the loop around it
-MISS = {"first_level": 4.0, "second_level": 15.0, "page_table": 20.0}  # cycles
-LINE, PAGE = 64, 4096  # bytes
+MISS = {"first_level": 4.0, "second_level": 15.0, "page_table": 20.0}  # cycles of one miss
+LINE, PAGE = 64, 4096  # bytes of a cache line and of a page
 CACHES = {
     "first_level": Cache(LINE, 12, 64),  # 48 KiB
     "second_level": Cache(LINE, 16, 1024),  # 1 MiB
@@ -49,12 +49,14 @@ CACHES = {
     "page_table": Cache(PAGE, 4, 16),  # 64 pages
 }
 BLOCKS = sorted({cache.block for cache in CACHES.values()})
-SIZES = {  # bytes; a TPU core fills the scratchpad with tiles
+SIZES = {  # bytes, compared with the working set; a TPU core fills the scratchpad with tiles
     "first_level": FIRST_LEVEL,
     "second_level": SECOND_LEVEL,
     "scratchpad": 16 << 20,
 }
-READ = 2  # tensors read that have columns: the largest ones, of equal ones the worst access first
+# Number of read tensors that have columns: the largest ones. Among tensors of equal size, those
+# come first in which the innermost output loop has the longest stride.
+READ = 2
 
 _OF_ALL = (
     Feature("working_set", "log1p bytes", "bytes that a tile touches, which should fit the cache"),
@@ -94,7 +96,7 @@ FEATURES = _OF_ALL + tuple(
 
 
 def estimate_cycles(graph: Graph, nest: Nest, misses: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the estimated cycles (configs,) of one iteration.
+    """Return the estimated cycles (configs,) of one iteration, a mean over all iterations.
 
     work per iteration + (START * starts + sum over caches of MISS * misses) / iterations
 
@@ -112,14 +114,16 @@ def estimate_cycles(graph: Graph, nest: Nest, misses: Mapping[str, np.ndarray]) 
 
 @dataclass(frozen=True)
 class Touch:
-    """What a tile touches of one tensor; arrays are (configs,)."""
+    """The part of one tensor that a tile touches; arrays are (configs,)."""
 
     walk: Walk
     elements: np.ndarray
     lines: np.ndarray
     pages: np.ndarray
-    run: np.ndarray  # contiguous elements
-    trips: np.ndarray  # loads over all tiles, if the part that the last tile read is kept
+    run: np.ndarray  # length of contiguous parts, in elements
+    # how often all tiles together load the part, if a tile that needs the last tile's part reuses
+    # it
+    trips: np.ndarray
     least: float  # cache lines of the whole tensor
 
 
@@ -200,7 +204,7 @@ def _describe_misses(graph: Graph, walks: list[Walk], nest: Nest) -> dict[str, n
 
 
 def _count_misses(walks: list[Walk], nest: Nest) -> dict[str, Misses]:
-    """Return the misses of each of CACHES."""
+    """Return the misses of each of CACHES, by name."""
     reached = reach(walks, nest)
     blocks = {  # caches with equal blocks share a count
         block: [count_blocks_of(each, block) for each in reached] for block in BLOCKS
