@@ -126,8 +126,7 @@ def tune(
     found = load_experiment(experiment)
     if collection is not None:
         found = dataclasses.replace(found, collections=check_collections(found, [collection]))
-    # raises InputError before slow work if the ranker has no settings to search
-    find_searched(found.ranker)
+    find_searched(found.ranker)  # raises InputError before slow work if nothing can be searched
     folder = out or TUNING / found.name
     check_writable(folder)
     at_once = workers or (1 if executor == "local" else None)
