@@ -1,10 +1,10 @@
 """Published systems, each in a file, with their experiments and the numbers that they report.
 
-No other package imports this one; the catalogue of kinds and the list of experiments find it by
-name.
+No other package imports this one. The catalogue of models and the list of experiments load it by
+its name.
 """
 
-# The settings class of each kind.
+# The settings class of each kind of model, by the kind's name in a saved model.
 KINDS = {
     "contraction_trees": "solution.papers.prepared.ContractionSettings",
     "sublist_average": "solution.papers.wrappers.SublistAverageSettings",

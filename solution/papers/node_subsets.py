@@ -3,14 +3,14 @@
 Graphs have up to 43,615 nodes, and published nets learn from a random part of them:
 
     pruning    keep only the neighbourhood of the configurable nodes, once, in the preparation
-    trained    keep random nodes, others at each training step; evenly drawn, or by their work
+    trained    keep random nodes, drawn anew at each training step: evenly, or by their work
     scored     predict from all nodes (the documents drop nodes in training only), or average the
                scores of fixed subsets
 
-Subsets are for attention among all pairs, whose time is quadratic in the nodes (its memory is
-bounded anyway, see solution.models.nets.layers.attend). Nodes of a subset are drawn by a hash of
-their surroundings, so the numbering of nodes changes nothing. Nodes that look alike are kept or
-dropped together.
+The work of a node is its number of arithmetic operations. Subsets are for attention among all pairs
+of nodes, whose time is quadratic in the nodes (its memory is bounded anyway, see
+solution.models.nets.layers.attend). Nodes of a subset are drawn by a hash of their neighbourhood,
+so the numbering of nodes changes nothing. Nodes with equal hashes are kept or dropped together.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ from solution.models.settings import check_choice, check_size
 from solution.papers.rows import RowInputs, prepare_rows
 
 DRAWS = ("evenly", "work")
-HASHED_HOPS = 3  # hops within which nodes with equal hashes look alike
+HASHED_HOPS = 3  # the hash of a node covers the nodes within this many edges
 
 
 def hash_nodes(graph: Graph) -> np.ndarray:
@@ -60,12 +60,15 @@ def hash_nodes(graph: Graph) -> np.ndarray:
 
 
 def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> np.ndarray:
-    """Choose at most `count` nodes (k,) int64 in order, the preferred ones (nodes,) bool first.
+    """Choose at most `count` nodes by their hashes; return their numbers (k,) int64, sorted.
 
-    Nodes with equal `keys` (nodes,) are taken together; groups that do not fit are skipped. If none
-    fits, the smallest group is taken.
+    Args:
+        keys: (nodes,) uint64 hash of each node. Nodes with equal hashes are chosen together. A
+        group of
+            them that does not fit is skipped; if no group fits, the smallest is chosen.
+        preferred: (nodes,) bool: nodes to choose before others.
     """
-    # group equal (preferred, key); then take groups in that order while they fit
+    # Sort groups of nodes with equal (preferred, key); then take groups in this order, if they fit.
     classes, member, sizes = np.unique(
         np.stack([~preferred, keys]).astype(np.uint64), axis=1, return_inverse=True,
         return_counts=True,
@@ -83,14 +86,15 @@ def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> n
 def choose_at_random(
     count: int, preferred: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Choose `count` random nodes (k,) int64 in order, the preferred ones (nodes,) bool first.
+    """Choose `count` random nodes; return their numbers (k,) int64, sorted.
 
     Args:
-        weights: (nodes,) each next node is drawn with probability proportional to these, without
-            replacement; None: uniformly.
+        preferred: (nodes,) bool: nodes to choose before others.
+        weights: (nodes,): the probability of a node to be drawn next is proportional to its weight.
+            Nodes are drawn without replacement. None: uniformly.
 
-    Source: of the exponential keys, Efraimidis and Spirakis, "Weighted random sampling with
-    a reservoir", Information Processing Letters, 2006.
+    Source of the exponential keys: Efraimidis and Spirakis, "Weighted random sampling with a
+    reservoir", Information Processing Letters, 2006.
     """
     if weights is None:
         arrival = torch.rand(len(preferred)).numpy()
@@ -100,12 +104,16 @@ def choose_at_random(
 
 
 def mix_keys(keys: np.ndarray, number: int) -> np.ndarray:
-    """Return other keys (nodes,) uint64 per `number`; equal keys stay equal; 0: no change."""
+    """Return the keys (nodes,) uint64 hashed again, with another hash function for each `number`.
+
+    Equal keys stay equal. With number 0, return the keys unchanged.
+    """
     return keys if number == 0 else mix(keys, number)
 
 
 OPCODE_WIDTH = 32
-NUM_RAW = vocabulary.NUM_NODE_FEATURES  # the six columns left out are the program's layout
+# node features: 134 in RowInputs.numeric, and 6 of the program's layout in RowInputs.tokens
+NUM_RAW = vocabulary.NUM_NODE_FEATURES
 NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES
 CHUNK_VALUES = 1 << 22  # maximum values of a layer in memory at inference
 MAX_SUBSETS = 1000
@@ -116,9 +124,9 @@ class NodeSettings:
     """Settings of pruning and of the choice of nodes."""
 
     pruning: str = "nothing"  # a name in features.pruning.PRUNINGS
-    hops: int = 1  # edges kept around the configurable nodes
+    hops: int = 1  # pruning keeps the nodes within this many edges of a configurable node
     trained: int | None = None  # random nodes of a graph at each training step; None: all
-    draw: str = "evenly"  # how they are drawn: a name in DRAWS
+    draw: str = "evenly"  # how random nodes are drawn: a name in DRAWS
     scored: int | None = None  # nodes of each subset at inference; None: all
     subsets: int = 1  # subsets to average over, if `scored` is less than the number of nodes
 
@@ -132,9 +140,10 @@ class NodeSettings:
 class NodeInputs(RowInputs):
     """A layout graph, or some of its nodes, as tensors."""
 
-    columns: np.ndarray  # (configurable,) int64 the nodes' columns in the table of layout codes
-    keys: np.ndarray  # (nodes,) uint64 a hash of each node's neighbourhood
-    work: np.ndarray  # (nodes,) float64 arithmetic operations of each node, at least one
+    # (configurable,) int64: column of each configurable node in the codebook's codes
+    columns: np.ndarray
+    keys: np.ndarray  # (nodes,) uint64: hash of each node's neighbourhood
+    work: np.ndarray  # (nodes,) float64: arithmetic operations of each node, at least one
 
     def given(self, configs: np.ndarray) -> Tensor:
         codes = self.codebook.codes[configs][:, self.columns]
@@ -160,7 +169,7 @@ class NodeInputs(RowInputs):
 
 
 def prepare_nodes(graph: Graph, settings: NodeSettings) -> NodeInputs:
-    """Prune the graph and return its inputs, cached as long as the graph exists."""
+    """Prune the graph and return a net's inputs, which are cached as long as the graph exists."""
     return _preparer(settings.pruning, settings.hops)(graph)
 
 
@@ -188,7 +197,7 @@ class NodeRows(nn.Module):
 
     Args:
         columns: number of numeric features of a node, including the six of the program's layout.
-        activation: between the two products.
+        activation: function between the two linear layers.
     """
 
     def __init__(
@@ -213,7 +222,7 @@ class NodeRows(nn.Module):
 
 
 def layout_numbers(inputs: NodeInputs, configs: np.ndarray) -> Tensor:
-    """Return the layouts (configurable, len(configs), 18) float32 for NodeRows."""
+    """Return layouts as numbers 0 ... 1 for NodeRows: (configurable, len(configs), 18) float32."""
     return _as_numbers(inputs.given(configs))
 
 
@@ -222,7 +231,7 @@ def _as_numbers(tokens: Tensor) -> Tensor:
 
 
 class NodeRankerSettings(RankerSettings):
-    """Settings of a net that may see only some nodes; a subclass has NodeSettings' fields."""
+    """Settings of a net that may see only some nodes; a subclass defines `nodes` and `training`."""
 
     nodes: NodeSettings
     training: TrainingSettings
@@ -249,7 +258,7 @@ class NodeNet(nn.Module):
     """A RankingNet that scores one graph at a time; a subclass defines the score.
 
     Args:
-        width: the most numbers per node and configuration in any layer.
+        width: values per node and configuration in the widest layer.
     """
 
     def __init__(self, nodes: NodeSettings, width: int) -> None:

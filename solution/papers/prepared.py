@@ -3,7 +3,8 @@
 Participants of the competition found that unused slots of a list of dimensions should not hold 0,
 which is a valid dimension; that the dimensions a dot contracts are useful features; and that the
 encoding of node features matters. Each is a switch of PreparedSettings, for ablations.
-ContractionRanker has trees on the layout table and on which contracted dimensions are contiguous.
+ContractionRanker learns boosted trees from the layout table and from columns that say which
+contracted dimensions are contiguous.
 
 Source: Google Research's report on TpuGraphs and on the competition, 2023.
 """
@@ -28,11 +29,11 @@ from solution.system.errors import InputError
 
 @dataclass(frozen=True)
 class PreparedSettings(WrapperSettings):
-    """A ranker, and how its graphs are prepared. The wrapped ranker is built and saved."""
+    """Settings of a ranker and of the preparation of its graphs; the ranker itself is built."""
 
     padding: int = PADDING  # value of unused slots: -1, or 0 as in the files
     contractions: bool = False  # whether the contracted dimensions of dots are features
-    encoding: str = ENCODINGS[0]  # of node features, for nets: logarithms, or raw
+    encoding: str = ENCODINGS[0]  # encoding of node features, for nets: a name in ENCODINGS
 
     def __post_init__(self) -> None:
         check_size("padding", self.padding, most=0, least=PADDING)
@@ -65,7 +66,10 @@ class ContractionSettings(PointwiseSettings):
 
 
 class ContractionRanker(PointwiseRanker):
-    """Regress the normalised rank, on layouts only. Scores depend on the list."""
+    """Regress the normalised rank, on layouts only.
+
+    A configuration's score depends on the other configurations that are predicted with it.
+    """
 
     def rows_of(self, graph: Graph) -> np.ndarray:
         check_no_options(graph)

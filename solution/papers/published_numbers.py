@@ -49,6 +49,6 @@ def read_published() -> Published:
 
 
 def tell_numbers(*names: str) -> str:
-    """Return the named numbers in words: "top-5 slowdown of ridge on tiles: 52.5%"."""
+    """Return the named numbers as text, such as "top-5 slowdown of ridge on tiles: 52.5%"."""
     numbers = [read_published().numbers[name] for name in names]
     return "; ".join(f"{number.what}: {number}" for number in numbers)

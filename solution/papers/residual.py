@@ -9,9 +9,9 @@ The net learns from at most 20 configurations per graph.
 
 Source: a student report on the competition (rank 239 of 616): the layers
 (sections 3.1 and 3.2), ListMLE, Adam without extras, L2 on the MLPs and the pooling,
-average pooling, 100 nodes, 10 to 100 graphs a step, 1 to 6 epochs, early stopping after 2 to 4, by
-ordered pairs. Where it gives no value (share of edges, width, weight of L2): 0.8, 64, and
-1e-4, which is that of the code that it repurposed.
+average pooling, 100 nodes, 10 to 100 graphs a step, 1 to 6 epochs, early stopping after 2 to 4
+epochs, by ordered pairs. The report does not give the share of edges, the width and the weight of
+L2. Here they are 0.8, 64, and 1e-4; the last is from the code that the report repurposed.
 
 Each layer is the report's formula, with Â = D^-1/2 (A + I) D^-1/2 of edges in both directions:
 
@@ -29,8 +29,8 @@ the layout and tiles dataset".
     node features, opcode, 24 numbers ─▶ MLP ─▶ attention ─▶ residual layers ─▶ mean ─▶ MLP ─▶ score
                            24 numbers ────────────────────────▲ ▲
 
-The configuration's numbers are inputs of every node, as a layout's are of the configurable nodes.
-Kernels have few nodes, so none is dropped in training; edges are.
+The 24 numbers of a tile configuration are inputs of every node, while a layout is an input of its
+configurable node only. Kernels have few nodes, so training drops only edges of kernels.
 """
 
 from collections.abc import Sequence
@@ -93,8 +93,8 @@ class LeakyMlp(nn.Sequential):
 class ResidualLayer(nn.Module):
     """A residual layer: an MLP on each node, message passing, LeakyReLU.
 
-    Shapes: x (nodes, configs, width), told (nodes, configs, k) of the configuration, edges (2, e)
-    from sender to receiver, weights (e,) -> as x.
+    Shapes: x (nodes, configs, width), told (nodes, configs, k): the configuration's inputs of each
+    node, edges (2, e) from sender to receiver, weights (e,) of the edges -> as x.
     """
 
     def __init__(self, width: int, told: int) -> None:
@@ -112,7 +112,8 @@ class ResidualLayer(nn.Module):
 class ResidualBody(nn.Module):
     """Optional attention, then the residual layers.
 
-    Shapes: x (nodes, configs, width), told (nodes, configs, k), edge_index (2, edges) -> as x.
+    Shapes: x (nodes, configs, width), told (nodes, configs, k): the configuration's inputs of each
+    node, edge_index (2, edges) in either direction -> as x.
     """
 
     def __init__(self, width: int, told: int, rounds: int, *, attention: bool) -> None:
@@ -132,13 +133,14 @@ class ResidualBody(nn.Module):
 def normalise_edges(edges: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Return the entries of Â = D^-1/2 (A + I) D^-1/2: indices (2, edges + nodes), and weights.
 
-    Like torch_geometric's gcn_norm, but without its search for self-loops, which synchronises with
-    a GPU.
+    Like torch_geometric's gcn_norm, but without its search for self-loops, which would make the CPU
+    wait for the GPU.
     """
     loops = torch.arange(num_nodes, device=edges.device).expand(2, -1)
     source, target = indices = torch.cat([edges, loops], dim=1)
     counts = torch.ones(indices.shape[1], device=edges.device)
-    counts[: edges.shape[1]] = (edges[0] != edges[1]).float()  # a self-loop counts once
+    # a self-loop in `edges` gets weight 0, because `loops` has one for each node
+    counts[: edges.shape[1]] = (edges[0] != edges[1]).float()
     degree = counts.new_zeros(num_nodes).index_add(0, target, counts)
     return indices, counts * degree[source].rsqrt() * degree[target].rsqrt()
 
@@ -159,7 +161,7 @@ def drop_edges(edges: Tensor, share: float) -> Tensor:
 
 
 def penalise(net: nn.Module, pooled: Tensor) -> Tensor:
-    """Return the L2 term of weight 1: squares of all MLP weights, and of the pooled activations.
+    """Return the unweighted L2 term: squares of all MLP weights and of the pooled activations.
 
     Biases do not count. Pooling has no weights, so its output is penalised, like Keras' activity
     regulariser: the squares, averaged over graphs and configurations.

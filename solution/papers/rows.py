@@ -23,14 +23,19 @@ class RowInputs:
 
     opcodes: Tensor  # (nodes,) int64
     numeric: Tensor  # (nodes, 134) float32, all features except the layout
-    tokens: Tensor  # (nodes, 6) int64 the program's layout, 0 ... 6
-    pair_tokens: Tensor  # (pairs, 18) int64, 0 ... 6
+    # (nodes, 6) int64: 1 + dimension in each slot of the program's layout; 0: empty slot
+    tokens: Tensor
+    pair_tokens: Tensor  # (pairs, 18) int64: layouts of the codebook, coded like `tokens`
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
-    configurable: Tensor  # (configurable,) int64
+    configurable: Tensor  # (configurable,) int64: numbers of the configurable nodes
     codebook: Codebook
 
     def given(self, configs: np.ndarray) -> Tensor:
-        """Return the layouts (configurable, len(configs), 18) int64, 0 ... 6, of configurations."""
+        """Return the layouts that the configurations give to the configurable nodes.
+
+        Returns:
+            (configurable, len(configs), 18) int64, 0 ... 6, coded like `tokens`.
+        """
         return self.pair_tokens[send(self.codebook.pairs(configs).T, self.pair_tokens.device)]
 
 

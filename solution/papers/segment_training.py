@@ -7,25 +7,27 @@ A step costs as much as the chosen segments, however large the graph is. At infe
 is computed. Edges between segments are cut, in training and at inference alike. After the net's
 training, all embeddings are computed again, and only the head is fine-tuned on them.
 
-Memory: the table is bounded by `table_megabytes`, and new entries displace old ones; fine-tuning
-holds one embedding for every training configuration (see max_configs).
+Memory: the table of cached embeddings is bounded by `table_megabytes`, and new entries displace old
+ones. Fine-tuning holds one embedding for every training configuration (see max_configs).
 
 Source: Cao et al., "Learning Large Graph Property Prediction via Graph Segment Training", NeurIPS
 2023 (arXiv 2305.12322), and its published code, which for TpuGraphs has segments of up to 1,000
 consecutive nodes, three SAGE layers, 32 configurations of a graph in a step, one chosen segment,
 p = 0.5 and a pairwise hinge loss. Differences:
-- there a segment has a score and the graph their sum, so there is no head to fine-tune; here, as in
-  the paper's other net, embeddings are summed (weighted by nodes, which is the mean over the
-  graph);
-- an entry missing in the table counts as 0 there; here its segment also gets the weight of one that
-  is always dropped, so that the expectation is right from the first step;
-- the default partition is METIS; its code for TpuGraphs takes consecutive nodes ("topological");
-- blocks weigh messages of operands and consumers apart and have a norm (BothWaysBlock), not PReLU.
-A student report (rank 107 of 616) suggests segments of one graph on several GPUs, and expects no
-better scores from it. That is not implemented: a step computes one segment, and several GPUs fit
-several models (solution.training.executors.local).
-Choices that the paper leaves open (how the table is bounded, what METIS reads): above, and in
-solution.papers.segments.
+- In the code each segment has a score, and the graph's score is their sum, so there is no head to
+  fine-tune. Here, as in the paper's other net, the embeddings of segments are averaged, weighted by
+  their nodes.
+- In the code an embedding that is missing in the table counts as 0. Here its segment also gets the
+  weight of a segment whose cached embedding is always dropped, so that the expected value is right
+  from the first step.
+- The default partition is METIS; the code for TpuGraphs takes consecutive nodes ("topological").
+- Blocks have separate weights for messages of operands and of consumers, and a norm
+  (BothWaysBlock), not PReLU.
+A student report (rank 107 of 616) suggests computing segments of one graph on several GPUs, and
+expects no better scores from it. That is not implemented: a step computes one segment, and several
+GPUs fit several models (solution.training.executors.local).
+The paper leaves open how the table is bounded (see above), and what METIS reads (see
+solution.papers.segments).
 """
 
 import dataclasses
@@ -64,19 +66,25 @@ class EmbeddingTable:
     entries displace old ones.
 
     Args:
-        max_bytes: of keys and embeddings together.
+        max_bytes: maximum size of keys and embeddings together.
     """
 
     def __init__(self, width: int, max_bytes: int) -> None:
         self.capacity = max(1, max_bytes // (4 * width + 8))
         # np.zeros: the system allocates a page only when it is written.
-        self._keys = np.zeros(self.capacity, np.uint64)  # 0: empty
+        # hash of the key of each slot's entry; 0: the slot is empty
+        self._keys = np.zeros(self.capacity, np.uint64)
         self._values = np.zeros((self.capacity, width), np.float32)
 
     def read(self, graph: int, configs: np.ndarray, segments: int) -> tuple[Tensor, Tensor]:
-        """Return whether each entry is known, and its embedding, else 0.
+        """Return which embeddings of a graph are cached, and these embeddings, 0 if not cached.
 
-        Shapes: configs (k,) -> (k, segments) bool, (k, segments, width).
+        Args:
+            configs: (k,) numbers of configurations.
+            segments: number of segments of the graph.
+
+        Returns:
+            (k, segments) bool and (k, segments, width).
         """
         keys = _hash(graph, configs[:, None], np.arange(segments))
         slots = self._slots(keys)
@@ -88,7 +96,7 @@ class EmbeddingTable:
         """Store the embeddings `values` (k, width) of one segment in the configurations (k,)."""
         keys = _hash(graph, configs, np.array([segment]))
         slots = self._slots(keys)
-        # If two entries want one slot, both assignments keep the last one.
+        # If two of the embeddings have the same slot, both assignments keep the last one.
         self._keys[slots] = keys
         self._values[slots] = values.detach().float().cpu().numpy()
 
@@ -108,7 +116,7 @@ class EmbeddingTable:
         self._values[slots] = state["values"].numpy()
 
     def _slots(self, keys: np.ndarray) -> np.ndarray:
-        # all keys are odd
+        # all keys are odd, so the lowest bit is left out
         return ((keys >> np.uint64(1)) % np.uint64(self.capacity)).astype(np.int64)
 
 
@@ -119,16 +127,19 @@ def name_graph(collection: str, name: str) -> int:
 
 
 def _hash(graph: int, configs: np.ndarray, segments: np.ndarray) -> np.ndarray:
-    """Return 64-bit keys, never 0; collisions are negligible."""
+    """Return 64-bit hashes of (graph, configuration, segment), never 0; collisions are
+    negligible.
+    """
     key = mix(np.uint64(graph) ^ mix(configs.astype(np.uint64)))
     return mix(key ^ mix(segments.astype(np.uint64))) | np.uint64(1)
 
 
 @dataclass(frozen=True)
 class Segment(RowInputs):
-    """A segment as a separate graph."""
+    """One segment of a graph, with the arrays of a separate graph."""
 
-    columns: np.ndarray  # (configurable,) the nodes' columns in the codebook
+    # (configurable,): column of each configurable node in the codebook of the whole graph
+    columns: np.ndarray
 
     def given(self, configs: np.ndarray) -> Tensor:
         pairs = self.codebook.pairs(configs)[:, self.columns].T
@@ -139,11 +150,11 @@ class Segment(RowInputs):
 class SegmentedInputs(RowInputs):
     """A graph without edges between segments; all arrays are sorted by segment.
 
-    pair_tokens is int8 here.
+    Unlike in RowInputs, pair_tokens is int8, to save memory.
     """
 
-    key: int  # the graph's key in the table
-    columns: np.ndarray  # (configurable,) as in Segment
+    key: int  # number of the graph in the keys of EmbeddingTable
+    columns: np.ndarray  # (configurable,): column of each configurable node in the codebook
     # (3, segments + 1) where each segment's nodes, edges and configurable nodes begin
     bounds: np.ndarray
 
@@ -177,7 +188,9 @@ class SegmentedInputs(RowInputs):
 def prepare_segments(
     graph: Graph, hops: int | None, partition: str, max_nodes: int | None
 ) -> SegmentedInputs:
-    """Prune and divide the graph, cut edges between segments, sort arrays by segment."""
+    """Return the pruned graph, divided into segments: no edges between segments, arrays sorted by
+    segment.
+    """
     pruned = graph if hops is None else keep_neighbourhood(graph, hops)
     segments = divide_nodes(pruned, partition, max_nodes)
     order = np.concatenate(segments)
@@ -201,7 +214,7 @@ def prepare_segments(
     counts = [np.bincount(n, minlength=len(segments)) for n in (number, of_edge[inside], of_column)]
     values = {f.name: getattr(rows, f.name) for f in dataclasses.fields(rows)}
     values["configurable"] = rows.configurable[torch.from_numpy(columns)]
-    # the only array that grows with the layouts
+    # int8, because only this array grows with the number of distinct layouts
     values["pair_tokens"] = rows.pair_tokens.to(torch.int8)
     return SegmentedInputs(
         **values,
@@ -226,9 +239,9 @@ class SegmentSettings(RankerSettings):
     max_nodes: int | None = 1000
     chosen: int | None = 1  # segments with gradients in a step; None: all
     kept: float = 0.5  # p, the share of the cached embeddings that is not dropped
-    # None: no table; other segments are computed without gradients
+    # None: no table; segments that are not chosen are computed without gradients
     table_megabytes: int | None = 256
-    head_epochs: int = 10  # of fine-tuning the head; 0: none
+    head_epochs: int = 10  # epochs of fine-tuning the head; 0: it is not fine-tuned
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(configs_per_graph=32)
     )
@@ -303,7 +316,9 @@ class SegmentNet(nn.Module):
         return self.head(torch.stack(embedded, dim=1)).squeeze(-1)
 
     def count_values(self, inputs: SegmentedInputs) -> int:
-        """Return width times the nodes of the largest segments that may be chosen together."""
+        """Return how many values a layer holds for one configuration, if the largest segments are
+        chosen.
+        """
         return int(np.sort(inputs.sizes)[::-1][: self.chosen].sum()) * self.width
 
     @torch.inference_mode()
@@ -313,7 +328,7 @@ class SegmentNet(nn.Module):
 
     @torch.no_grad()
     def embed_all(self, inputs: SegmentedInputs) -> Tensor:
-        """Return a graph's embeddings (configs, width) in all configurations, by chunks."""
+        """Return the embeddings (configs, width) of a graph in all configurations."""
         step = max(1, CHUNK_VALUES // (int(inputs.sizes.max()) * self.width))
         rows = np.arange(len(inputs.codebook.codes))
         chunks = [rows[first : first + step] for first in range(0, len(rows), step)]
@@ -346,7 +361,8 @@ class SegmentNet(nn.Module):
     def _embed_chosen(self, inputs: SegmentedInputs, configs: np.ndarray) -> Tensor:
         """Return the embedding (configs, width) from some segments and cached embeddings of others.
 
-        It is the sum over segments of share * weight * embedding.
+        It is the sum over segments of (share of the graph's nodes) * (weight of draw_weights) *
+        (embedding of the segment).
         """
         chosen = torch.randperm(len(inputs.sizes))[: self.chosen]
         known, others = self._recollect(inputs, configs, chosen)
@@ -364,7 +380,11 @@ class SegmentNet(nn.Module):
     def _recollect(
         self, inputs: SegmentedInputs, configs: np.ndarray, chosen: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return which embeddings are known, and those not chosen (0 if unknown)."""
+        """Return which embeddings are known, and the embeddings of segments that are not chosen.
+
+        Returns:
+            (configs, segments) bool, and (configs, segments, width), 0 if unknown or chosen.
+        """
         count = len(inputs.sizes)
         if self.table is not None:
             known, others = self.table.read(inputs.key, configs, count)
@@ -374,16 +394,18 @@ class SegmentNet(nn.Module):
         others = torch.zeros(*shape, self.width, device=inputs.numeric.device)
         for number in set(range(count)) - set(chosen.tolist()):
             others[:, number] = self.embed_segment(inputs, number, configs).float()
-        torch.clear_autocast_cache()  # its cached casts of the weights have no gradient
+        # autocast has cached casts of the weights that have no gradient
+        torch.clear_autocast_cache()
         return torch.ones(shape, dtype=torch.bool), others
 
 
 def draw_weights(known: Tensor, chosen: Tensor, kept: float) -> Tensor:
     """Stale embedding dropout: return segment weights whose expected value is 1.
 
-    With J segments, S of them chosen at random, and p = kept: a chosen one has p + (1 - p) J / S,
-    any other 1 with probability p, else 0. One that is not `known` has 0 unless it is chosen, then
-    J / S.
+    With J segments, S of them chosen at random, and p = kept, a segment has the weight
+
+        chosen        p + (1 - p) J / S, or J / S if its embedding is not `known`
+        not chosen    1 with probability p, else 0; always 0 if its embedding is not `known`
 
     Shapes: known (configs, J) bool, chosen (S,) -> (configs, J).
     Source: the paper's stale embedding dropout, except for unknown embeddings.
@@ -395,7 +417,7 @@ def draw_weights(known: Tensor, chosen: Tensor, kept: float) -> Tensor:
 
 
 class HeadNet(nn.Module):
-    """The head alone, on fixed embeddings (distinct configs, width) of graphs."""
+    """A net of the head alone, whose inputs are fixed embeddings (distinct configs, width)."""
 
     def __init__(self, head: nn.Module) -> None:
         super().__init__()

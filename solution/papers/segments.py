@@ -3,7 +3,7 @@
     metis        few edges between segments, which have about equal sizes; needs pymetis
     topological  consecutive nodes in an order in which producers come before their consumers
 
-Both depend on the order of the edges, which is that of the operands, never on node numbers.
+Both depend on the order of the edges (the operands of a node in order), never on node numbers.
 
 Sources: Karypis and Kumar, "A fast and high quality multilevel scheme for partitioning irregular
 graphs", SIAM Journal on Scientific Computing, 1998; Kahn, "Topological sorting of large networks",
@@ -24,11 +24,11 @@ SEED = 1  # METIS's random seed
 
 
 def divide_nodes(graph: Graph, partition: str, max_nodes: int | None) -> list[np.ndarray]:
-    """Return the nodes of each segment; every node is in exactly one.
+    """Return the nodes of each segment; every node is in exactly one segment.
 
     Args:
         partition: a name in PARTITIONS.
-        max_nodes: of a segment; METIS may exceed it by a few percent. None: one segment.
+        max_nodes: most nodes of a segment; METIS may exceed it by a few percent. None: one segment.
 
     Raises InputError if METIS is chosen and pymetis is not installed.
     """
@@ -38,9 +38,10 @@ def divide_nodes(graph: Graph, partition: str, max_nodes: int | None) -> list[np
 
 
 def topological_order(graph: Graph) -> np.ndarray:
-    """Return the nodes (nodes,) so that producers come before consumers; ties by their first edge.
+    """Return the nodes (nodes,) in an order in which producers come before consumers.
 
-    Nodes on a cycle, which no program has, come last.
+    If several nodes could come next, the one with the earliest edge does. Nodes on a cycle, which
+    no program has, come last.
     """
     listed = _listing(graph)
     rank = np.empty(graph.num_nodes, np.int64)
@@ -48,7 +49,7 @@ def topological_order(graph: Graph) -> np.ndarray:
     consumers, producers = rank[graph.edges].T
     starts, reading = (p.tolist() for p in Neighbours.of(producers, consumers, graph.num_nodes))
     waiting = np.bincount(consumers, minlength=graph.num_nodes).tolist()
-    ready = [node for node, count in enumerate(waiting) if count == 0]  # sorted, so a heap
+    ready = [node for node, count in enumerate(waiting) if count == 0]  # a sorted list is a heap
     order = []
     while ready:
         node = heapq.heappop(ready)

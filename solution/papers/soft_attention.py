@@ -5,8 +5,8 @@
 The report multiplies the node matrix by an adjacency mask before the net. With attention, the mask
 has 0.1 instead of 0 for nodes that are not adjacent, "to consider all nodes in the sampled
 graph". Here each row of the mask is divided by its sum, so that the product is a mean for any
-number of nodes. "Standard multi-head attention blocks" are those of the transformer, with the norm
-before each part.
+number of nodes. The report's "standard multi-head attention blocks" are taken to be those of the
+transformer, with a norm before attention and before the MLP.
 
 Source: a student report on the competition (rank 107 of 616), sections 4 and 5.1; 16 heads of 32.
 """
@@ -46,7 +46,7 @@ class SoftAttention(nn.Module):
 def apply_mask(x: Tensor, edge_index: Tensor, others: float) -> Tensor:
     """Return weighted means over all nodes: weight 1 for a node and its neighbours, else `others`.
 
-    It takes time linear in nodes and edges and never builds the matrix: the mask is `others`
+    The time is linear in nodes and edges, because the mask matrix is never built: it is `others`
     everywhere, plus 1 - others for adjacent pairs.
 
     Shapes: x (nodes, ..., width), edge_index (2, edges) in either direction -> as x.

@@ -98,17 +98,21 @@ def features_of(kind: str, opcodes: str | None) -> tuple[Feature, ...]:
 
 
 def study_rows(graph: Graph, opcodes: str | None = None) -> np.ndarray:
-    """Return the columns of features_of, a row for each distinct configuration: float32."""
+    """Return the feature table (distinct configs, columns) float32; features_of names the
+    columns."""
     rows = _tile_rows(graph) if graph.collection.kind == "tile" else _layout_rows(graph)
     shares = opcode_shares(graph, opcodes)
     return np.concatenate([rows, np.tile(shares, (len(rows), 1))], axis=1).astype(np.float32)
 
 
 def opcode_shares(graph: Graph, opcodes: str | None) -> np.ndarray:
-    """Return the opcode counts of each part as shares of all nodes (parts x 121,).
+    """Return the share of nodes with each opcode (parts x 121,), for each part of the graph.
 
-    The parts are the nodes that pruning keeps, and those that it drops. In a kernel, or in a graph
-    that is already pruned, all nodes are kept.
+    The parts are the nodes that pruning keeps, and those that it drops. Shares are of all nodes. In
+    a kernel, or in a graph that is already pruned, all nodes are kept.
+
+    Args:
+        opcodes: a name in OPCODE_CHOICES, which decides the parts.
     """
     is_kept = np.ones(graph.num_nodes, bool)
     if len(graph.configurable):
@@ -127,7 +131,7 @@ def _tile_rows(graph: Graph) -> np.ndarray:
 def _layout_rows(graph: Graph) -> np.ndarray:
     pairs = graph.layouts
     described = np.column_stack([padding_of_pairs(graph), count_values(pairs.layouts)])
-    # Integers: their sums are exact, whatever the order of the nodes.
+    # All entries are integers, so their sums are exact in any order of the nodes.
     step = max(1, BLOCK_ENTRIES // max(1, pairs.codes.shape[1]))
     blocks = [np.empty((0, described.shape[1]))]
     for first in range(0, len(pairs.codes), step):
@@ -145,12 +149,12 @@ def _layout_rows(graph: Graph) -> np.ndarray:
 
 
 def count_values(layouts: np.ndarray) -> np.ndarray:
-    """Return how often each of VALUES stands in each of `layouts` (pairs, 18): (pairs, 7)."""
+    """Return how often each of VALUES occurs in each layout: layouts (pairs, 18) -> (pairs, 7)."""
     return np.stack([(layouts == value).sum(axis=1) for value in VALUES], axis=1)
 
 
 def padding_of_pairs(graph: Graph) -> np.ndarray:
-    """Return the output's padding elements (pairs,) float64 per (node, layout) pair."""
+    """Return how many elements pad the output of each (node, layout) pair: (pairs,) float64."""
     pairs, tensors = graph.layouts, find_tensors(graph, "output")
     node, given = pairs.node, pairs.layouts[:, :MAX_RANK].astype(np.int64)
     order = np.where(given == LAYOUT_UNSET, tensors.layouts[node], given)
@@ -170,7 +174,7 @@ def _round_up(sizes: np.ndarray, multiple: int) -> np.ndarray:
 
 @cache
 def cache_rows(opcodes: str | None) -> PerGraph[np.ndarray]:
-    """Return the study's rows of a graph, cached as long as the graph exists."""
+    """Return a cached study_rows: the rows of a graph are kept as long as the graph exists."""
     return PerGraph(partial(study_rows, opcodes=opcodes))
 
 
@@ -204,19 +208,21 @@ class StudyRows:
         return features_of(graph.collection.kind, self.settings.opcodes)
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
-        """Return the targets of the configurations (rows,) of one graph."""
+        """Return the targets (rows,): the runtimes of one graph's configurations, scaled to 0
+        ... 1."""
         return scaled_runtime(runtimes)
 
 
 @dataclass(frozen=True)
 class StudyTreeSettings(StudySettings, PointwiseSettings):
-    """Settings of StudyTreeRanker; the trees' settings apply if there is one graph, or 0 trials.
+    """Settings of StudyTreeRanker.
 
-    A trial ends when the error on the folds has not fallen for `patience` rounds.
+    A random search replaces the settings of the trees, unless `trials` is 0 or there is only one
+    graph. A trial ends when the error on the folds has not fallen for `patience` rounds.
     """
 
-    trials: int = 25  # number of random settings
-    folds: int = 4  # over graphs
+    trials: int = 25  # number of settings that are drawn at random
+    folds: int = 4  # number of folds of the search; a fold is a set of graphs
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,14 +29,14 @@ from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.papers.rows import RowInputs, Rows, prepare_rows
 
-SCORED_TOGETHER = 128  # configurations of a graph at inference
+SCORED_TOGETHER = 128  # number of configurations of a graph that are scored together at inference
 REDUCTION = 8  # factor by which channel attention reduces the channels
-TEMPERATURE = 0.5  # initial value
+TEMPERATURE = 0.5  # initial value of T in ConfigAttention
 
 
 @dataclass(frozen=True)
 class TGraphSettings(RankerSettings):
-    """Settings of TGraph; the winners', except for the number of epochs."""
+    """Settings of TGraph; the defaults are the winners', except for the number of epochs."""
 
     width: int = 256
     across: bool = True  # attention across the configurations that are scored together
@@ -53,7 +53,7 @@ class TGraphSettings(RankerSettings):
 class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
     """The Ranker of TGraph.
 
-    Its scores depend on the list, because configurations attend to each other.
+    A score depends on the other configurations, because configurations attend to each other.
     """
 
     scaled_tables = ("numeric",)
@@ -99,10 +99,10 @@ class ConfigAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """GELU(ConfigAttention(ChannelAttention(norm(x)))); the attention doubles the width, if any.
+    """GELU(ConfigAttention(ChannelAttention(norm(x)))); ConfigAttention doubles the width.
 
-    Shapes: x (nodes, configs, width // 2), or (..., width) without attention across configurations
-    -> (nodes, configs, width).
+    Shapes: x (nodes, configs, width // 2) -> (nodes, configs, width). Without attention across
+    configurations, x already has the full width.
     """
 
     def __init__(self, width: int, *, across: bool = True) -> None:
@@ -137,7 +137,8 @@ class TGraph(nn.Module):
 
     @torch.inference_mode()
     def score_graph(self, inputs: RowInputs) -> np.ndarray:
-        """Return scores (configs,), SCORED_TOGETHER at a time."""
+        """Return scores (configs,); SCORED_TOGETHER configurations attend to each other at a
+        time."""
         self.eval()
         rows = np.arange(len(inputs.codebook.codes))
         chunks = [

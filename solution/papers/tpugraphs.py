@@ -106,7 +106,9 @@ class TpuGraphsRanker(NodeRanker[TpuGraphsSettings, NodeInputs]):
 
 
 class JoinedNet(NodeNet):
-    """Rows, blocks that get the layouts again, and pooling over the nodes; a subclass scores.
+    """The part of a net before its score: node embeddings, and blocks that get the layouts again.
+
+    A subclass defines the score.
 
     Args:
         columns: number of numeric features of a node.
@@ -125,14 +127,14 @@ class JoinedNet(NodeNet):
         self.blocks = nn.ModuleList(JOINED_BLOCKS[block](width) for _ in range(rounds))
 
     def begin(self, inputs: NodeInputs, given: Tensor) -> Tensor:
-        """Return the nodes (nodes, configs, width) before the first block."""
+        """Return the node embeddings (nodes, configs, width) before the first block."""
         rows: Tensor = self.rows(inputs, given)
         return rows
 
     def encode(
         self, inputs: NodeInputs, configs: np.ndarray, edges: Tensor, segment: Tensor | None = None
     ) -> Tensor:
-        """Return the nodes (nodes, configs, width) after all blocks.
+        """Return the node embeddings (nodes, configs, width) after the last block.
 
         Args:
             edges: (2, edges) from sender to receiver.
@@ -148,7 +150,8 @@ class JoinedNet(NodeNet):
         with torch.no_grad():
             beyond = sources[len(segment) :]
             x, constants = self._encode(inputs, given, layouts, edges, scale, beyond)
-        torch.clear_autocast_cache()  # its cached casts of the weights have no gradient
+        # autocast has cached casts of the weights that have no gradient
+        torch.clear_autocast_cache()
         part = inputs.keep(segment)
         inside = self.begin(part, layout_numbers(part, configs))
         for block, constant in zip(self.blocks, constants, strict=True):
@@ -165,7 +168,9 @@ class JoinedNet(NodeNet):
         scale: Tensor,
         kept: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Return all nodes after all blocks, and the nodes `kept` (k,) before each."""
+        """Return all node embeddings after the last block, and those of `kept` (k,) nodes before
+        each block.
+        """
         x = self.begin(inputs, given)
         before = []
         for block in self.blocks:
@@ -176,9 +181,11 @@ class JoinedNet(NodeNet):
 
 
 def pool(x: Tensor, configurable: Tensor) -> Tensor:
-    """Return the mean of the nodes, and two sums of length 1: (configs, 3 width).
+    """Return the mean over all nodes, the sum over all nodes, and the sum over configurable nodes.
 
-    Shapes: x (nodes, configs, width), configurable (k,) nodes, which the second sum is over.
+    The three vectors are concatenated, after each sum is scaled to length 1.
+
+    Shapes: x (nodes, configs, width), configurable (k,) numbers of nodes -> (configs, 3 width).
     """
     # Sums are normalised to length 1, because their length grows with the number of nodes.
     sums = [
@@ -204,17 +211,19 @@ class TpuGraphs(JoinedNet):
 
 
 def draw_segment(num_nodes: int, size: int) -> Tensor:
-    """Return a random one (k,) of the consecutive segments of `size` nodes."""
+    """Return the nodes (k,) of a random segment: each segment is `size` consecutive nodes, except
+    for the last, which may be shorter.
+    """
     first = size * int(torch.randint(-(-num_nodes // size), ()))
     return torch.arange(first, min(first + size, num_nodes))
 
 
 def cut_segment(edges: Tensor, segment: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Return the nodes and edges that send messages into a segment.
+    """Return the nodes that send messages into a segment, and the edges of the messages.
 
     Returns:
-        The segment followed by the other senders (sources,); and the edges (2, k) into the segment,
-        numbered by positions in that array.
+        (sources,) the nodes of the segment, then the other senders; and (2, k) the edges into the
+        segment, from sender to receiver, as positions in the first array.
     """
     inside = torch.zeros(num_nodes, dtype=torch.bool, device=edges.device)
     inside[segment] = True
@@ -247,7 +256,9 @@ class JoinedBlock(nn.Module):
 
 
 class JoinedGcnBlock(nn.Module):
-    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 [x, layouts] W + b)), D of the whole graph.
+    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 [x, layouts] W + b)).
+
+    The degrees D are those of the whole graph, even if only a segment is computed.
 
     Source: Kipf and Welling, "Semi-supervised classification with graph convolutional networks",
     ICLR 2017.
@@ -274,7 +285,7 @@ JOINED_BLOCKS: dict[str, type[nn.Module]] = {"sage": JoinedBlock, "gcn": JoinedG
 
 
 def inverse_root_degrees(edges: Tensor, num_nodes: int) -> Tensor:
-    """Return (nodes,) 1 / sqrt(messages that each node receives, plus 1)."""
+    """Return 1 / sqrt(1 + number of messages that a node receives) for each node: (nodes,)."""
     return (degree(edges[1], num_nodes) + 1).rsqrt()
 
 
@@ -361,7 +372,7 @@ class TpuGraphsTile(nn.Module):
         self.readout = nn.Sequential(nn.Linear(joined, width), nn.GELU(), Mlp(width, width, 1))
 
     def score_batch(self, batch: Sequence[KernelInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs): all kernels form one disconnected graph."""
+        """Return scores (configs, graphs); the kernels form one disconnected graph."""
         chosen = take_rows([inputs.configs for inputs in batch], configs)
         given = torch.stack(chosen)  # (graphs, configs, 24)
         sizes = [len(inputs.opcodes) for inputs in batch]
@@ -384,7 +395,8 @@ class TpuGraphsTile(nn.Module):
         return self.readout(joined).squeeze(-1).T
 
     def count_values(self, inputs: KernelInputs) -> int:
-        """Return the widest layer, times the nodes if each of them gets the configuration."""
+        """Return the width of the widest layer, times the nodes if the configuration joins
+        early."""
         return self.width * (len(inputs.opcodes) if self.is_early else 1)
 
     @torch.inference_mode()

@@ -6,26 +6,28 @@
 
 The net is the baseline of TpuGraphs (solution.papers.tpugraphs) with a block of multi-head
 attention among all nodes as its initial layer (solution.papers.soft_attention). The violation ratio
-(solution.features.layout.violations) is of the whole graph. In training, random nodes are dropped
-to make attention affordable. With `importance`, the configurable nodes and the important ones
-(find_important), which the report proposes, are kept before all others; with `draw="work"`
-(NodeSettings), nodes are drawn in proportion to their operations.
+is the share of configurable nodes whose layout violates a rule, over the whole graph
+(solution.features.layout.violations). In training, random nodes are dropped to make attention
+affordable. With `importance`, the configurable nodes and the important ones (find_important), which
+the report proposes, are kept before all others. With `draw="work"` (NodeSettings), nodes are drawn
+in proportion to their operations.
 
 Source: a student report on the competition (rank 107 of 616): 1,000 nodes and 16 configurations,
-500 or 10,000 and 32, or 5,000 of 30 features chosen by hand; the weights of the epoch with the most
-ordered pairs. Properties that it says had no effect are settings: where attention stands, its
-heads, the width, the convolution. It does not give the number of blocks of attention: here one.
+500 or 10,000 and 32, or 5,000 nodes with 30 features chosen by hand; the weights of the epoch with
+the most ordered pairs. Properties that it says had no effect are settings: the position of the
+attention, its heads, the width, the convolution. It does not give the number of blocks of
+attention: here one.
 
 With `compressed`, nodes have 30 of the 140 features (CHOSEN), so that a graph may keep more nodes.
 The report selects "interpretable operation node features [...] most closely aligned with layout
 tensor dimensions and operation runtime", and does not name them. They were chosen here, by the
 names that TpuGraphs gives them.
 
-Important nodes are both ends of an edge where the layout may change: the tensor's producer and the
-nodes whose layouts order it. If they order it differently, the compiler has to copy the tensor in
-between (solution.features.layout.conflicts). The report's future work means the layouts of one
-configuration; a net sees several at a time, so here a node counts if it is an end in any possible
-configuration.
+Important nodes are both ends of an edge at which a tensor's layout may change: the node that
+computes the tensor, and the nodes whose layouts set the order of its dimensions. If these layouts
+differ, the compiler has to copy the tensor (solution.features.layout.conflicts). The
+report's future work means the layouts of one configuration. A net sees several configurations at a
+time, so here a node counts if it is an end in any possible configuration.
 """
 
 import dataclasses
@@ -58,9 +60,10 @@ from solution.papers.tpugraphs import JOINED_BLOCKS, JoinedNet, pool
 
 
 def find_important(graph: Graph) -> np.ndarray:
-    """Return the ends (nodes,) bool of every tensor on which two layouts of the graph may disagree.
+    """Return a mask (nodes,) bool of the nodes at both ends of a tensor with several layouts.
 
-    Configurable nodes that no other node disagrees with are not among them.
+    If several configurable nodes set the layout of a tensor, they and the node that computes the
+    tensor are in the mask. Other configurable nodes are not.
     """
     constraints = find_constraints(graph)
     is_side = np.zeros(graph.num_nodes, bool)
@@ -73,7 +76,7 @@ def _numbered(name: str, first: int, count: int) -> dict[str, int]:
     return {f"{name}_{number}": first + number for number in range(count)}
 
 
-# Columns of the node features.
+# Columns of the node features that `compressed` keeps, by the names of TpuGraphs.
 CHOSEN = {
     # The dimensions that a layout orders, and their order in the program.
     **_numbered("shape_dimensions", vocabulary.SHAPE_DIMENSIONS.start, 6),
@@ -99,7 +102,7 @@ CHOSEN = {
     "feature_group_count": 107,
 }
 COLUMNS = np.sort(list(CHOSEN.values()))
-# The chosen columns before the program's layout, which nets get as a separate input.
+# The chosen columns without the program's layout, which nets get as a separate input.
 NUMERIC_COLUMNS = COLUMNS[vocabulary.NODE_LAYOUT.start > COLUMNS]
 
 
@@ -119,7 +122,7 @@ class ViolationSettings(NodeRankerSettings):
     mask: float | None = NOT_ADJACENT  # weight of nodes that are not adjacent; None: no mask
     compressed: bool = False  # 30 of the 140 node features
     ratio: bool = True  # the violation ratio
-    # how the ratio treats a node without a given layout: a name in UNSET of the features
+    # how the ratio treats a node whose layout a configuration leaves open: a name in UNSET
     unset: str = "suits"
     importance: bool = False  # configurable and important nodes are kept first
     nodes: NodeSettings = field(default_factory=lambda: NodeSettings(trained=1000))
@@ -143,8 +146,8 @@ class ViolationSettings(NodeRankerSettings):
 class ViolationInputs(NodeInputs):
     """A layout graph, or some of its nodes, as tensors."""
 
-    ratio: Tensor  # (distinct configs, 1) float32
-    preferred: np.ndarray  # (nodes,) bool, kept before others
+    ratio: Tensor  # (distinct configs, 1) float32: violation ratio of each configuration
+    preferred: np.ndarray  # (nodes,) bool: nodes that are kept before others
 
     def keep(self, nodes: Tensor) -> "ViolationInputs":
         preferred = self.preferred[nodes.cpu().numpy()]
@@ -183,7 +186,9 @@ def _finder(pruning: str, hops: int) -> PerGraph[np.ndarray]:
 
 
 def find_preferred(graph: Graph) -> np.ndarray:
-    """Return the nodes (nodes,) bool that are configurable, or important in some configuration."""
+    """Return a mask (nodes,) bool of configurable nodes, and of nodes important in some
+    configuration.
+    """
     preferred = find_important(graph)
     preferred[graph.configurable] = True
     return preferred

@@ -29,7 +29,7 @@ MAX_TIMES, MAX_SIZE = 10_000, 1 << 30
 
 @dataclass(frozen=True)
 class WrapperSettings(RankerSettings):
-    """Settings of a wrapped ranker, whose preparation of graphs applies."""
+    """Settings of a ranker that wraps another ranker and prepares graphs as that one does."""
 
     ranker: RankerSettings
 
@@ -50,7 +50,7 @@ class WrapperSettings(RankerSettings):
 class SublistAverageSettings(WrapperSettings):
     """A ranker, the number of random divisions of the list, and the maximum length of short lists.
 
-    Choose about the length that the ranker was trained on.
+    Choose a `size` near the number of configurations that the ranker saw together in training.
     """
 
     times: int = 4
@@ -62,7 +62,10 @@ class SublistAverageSettings(WrapperSettings):
 
 
 class SublistAverage(Ranker):
-    """The mean over random divisions into lists of at most `size`, of equal lengths up to one."""
+    """A ranker's mean scores over `times` random divisions of the configurations into short lists.
+
+    A short list has at most `size` configurations; the lengths differ by at most one.
+    """
 
     def __init__(self, ranker: Ranker, size: int, *, times: int, seed: int) -> None:
         check_size("times", times, MAX_TIMES)
@@ -102,8 +105,8 @@ class SublistAverage(Ranker):
 def _shuffle(graph: Graph, key: str) -> np.ndarray:
     """Return a random order (configs,) of the positions of distinct configurations.
 
-    It sorts a keyed hash of each one's contents, so the same configurations, wherever they stand,
-    come in the same order.
+    The order is by a keyed hash of a configuration's contents. So it does not depend on the order
+    in which the configurations are given.
     """
     configs = graph.configs
     rows = configs.codes[configs.rows] if isinstance(configs, Codebook) else configs

@@ -1,4 +1,4 @@
-"""Write the text of an experiment file in the style of a person; the linter accepts it."""
+"""Write the text of an experiment file, formatted so that the linter accepts it."""
 
 import ast
 import dataclasses
@@ -64,7 +64,10 @@ def _list_imports(named: Iterable[type]) -> str:
 
 
 def _replace_experiment(source: str, imports: str, text: str) -> str:
-    """Return the source with `text` in place of its EXPERIMENT, and `imports` after its imports."""
+    """Return the source with `text` in place of its EXPERIMENT, and `imports` after its imports.
+
+    If the source assigns no EXPERIMENT, `text` is appended.
+    """
     said = [node for node in ast.parse(source).body if _names_experiment(node)]
     old = ast.get_source_segment(source, said[-1]) if said else None
     before, _, after = source.rpartition(old) if old else (f"{source}\n", "", "")
@@ -94,7 +97,7 @@ def _walk_nested(settings: Any) -> Iterator[Any]:
 
 
 def _call(name: str, fields: dict[str, Any], indent: str) -> str:
-    """Return the text of a call with one argument per line."""
+    """Return the source text of a call with one keyword argument per line."""
     if not fields:
         return f"{name}()"
     inner = indent + STEP
@@ -105,7 +108,12 @@ def _call(name: str, fields: dict[str, Any], indent: str) -> str:
 
 
 def _render(value: Any, indent: str, around: int) -> str:
-    """Return the text of a value; `around` characters on its line stand before and after it."""
+    """Return the source text of a value.
+
+    Args:
+        indent: the indentation of the value's line.
+        around: number of other characters on this line, before and after the value.
+    """
     if dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return _call(type(value).__qualname__, fields, indent)

@@ -1,7 +1,8 @@
 """Search the settings of an experiment by its out-of-fold scores.
 
-The study is a SQLite file, so a search that was stopped can continue, and a trial that is below the
-median after some folds is pruned. Test labels are never used.
+A trial scores one choice of settings; a study holds all trials of a search. The study is a SQLite
+file, so a search that was stopped can continue. A trial whose score is below the median after some
+folds is pruned, that is, stopped early. Test labels are never used.
 
 Source: Akiba et al., "Optuna", KDD 2019; Bergstra and Bengio, "Random search for hyper-parameter
 optimization", JMLR 2012. 25 trials in 4 folds are the recipe of a published LightGBM study.
@@ -42,7 +43,7 @@ WARM_UP_TRIALS = 5  # complete trials before any trial is pruned
 
 @dataclass(frozen=True)
 class Scored:
-    """The scores of a trial."""
+    """The scores of a trial; a step scores one collection on one fold."""
 
     values: tuple[float, ...]  # after each step, the mean over collections of the scores so far
     is_given_up: bool
@@ -54,8 +55,8 @@ class Trials:
     """A function that scores settings on the folds; it can run in any worker process.
 
     Args:
-        site: how a worker finds the data.
-        experiment: the experiment whose settings are searched, or its address.
+        site: tells a worker where to find the graphs.
+        experiment: the experiment whose settings are searched, or a description to load it by.
         collections: the collections that are scored.
         seed: the seed of the models.
     """
@@ -70,8 +71,9 @@ class Trials:
 
         Args:
             values: the settings that replace those of the experiment.
-            limits: for each step, the least score with which the trial goes on: it is pruned if its
-                best mean until then is lower. Steps without a limit do not prune.
+            limits: for each step (a collection and a fold) a limit: the trial is pruned after the
+            step
+                if the best of its mean scores so far is lower. Later steps have no limit.
 
         Raises InputError if a user's model fails.
         """
@@ -94,7 +96,8 @@ class Trials:
         found: list[float] = []
         for number, (collection, fold) in enumerate(steps):
             key = experiment.learns_from(collection), fold
-            if key not in models:  # keep only the last model, which may rank several collections
+            # keep only the last model, which ranks all collections of its group
+            if key not in models:
                 models = {key: fit_without(settings, plan, *key, self.seed)}
             graphs = held_out(plan, collection, fold, settings)
             try:
@@ -111,7 +114,8 @@ class Trials:
 
     def _list_steps(self) -> list[tuple[str, int]]:
         """Return the steps (collection, fold), sorted by fold, so that each collection is scored
-        early."""
+        early.
+        """
         folds = self.site.plan.folds
         steps = [(name, fold) for name in self.collections for fold in folds(name)]
         return sorted(steps, key=lambda step: step[1])
@@ -127,10 +131,12 @@ def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
 
 
 def find_limits(study: optuna.Study) -> tuple[float, ...]:
-    """Return the median score of the complete trials after each step, which a trial must reach.
+    """Return the limit for each step: the median score of the complete trials after the step.
 
-    Empty while fewer than WARM_UP_TRIALS are complete. Source: the median stopping rule of Golovin
-    et al., "Google Vizier", KDD 2017, as in Optuna's pruner.
+    The result is empty while fewer than WARM_UP_TRIALS are complete.
+
+    Source: the median stopping rule of Golovin et al., "Google Vizier", KDD 2017, as in Optuna's
+    pruner.
     """
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(complete) < WARM_UP_TRIALS:
@@ -169,7 +175,8 @@ class Search:
     seed: int = 0
     prune: bool = True
     executor: Executor = LocalExecutor(1)
-    at_once: int | None = None  # trials asked for together; None: as many as run in parallel
+    # trials drawn before any of them is scored; None: as many as run in parallel
+    at_once: int | None = None
 
     def run(self, trials: int) -> optuna.Study:
         """Search until `trials` are done, including those of earlier runs; return the study.
@@ -223,7 +230,7 @@ class Search:
             watch.note(_describe_best(study))
 
     def _try_some(self, study: optuna.Study, count: int, work: Trials, watch: Watch) -> None:
-        """Ask for `count` trials, score them in parallel, and report them in the order asked.
+        """Draw `count` trials, score them in parallel, and report them in the order of drawing.
 
         So the result of a search depends on `count`, but not on which worker finishes first.
         """
@@ -246,8 +253,10 @@ class Search:
 
     @property
     def _executor(self) -> Executor:
-        """The executor; this process if the experiment has no file, because workers cannot load
-        it then."""
+        """The executor of the trials.
+
+        An experiment made in memory cannot be loaded by workers, so this process runs its trials.
+        """
         return self.executor if self.experiment.origin else LocalExecutor(1)
 
     def _find_needs(self) -> Needs:
@@ -282,8 +291,7 @@ class Search:
         return path
 
     def _copy_neighbours(self) -> None:
-        """Copy the modules that a user's experiment file imports from its folder beside the
-        result."""
+        """Copy the modules that a user's experiment file imports from its folder into `folder`."""
         if not is_own(self.experiment):
             return
         origin = Path(self.experiment.origin)
@@ -301,11 +309,12 @@ class Search:
             pruner=optuna.pruners.NopPruner(),  # Trials decides by itself whether to stop early
         )
         samplers = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
-        # a continued search must not draw the same trials again
+        # another seed, so that a continued search does not draw the same trials again
         study.sampler = samplers[self.sampler](seed=self.seed + len(study.get_trials(False)))
         self._check_same(study)
         for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            study.tell(trial.number, state=TrialState.FAIL)  # its process was killed
+            # the process that ran the trial was killed
+            study.tell(trial.number, state=TrialState.FAIL)
         return study
 
     def _check_same(self, study: optuna.Study) -> None:
@@ -320,8 +329,8 @@ class Search:
             "seed": self.seed,
         }
         known = study.user_attrs or wanted
-        # Older searches have no `train_jointly`: theirs was empty. Other missing settings count as
-        # equal.
+        # Searches made before `train_jointly` was recorded had none. Other settings that are
+        # missing count as equal.
         before = {**wanted, "train_jointly": []}
         for name, value in wanted.items():
             found = known.get(name, before[name])

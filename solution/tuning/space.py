@@ -1,7 +1,7 @@
 """Define the settings that `fastslow tune` varies, by name, and their ranges.
 
 Every field with one of these names is searched, in nested settings too. So a new ranker needs no
-entry here if it names its settings like the others.
+entry here if it names its settings like the existing ones.
 
 A published student report (rank 239 of 616) searched how many nodes, configurations and graphs a
 net learns from, within the limits of its memory. Here a step is divided into parts that fit into
@@ -42,9 +42,9 @@ SPACE: dict[str, optuna.distributions.BaseDistribution] = {
 
 @dataclass(frozen=True)
 class Searched:
-    """A field of the settings that is searched."""
+    """A field of the settings that is searched, with its range."""
 
-    name: str  # with the names of the enclosing fields, as in training.loss
+    name: str  # prefixed by the names of the enclosing fields, as in training.loss
     distribution: optuna.distributions.BaseDistribution
     value: Any  # the experiment's current value
 
@@ -65,8 +65,10 @@ def find_searched(settings: Any) -> list[Searched]:
 
 
 def _is_of_kind(value: Any, distribution: optuna.distributions.BaseDistribution) -> bool:
-    """Return whether the value has a type of the distribution; another ranker may reuse a
-    field's name."""
+    """Return whether the value has a type of the distribution.
+
+    A ranker may use a name of SPACE for a field of another type, which is then not searched.
+    """
     match distribution:
         case optuna.distributions.FloatDistribution():
             return type(value) in (int, float) and isfinite(value)
@@ -95,7 +97,7 @@ def _with_room_for(
 
 
 def suggest(trial: optuna.Trial, item: Searched) -> Any:
-    """Ask the trial for a value of the field."""
+    """Return the trial's value of the field, drawn from the field's range."""
     match item.distribution:
         case optuna.distributions.FloatDistribution() as d:
             return plain_value(item, trial.suggest_float(item.name, d.low, d.high, log=d.log))
@@ -107,7 +109,7 @@ def suggest(trial: optuna.Trial, item: Searched) -> Any:
 
 
 def plain_value(item: Searched, value: Any) -> Any:
-    """Return the value to use when the sampler drew `value`: four significant digits.
+    """Return a drawn value rounded to four significant digits.
 
     More digits would not change a score measurably. The experiment's current value stays unrounded.
     """
@@ -116,8 +118,9 @@ def plain_value(item: Searched, value: Any) -> Any:
 
 
 def with_values(settings: Any, values: dict[str, Any]) -> Any:
-    """Return a copy of `settings` with the fields in `values` replaced; names may be nested
-    ("a.b")."""
+    """Return a copy of `settings` with the fields in `values` replaced; a name may be nested, such
+    as "training.loss".
+    """
     replaced = {name: value for name, value in values.items() if "." not in name}
     for outer in {name.split(".")[0] for name in values if "." in name}:
         inner = {

@@ -1,6 +1,7 @@
-"""Keep the SQLite file of a search: work on a copy, which replaces the file after each trial.
+"""Keep the SQLite file of a search: work on a copy, which replaces the file after every batch.
 
-The file's checksum is written at that moment; a file that SQLite is changing could have none.
+A batch is a set of trials that are scored in parallel. The file's checksum is written together with
+it. If SQLite worked on the file itself, the file would change without its checksum.
 """
 
 import errno
@@ -55,13 +56,13 @@ def working_copy(folder: Path) -> Iterator[Path]:
 
 
 def keep(copy: Path, folder: Path) -> None:
-    """Replace the study in `folder` with the copy."""
+    """Replace the study in `folder` with the copy, and write its checksum."""
     with replace_sealed(folder / STUDY) as temporary:
         shutil.copyfile(copy, temporary)
 
 
 def open_storage(path: Path) -> RDBStorage:
-    """Return the storage of the studies in a file.
+    """Return Optuna's storage for the studies in a SQLite file.
 
     The file is opened by its path, because characters such as `?` and `%` have a meaning in a URL.
     """
@@ -73,7 +74,7 @@ def _find_code(error: BaseException | None) -> int:
     """Return the SQLite error code among the causes of an error; 0 if there is none."""
     while error is not None:
         if isinstance(error, sqlite3.Error):
-            # errors raised by the Python module itself have none
+            # errors that Python's sqlite3 module raises itself have no code of SQLite
             return getattr(error, "sqlite_errorcode", 0)
         error = error.__cause__
     return 0

@@ -13,9 +13,11 @@ from solution.system.pictures import save_figure
 from solution.tuning.search import find_as_it_is
 
 COLUMNS = 3
-FEW = 5  # with fewer complete trials, settings get no panels
-MANY = 30  # ratio of highest to lowest value up to which an axis is labelled at 1, 2 and 5
-NARROW, FEWER = 4, 3  # ratio below which an axis is narrow; intervals between its labels
+FEW = 5  # with fewer complete trials, there are no panels of settings
+# a log axis is labelled at 1, 2 and 5 times powers of ten up to this ratio of largest to smallest
+MANY = 30
+# a log axis is narrow below this ratio of values; number of intervals between its labels
+NARROW, FEWER = 4, 3
 
 
 def draw_study(study: optuna.Study, path: Path) -> None:
@@ -55,7 +57,7 @@ def _draw_history(
     values = np.array([trial.value for trial in complete], float)
     axes.plot(numbers, values, "o", color="C0", label="trial")
     axes.step(numbers, np.maximum.accumulate(values), where="post", color="C1", label="best so far")
-    # the others diverged in the first step
+    # pruned trials without scores diverged in the first step
     scored = [trial for trial in pruned if trial.intermediate_values]
     if scored:
         given_up = [list(trial.intermediate_values.values())[-1] for trial in scored]
@@ -79,7 +81,7 @@ def _draw_setting(
         values = [str(value) for value in values]
     elif getattr(distributions[name], "log", False):
         axes.set_xscale("log")
-        # more labels would touch each other
+        # with a larger ratio of values, labels at 2 and 5 would overlap
         numbers = (1, 2, 5) if max(values) <= MANY * min(values) else (1,)
         locator = LogLocator(subs=numbers, numticks=6)
         # If LogLocator gives too few labels on a narrow axis, use evenly spaced ones.

@@ -1,7 +1,8 @@
 """Experiments of graph segment training.
 
-Segments of 32 nodes, for the bundled programs, pruned, have a twentieth of the nodes of TpuGraphs';
-1,000, the default, are as many as the paper's. hops=None trains on whole graphs.
+The default segments have 1,000 nodes, as in the paper. The bundled programs, pruned, have a
+twentieth of the nodes of TpuGraphs' programs, so for them there are segments of 32 nodes. hops=None
+trains on whole graphs.
 """
 
 from solution.domain.collection import LAYOUT

@@ -1,4 +1,5 @@
-"""Experiments of the baseline with attention and the violation ratio."""
+"""Experiments of solution.papers.violation: TpuGraphs' baseline with attention and violation
+ratio."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
