@@ -53,7 +53,8 @@ class SitePolicy(nn.Module):
         self.convolutions = nn.ModuleList(GraphSage(WIDTH) for _ in range(ROUNDS))
         self.choices = nn.Linear(2 * WIDTH, most, bias=False)
         nn.init.zeros_(self.choices.weight)
-        self.links = torch.from_numpy(np.ascontiguousarray(space.both_ways.T, np.int64))
+        both = np.concatenate([space.links, space.links[:, ::-1]]).reshape(-1, 2)
+        self.links = torch.from_numpy(np.ascontiguousarray(both.T, np.int64))
         first = torch.zeros(len(sizes), most)
         if space.members is None:
             others = (sizes - 1).clamp(min=1)

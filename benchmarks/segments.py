@@ -62,7 +62,8 @@ def measure_way(path: Path, way: str) -> Found:
     from solution.data.npz import read_graph
     from solution.domain.collection import collection
     from solution.features.preparation import Preparation
-    from solution.models.nets.training_loop import Example, train
+    from solution.models.nets.ranking_net import Example
+    from solution.models.nets.training_loop import train
     from solution.papers.segment_training import SegmentSettings
     from solution.system.report import silent
 

@@ -26,6 +26,7 @@ from benchmarks.out_of_fold_scores import (
     top_1_slowdown,
 )
 from ensembles.votes import average
+from solution import papers
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.collection import TILE
@@ -36,7 +37,6 @@ from solution.features.padding import repair_padding
 from solution.features.table import feature_table
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import find_tiling
-from solution.models import papers
 from solution.models.base import RankerSettings
 from solution.system.processes import count_cores, open_pool
 from solution.system.progress import track

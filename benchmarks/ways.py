@@ -104,7 +104,7 @@ def _predict(folder: Path, pruning: str, limit: int | None) -> dict[str, Any]:
     graph = read_graph(folder / MANY_NODES, collection("layout:xla:random"))
     asked = graph if limit is None else graph.select(np.arange(limit))
     start = time.perf_counter()
-    ranker.predict(Preparation(ranker.hops)(asked))
+    ranker.predict(Preparation(settings.hops)(asked))
     return {"predicting": time.perf_counter() - start, "configs": asked.num_configs}
 
 

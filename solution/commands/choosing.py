@@ -74,7 +74,7 @@ Search = Annotated[
     str,
     typer.Option(
         help="Search method: ours, order (the model's ranking), random, genetic, annealing, beam, "
-        "cross-entropy, policy (a net trained during the search), tpe or gaussian-process."
+        "cross-entropy, tpe or gaussian-process."
     ),
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Start anew instead of resuming.")]
