@@ -109,7 +109,7 @@ def test_a_folder_of_another_run_is_refused_before_the_data_is_prepared(
     (tmp_path / "out" / "run.json").unlink()
     (tmp_path / "out" / "thesis.txt").write_text("years of work")
     strange = quick_run(fastslow, sample, "--replace")
-    assert "no run" in " ".join(strange.stderr.split())
+    assert "out: expected an empty folder or a run" in " ".join(strange.stderr.split())
     assert not (tmp_path / "stores").exists()
 
 

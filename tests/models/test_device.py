@@ -24,7 +24,7 @@ from solution.models.nets.losses import LOSSES
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import Steps, make_optimizer
 from solution.models.nets.training_settings import TrainingSettings
-from solution.papers.nodes import NodeSettings
+from solution.papers.node_subsets import NodeSettings
 from tests.made.elsewhere import compute_as_elsewhere
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
