@@ -24,7 +24,7 @@ from solution.papers.violation import (
 )
 from solution.papers.wrappers import SublistAverage, SublistAverageSettings
 from tests.made.graphs import make_layout_graph, make_nodes, make_tile_graph
-from tests.made.places import PlacesRanker
+from tests.made.position_ranker import PositionRanker
 
 NONE = -np.ones(vocabulary.NUM_LAYOUT_FEATURES, np.int8)
 
@@ -127,7 +127,7 @@ def test_a_ranker_that_ignores_the_list_is_left_as_it_is(graph: Graph) -> None:
 
 def test_orders_differ_and_average_the_places_out() -> None:
     graph = make_tile_graph(2, configs=12)
-    few, many = (SublistAverage(PlacesRanker(), 100, times=t, seed=0) for t in (1, 2000))
+    few, many = (SublistAverage(PositionRanker(), 100, times=t, seed=0) for t in (1, 2000))
     places = np.unique(few.predict(graph))
     np.testing.assert_allclose(places, np.arange(len(places)) / len(places), atol=1e-6)
     assert np.ptp(many.predict(graph)) < 0.1

@@ -74,7 +74,7 @@ def test_code_that_decides_predictions_is_covered(
         ("training/distilling.py", "MADE_LAYOUTS = 240", "MADE_LAYOUTS = (240)  # a remark"),
         ("training/distilling.py", "def list_refits(", "\n\n\ndef list_refits("),
         ("training/distilling.py", "(experiment: Experiment, plan", "(experiment, plan"),
-        ("training/distilling.py", "whose code is not of this program", "of other code"),
+        ("training/distilling.py", "is a model from a file of yours", "of other code"),
         ("training/watch.py", "return ", "return not "),
         ("system/progress.py", "return ", "return not "),
         ("analysis/data_pictures.py", "return ", "return not "),

@@ -96,9 +96,9 @@ def test_a_name_turns_no_direction_of_the_text_beside_it(tmp_path: Path) -> None
 @LINUX
 def test_a_run_whose_name_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run").folder.rename(tmp_path / NO_TEXT)
-    with pytest.raises(InputError, match="no text"):
+    with pytest.raises(InputError, match="not valid in utf-8"):
         Run.existing(folder)
-    with pytest.raises(InputError, match="no text"), open_run(folder, {}):
+    with pytest.raises(InputError, match="not valid in utf-8"), open_run(folder, {}):
         pass
 
 
