@@ -1,8 +1,9 @@
-"""Save the state of a fit to disk, so that a stopped fit resumes and ends the same.
+"""Save the state of a fit to disk, so that a stopped fit can resume and ends with the same weights.
 
 The state is one safetensors file, written atomically and loaded without pickle: weights, optimizer,
-averages, the best weights so far, random number generators, the identity of the fit, and a checksum
-of all this. Without the checksum a damaged byte would change the model and nobody would know.
+state that the net keeps besides its weights ("memory"), the best weights so far, random number
+generators, the identity of the fit, and a checksum of all this. Without the checksum, a damaged
+byte would change the model and nobody would notice.
 """
 
 import copy
@@ -23,14 +24,15 @@ from solution.system.files import open_regular, replace_file
 
 NAME = "checkpoint.safetensors"
 RECORD, SEAL = "record", "seal"
-SECONDS_BETWEEN = 20.0  # between two checkpoints
+SECONDS_BETWEEN = 20.0  # least time between two checkpoints
 NET, OPTIMIZER, BEST, MEMORY = "net.", "optimizer.", "best.", "memory."
 TORCH_RANDOM, GPU_RANDOM = "random.torch", "random.gpu"
 ORDER, DRAWN = "order", "drawn."
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-    """Write tensors and a record of JSON values into an existing folder."""
+    """Write tensors and a record of JSON values as NAME into an existing folder, with a
+    checksum."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
     content = save(contiguous, {RECORD: text, SEAL: seal_tensors(contiguous, text)})
@@ -40,9 +42,10 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, 
 
 
 def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the state that was saved for the same `fit`; None if there is none.
+    """Return the saved tensors and record of the fit with the identity `fit`; None if there are
+    none.
 
-    A damaged file counts as none: the fit starts from the beginning, which only costs time.
+    A damaged file counts as none: the fit then starts from the beginning, which only costs time.
     """
     path = folder / NAME
     try:
@@ -54,14 +57,16 @@ def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str
             return None
     except (InputError, OSError, MemoryError, SafetensorError, LookupError, TypeError, ValueError):
         return None
-    except RuntimeError:  # of torch
+    except RuntimeError:  # raised by torch
         return None
     record = json.loads(facts[RECORD])
     return (tensors, record) if record.get("fit") == fit else None
 
 
 def seal_tensors(tensors: dict[str, Tensor], record: str) -> str:
-    """Return the checksum of named tensors and of a record."""
+    """Return the SHA-256 (hexadecimal) of a record and of named tensors: names, types, shapes,
+    bytes.
+    """
     digest = hashlib.sha256(record.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -70,7 +75,7 @@ def seal_tensors(tensors: dict[str, Tensor], record: str) -> str:
 
 
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the tensors of the optimizer's state by name."""
+    """Return the optimizer's state as tensors named "INDEX OF THE PARAMETER.NAME OF THE VALUE"."""
     state = optimizer.state_dict()["state"]
     return {
         f"{index}.{name}": torch.as_tensor(value)
@@ -80,7 +85,7 @@ def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Restore the state from `flatten_optimizer` in an optimizer of the same parameters."""
+    """Load the tensors of `flatten_optimizer` into an optimizer of the same parameters."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         index, key = name.split(".", 1)
@@ -94,7 +99,7 @@ def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors whose name starts with `prefix`, without it."""
+    """Return the tensors whose name starts with `prefix`, under their names without the prefix."""
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in tensors.items()
@@ -104,23 +109,26 @@ def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]
 
 @runtime_checkable
 class Remembering(Protocol):
-    """A net with state besides its weights."""
+    """A net that keeps state besides its weights, which a checkpoint must save as well."""
 
     def memory(self) -> dict[str, Tensor]:
-        """Return the state that it keeps from one step to the next."""
+        """Return the tensors that the net keeps from one training step to the next, without its
+        weights.
+        """
         ...
 
     def recall(self, memory: dict[str, Tensor]) -> None:
-        """Restore the state from `memory`."""
+        """Restore the state that `memory` returned."""
         ...
 
 
 class FitState:
-    """The state of one fit.
+    """Everything that a stopped fit needs to resume: weights, optimizer, position in the epoch,
+    random numbers.
 
     Args:
         net: trained in place.
-        fit: the identity of the fit; only a checkpoint with the same one is resumed.
+        fit: the identity of the fit; only a checkpoint with the same identity is resumed.
     """
 
     def __init__(
@@ -128,12 +136,15 @@ class FitState:
     ) -> None:
         self.epoch = 0
         self.epochs_since_best = 0
-        # Epochs done, validation score, and other measures of that validation.
+        # One entry for each validation: epochs done, validation score, other measures by name.
         self.history: list[tuple[int, float, dict[str, float]]] = []
-        # Of the current epoch: the order of graphs (visits,), and the loss of each step.
+        # Of the current epoch: indices of graphs (visits,) in the order of training, and the loss
+        # of each step.
         self.order: np.ndarray | None = None
-        self.losses: list[float | Tensor] = []  # the latest may still be on the device
-        # For each planned step, the row indices to learn from (graphs, configs).
+        # numbers, or tensors that may still be on the device
+        self.losses: list[float | Tensor] = []
+        # For each step that is drawn but not taken: the configurations (graphs, configs) to learn
+        # from.
         self.drawn: list[np.ndarray] = []
         self.generator = np.random.default_rng(seed)
         self._net, self._optimizer, self._fit = net, optimizer, fit
@@ -146,7 +157,10 @@ class FitState:
         return next(self._net.parameters()).device
 
     def read_losses(self) -> list[float]:
-        """Return all losses as numbers; this waits for the device, so not after every step."""
+        """Return the current epoch's losses as numbers.
+
+        This waits until the device has computed them, so call it rarely, not after every step.
+        """
         known = [loss for loss in self.losses if not isinstance(loss, Tensor)]
         left = [loss for loss in self.losses if isinstance(loss, Tensor)]
         if left:
@@ -155,7 +169,12 @@ class FitState:
         return known
 
     def keep_if_best(self, score: float, measures: dict[str, float]) -> None:
-        """Keep the weights if no earlier epoch had a better validation score."""
+        """Record an epoch's validation, and copy the net's weights if no earlier score was as good.
+
+        Args:
+            score: of the validation graphs; higher is better.
+            measures: other measures of the validation, by name, which are only recorded.
+        """
         self.history.append((self.epoch + 1, score, measures))
         self.epochs_since_best += 1
         if score > self._best_score:
@@ -163,7 +182,9 @@ class FitState:
             self._best = copy.deepcopy(self._net.state_dict())
 
     def take_chosen_weights(self) -> None:
-        """Load the best weights into the net; without validation keep the last ones."""
+        """Load the weights with the best validation score into the net; without validation do
+        nothing.
+        """
         if self._best:
             self._net.load_state_dict(self._best)
 
@@ -201,7 +222,9 @@ class FitState:
         save_checkpoint(folder, tensors, record)
 
     def go_on_from(self, folder: Path) -> None:
-        """Restore the state that `save` wrote for the same fit, if any."""
+        """Restore the state that `save` wrote into `folder` for the same fit; do nothing if there
+        is none.
+        """
         found = load_checkpoint(folder, self._fit)
         if found is None:
             return

@@ -1,7 +1,7 @@
-"""Wrap convolutions of PyTorch Geometric as residual blocks, and join graphs for them.
+"""Wrap convolutions of PyTorch Geometric as residual blocks, and join graphs into one.
 
-Convolutions take nodes first: x (nodes, width) or (nodes, configs, width), edge_index (2, edges)
-from operand to consumer -> the shape of x.
+Blocks take x (nodes, width) or (nodes, configs, width) and edge_index (2, edges), from operand to
+consumer, and return the shape of x.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,9 @@ class BothWaysBlock(nn.Module):
 
 
 class SageBlock(nn.Module):
-    """x' = x + GELU(norm(W x + W_neighbours mean(neighbours))), operands and consumers alike.
+    """A residual graph convolution that treats operands and consumers alike.
+
+    x' = x + GELU(norm(W x + W_neighbours mean(neighbours)))
 
     Source: GraphSAGE (Hamilton et al., 2017), the baseline of TpuGraphs.
     """
@@ -61,7 +63,9 @@ class SageBlock(nn.Module):
 
 
 class GcnBlock(nn.Module):
-    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 x W)), operands and consumers alike.
+    """A residual GCN convolution that treats operands and consumers alike.
+
+    x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 x W + b)), with adjacency A and degrees D of A + I
 
     Source: Kipf and Welling, "Semi-supervised classification with graph convolutional networks",
     ICLR 2017.
@@ -75,7 +79,8 @@ class GcnBlock(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         edges = both_ways(edge_index)
         edges, weights = gcn_norm(edges, num_nodes=len(x), dtype=x.dtype)
-        # GCNConv itself weighs edges of (nodes, width) only.
+        # Steps of GCNConv one by one, because GCNConv itself takes x (nodes, width) only, no config
+        # axis.
         sent = self.convolution.lin(x)
         messages = self.convolution.propagate(edges, x=sent.flatten(1), edge_weight=weights)
         messages = messages.view_as(sent) + self.convolution.bias
@@ -90,8 +95,15 @@ BLOCKS: dict[str, type[nn.Module]] = {
 
 
 def join_graphs(sizes: Sequence[int], edges: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Join graphs of `sizes` nodes: first nodes (graphs,), edges (2, edges), graph of each node
-    (nodes,)."""
+    """Join graphs into one disconnected graph with consecutive node numbers.
+
+    Args:
+        sizes: number of nodes of each graph.
+        edges: (2, edges) of each graph.
+
+    Returns the first node (graphs,) of each graph, the joined edges (2, edges), and the graph
+    (nodes,) of each node.
+    """
     device = edges[0].device
     counts = torch.tensor(sizes)
     starts = torch.cumsum(counts, 0) - counts

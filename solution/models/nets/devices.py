@@ -25,7 +25,9 @@ def make_fabric() -> Fabric:
 
 
 def pick_precision() -> Literal["bf16-mixed", "32-true"]:
-    """Return bfloat16 products on a GPU that has them, otherwise float32."""
+    """Return Fabric's name of the precision: bfloat16 products on a GPU that has them, else
+    float32.
+    """
     is_gpu = pick_device().type == "cuda"
     is_half = is_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16-mixed" if is_half else "32-true"
@@ -33,9 +35,9 @@ def pick_precision() -> Literal["bf16-mixed", "32-true"]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Fit and predict with one thread, so that results do not depend on the number of threads.
+    """Let torch use one CPU thread inside the block, so that results do not depend on their number.
 
-    Cores are used by fitting several models in parallel.
+    Other cores are used by fitting several models in parallel.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -46,25 +48,25 @@ def one_thread() -> Iterator[None]:
 
 
 def send(values: np.ndarray, device: torch.device) -> Tensor:
-    """Copy the values to a device without waiting for the copy."""
+    """Return the array as a tensor on a device; do not wait until a GPU has received it."""
     tensor = torch.from_numpy(values)
-    if device.type == "cuda":  # a copy from pageable memory would wait
+    if device.type == "cuda":  # only copies from pinned memory are asynchronous
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
 
 def take_rows(tensors: Sequence[Tensor], rows: np.ndarray) -> list[Tensor]:
-    """Return from each tensor the rows in its column of `rows` (n, tensors).
+    """Return for tensor i its rows rows[:, i]; `rows` is (n, tensors).
 
-    All indices are sent in one copy: indexing a tensor with an array waits for the device each
-    time.
+    All indices are sent to the device in one copy: indexing a tensor with a numpy array waits for
+    the device each time.
     """
     sent = send(rows, tensors[0].device)
     return [tensor[sent[:, column]] for column, tensor in enumerate(tensors)]
 
 
 def move_inputs(inputs: Any, device: Any) -> Any:
-    """Return the inputs of a graph, a frozen dataclass, with its tensors on another device."""
+    """Return a copy of `inputs`, a frozen dataclass, with all tensors in it moved to `device`."""
     values = {field.name: getattr(inputs, field.name) for field in fields(inputs)}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     return replace(inputs, **{name: tensor.to(device) for name, tensor in tensors.items()})

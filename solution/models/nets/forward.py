@@ -1,8 +1,8 @@
-"""Define the layers that nets without torch are written in, and compute them in numpy.
+"""Define the layers that nets without torch are written in, and compute these layers in numpy.
 
 A net such as solution.models.layout.layout_forward is written once, as functions of `Layers`.
-NumpyLayers computes it, float32 as torch does; solution.serving.onnx_export writes it as an ONNX
-graph instead.
+NumpyLayers computes the net in float32, as torch does. solution.serving.onnx_export has
+GraphLayers, which writes the net as an ONNX graph instead.
 """
 
 import math
@@ -14,8 +14,8 @@ import numpy as np
 from solution.features.nodes import Scaler
 
 Weights = Mapping[str, np.ndarray]  # float32, by torch's parameter names
-Scalers = Mapping[str, Scaler]  # by the name of the table whose columns they standardise
-Value = TypeVar("Value")  # an array, or the name of one in a graph
+Scalers = Mapping[str, Scaler]  # table name -> the Scaler that standardises the table's columns
+Value = TypeVar("Value")  # an array, or its name in an ONNX graph
 BLOCK = 1 << 15
 # Coefficients of the polynomial P in x squared, ascending: tanh(x P) = 2 Phi(x) - 1, where Phi is
 # the normal distribution. Fitted on 0 to MOST by least squares, weighted for GELU's largest error.
@@ -28,27 +28,36 @@ NORM_EPSILON, DEVIATION_EPSILON = np.float32(1e-5), np.float32(1e-4)
 
 
 class Layers(Protocol[Value]):
-    """The operations of a net with fixed weights; a layer is found by its name in torch."""
+    """The operations of a net with fixed weights. `name` is a layer's parameter name in torch.
+
+    "May be overwritten" means that an implementation may change the argument in place.
+    """
 
     weights: Weights
 
     def weight(self, name: str) -> Value:
-        """Return a weight."""
+        """Return the weight array with this name."""
 
     def linear(self, x: Value, name: str) -> Value:
-        """Map (..., inputs) to (..., outputs); add a bias if there is one."""
+        """Return x W^T + b for the layer's weights: (..., inputs) -> (..., outputs); no b if it has
+        none.
+        """
 
     def gelu(self, x: Value) -> Value:
         """Return x Phi(x), with Phi the normal distribution."""
 
     def layer_norm(self, x: Value, name: str) -> Value:
-        """Normalise each row to mean 0 and deviation 1, times weight, plus bias."""
+        """Return each row normalised to mean 0 and deviation 1, times the layer's weight, plus its
+        bias.
+        """
 
     def scale_rows(self, centred: Value, name: str) -> Value:
-        """Return the layer_norm of rows of mean 0, which may be overwritten."""
+        """Return layer_norm of rows that have mean 0 already; `centred` may be overwritten."""
 
     def scale(self, x: Value, name: str) -> Value:
-        """Standardise the columns of the table `name` as in training."""
+        """Return the columns of x standardised with the mean and deviation of table `name` in
+        training.
+        """
 
     def add(self, x: Value, y: Value) -> Value:
         """Return x + y."""
@@ -57,49 +66,57 @@ class Layers(Protocol[Value]):
         """Return x - y."""
 
     def join(self, *parts: Value) -> Value:
-        """Join the columns of tables with equally many rows."""
+        """Concatenate the columns of tables (rows, columns) that have equally many rows."""
 
     def flatten(self, x: Value) -> Value:
-        """Map (rows, ...) to (rows, values)."""
+        """Reshape (rows, ...) to (rows, values)."""
 
     def split_rows(self, x: Value, width: int) -> Value:
-        """Map (rows, n x width) to (n x rows, width)."""
+        """Reshape (rows, n x width) to (n x rows, width): each row becomes n adjacent rows."""
 
     def gather(self, x: Value, rows: Value) -> Value:
-        """Select rows of x."""
+        """Return x[rows]."""
 
     def replace_rows(self, x: Value, rows: Value, values: Value) -> Value:
-        """Return x, which may be overwritten, with `values` in `rows`, which are distinct."""
+        """Return x with x[rows] = values; row numbers are distinct, and x may be overwritten."""
 
     def add_rows(self, x: Value, rows: Value, values: Value) -> Value:
-        """Return x, which may be overwritten, with `values` added in `rows`, which are distinct."""
+        """Return x with x[rows] += values; row numbers are distinct, and x may be overwritten."""
 
     def mean_of(self, x: Value, sources: Value, targets: Value) -> Value:
-        """Return the mean (rows of x, width) over each target's sources; 0 if it has none."""
+        """Return for each row t of x the mean of x[sources] over the edges with target t; 0 without
+        edges.
+
+        Shapes: x (rows, width), sources and targets (edges,) -> (rows, width).
+        """
 
     def mean_row(self, x: Value) -> Value:
-        """Return the mean (1, width) of the rows."""
+        """Return the mean (1, width) over the rows of x."""
 
     def most_row(self, x: Value) -> Value:
-        """Return the largest (1, width) of each column."""
+        """Return the maximum (1, width) over the rows of x."""
 
     def repeat(self, row: Value, x: Value) -> Value:
-        """Repeat a row (1, width) as often as x has rows."""
+        """Return `row` (1, width) repeated (rows of x, width)."""
 
 
 def mlp(layers: Layers[Value], x: Value, name: str) -> Value:
-    """Apply Linear, GELU, Linear."""
+    """Apply the layers NAME.0 (linear), GELU and NAME.2 (linear) to x."""
     return layers.linear(layers.gelu(layers.linear(x, f"{name}.0")), f"{name}.2")
 
 
 def embed_nodes(layers: Layers[Value], opcodes: Value, numeric: Value) -> Value:
-    """Return nodes (nodes, width) without configurations: the NodeMlp of layout and tile nets."""
+    """Return vectors of nodes (nodes, width), which do not depend on configurations.
+
+    This is the NodeMlp of the layout and tile nets: an MLP of the opcode's embedding and the
+    features `numeric`.
+    """
     named = layers.gather(layers.weight("opcode.weight"), opcodes)
     return mlp(layers, layers.join(named, layers.scale(numeric, "numeric")), "node")
 
 
 class NumpyLayers:
-    """Compute layers in numpy; equal rows of a product may round differently."""
+    """Compute `Layers` in numpy. Equal rows of x may round differently in a product."""
 
     def __init__(self, weights: Weights, scalers: Scalers) -> None:
         self.weights, self._scalers = weights, scalers
@@ -181,7 +198,7 @@ def gelu(x: np.ndarray) -> np.ndarray:
     """
     flat = np.ascontiguousarray(x).reshape(-1)
     result = np.empty_like(flat)
-    # A block at a time, so that intermediate arrays stay in the processor's cache.
+    # One block of values at a time, so that intermediate arrays stay in the processor's cache.
     for first in range(0, len(flat), BLOCK):
         part, half = flat[first : first + BLOCK], result[first : first + BLOCK]
         square = part * part
@@ -200,7 +217,11 @@ def gelu(x: np.ndarray) -> np.ndarray:
 
 
 def standardise(x: np.ndarray, listed: np.ndarray) -> np.ndarray:
-    """Standardise values by mean and deviation of the `listed` rows (rows,) bool."""
+    """Standardise each column of x (rows, values) by the mean and deviation of its `listed` rows.
+
+    Args:
+        listed: (rows,) bool, the rows of the reference list.
+    """
     return put_on_scale(x, *find_scale(x[listed]))
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-MAX_PAIRS = 1 << 24  # (query, key) pairs at once: 64 MB
+MAX_PAIRS = 1 << 24  # (query, key) pairs in memory at once: 64 MB in float32
 
 
 class Mlp(nn.Sequential):
@@ -17,16 +17,17 @@ class Mlp(nn.Sequential):
 
 
 class NodeMlp(nn.ModuleList):
-    """An Mlp of [a table row, features] for each node.
+    """An MLP (Linear, GELU, Linear) of [table[entry], features] for each node.
 
-    The table is multiplied with the first weights once, not once for each node.
+    The table is multiplied with the first layer's weights once, not once for each node.
 
     Shapes: table (entries, inputs - features), entry (nodes,) int64, features (nodes, features) ->
     (nodes, outputs).
     """
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
-        # Parameters have the names of an Mlp's, by which numpy nets and ONNX files find them.
+        # The list holds the layers of an Mlp, so parameters have the names that they have in an
+        # Mlp, such as 0.weight. Numpy nets and ONNX files look them up by these names.
         super().__init__(Mlp(inputs, hidden, outputs))
 
     def forward(self, table: Tensor, entry: Tensor, features: Tensor) -> Tensor:
@@ -39,12 +40,12 @@ class NodeMlp(nn.ModuleList):
 
 
 class SelfAttention(nn.Module):
-    """Attention among the rows of the first axis, separately for each index of the second axis.
+    """Self-attention among the rows of the first axis, separately for each index of the second
+    axis.
 
     x' = x + W attention(norm(x))
 
-    Shapes: x (rows, lists, width) -> the shape of x. The result does not depend on the order of
-    rows, but on which rows there are.
+    Shapes: x (rows, lists, width) -> the shape of x. If the rows are permuted, so is the result.
 
     Args:
         head_width: width of each head; None divides the width among the heads.
@@ -77,9 +78,10 @@ def attend(
     scale: float | None = None,
     max_pairs: int = MAX_PAIRS,
 ) -> Tensor:
-    """Return softmax(scale * query key^T) value exactly, one block of queries at a time.
+    """Return softmax(scale * query key^T) value exactly, computed for one block of queries at a
+    time.
 
-    Each query attends to all keys whatever its block, so memory is bounded and the result the same.
+    Each query attends to all keys, so blocks bound the memory and do not change the result.
 
     Shapes: query, key (..., rows, k), value (..., rows, m) -> (..., rows, m).
 
@@ -99,12 +101,13 @@ def attend(
 
 
 def standardise(x: Tensor, eps: float = 1e-4, listed: Tensor | None = None) -> Tensor:
-    """Standardise each value by mean and deviation over the first axis.
+    """Standardise each value of x by mean and deviation over the first axis.
 
-    Over the configurations of a graph this keeps what tells them apart, in units of their spread.
-    Unlike attention among a step's sample, it can be computed over all candidates at once.
+    Over the configurations of a graph, this keeps their differences, in units of their spread.
+    Unlike attention among the sample of a training step, it can be computed over all candidates at
+    once.
 
-    Shapes: (nodes or configs, ...) -> the same; listed (nodes or configs,) bool: the rows that
+    Shapes: x (nodes or configs, ...) -> the same; listed (nodes or configs,) bool: the rows that
     define mean and deviation, by default all.
     Source: instance normalisation (Ulyanov et al., 2016).
     """

@@ -1,7 +1,7 @@
 """Define ranking losses: differentiable functions of scores and runtimes, averaged over graphs.
 
-All take scores (configs, graphs), lower is faster, and runtimes (configs, graphs), and compare
-configurations inside a column only.
+All take scores (configs, graphs), where lower is predicted to be faster, and runtimes (configs,
+graphs). Configurations are compared only with others of the same graph (column).
 """
 
 from collections.abc import Callable
@@ -12,7 +12,9 @@ from torch.nn import functional
 
 
 def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Tensor:
-    """Mean of max(0, margin - (s_i - s_j)) over the pairs with runtime_i > runtime_j.
+    """Return the mean of max(0, margin - (s_i - s_j)) over the pairs with runtime_i > runtime_j.
+
+    The s are scores of one graph's configurations.
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     Source: Herbrich et al., 2000; the loss of most of the competition's best entries.
@@ -24,20 +26,24 @@ def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Ten
 
 
 def list_mle(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Negative log-likelihood of the true order under Plackett and Luce's model, per position.
+    """Return the negative log-likelihood of the true order under the Plackett-Luce model.
+
+    It is divided by the number of configurations.
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
     """
     order = torch.argsort(runtimes, dim=0, stable=True)
     strength = -scores.gather(0, order)  # fastest first
-    # The sum over items not yet placed, accumulated from the slowest backwards.
+    # log of the sum of exp(strength) over this configuration and all slower ones
     remaining = torch.logcumsumexp(strength.flip(0), dim=0).flip(0)
     return (remaining - strength).mean()
 
 
 def pairwise_logistic(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Mean of log(1 + exp(-(s_i - s_j))) over the pairs with runtime_i > runtime_j.
+    """Return the mean of log(1 + exp(-(s_i - s_j))) over the pairs with runtime_i > runtime_j.
+
+    The s are scores of one graph's configurations.
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     Source: Burges et al., "Learning to rank using gradient descent" (RankNet), ICML 2005.
@@ -49,9 +55,10 @@ def pairwise_logistic(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def soft_tau(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """1 - the mean of tanh(s_i - s_j) sign(r_i - r_j) over the pairs of different runtimes.
+    """Return 1 - the mean of tanh(s_i - s_j) sign(r_i - r_j) over pairs with different runtimes r.
 
-    This is 1 - tau-a with a smooth step for the sign, if no two runtimes are equal.
+    The s are scores of one graph's configurations. With sign(s_i - s_j) instead of the smooth tanh,
+    the loss would be 1 - Kendall's tau-a, if no two runtimes are equal.
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     """
@@ -62,10 +69,11 @@ def soft_tau(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def mean_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Mean of (s - z)^2, where z is the logarithm of the runtime, standardised inside the graph.
+    """Return the mean of (s - z)^2: s is the score, z the log runtime, standardised in its graph.
 
-    The element-wise loss that ranking losses are compared with. Runtimes of graphs differ by orders
-    of magnitude, and only their order inside a graph matters; if all are equal, z is 0.
+    This is the element-wise loss that ranking losses are compared with. z is standardised because
+    runtimes of graphs differ by orders of magnitude, and only their order inside a graph matters.
+    If all runtimes of a graph are equal, z is 0.
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     """
@@ -77,10 +85,12 @@ def mean_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def runtime_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Mean of (s - r)^2, where r is the runtime over the mean runtime of its graph.
+    """Return the mean of (s - r)^2: s is the score, r the runtime over the mean runtime of its
+    graph.
 
-    The regression that baselines blend with a ranking loss. It does not use nanoseconds, because
-    runtimes of graphs differ by orders of magnitude and the slowest graph would dominate.
+    The regression loss that baselines add to a ranking loss. Runtimes are divided by their mean
+    because those of graphs differ by orders of magnitude, and in nanoseconds the slowest graph
+    would dominate.
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     """
@@ -99,7 +109,7 @@ LOSSES = {
 
 
 def blend(loss: str, regression: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the loss of that name in LOSSES, plus `regression` times the squared runtime error."""
+    """Return the loss function LOSSES[loss] + regression * runtime_squared_error."""
 
     def blended(scores: Tensor, runtimes: Tensor) -> Tensor:
         total = LOSSES[loss](scores, runtimes)

@@ -1,4 +1,7 @@
-"""Wrap a net as a Ranker: prepare graphs, scale, train, predict, save without pickle."""
+"""Wrap a net as a Ranker: prepare graphs, standardise their features, train, predict, and save.
+
+Weights are saved as safetensors, without pickle.
+"""
 
 import dataclasses
 from abc import abstractmethod
@@ -28,11 +31,11 @@ WEIGHTS = "weights.safetensors"
 
 
 class NetSettings(Protocol):
-    """The settings of a net and of its training, as a frozen dataclass."""
+    """What NetRanker needs of a net's settings, which are a frozen dataclass."""
 
     @property
     def training(self) -> TrainingSettings:
-        """The settings of the training."""
+        """The settings of the training loop."""
         ...
 
 
@@ -43,7 +46,7 @@ Inputs = TypeVar("Inputs", bound=Any)  # a frozen dataclass, mostly of tensors
 class NetRanker(Ranker, Generic[Settings, Inputs]):
     """Train and apply a net; a subclass prepares graphs and makes the net."""
 
-    # fields (rows, columns) of the inputs that are standardised
+    # Names of the fields of the inputs, tables (rows, columns), whose columns are standardised.
     scaled_tables: ClassVar[tuple[str, ...]]
 
     def __init__(self, settings: Settings, seed: int) -> None:
@@ -62,7 +65,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
 
     @abstractmethod
     def make_net(self) -> nn.Module:
-        """Return a net with random weights, a RankingNet."""
+        """Return an untrained net that follows the RankingNet protocol."""
 
     def finish(  # noqa: B027 - most need nothing
         self,
@@ -71,7 +74,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         validation: Sequence[Example[Inputs]],
         report: Report,
     ) -> None:
-        """Change the net after its training; by default do nothing."""
+        """Hook for subclasses: change the net after its training; by default do nothing."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
@@ -111,8 +114,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
     def predict(self, graph: Graph) -> np.ndarray:
         if self.net_ is None:
             raise RuntimeError("fit the ranker before it predicts")
-        # Score each distinct configuration once: it saves work, and a matrix product may round
-        # equal rows differently.
+        # Score each distinct configuration once: this saves work, and guarantees equal scores for
+        # identical configurations, because a matrix product may round equal rows differently.
         inputs = self._scale(self._encoded(graph))
         with one_thread():
             scores = as_ranking(self.net_).score_graph(inputs)
@@ -149,8 +152,10 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         return self
 
     def _check_shapes(self, state: dict[str, Tensor], path: Path) -> None:
-        """Compare the shapes of the weights with the net's, before a net of that size is
-        allocated."""
+        """Raise InputError if the weights in a file do not have the shapes of the settings' net.
+
+        Shapes are checked first, so that no net of a wrong size is allocated.
+        """
         with torch.device("meta"):
             expected = self.make_net().state_dict()
         wanted = {name: tuple(tensor.shape) for name, tensor in expected.items()}
@@ -167,7 +172,10 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         return Example(self._encoded(rows.graph), rows.runtimes, graph.key)
 
     def _encoded(self, graph: Graph) -> Inputs:
-        """Return the net's inputs with nodes in the chosen encoding."""
+        """Return the net's inputs with numeric node features encoded as `encoding` says.
+
+        They are logarithms as prepared, or plain numbers as in the files.
+        """
         check_no_options(graph)
         inputs = self.prepare(graph)
         if self.encoding == "logarithms":
@@ -179,7 +187,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         return dataclasses.replace(example, inputs=self._scale(example.inputs))
 
     def _scale(self, inputs: Inputs) -> Inputs:
-        """Standardise the tables and move everything to the device."""
+        """Return the inputs with their tables standardised, on the ranker's device."""
         scaled = {
             name: torch.from_numpy(scaler(getattr(inputs, name).numpy()))
             for name, scaler in self.scalers_.items()

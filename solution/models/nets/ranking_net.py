@@ -1,4 +1,5 @@
-"""Define what the training loop needs of a net, and the examples that it learns from."""
+"""Define the methods that the training loop calls on a net, and the examples that it learns
+from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +14,23 @@ NetInputs = TypeVar("NetInputs", contravariant=True)
 
 @dataclass(frozen=True)
 class Example(Generic[Inputs]):
-    """A graph as the net's inputs, with its labels."""
+    """A labelled graph: the net's inputs and the runtimes of its distinct configurations."""
 
     inputs: Inputs
-    runtimes: np.ndarray  # (distinct configs,)
-    key: tuple[str, str]  # collection and name
+    runtimes: np.ndarray  # (distinct configs,): mean runtime of each distinct configuration
+    key: tuple[str, str]  # names of the collection and of the graph
 
 
 class RankingNet(Protocol[NetInputs]):
-    """What the training loop needs of a net, besides being a torch module."""
+    """A net that scores configurations; it must be a torch module as well."""
 
     def score_batch(self, batch: Sequence[NetInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs) of the configurations `configs` (configs, graphs)
-        int64."""
+        """Return scores (configs, graphs) of sampled configurations of several graphs.
+
+        Args:
+            configs: (configs, graphs) int64: column g has indices of distinct configurations of
+                graph g.
+        """
         ...
 
     def count_values(self, inputs: NetInputs) -> int:
@@ -33,35 +38,42 @@ class RankingNet(Protocol[NetInputs]):
         ...
 
     def score_graph(self, inputs: NetInputs) -> np.ndarray:
-        """Return scores (distinct configs,) of a graph."""
+        """Return scores (distinct configs,) of all configurations of a graph, for prediction."""
         ...
 
 
 @runtime_checkable
 class Regularised(Protocol):
-    """A net that adds a term to the loss."""
+    """A net that adds a regularisation term to the training loss."""
 
     def score_and_penalise(
         self, batch: Sequence[Any], configs: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """Return the scores of `score_batch`, and the term () that is added to their loss."""
+        """Return the scores that score_batch returns, and the scalar term that is added to the
+        loss.
+        """
         ...
 
 
 @runtime_checkable
 class Planning(Protocol):
-    """A net that counts and sorts before it multiplies; a plan holds the result."""
+    """A net that builds index arrays (a plan) from a batch before it computes the scores.
+
+    Plans can be made in other threads, ahead of the training step that uses them.
+    """
 
     def plan(self, batch: Sequence[Any], configs: np.ndarray) -> Any:
-        """Return the plan for `score_planned`; another thread may call it while the net
-        computes."""
+        """Return the plan that score_planned takes for this batch.
+
+        It may be called in another thread while the net computes another batch.
+        """
         ...
 
     def score_planned(self, batch: Sequence[Any], configs: np.ndarray, plan: Any) -> Tensor:
-        """Return the scores of `score_batch` from a plan."""
+        """Return the scores that score_batch returns, given the plan of this batch."""
         ...
 
 
 def as_ranking(net: nn.Module) -> RankingNet[Any]:
-    """Return the net typed as a RankingNet; every net here is both."""
+    """Return the same net, typed as a RankingNet: all nets of this package follow that protocol."""
     return cast("RankingNet[Any]", net)

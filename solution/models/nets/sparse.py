@@ -1,4 +1,4 @@
-"""Multiply with sparse matrices in float32, so that equal inputs give equal bytes."""
+"""Multiply sparse matrices with torch tensors in float32; on a CPU, results are reproducible."""
 
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -12,7 +12,9 @@ from solution.models.nets.sparse_rows import SparseRows
 
 
 class SparseMatrix:
-    """A constant sparse matrix (rows, columns) that multiplies float tensors, in float32."""
+    """A constant sparse matrix (rows, columns): `matrix @ x` has a gradient for x, not for the
+    matrix.
+    """
 
     def __init__(self, rows: SparseRows, device: torch.device) -> None:
         self._rows, self._device = rows, device
@@ -27,11 +29,11 @@ class SparseMatrix:
         self._transposed  # noqa: B018 - computed once
 
     def product(self, x: Tensor) -> Tensor:
-        """Return the product, without a gradient."""
+        """Return matrix @ x, without recording a gradient."""
         return _multiply(self._forward, x)
 
     def product_transposed(self, x: Tensor) -> Tensor:
-        """Return the product of the transposed matrix."""
+        """Return matrix^T @ x, without recording a gradient."""
         return _multiply(self._transposed, x)
 
     def __matmul__(self, x: Tensor) -> Tensor:
@@ -39,8 +41,10 @@ class SparseMatrix:
 
 
 class _SparseProduct(torch.autograd.Function):
-    """matrix @ x with a gradient. Both passes gather rows: on a CPU, equal inputs give equal
-    bytes."""
+    """matrix @ x with a gradient for x.
+
+    Both passes gather rows instead of scattering them, so on a CPU equal inputs give equal bytes.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: SparseMatrix) -> Tensor:
@@ -55,20 +59,21 @@ class _SparseProduct(torch.autograd.Function):
 class _Bags(NamedTuple):
     """The rows of a sparse matrix in the format of torch's embedding_bag."""
 
-    columns: Tensor  # (values,)
-    starts: Tensor  # (rows + 1,)
-    values: Tensor  # (values,)
+    columns: Tensor  # (entries,) column of each nonzero entry, row after row
+    starts: Tensor  # (rows + 1,) row i has the entries starts[i] : starts[i + 1]
+    values: Tensor  # (entries,) value of each nonzero entry
 
 
 def _multiply(matrix: _Bags, x: Tensor) -> Tensor:
-    """Return the product in float32, which sums over many nodes need.
+    """Return matrix @ x in float32, because lower precision is too coarse for sums over many nodes.
 
-    embedding_bag computes the same sums as a product in torch's CSR format, several times as fast
-    on a CPU.
+    embedding_bag computes the same sums as a product in torch's CSR format, and is several times as
+    fast on a CPU.
     """
     return functional.embedding_bag(
         matrix.columns,
-        x.detach().float(),  # otherwise torch records data for a gradient, which takes time
+        # detached: otherwise torch records data for the backward pass, which takes time
+        x.detach().float(),
         matrix.starts,
         mode="sum",
         per_sample_weights=matrix.values,

@@ -1,4 +1,4 @@
-"""CSR arrays without a library; the caller picks numpy or torch to multiply."""
+"""Sparse matrices as plain CSR arrays, which callers multiply with numpy or with torch tensors."""
 
 import sys
 from functools import cache
@@ -14,16 +14,16 @@ LOOPS = "scipy.sparse._sparsetools"
 
 
 class SparseRows(NamedTuple):
-    """A sparse matrix by rows: row i has the entries starts[i] : starts[i + 1].
+    """A sparse matrix in CSR format: row i has the entries starts[i] : starts[i + 1].
 
-    Entries of a row may be in any order, and entries of one column add up. scipy's matrices sort
-    and check themselves, which takes longer than the product. Both index arrays have one type; a
-    narrow one is read faster.
+    Entries of a row may be in any order, and entries of one column add up. scipy's matrix classes
+    are not used because they sort and check their entries, which takes longer than the product.
+    `starts` and `columns` have the same integer type; int32 is read faster.
     """
 
-    starts: np.ndarray  # (rows + 1,) int32 or int64
-    columns: np.ndarray  # (entries,), the same type
-    values: np.ndarray  # (entries,) float32
+    starts: np.ndarray  # (rows + 1,) int32 or int64: first entry of each row, then their number
+    columns: np.ndarray  # (entries,), the type of `starts`: column of each entry
+    values: np.ndarray  # (entries,) float32: value of each entry
     num_columns: int
 
     def transposed(self) -> "SparseRows":
@@ -36,7 +36,7 @@ class SparseRows(NamedTuple):
         return SparseRows(turned.indptr, turned.indices, turned.data, num_rows)
 
     def cut(self, rows: slice) -> "SparseRows":
-        """Return a range of rows."""
+        """Return the matrix of a range of rows; `columns` and `values` are shared, not copied."""
         return self._replace(starts=self.starts[rows.start : rows.stop + 1])
 
     def product(self, x: np.ndarray) -> np.ndarray:
@@ -47,11 +47,13 @@ class SparseRows(NamedTuple):
 def sum_entries(
     starts: np.ndarray, columns: np.ndarray, x: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return sums (rows, width) of the rows of x (columns, width) that each row lists, in x's type.
+    """Return the product (rows, width) of a sparse matrix in CSR format with x, in x's type.
 
     Args:
-        starts: (rows + 1,): row i lists columns[starts[i] : starts[i + 1]].
-        weights: (entries,) in x's type; by default 1.
+        starts: (rows + 1,): row i has the entries starts[i] : starts[i + 1].
+        columns: (entries,): column of each entry, which is the row of x that it multiplies.
+        x: (columns, width).
+        weights: (entries,) values of the entries, in x's type; by default 1.
     """
     sums = np.zeros((len(starts) - 1, x.shape[1]), x.dtype)
     values = np.ones(len(columns), x.dtype) if weights is None else weights
@@ -63,7 +65,10 @@ def sum_entries(
 
 @cache
 def _load_loops() -> ModuleType:
-    """Return scipy's C loops without importing scipy.sparse, which takes a quarter of a second."""
+    """Return the extension module with scipy's C loops for CSR matrices.
+
+    It is loaded without importing scipy.sparse, which takes a quarter of a second.
+    """
     if LOOPS in sys.modules:
         return sys.modules[LOOPS]
     found = find_spec("scipy")
@@ -80,7 +85,12 @@ def _load_loops() -> ModuleType:
 
 
 def select(positions: np.ndarray, size: int) -> SparseRows:
-    """Return the matrix (n, size) whose product with x is x[positions]."""
+    """Return the sparse matrix (n, size) with matrix @ x == x[positions].
+
+    Args:
+        positions: (n,) row numbers of x.
+        size: number of rows of x.
+    """
     count = len(positions)
     return SparseRows(
         np.arange(count + 1, dtype=np.int32),

@@ -1,9 +1,13 @@
 """Train any net: rank sampled configurations of a few graphs at each step.
 
 A net receives a batch of graphs with the same number of sampled configurations each and returns
-scores (configs, graphs); the loss compares inside a graph. With early stopping the fit ends with
-the weights of the epoch that was best on validation graphs, without it with the last ones.
-Lightning Fabric handles device and precision.
+scores (configs, graphs). The loss compares configurations of the same graph only. With early
+stopping, the fit ends with the weights of the epoch that was best on validation graphs, otherwise
+with the last weights. Lightning Fabric handles device and precision.
+
+A *visit* is one use of a graph in an epoch: large graphs may be visited several times, each time
+with newly sampled configurations. A *plan* holds index arrays that some nets build before they
+compute a step (solution.models.nets.ranking_net.Planning).
 """
 
 import math
@@ -32,21 +36,27 @@ from solution.system.memory import SpareMemory
 from solution.system.report import Report
 
 WARM_UP = 0.1
-MANY = 10  # sampling without a permutation pays off from this ratio on
-LOOK_SECONDS = 2.0  # between two reports of a long epoch's progress
-MAX_VALUES = 1 << 22  # values of a layer in memory at once while training: 16 MB
-# steps planned ahead, each in a thread: planning takes longer than a GPU needs for a step
+# From this ratio of available to sampled configurations, sampling without a permutation is faster.
+MANY = 10
+LOOK_SECONDS = 2.0  # least time between two reports of progress inside an epoch
+# at most this many values of a layer are in memory at once while training: 16 MB
+MAX_VALUES = 1 << 22
+# Number of steps that are planned ahead, each in a thread, because planning a step takes longer
+# than a GPU needs to compute it.
 PLANNED_AHEAD = 2
-STEP_VALUES = 1 << 13  # fixed cost of a step, in values
-Drawn = tuple[Example[Inputs], np.ndarray]  # a graph and the rows (configs,) of a step
+# cost of a step that does not depend on its size, as a number of values (for progress estimates)
+STEP_VALUES = 1 << 13
+# a graph, and the indices (configs,) of its configurations sampled for a step
+Drawn = tuple[Example[Inputs], np.ndarray]
 
 
 @dataclass
 class Steps:
-    """The optimizer's steps over the examples."""
+    """Runs the training steps of an epoch: sample configurations, plan, compute gradients,
+    update."""
 
     fabric: Fabric
-    net: Any  # wrapped by Fabric
+    net: Any  # the net in Fabric's wrapper, which sets the precision
     optimizer: Any
     settings: TrainingSettings
     unwrapped: nn.Module  # the net without Fabric's wrapper
@@ -54,19 +64,21 @@ class Steps:
 
     def __post_init__(self) -> None:
         self.loss = blend(self.settings.loss, self.settings.regression)
-        # The next steps are planned while the device computes this one.
+        # On a GPU, the next steps are planned while it computes the current one.
         self._ahead = PLANNED_AHEAD if works_by_itself(self.fabric.device) else 0
 
     def run_epoch(
         self, examples: Sequence[Example[Inputs]], state: FitState, look: Callable[[float], None]
     ) -> tuple[float, float]:
-        """Run the remaining steps of the state's epoch.
+        """Run the steps of the current epoch that `state` has not taken yet.
 
         Args:
-            look: called from time to time between two steps with the share of the epoch's work that
-                is done.
+            examples: the training graphs.
+            look: called from time to time between two steps, with the share of the epoch's work
+                that is done.
 
-        Returns the mean loss, and the configurations learned from per second.
+        Returns the mean loss of the epoch's steps, and the number of configurations learned from
+        per second.
         """
         self.net.train()
         settings, started = self.settings, time.perf_counter()
@@ -95,7 +107,11 @@ class Steps:
     def _share_work(self, examples: Sequence[Example[Inputs]], order: np.ndarray) -> np.ndarray:
         """Return the share (steps,) of an epoch's work that is done after each step.
 
-        Graphs differ in size by a factor of a hundred, so steps do not measure time.
+        Work is estimated from the sizes of graphs: they differ by a factor of a hundred, so the
+        number of steps does not measure time.
+
+        Args:
+            order: indices of graphs (visits,) in the order of training.
         """
         work = np.array([self.net.count_values(example.inputs) for example in examples], float)
         starts = np.arange(0, len(order), self.settings.graphs_per_step)
@@ -105,7 +121,9 @@ class Steps:
     def _plan_steps(
         self, examples: Sequence[Example[Inputs]], state: FitState
     ) -> Generator["Plan[Inputs]"]:
-        """Plan the remaining steps of the epoch."""
+        """Yield the plan of each remaining step of the epoch, made up to PLANNED_AHEAD steps in
+        advance.
+        """
         assert state.order is not None
         size = self.settings.graphs_per_step
         batches = [state.order[n : n + size] for n in range(0, len(state.order), size)]
@@ -114,8 +132,8 @@ class Steps:
         with ThreadPoolExecutor(max(1, self._ahead)) as pool:
             for step in range(len(left)):
                 for graphs in left[step + len(planned) : step + self._ahead + 1]:
-                    # Rows drawn ahead are part of the state: a resumed fit must not draw them
-                    # again.
+                    # Configurations drawn ahead are saved with the state: a resumed fit must use
+                    # them and not draw others.
                     if len(state.drawn) == len(planned):
                         state.drawn.append(self._draw(graphs, state))
                     drawn = state.drawn[len(planned)]
@@ -124,7 +142,7 @@ class Steps:
                 yield planned.popleft()
 
     def _draw(self, graphs: Sequence[Example[Inputs]], state: FitState) -> np.ndarray:
-        """Draw rows (graphs, configs) to learn from."""
+        """Draw for each graph the configurations to learn from: indices (graphs, configs)."""
         size = self.settings.configs_per_graph
         return np.stack([sample(len(e.runtimes), size, state.generator) for e in graphs])
 
@@ -134,10 +152,12 @@ class Steps:
         rows: np.ndarray,
         ahead: ThreadPoolExecutor | None = None,
     ) -> "Plan[Inputs]":
-        """Return a step on rows (graphs, configs) of some graphs.
+        """Return the plan of one training step.
 
         Args:
-            ahead: a pool that plans the step in a thread; None plans it when it is taken.
+            graphs: the graphs of the step.
+            rows: (graphs, configs) indices of the configurations to learn from.
+            ahead: a pool whose thread runs the net's planning; None runs it when the step is taken.
         """
         parts = list(self._divide(list(zip(graphs, rows, strict=True))))
         return [(len(part) / len(graphs), part, self._begin(part, ahead)) for part in parts]
@@ -151,7 +171,7 @@ class Steps:
         return ahead.submit(plan).result if ahead is not None else plan
 
     def take(self, plan: "Plan[Inputs]") -> Tensor:
-        """Take one step; return its loss on the device, which is not waited for."""
+        """Update the weights by one step; return its loss, a tensor that is not waited for."""
         total = self.find_gradients(plan)
         if self.settings.optimizer == "adamw":
             nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
@@ -159,7 +179,7 @@ class Steps:
         return total
 
     def find_gradients(self, plan: "Plan[Inputs]") -> Tensor:
-        """Compute the gradients of the graphs' mean loss; return the loss, float64."""
+        """Compute gradients of the mean loss over a step's graphs; return that loss () float64."""
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), dtype=torch.float64, device=self.fabric.device)
         for share, part, planned in plan:
@@ -170,8 +190,11 @@ class Steps:
         return total
 
     def _divide(self, drawn: Sequence[Drawn[Inputs]]) -> Iterator[list[Drawn[Inputs]]]:
-        """Split a step's graphs so that activations fit into memory; gradients add up to the
-        same."""
+        """Split a step's graphs into parts whose activations fit into memory.
+
+        Each part holds at most MAX_VALUES values of a layer, or one graph. The summed gradients of
+        the parts are those of the whole step.
+        """
         part: list[Drawn[Inputs]] = []
         values = 0
         for example, rows in drawn:
@@ -187,7 +210,9 @@ class Steps:
     def _find_losses(
         self, part: list[Drawn[Inputs]], planned: Any
     ) -> tuple[Tensor, Tensor | float]:
-        """Return the loss of sampled configurations, and the net's additional term."""
+        """Return the ranking loss of sampled configurations, and the net's regularisation term or
+        0.
+        """
         batch, configs = _list_inputs(part)
         penalty: Tensor | float = 0.0
         if isinstance(self.unwrapped, Regularised):
@@ -200,33 +225,39 @@ class Steps:
         return self.loss(scores.float(), send(runtimes, scores.device)), penalty
 
 
-# Graphs whose activations fit into memory together: their share of the step's loss, the graphs, and
-# a function that returns the net's plan for them.
+# One training step as a list of parts. A part has graphs whose activations fit into memory
+# together: its share of the step's graphs; the graphs with their sampled configurations; and a
+# function that returns the net's plan for them.
 Plan = list[tuple[float, list[Drawn[Inputs]], Callable[[], Any]]]
 
 
 def _list_inputs(part: Sequence[Drawn[Inputs]]) -> tuple[list[Inputs], np.ndarray]:
-    """Return the inputs of the graphs, and the configurations (configs, graphs)."""
+    """Return the net's inputs of each graph, and the sampled configurations (configs, graphs)."""
     return [e.inputs for e, _ in part], np.stack([rows for _, rows in part], axis=1)
 
 
 def works_by_itself(device: torch.device) -> bool:
-    """Return whether the device computes asynchronously, so that CPU cores are free to plan.
+    """Return whether the device computes asynchronously (a GPU), so that CPU cores are free to
+    plan.
 
-    On a CPU other fits use the cores.
+    On a CPU nothing is planned ahead, because other fits use the other cores.
     """
     return device.type != "cpu"
 
 
 def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
-    """Return the graphs (visits,) of an epoch, each as often as `settings` says.
+    """Return the indices (visits,) of the graphs of an epoch, each as often as it is visited.
+
+    A graph is visited once for each `configs_per_graph` of its configurations, but at most `visits`
+    times, or less often to respect max_steps. To reach min_steps, all visits are repeated.
 
     Args:
-        sizes: distinct configurations of each graph.
+        sizes: number of distinct configurations of each graph.
     """
     full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
     times, most = full_steps.clip(1, settings.visits), settings.visits
-    if settings.max_steps is not None:  # each graph is visited at least once
+    # lower the maximum of visits until the steps suffice, but visit each graph at least once
+    if settings.max_steps is not None:
         while most > 1 and times.sum() > settings.max_steps * settings.graphs_per_step:
             most -= 1
             times = times.clip(max=most)
@@ -236,8 +267,9 @@ def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
 
 
 def learning_rate_factor(step: int, total: int) -> float:
-    """Return the factor of the learning rate: linear warm-up over a tenth of the steps, then half a
-    cosine down to 0.
+    """Return the factor of the learning rate at `step` of `total` steps.
+
+    It rises linearly over the first tenth of the steps, then falls to 0 along half a cosine.
     """
     warm_up = max(1, round(WARM_UP * total))
     if step < warm_up:
@@ -246,8 +278,12 @@ def learning_rate_factor(step: int, total: int) -> float:
 
 
 def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:
-    """Draw positions (size,) of configurations; a graph with fewer than `size` repeats some."""
-    if count > MANY * size:  # a permutation of 100,040 takes longer than the rest of the step
+    """Draw `size` of `count` configurations at random: indices (size,).
+
+    Without repetition if size <= count; otherwise each index occurs about equally often.
+    """
+    # a permutation of 100,040 configurations takes longer than the rest of a training step
+    if count > MANY * size:
         return generator.choice(count, size, replace=False)
     return np.resize(generator.permutation(count), size)
 
@@ -262,10 +298,12 @@ def train(
     checkpoints: Path | None = None,
     fit: str = "",
 ) -> None:
-    """Train `net`, a RankingNet, in place.
+    """Train `net`, which follows the RankingNet protocol, in place.
 
     Args:
+        examples: the training graphs.
         validation: graphs for early stopping; without any, all epochs are run.
+        report: called with the progress.
         checkpoints: a folder for this fit alone, which holds its state while it runs; a stopped fit
             resumes from there and, on a CPU, ends with the same weights.
         fit: the identity of the fit, so that it does not resume another fit's state.
@@ -277,7 +315,7 @@ def train(
         for done, known, measures in state.history:
             note = f"validation {known:.3f}"
             report(done, settings.epochs, note, known, measures=measures, is_recalled=True)
-    # Only the computing module is wrapped: the state's net keeps its parameter names.
+    # `state` keeps the unwrapped net, so that checkpoints have the net's own parameter names.
     fabric, note = make_fabric(), ""
     wrapped, wrapped_optimizer = fabric.setup(net, optimizer)
     steps = Steps(fabric, wrapped, wrapped_optimizer, settings, net)
@@ -305,7 +343,7 @@ def train(
 
 
 def make_optimizer(net: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Return the optimizer that the settings name."""
+    """Return the torch optimizer of the net's parameters that settings.optimizer names."""
     if settings.optimizer == "adam":
         return torch.optim.Adam(net.parameters(), lr=settings.learning_rate, fused=True)
     return torch.optim.AdamW(

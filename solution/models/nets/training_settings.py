@@ -12,30 +12,37 @@ OPTIMIZERS = ("adamw", "adam")
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a net is trained. An epoch visits every graph, large ones more than once."""
+    """Settings of the training loop. An epoch visits every graph, large ones several times."""
 
     loss: str = "pairwise_hinge"  # a name in models.nets.losses.LOSSES
-    regression: float = 0.0  # weight of the squared runtime error added to the loss
-    # "adamw" has warm-up, half a cosine and gradient clipping; "adam" is plain Adam.
+    # factor of runtime_squared_error, which is added to the loss; 0: not added
+    regression: float = 0.0
+    # "adamw": AdamW with linear warm-up, then half a cosine, and gradient clipping. "adam": Adam
+    # with a constant learning rate, without clipping.
     optimizer: str = "adamw"
     epochs: int = 60
-    # Epochs without a better validation score before the fit stops. None: no early stopping, and
-    # the validation graphs are learned from as well.
+    # The fit stops after this many epochs without a better validation score. None: no early
+    # stopping, and the validation graphs are learned from as well.
     patience: int | None = 15
     # the validation measure that chooses weights: the collection's score, "opa" or "tau"
     chosen_by: str = "score"
     learning_rate: float = 1e-3
-    weight_decay: float = 1e-4  # of adamw
+    weight_decay: float = 1e-4  # used by "adamw" only
     graphs_per_step: int = 4
-    configs_per_graph: int = 48  # drawn anew at each step
-    # An epoch visits a graph as often as its configurations fill a step, up to this number.
+    # configurations of each graph compared in a step; drawn anew each time
+    configs_per_graph: int = 48
+    # An epoch visits a graph once for each configs_per_graph of its configurations, but at most
+    # `visits` times.
     visits: int = 1
-    # With few graphs, an epoch repeats all of them until it has the minimum of steps; with many, it
-    # visits large ones less often, so as not to exceed the maximum.
+    # Least and most steps of an epoch. With few graphs, an epoch repeats all visits until it has
+    # min_steps; with many, it visits large graphs less often to stay within max_steps (None: no
+    # limit).
     min_steps: int = 1
     max_steps: int | None = None
-    max_configs: int | None = 1000  # distinct configurations of a graph to learn from; None: all
-    validation_configs: int = 1000  # distinct configurations of a graph used for early stopping
+    # at most this many distinct configurations of a graph are learned from; None: all
+    max_configs: int | None = 1000
+    # at most this many distinct configurations of a validation graph are scored for early stopping
+    validation_configs: int = 1000
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, LOSSES)
@@ -48,10 +55,11 @@ class TrainingSettings:
         return True
 
     def quick(self) -> "TrainingSettings":
-        """Return the settings with a tenth of the epochs, and one visit to each graph in an
-        epoch."""
+        """Return settings for a trial run: a tenth of the epochs, one visit to each graph in an
+        epoch.
+        """
         return replace(self, epochs=-(-self.epochs // 10), visits=1, min_steps=1)
 
     def shortened(self, share: float) -> "TrainingSettings":
-        """Return the settings with epochs scaled by `share`, at least one."""
+        """Return a copy with the number of epochs multiplied by `share` and rounded up."""
         return replace(self, epochs=math.ceil(self.epochs * share))

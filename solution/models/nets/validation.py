@@ -17,19 +17,19 @@ NO_ORDER = 0.5  # OPA (ordered pair accuracy) of a graph whose runtimes are all 
 
 @dataclass(frozen=True)
 class Validation:
-    """Means over the validation graphs."""
+    """Measures of a net's rankings, as means over the validation graphs."""
 
-    score: float  # the collection's score
+    score: float  # the metric of the graph's collection, see solution.domain.metrics.score_ranking
     opa: float
     tau: float
     loss: float
 
     def measures(self) -> dict[str, float]:
-        """Return the measures that are logged beside the one that chooses weights."""
+        """Return measures by name, to be logged together with the one that chooses weights."""
         return {"opa": self.opa, "tau": self.tau, "validation_loss": self.loss}
 
 
-METRICS = ("score", "opa", "tau")  # measures that may choose weights
+METRICS = ("score", "opa", "tau")  # measures that may decide which epoch's weights are kept
 
 
 def validate(
@@ -38,11 +38,11 @@ def validate(
     loss: Callable[[Tensor, Tensor], Tensor],
     size: int,
 ) -> Validation:
-    """Score every graph once and measure its ranking.
+    """Score every graph once and return the mean measures of the rankings.
 
     Args:
-        size: configurations compared in one loss, as in a training step: losses of longer lists are
-            larger.
+        size: number of configurations compared in one loss, as in a training step; losses of more
+            configurations are larger and could not be compared with training losses.
     """
     ranking = as_ranking(net)
     rows = []
@@ -59,7 +59,8 @@ def _measure(
     size: int,
 ) -> tuple[float, ...]:
     runtimes, name = example.runtimes, example.key[0]
-    # the slowest measure, computed once: for layouts it is the score
+    # Kendall's tau is the slowest measure, so compute it once; for layout collections it is the
+    # score.
     tau = kendall_tau(scores, runtimes)
     score = tau if collection(name).kind == "layout" else score_ranking(name, scores, runtimes)
     opa = ordered_pair_accuracy(scores, runtimes, tau=tau)
@@ -68,6 +69,9 @@ def _measure(
 
 
 def deal(values: np.ndarray, size: int) -> np.ndarray:
-    """Split values (n,) into lists of `size`: (size, lists); the last values are repeated."""
+    """Split values (n,) into columns of `size` values, taken in turn: (size, lists).
+
+    If n is no multiple of `size`, the first values are used again at the end.
+    """
     lists = -(-len(values) // size)
     return np.resize(values, size * lists).reshape(size, lists)
