@@ -1,8 +1,9 @@
-"""Define the contract of everything that ranks configurations.
+"""Define the interface of everything that ranks configurations.
 
 Settings make a ranker (`settings.build(seed)`). It is fitted once and then predicts one score per
 configuration, for any graph of the collections that it was fitted on. Nets, boosted trees and
-baselines are used in the same way, so tests, folds and ensembles depend on this file only.
+baselines are used in the same way, so tests, cross-validation and ensembles depend on this file
+only.
 """
 
 import dataclasses
@@ -20,9 +21,10 @@ from solution.system.report import Report, silent
 
 
 def check_no_options(graph: Graph) -> None:
-    """Raise InputError if the graph's configurations are compile options beside layouts.
+    """Raise InputError if the graph's configurations contain compile options besides layouts.
 
-    Nets, cost models and propagated columns handle layouts only; tables have options as columns.
+    Nets, cost models and features of propagated layouts read layouts only. Feature tables have
+    compile options as columns.
     """
     if graph.options is not None:
         raise InputError(
@@ -33,18 +35,20 @@ def check_no_options(graph: Graph) -> None:
 
 
 class Ranker(ABC):
-    """Score the configurations of a graph: lower is faster, comparable inside one list only.
+    """Scores the configurations of a graph: lower is faster.
 
-    Graphs come prepared (solution.features.preparation): padding repaired, layout graphs pruned to
-    what the settings need around the configurable nodes.
+    Graphs come prepared (solution.features.preparation): their padding is corrected, and layout
+    graphs are pruned to what the settings need around the configurable nodes.
 
-    A *list* is a graph with the configurations to score. A ranker may look at all of them (how
-    frequent a layout is, how far a sum is from the mean), so scores of one configuration in two
-    lists need not compare; such a ranker says so in its docstring. If a graph marks some of its
-    configurations as the reference list (Graph.listed), a ranker with `scores_beside_a_list` scores
-    each of the others as if it came alone to that list. Inside a list, predictions must not depend
-    on the order of nodes (unless `reads_program_order`) or of configurations, identical
-    configurations must get equal scores, and a loaded ranker must predict the same bytes.
+    Scores may be compared only between configurations that were scored together. A ranker may look
+    at all of them (how frequent a layout is, how far a sum is from the mean), so the score of a
+    configuration may depend on the others; such a ranker says so in its docstring. If a graph marks
+    some configurations as the reference list (Graph.listed), a ranker with `scores_beside_a_list`
+    scores each of the other configurations as if it were scored with the reference list alone.
+
+    Predictions must not depend on the order of nodes (unless `reads_program_order`) or of
+    configurations, identical configurations of a graph must get equal scores, and a loaded ranker
+    must predict the same bytes.
     """
 
     @abstractmethod
@@ -59,17 +63,18 @@ class Ranker(ABC):
             report: called with the progress.
         """
 
-    # Whether a score depends on the reference list (Graph.listed) and on no other configurations.
+    # True if the score of a configuration may depend on those in the reference list (Graph.listed),
+    # but on no other configurations.
     scores_beside_a_list: bool = False
 
-    # Whether nodes must stand in program order, operands first, as in every file: the compiler
-    # visits instructions and operands in that order.
+    # True if the ranker needs nodes in program order (operands before their consumers, as in every
+    # file), because the compiler visits instructions and operands in that order.
     reads_program_order: bool = False
 
     def keep_checkpoints(self, folder: Path) -> None:  # noqa: B027 - most need none
-        """Keep the state of future fits in an existing folder, and resume from what is there.
+        """Save the state of future fits in an existing folder, and resume from a state saved there.
 
-        A ranker that is fitted in seconds ignores it.
+        A ranker that is fitted in seconds ignores this.
         """
 
     @abstractmethod
@@ -82,46 +87,59 @@ class Ranker(ABC):
 
     @abstractmethod
     def load(self, folder: Path) -> Self:
-        """Restore what a ranker of the same settings and seed has saved."""
+        """Restore the state that a ranker of the same settings and seed saved in `folder`; return
+        self.
+        """
 
 
 class CostRanker(Ranker):
-    """A ranker whose scores can be explained, because they are sums of the states' costs."""
+    """A ranker whose scores can be explained, because a score is a sum of the costs of states.
+
+    A state is the layout assignment of an instruction, or of an operand as one instruction reads
+    it.
+    """
 
     @property
     @abstractmethod
     def backend(self) -> str:
-        """The compiler's backend: a name in solution.features.propagation.backend.BACKENDS."""
+        """The compiler backend whose rules give the states: a name in
+        solution.features.propagation.backend.BACKENDS.
+        """
 
     @abstractmethod
     def list_costs(self, graph: Graph) -> np.ndarray:
-        """Return what each state (states,) of the graph's state table adds to a score.
+        """Return the cost (states,) that each state of the graph's state table adds to a score.
 
-        Scores of two configurations differ by the costs of their states.
+        Scores of two configurations differ by the costs of the states in which they differ.
         """
 
 
 class RankerSettings(ABC):
-    """Everything about a ranker but its seed; a subclass is a frozen dataclass of plain values."""
+    """The settings of a ranker, without its seed; a subclass is a frozen dataclass of plain
+    values."""
 
     @property
     def learns(self) -> bool:
-        """Whether the ranker needs labelled graphs."""
+        """True if the ranker is fitted on labelled graphs."""
         return True
 
     @property
     def needed_hops(self) -> int | None:
-        """How many edges around the configurable nodes it needs; None: the whole graph."""
+        """The ranker needs the nodes at most this many edges from a configurable node; None: all
+        nodes.
+        """
         return 1
 
     @property
     def preparation(self) -> Preparation:
-        """How a graph is prepared for it."""
+        """The preparation of every graph before the ranker sees it: padding is corrected, nodes are
+        pruned.
+        """
         return Preparation(self.needed_hops)
 
     @property
     def trains_a_net(self) -> bool:
-        """Whether it trains a net, itself or in a wrapped ranker; nets use a GPU if there is
+        """True if the ranker, or one that it wraps, trains a net; nets use a GPU if there is
         one."""
         return any(getattr(value, "trains_a_net", False) for value in self._values().values())
 
@@ -129,8 +147,8 @@ class RankerSettings(ABC):
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def quick(self) -> Self:
-        """Return settings for a very short training, which shows that it runs, not how good it
-        is."""
+        """Return settings for a very short training, to test that it runs; the model will be
+        poor."""
         return self._change("quick")
 
     def shortened(self, share: float) -> Self:
@@ -138,7 +156,8 @@ class RankerSettings(ABC):
         return self if share == 1 else self._change("shortened", share)
 
     def _change(self, how: str, *given: Any) -> Self:
-        """Return a copy with `how` applied to every setting that has it."""
+        """Return a copy in which every setting that has a method `how` is replaced by its
+        result."""
         values = self._values().items()
         cut = {name: getattr(value, how)(*given) for name, value in values if hasattr(value, how)}
         return dataclasses.replace(self, **cut)  # type: ignore[type-var]

@@ -4,8 +4,9 @@
         model.json     format, kind, settings, seed, preparation, checksums of the other files
         ...            the fitted state, as the ranker's `save` writes it
 
-A kind is looked up in the table here, never imported by a name that stands in a file. A user's
-ranker has the kind "own:NAME" and is loaded only if the user names its experiment.
+The kind of a model names the class of its settings, such as "ridge". It is looked up in a table of
+this file; a name that stands in a model's file is never imported. A ranker that a user wrote has
+the kind "own:NAME" and is loaded only if the user names the experiment that defines it.
 """
 
 import importlib
@@ -29,7 +30,7 @@ from solution.system.sealing import check_files, list_checksums, read_record
 RECORD, FORMAT = "model.json", 1
 OWN = "own:"
 
-# The settings class of each kind; only the module that is needed is imported.
+# Kind -> settings class. A class is imported only when its kind is needed.
 OURS = {
     "nothing": "solution.models.nothing.NothingSettings",
     "least_squares": "solution.models.linear.OrdinarySettings",
@@ -42,7 +43,7 @@ OURS = {
     "cost_kernel": "solution.models.layout.cost_kernel.CostKernelSettings",
     "tile_net": "solution.models.tile.tile_gnn.TileGnnSettings",
 }
-# Packages with further kinds, and with experiments in a package `experiments` inside them.
+# Packages that define further kinds (their KINDS), and experiments (their package `experiments`).
 ADDED = ("solution.papers",)
 _PATHS = dict(OURS)
 for _name in ADDED:
@@ -52,7 +53,7 @@ KINDS = tuple(_PATHS)
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted ranker with the preparation that its graphs need."""
+    """A fitted ranker, and the preparation that graphs need before it scores them."""
 
     ranker: Ranker
     settings: RankerSettings
@@ -60,12 +61,16 @@ class Model:
     preparation: Preparation
 
     def predict(self, graph: Graph) -> np.ndarray:
-        """Return scores (num_configs,) float32 of a graph of a file or of any store that fits."""
+        """Prepare a graph and return its scores (num_configs,) float32; lower is faster.
+
+        The graph comes from a file, or from a prepared data set that keeps at least the nodes
+        needed.
+        """
         return self.ranker.predict(self.preparation(graph))
 
 
 def kind_of(settings: RankerSettings) -> str:
-    """Return the kind in the table, or the user's kind."""
+    """Return the kind of these settings: a key of the table, or "own:NAME" for a user's class."""
     where = f"{type(settings).__module__}.{type(settings).__qualname__}"
     for kind, path in _PATHS.items():
         if where == path:
@@ -74,7 +79,7 @@ def kind_of(settings: RankerSettings) -> str:
 
 
 def describe_settings(settings: RankerSettings) -> dict[str, Any]:
-    """Return the kind and the fields of settings as plain values.
+    """Return {"kind": ..., "settings": fields by name} with plain values that JSON can hold.
 
     Raises InputError if a field's value cannot be written as JSON.
     """
@@ -95,10 +100,10 @@ def describe_settings(settings: RankerSettings) -> dict[str, Any]:
 def read_settings(
     record: Mapping[str, Any], users: Sequence[RankerSettings] = ()
 ) -> RankerSettings:
-    """Return the settings that `describe_settings` described.
+    """Return the settings that `describe_settings` turned into `record`.
 
     Args:
-        users: settings of the user's experiments, which may be meant.
+        users: settings of a user's experiments, whose classes may be needed as well.
 
     Raises InputError if the kind is unknown here, or a field does not fit it.
     """
@@ -116,7 +121,7 @@ def read_settings(
 
 
 def save_model(ranker: Ranker, settings: RankerSettings, seed: int, folder: Path) -> None:
-    """Write the model into an existing folder, with everything that using it takes."""
+    """Write a fitted ranker into an existing folder: its files, and model.json to load it by."""
     ranker.save(folder)
     preparation = settings.preparation.describe()
     record = {**describe_settings(settings), "seed": seed, "preparation": preparation}
@@ -127,7 +132,7 @@ def load_model(folder: Path, users: Sequence[RankerSettings] = ()) -> Model:
     """Load a model from its folder.
 
     Args:
-        users: settings of the user's experiments, which may be meant.
+        users: settings of a user's experiments, whose classes may be needed as well.
 
     Raises:
         InputError: there is no model, it is damaged, its kind is unknown, or it needs another
@@ -166,7 +171,7 @@ def _find_class(kind: object, users: Sequence[RankerSettings]) -> type[RankerSet
 
 
 def _names(kind: type[RankerSettings]) -> list[str]:
-    """Return the field names of settings; none for a class that is no dataclass."""
+    """Return the field names of a settings class; an empty list if it is no dataclass."""
     return [field.name for field in fields(kind)] if is_dataclass(kind) else []
 
 
@@ -178,11 +183,11 @@ def _read_value(hint: Any, value: Any, users: Sequence[RankerSettings]) -> Any:
 
 @cache
 def _adapter(hint: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(hint)  # making one takes milliseconds
+    return TypeAdapter(hint)  # cached, because making an adapter takes milliseconds
 
 
 def _plain(value: Any) -> Any:
-    """Return the value as JSON returns it: dataclasses as mappings, tuples as lists."""
+    """Return the value as JSON would restore it: dataclasses as mappings, tuples as lists."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

@@ -1,7 +1,7 @@
-"""Predict without torch or LightGBM: the models of a distilled bundle.
+"""Load models that predict in numpy, without torch or LightGBM: those of a distilled bundle.
 
-The files are described in solution.models.catalogue; only the nets below can be read here. Scores
-agree with torch's up to rounding.
+The files are described in solution.models.catalogue; only the kinds of nets in KINDS can be loaded
+here. Scores agree with torch's up to rounding.
 """
 
 import importlib
@@ -26,7 +26,7 @@ WEIGHTS, NET, SCALER = "weights.safetensors", "net.", "scaler."
 
 
 class Scorer(Protocol):
-    """The part of a fitted ranker that predicts."""
+    """What prediction needs of a fitted ranker."""
 
     scores_beside_a_list: bool
 
@@ -37,13 +37,13 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class LightModel:
-    """A fitted ranker with the preparation that its graphs need."""
+    """A fitted ranker, and the preparation that graphs need before it scores them."""
 
     ranker: Scorer
     preparation: Preparation
 
 
-# The class of each kind; only the module that is needed is imported.
+# Kind of model -> class that predicts in numpy. A class is imported only when its kind is needed.
 KINDS = {
     "layout_net": "solution.models.layout.layout_forward.LayoutForward",
     "tile_net": "solution.models.tile.tile_forward.TileForward",
@@ -71,7 +71,9 @@ def load_light(folder: Path) -> LightModel:
 
 
 def read_weights(folder: Path) -> tuple[Weights, Scalers]:
-    """Return a net's weights and the scalers of its tables."""
+    """Return a net's weights by parameter name, and the scalers of its feature tables by table
+    name.
+    """
     tensors = load_file(folder / WEIGHTS)
     weights = {
         name.removeprefix(NET): np.ascontiguousarray(tensor, np.float32)

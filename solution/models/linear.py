@@ -1,7 +1,8 @@
-"""Rank by linear regression of a configuration's normalised rank on the feature tables.
+"""Rank by linear regression on the feature tables; the label is a configuration's normalised rank.
 
 These are the baselines that LightGBM is compared with: ordinary least squares, lasso and ridge. A
-grid search over folds of graphs chooses the penalties. Columns are standardised first.
+grid search chooses the penalty by cross-validation in which each graph is in one fold as a whole.
+Columns are standardised first.
 
 Source: Hoerl and Kennard, 1970 (ridge); Tibshirani, 1996 (lasso); scikit-learn.
 """
@@ -30,11 +31,12 @@ MODEL = "model.safetensors"
 
 @dataclass(frozen=True)
 class LinearSettings(RankerSettings):
-    """The settings that all three share."""
+    """The settings that ordinary least squares, ridge and lasso share."""
 
-    max_configs: int = 1000  # distinct configurations of a graph used for training, at most
-    max_rows: int = 1_000_000  # rows of the training table, at most
-    folds: int = 4  # folds of graphs that choose the penalty
+    # at most this many distinct configurations of a graph are used for training
+    max_configs: int = 1000
+    max_rows: int = 1_000_000  # at most about this many rows in the training table
+    folds: int = 4  # folds of the cross-validation over graphs that chooses the penalty
 
     def build(self, seed: int) -> "LinearRanker":
         """Return an unfitted ranker."""
@@ -42,11 +44,11 @@ class LinearSettings(RankerSettings):
 
     @abstractmethod
     def estimator(self) -> Any:
-        """Return a regression of scikit-learn."""
+        """Return an unfitted regression of scikit-learn."""
 
     @property
     def penalties(self) -> tuple[float, ...]:
-        """The grid of penalties to choose from; empty if the settings have none."""
+        """The penalties to choose from; empty if the regression has no penalty."""
         return getattr(self, "grid", ())
 
 
@@ -88,14 +90,16 @@ class LassoSettings(LinearSettings):
     def estimator(self) -> Any:
         from sklearn.linear_model import Lasso
 
-        # Rows far outnumber columns: precomputed products of columns are faster.
+        # Rows far outnumber columns, so precomputed products of columns (the Gram matrix) are
+        # faster.
         return Lasso(max_iter=self.max_iterations, tol=1e-3, precompute=True)
 
 
 class LinearRanker(Ranker):
-    """A linear model: one weight for each column.
+    """Scores configurations by a weighted sum of the columns of the feature table.
 
-    Scores of layouts depend on the list, because the table has layout frequencies in it.
+    Scores of layouts depend on the configurations that are scored together, because the table
+    contains how frequent layouts are among them.
     """
 
     scores_beside_a_list = True
@@ -104,13 +108,14 @@ class LinearRanker(Ranker):
         self.settings = settings
         self.seed = seed
         self.scaler_: Scaler | None = None
-        self.weights_ = np.zeros(0)  # (columns,)
+        self.weights_ = np.zeros(0)  # (columns,): weight of each standardised column
         self.penalty_: float | None = None
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        # no early stopping; the folds are drawn from all graphs
+        # Validation graphs are used as well: there is no early stopping, and cross-validation uses
+        # all.
         everything = [*graphs, *validation]
         limits = self.settings.max_configs, self.settings.max_rows
         rows = choose_all_rows(everything, *limits, self.seed)
@@ -125,24 +130,30 @@ class LinearRanker(Ranker):
         return self
 
     def predict(self, graph: Graph) -> np.ndarray:
-        # Row by row, so that a row's score does not depend on the rows beside it.
+        # Sum row by row, so that the score of a row does not depend on other rows, as it may in a
+        # matrix product.
         scores = self.contributions(self.rows_of(graph)).sum(axis=1)
         return scores.astype(np.float32)[graph.distinct.inverse]
 
     def rows_of(self, graph: Graph) -> np.ndarray:
-        """Return the table (distinct configs, columns) float32 of a graph."""
+        """Return the feature table (distinct configs, columns) float32 of a graph."""
         return distinct_rows(graph)
 
     def features_of(self, graph: Graph) -> tuple[Feature, ...]:
-        """Return the columns of rows_of."""
+        """Return the description of each column of the table that rows_of returns."""
         return list_features(graph)
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
-        """Return the labels of one graph's configurations (rows,)."""
+        """Return the labels (rows,) to regress, given the runtimes (rows,) of one graph."""
         return normalised_rank(runtimes)
 
     def contributions(self, rows: np.ndarray) -> np.ndarray:
-        """Return what each column adds to the scores of unscaled `rows`: (rows, columns)."""
+        """Return standardised columns times their weights: (rows, columns), which sum to the
+        scores.
+
+        Args:
+            rows: (rows, columns) of the feature table, not standardised.
+        """
         if self.scaler_ is None:
             raise RuntimeError("fit the ranker before it predicts")
         return self.scaler_(rows).astype(np.float64) * self.weights_
@@ -166,7 +177,12 @@ class LinearRanker(Ranker):
         return self
 
     def _search(self, features: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> Any:
-        """Fit with the penalty that is best on held-out graphs."""
+        """Return the regression, fitted to all rows with the penalty that is best on held-out
+        graphs.
+
+        Args:
+            groups: (rows,) the index of each row's graph.
+        """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import GridSearchCV, GroupKFold
 
@@ -174,7 +190,7 @@ class LinearRanker(Ranker):
         folds = min(self.settings.folds, groups[-1] + 1)
         if not penalties:
             return estimator.fit(features, labels)
-        if folds < 2:  # too few groups to hold one out
+        if folds < 2:  # too few graphs to hold one out: use the middle penalty
             return estimator.set_params(alpha=penalties[len(penalties) // 2]).fit(features, labels)
         search = GridSearchCV(
             estimator,
@@ -182,7 +198,7 @@ class LinearRanker(Ranker):
             cv=GroupKFold(folds),
             scoring="neg_mean_squared_error",
         )
-        with warnings.catch_warnings():  # collinear columns converge slowly in the last digits
+        with warnings.catch_warnings():  # collinear columns converge slowly
             warnings.simplefilter("ignore", ConvergenceWarning)
             search.fit(features, labels, groups=groups)
         self.penalty_ = float(search.best_params_["alpha"])

@@ -1,6 +1,6 @@
-"""Rank nothing: give every configuration the same score.
+"""Give every configuration the same score.
 
-This is the control of every comparison, and what is submitted if nothing could be trained.
+This is the baseline of every comparison, and what is submitted if nothing could be trained.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from solution.system.report import Report, silent
 
 @dataclass(frozen=True)
 class NothingSettings(RankerSettings):
-    """Settings without any field."""
+    """Settings of NothingRanker, which has none."""
 
     @property
     def learns(self) -> bool:
@@ -29,7 +29,7 @@ class NothingSettings(RankerSettings):
 
 
 class NothingRanker(Ranker):
-    """Keep the configurations in the order of the file."""
+    """Gives every configuration the score 0, so a stable sort keeps the order of the file."""
 
     scores_beside_a_list = True
 

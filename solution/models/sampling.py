@@ -1,7 +1,7 @@
-"""Choose the configurations of a graph that a ranker learns from.
+"""Choose the configurations of a graph that a ranker learns from, and compute their labels.
 
-Turn runtimes into labels that mean the same in every graph: ranks, relevance, share of the
-range.
+Labels are runtimes turned into values that are comparable between graphs: ranks, relevance, or
+runtimes scaled to 0 ... 1.
 """
 
 from collections.abc import Sequence
@@ -14,31 +14,40 @@ from solution.domain.graph import Graph
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The distinct configurations of a labelled graph."""
+    """Configurations of a labelled graph that are chosen for training."""
 
-    graph: Graph  # with these distinct configurations, in order
-    runtimes: np.ndarray  # (distinct,) float64: the mean over identical configurations
+    graph: Graph  # the graph with only the chosen configurations, and all duplicates of them
+    runtimes: np.ndarray  # (distinct configs,) float64: mean runtime over duplicates
 
 
 def share_rows(max_configs: int, max_rows: int, graphs: int) -> int:
-    """Return how many distinct configurations each of `graphs` graphs may add to a table of
-    `max_rows`."""
+    """Return how many distinct configurations each graph may add to a training table.
+
+    At most `max_configs`, an equal share of `max_rows`, but at least 2.
+
+    Args:
+        graphs: number of graphs.
+    """
     return max(2, min(max_configs, max_rows // max(1, graphs)))
 
 
 def choose_all_rows(
     graphs: Sequence[Graph], max_configs: int, max_rows: int, seed: int
 ) -> list[TrainingRows]:
-    """Choose the rows of each graph, about `max_rows` at most in total."""
+    """Choose configurations to train on from each graph.
+
+    At most `max_configs` distinct ones per graph, and roughly `max_rows` over all graphs (at least
+    two per graph).
+    """
     limit = share_rows(max_configs, max_rows, len(graphs))
     return [choose_rows(graph, limit, seed) for graph in graphs]
 
 
 def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
-    """Draw at most `limit` distinct configurations, with all duplicates of each; None takes all.
+    """Draw at most `limit` distinct configurations of a graph, with all duplicates of each.
 
-    Duplicates stay because features count them: a layout that is frequent among the candidates is
-    likely fast.
+    None takes all configurations. Duplicates stay because features count them: a layout that is
+    frequent among the candidates is likely fast.
 
     Raises ValueError if the graph has no labels.
     """
@@ -46,25 +55,33 @@ def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
         raise ValueError(f"{graph.name} has no labels to learn from")
     runtimes = graph.distinct.mean(graph.runtimes)
     if limit is None or len(runtimes) <= limit:
-        return TrainingRows(graph, runtimes)  # the same object, so that cached results are found
+        # return the same graph object, because results are cached per object
+        return TrainingRows(graph, runtimes)
     chosen = np.sort(np.random.default_rng(seed).choice(len(runtimes), limit, replace=False))
     copies = np.flatnonzero(np.isin(graph.distinct.inverse, chosen))
     return TrainingRows(graph.select(copies), runtimes[chosen])
 
 
 def normalised_rank(runtimes: np.ndarray) -> np.ndarray:
-    """Return ranks (configs,) from 0, fastest, to 1; ties share their mean rank."""
-    from scipy.stats import rankdata  # slow to import, and prediction does not need it
+    """Return ranks (configs,) between 0, the fastest, and 1, the slowest; equal runtimes share a
+    rank.
+    """
+    # imported here, because it is slow to import and prediction does not need it
+    from scipy.stats import rankdata
 
     return (rankdata(runtimes) - 0.5) / len(runtimes)
 
 
 def scaled_runtime(runtimes: np.ndarray) -> np.ndarray:
-    """Return runtimes (configs,) scaled to 0, fastest, and 1, slowest; 0 if all are equal."""
+    """Return runtimes (configs,) scaled linearly: fastest 0, slowest 1; all 0 if they are equal."""
     spread = runtimes.max() - runtimes.min()
     return (runtimes - runtimes.min()) / (spread if spread > 0 else 1.0)
 
 
 def relevance(runtimes: np.ndarray, levels: int) -> np.ndarray:
-    """Return relevance (configs,) int32: levels - 1 for the fastest, 0 for the slowest."""
+    """Return relevance grades (configs,) int32 for lambdarank: levels - 1 the fastest, 0 the
+    slowest.
+
+    Each grade has about equally many configurations.
+    """
     return (levels - 1 - np.floor(normalised_rank(runtimes) * levels)).astype(np.int32)

@@ -1,6 +1,6 @@
-"""Validate settings when they are made.
+"""Validate the settings of rankers when they are made.
 
-A wrong value would otherwise be found after minutes of preparation, or never.
+Otherwise a wrong value would be noticed after minutes of preparation, or never.
 """
 
 from collections.abc import Callable, Collection
@@ -9,7 +9,7 @@ from typing import Any
 from solution.system.errors import InputError
 from solution.system.names import suggest
 
-MAX_WIDTH, MAX_DEPTH = 8192, 64  # width of a layer and number of layers of a net
+MAX_WIDTH, MAX_DEPTH = 8192, 64  # largest width of a layer, and largest number of layers
 SIZES = {
     "width": MAX_WIDTH,
     "rounds": MAX_DEPTH,
@@ -22,7 +22,7 @@ SIZES = {
 
 def check_choice(setting: str, value: object, choices: Collection[str | None]) -> None:
     """Raise InputError if the value of a setting is not one of `choices`."""
-    known = tuple(choices)  # a dict lookup would need a hashable value
+    known = tuple(choices)  # a tuple, because `value` may not be hashable
     if value in known:
         return
     meant = suggest(str(value), [name for name in known if name is not None])
@@ -36,8 +36,8 @@ def check_even_widths(setting: str, value: Any) -> None:
 
 
 def check_penalties(setting: str, value: Any) -> None:
-    """Raise InputError unless the value is a tuple of one or more penalties."""
-    if not _holds(value, lambda x: isinstance(x, (int, float)) and x >= 0):  # False for NaN
+    """Raise InputError unless the value is a tuple of one or more numbers, none below 0."""
+    if not _holds(value, lambda x: isinstance(x, (int, float)) and x >= 0):  # also False for NaN
         raise _wrong(
             setting, value, "a tuple of one number or more, none below 0, such as (0.1, 1.0)"
         )
@@ -46,7 +46,7 @@ def check_penalties(setting: str, value: Any) -> None:
 def check_net(settings: object) -> None:
     """Raise InputError if a net of these settings would be unreasonably large.
 
-    A short file can request a net of any size.
+    A model's file may come from anywhere, and a few bytes of it can request a net of any size.
     """
     for name, most in SIZES.items():
         value = getattr(settings, name, None)
@@ -61,7 +61,7 @@ def check_size(setting: str, value: int, most: int, least: int = 1) -> None:
 
 
 def _holds(value: Any, is_right: Callable[[Any], bool]) -> bool:
-    """Return whether the value is a tuple of reasonable length with right entries only."""
+    """Return True if the value is a tuple of 1 to MAX_DEPTH entries that all pass `is_right`."""
     return isinstance(value, tuple) and 0 < len(value) <= MAX_DEPTH and all(map(is_right, value))
 
 

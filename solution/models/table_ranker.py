@@ -1,8 +1,9 @@
-"""Make a ranker from a function on rows of the feature table: the shortest way to add a model.
+"""Make a ranker from two functions on rows of the feature table: the shortest way to add a model.
 
-Columns are standardised and centred inside each graph, because only differences between its
-configurations matter. The label is a configuration's rank in its graph. A subclass of TableSettings
-defines how weights are fitted and how rows are scored.
+A subclass of TableSettings defines how weights are fitted and how rows are scored. The table has
+one row for each distinct configuration of a graph. Columns are standardised and centred inside each
+graph, because only differences between its configurations matter. The label is a configuration's
+rank in its graph.
 """
 
 from abc import abstractmethod
@@ -22,21 +23,22 @@ from solution.system.errors import InputError
 from solution.system.report import Report, silent
 
 MODEL = "model.npz"
-NUMBERS = "buif"  # kinds of numpy types
+NUMBERS = "buif"  # numpy's letters for boolean, unsigned, integer and floating types
 
 
 @dataclass(frozen=True)
 class TableSettings(RankerSettings):
     """Settings of a table ranker; the fields of a subclass are further settings."""
 
-    max_configs: int = 1000  # distinct configurations of a graph used for training, at most
-    max_rows: int = 1_000_000  # rows of the training table, at most
+    # at most this many distinct configurations of a graph are used for training
+    max_configs: int = 1000
+    max_rows: int = 1_000_000  # at most about this many rows in the training table
 
     @abstractmethod
     def fit_rows(self, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         """Return weights, an array of any shape, fitted to rows (rows, columns) and ranks (rows,).
 
-        Ranks lie between -0.5, the fastest of a graph, and 0.5.
+        Ranks lie between -0.5, the fastest configuration of a graph, and 0.5, the slowest.
         """
 
     @abstractmethod
@@ -49,10 +51,10 @@ class TableSettings(RankerSettings):
 
 
 class TableRanker(Ranker):
-    """Apply TableSettings to the feature table of the graph's kind.
+    """Fits and applies the two functions of a TableSettings to feature tables.
 
-    Scores depend on the list: columns are centred on its mean, and the layout table has layout
-    frequencies in it.
+    Scores depend on the configurations that are scored together: columns are centred on their mean,
+    and for layouts the table contains how frequent layouts are among them.
     """
 
     def __init__(self, settings: TableSettings, seed: int) -> None:
@@ -64,7 +66,8 @@ class TableRanker(Ranker):
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        everything = [*graphs, *validation]  # there is no early stopping
+        # validation graphs are used as well, because there is no early stopping
+        everything = [*graphs, *validation]
         limits = self.settings.max_configs, self.settings.max_rows
         parts = choose_all_rows(everything, *limits, self.seed)
         tables = [distinct_rows(part.graph) for part in parts]
@@ -87,7 +90,7 @@ class TableRanker(Ranker):
         rows = self._scale(distinct_rows(graph))
         scores = np.asarray(self.settings.score_rows(rows, self.weights_))
         if scores.shape != (len(rows),) or scores.dtype.kind not in NUMBERS:
-            raise InputError(  # scores would belong to other rows
+            raise InputError(  # a wrong shape would assign scores to other rows
                 f"score_rows of {type(self.settings).__name__} returned an array {scores.shape} of "
                 f"{scores.dtype} for the {len(rows)} rows of {graph.name}, expected one number a "
                 "row."
@@ -114,7 +117,10 @@ class TableRanker(Ranker):
 
 
 def _narrow(scores: np.ndarray) -> np.ndarray:
-    """Return scores as float32; whole numbers that would become equal are replaced by ranks."""
+    """Return scores (rows,) as float32.
+
+    If different integers would become equal in float32, their ranks are returned instead.
+    """
     narrowed = scores.astype(np.float32)
     if scores.dtype.kind in "iu":
         values, ranks = np.unique(scores, return_inverse=True)

@@ -301,9 +301,7 @@ def train(
     """Train `net`, which follows the RankingNet protocol, in place.
 
     Args:
-        examples: the training graphs.
         validation: graphs for early stopping; without any, all epochs are run.
-        report: called with the progress.
         checkpoints: a folder for this fit alone, which holds its state while it runs; a stopped fit
             resumes from there and, on a CPU, ends with the same weights.
         fit: the identity of the fit, so that it does not resume another fit's state.

@@ -20,23 +20,24 @@ from solution.models.nets.forward import (
     mlp,
 )
 
-# Only nets with these settings are supported.
+# Settings that a tile net must have to be computed here: no tokens, no attention.
 NEEDED = {"block": "both_ways", "tokens": False, "heads": 0}
 
 
 @dataclass(frozen=True)
 class KernelArrays:
-    """A kernel with inlined fusions, and its distinct configurations."""
+    """The tile net's inputs: a kernel with inlined fusions, and its distinct tile
+    configurations."""
 
-    opcodes: np.ndarray  # (nodes,) int64
-    numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32
+    opcodes: np.ndarray  # (nodes,) int64: opcode number of each node
+    numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32: numeric node features
     edge_index: np.ndarray  # (2, edges) int64, from operand to consumer
     output: int  # the node whose tensor is tiled
-    table: np.ndarray  # (distinct configs, columns) float32
+    table: np.ndarray  # (distinct configs, columns) float32: features of each configuration
 
 
 def describe_kernel(graph: Graph) -> KernelArrays:
-    """Return the arrays of the nodes and of the distinct configurations."""
+    """Return the tile net's inputs for a kernel graph."""
     kernel = inline_fusions(graph)
     return KernelArrays(
         opcodes=kernel.node_opcodes.astype(np.int64),
@@ -48,7 +49,7 @@ def describe_kernel(graph: Graph) -> KernelArrays:
 
 
 class TileForward:
-    """A trained tile net, for prediction only."""
+    """A trained tile net for prediction only, in numpy."""
 
     scores_beside_a_list = True
 
@@ -69,7 +70,10 @@ class TileForward:
 
 
 def count_blocks(settings: Mapping[str, Any]) -> int:
-    """Return the number of convolutions; raise ValueError if the net is not written here."""
+    """Return the number of convolutions of a net with these settings.
+
+    Raises ValueError if a net with these settings cannot be computed here.
+    """
     other = {name: settings[name] for name in NEEDED if settings[name] != NEEDED[name]}
     if other:
         raise ValueError(f"has the settings {other}, expected {NEEDED}")
@@ -77,7 +81,14 @@ def count_blocks(settings: Mapping[str, Any]) -> int:
 
 
 def convolve(layers: Layers[Value], x: Value, sources: Value, targets: Value, number: int) -> Value:
-    """Apply a BothWaysBlock: messages of operands and of consumers have separate weights."""
+    """Return node values (nodes, width) after convolution `number`.
+
+    It is a BothWaysBlock of solution.models.nets.convolutions, which has separate weights for
+    operands and consumers.
+
+    Args:
+        sources, targets: (edges,) operand and consumer of each edge.
+    """
     name = f"blocks.{number}"
     messages = layers.linear(x, f"{name}.from_operands.lin_r")
     for side, ends in (("operands", (sources, targets)), ("consumers", (targets, sources))):
@@ -87,7 +98,13 @@ def convolve(layers: Layers[Value], x: Value, sources: Value, targets: Value, nu
 
 
 def read_out(layers: Layers[Value], x: Value, output: Value, table: Value) -> Value:
-    """Return scores (configs, 1) from nodes x, the `output` node (1,) and the configurations."""
+    """Return the scores (configs, 1) of a kernel's configurations.
+
+    Args:
+        x: (nodes, width) node values after the last convolution.
+        output: (1,) the node whose tensor is tiled.
+        table: (configs, columns) features of the configurations, not yet standardised.
+    """
     pooled = layers.join(layers.mean_row(x), layers.most_row(x), layers.gather(x, output))
     configs = mlp(layers, layers.scale(table, "table"), "config")
     kernel = layers.repeat(layers.linear(pooled, "kernel"), configs)

@@ -1,9 +1,11 @@
-"""The tile net: the configuration joins the pooled kernel.
+"""The tile net: a graph net encodes the kernel, to which each tile configuration is added.
 
     kernel graph ─▶ convolutions ─▶ pooled (graphs, width) ──┐
     tile table, tokens ─────────────────────────────▶ MLP ───┴─▶ MLP ─▶ scores
 
-The kernel is encoded once for all its configurations.
+The kernel is encoded once for all its configurations, because they enter after the convolutions. A
+token is a vector of features of one loop of the kernel under one configuration; tokens are optional
+(TileGnnSettings.tokens).
 
 Source: the late-join GraphSAGE baseline of TpuGraphs (Phothilimthana et al., 2023), with the tile
 table instead of the 24 raw numbers.
@@ -44,7 +46,8 @@ class TileGnnSettings(RankerSettings):
     width: int = 64
     blocks: int = 2
     block: str = "both_ways"  # a name in models.nets.convolutions.BLOCKS
-    tokens: bool = False  # the loops of the kernel as tokens, beside the table
+    # also encode each loop of the kernel (a token), not only the feature table
+    tokens: bool = False
     heads: int = 0  # heads of the attention across configurations; 0: none
     dropout: float = 0.1
     training: TrainingSettings = field(default_factory=TrainingSettings)
@@ -61,12 +64,14 @@ class TileGnnSettings(RankerSettings):
 class TileInputs:
     """A kernel and its tile configurations as tensors."""
 
-    opcodes: Tensor  # (nodes,) int64
-    numeric: Tensor  # (nodes, NUM_NUMERIC) float32
+    opcodes: Tensor  # (nodes,) int64: opcode number of each node
+    numeric: Tensor  # (nodes, NUM_NUMERIC) float32: numeric node features
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
     output: Tensor  # (1,) int64: the node whose tensor is tiled
-    table: Tensor  # (distinct configs, columns) float32
-    # Empty without tokens in the settings: they would take two fifths of the memory.
+    table: Tensor  # (distinct configs, columns) float32: features of each configuration
+    # `tokens`: features of each loop under each configuration. `active`: 1 for loops with several
+    # iterations, else 0. Both are empty unless the settings ask for tokens, because they would take
+    # two fifths of the memory.
     tokens: Tensor  # (distinct configs, loops, TOKEN_FEATURES) float32
     active: Tensor  # (loops,) float32
 
@@ -74,7 +79,8 @@ class TileInputs:
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
     """The tile net as a Ranker.
 
-    With `heads` configurations attend to each other, so scores depend on the list.
+    If the setting `heads` is not 0, configurations attend to each other, so scores depend on the
+    configurations that are scored together.
     """
 
     scaled_tables = ("numeric", "table")
@@ -95,7 +101,7 @@ class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
 
 
 def _prepare(graph: Graph) -> TileInputs:
-    """Return the arrays of solution.models.tile.tile_forward as tensors, without tokens."""
+    """Return the net's inputs for a kernel as tensors, with empty `tokens` and `active`."""
     arrays = describe_kernel(graph)
     return TileInputs(
         opcodes=torch.from_numpy(arrays.opcodes),
@@ -110,7 +116,7 @@ def _prepare(graph: Graph) -> TileInputs:
 
 @dataclass(frozen=True)
 class LoopTokens:
-    """The fields of TileInputs that hold the loops of a kernel as tokens."""
+    """The fields of TileInputs that describe the loops of a kernel."""
 
     tokens: Tensor
     active: Tensor
@@ -121,12 +127,12 @@ def _find_tokens(graph: Graph) -> LoopTokens:
     return LoopTokens(torch.from_numpy(tokens[graph.distinct.first]), torch.from_numpy(active))
 
 
-# Two caches, so that nets with and without tokens share the inputs of both.
+# Two caches per graph, so that nets with and without tokens share the cached inputs.
 prepare, find_tokens = PerGraph(_prepare), PerGraph(_find_tokens)
 
 
 class TileGnn(nn.Module):
-    """Score tile configurations of kernels; the configuration joins the pooled kernel."""
+    """The tile net: scores tile configurations of kernels, which it adds to the encoded kernel."""
 
     def __init__(self, settings: TileGnnSettings, columns: int) -> None:
         super().__init__()
@@ -148,7 +154,11 @@ class TileGnn(nn.Module):
         )
 
     def score_batch(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs); the kernels form one disconnected graph."""
+        """Return scores (configs, graphs) of sampled configurations.
+
+        Args:
+            configs: (configs, graphs); column g has indices of kernel g's distinct configurations.
+        """
         of_config = self._encode_configs(batch, configs)  # (configs, graphs, width)
         nodes, edge_index, member = _merge(batch)
         x = self._encode_nodes(batch)
@@ -161,18 +171,21 @@ class TileGnn(nn.Module):
         return cast("Tensor", self.joint(joined).squeeze(-1))
 
     def count_values(self, inputs: TileInputs) -> int:
-        """Return the layer width: the kernel is encoded once for all configurations."""
+        """Return how many values a layer holds for one configuration: its width.
+
+        Nodes do not count, because the kernel is encoded once for all configurations.
+        """
         return self.width
 
     @torch.inference_mode()
     def score_graph(self, inputs: TileInputs) -> np.ndarray:
-        """Return scores (configs,)."""
+        """Return scores (distinct configs,) of all configurations of a kernel."""
         self.eval()
         everything = np.arange(len(inputs.table))
         return self.score_batch([inputs], everything[:, None])[:, 0].cpu().numpy()
 
     def _encode_configs(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
-        """Return configurations (configs, graphs, width)."""
+        """Return vectors (configs, graphs, width) that encode the sampled configurations."""
         tables = torch.stack(take_rows([inputs.table for inputs in batch], configs), dim=1)
         encoded = self.config(tables)
         if self.tokens is not None:
@@ -181,16 +194,19 @@ class TileGnn(nn.Module):
         return encoded
 
     def _encode_nodes(self, batch: Sequence[TileInputs]) -> Tensor:
-        """Return nodes of all graphs (nodes, width)."""
+        """Return vectors (nodes, width) of the nodes of all graphs, before the convolutions."""
         opcodes = torch.cat([inputs.opcodes for inputs in batch])
         numeric = torch.cat([inputs.numeric for inputs in batch])
         return cast("Tensor", self.node(self.opcode.weight, opcodes, numeric))
 
     def _pool(self, x: Tensor, outputs: Tensor, member: Tensor) -> Tensor:
-        """Pool nodes (nodes, ..., width) to kernels (graphs, ..., width): mean, maximum, output.
+        """Return a vector (graphs, ..., width) of each kernel, given node values (nodes, ...,
+        width).
+
+        It is a linear map of the mean and the maximum over the nodes, and of the output node.
 
         Args:
-            outputs: (graphs,) the output node of each kernel.
+            outputs: (graphs,) the node of each kernel whose tensor is tiled.
             member: (nodes,) the graph of each node.
         """
         pooled = [
@@ -202,25 +218,34 @@ class TileGnn(nn.Module):
 
 
 def _find_most(x: Tensor, member: Tensor, graphs: int) -> Tensor:
-    """Return the maximum (graphs, ...) over the nodes of each graph, `member` (nodes,)."""
-    # torch_geometric's scatter warns in every process on a GPU without torch-scatter.
+    """Return the maximum (graphs, ...) of x (nodes, ...) over the nodes of each graph.
+
+    Args:
+        member: (nodes,) the graph of each node.
+    """
+    # Not torch_geometric's scatter: on a GPU without torch-scatter it warns in every process.
     index = member.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
     most = x.new_zeros(graphs, *x.shape[1:])
     return most.scatter_reduce(0, index, x, "amax", include_self=False)
 
 
 def _merge(batch: Sequence[TileInputs]) -> tuple[Tensor, Tensor, Tensor]:
-    """Join the kernels: return output nodes (graphs,), edges (2, edges), graphs (nodes,)."""
+    """Join the kernels into one disconnected graph.
+
+    Returns the output node of each kernel (graphs,), the edges (2, edges), and the kernel of each
+    node (nodes,).
+    """
     sizes = [len(inputs.opcodes) for inputs in batch]
     starts, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])
     return torch.cat([inputs.output for inputs in batch]) + starts, edges, member
 
 
 class DimensionTokens(nn.Module):
-    """Encode the loops of a kernel as tokens: their length, tile size and kind.
+    """Encode the loops of a kernel, each given by a token: features of its length, tile size and
+    kind.
 
-    Returns sum over loops of active * gate(token) * value(token). All loops share the weights, and
-    a loop with a single step adds nothing.
+    Returns the sum over loops of active * gate(token) * value(token). All loops share the weights.
+    `active` is 0 for loops with a single iteration.
 
     Shapes: tokens (..., loops, features), active (..., loops) -> (..., width).
     Source: the per-dimension encoding of tiles in Kaufman et al., "A learned performance model for

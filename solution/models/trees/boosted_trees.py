@@ -1,10 +1,10 @@
-"""Train boosted trees on the feature tables: the part that all kinds of trees share.
+"""Train boosted trees on the feature tables: the part that all rankers of trees share.
 
-A kind defines the training rows and their labels. With any loss, early stopping uses the
+A subclass defines the training rows and their labels. With any loss, early stopping uses the
 collection's score on the validation graphs.
 
-Source: LightGBM (Ke et al., NIPS 2017). An entry without any net was 11th in the competition: it is
-cheap, and the most different member of an ensemble with nets.
+Source: LightGBM (Ke et al., NIPS 2017). An entry without any net was 11th in the competition: trees
+are cheap, and in an ensemble with nets they are the most different member.
 
 A saved model is a text file of LightGBM, whose reader may crash on damaged text. The file may come
 from anywhere, so it is parsed strictly here: only checked lines of trees reach LightGBM, and all
@@ -31,11 +31,13 @@ from solution.system.errors import InputError
 from solution.system.files import open_regular
 from solution.system.report import Report, silent
 
-MAX_BYTES = 1 << 28  # of a model's text; ours have a few hundred thousand
+# largest size of a model's text; models trained here have a few hundred thousand bytes
+MAX_BYTES = 1 << 28
 END = "end of trees"
 OBJECTIVE = re.compile(r"[a-z_]{1,40}( sigmoid:[0-9.]{1,10})?")
 NUMBERS = re.compile(r"[-+0-9.e ]*")
-# The lines of a tree in order, with the type of their numbers: one per split, one per leaf.
+# The lines of a tree's text, in order. OF_SPLITS and INTERNAL have one number for each split,
+# OF_LEAVES one for each leaf, of the given type.
 OF_SPLITS = {
     "split_feature": np.int64,
     "split_gain": np.float64,
@@ -59,30 +61,33 @@ SMALL_TABLE = 1 << 20
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree of comparisons; a negative child ~leaf is a leaf."""
+    """A decision tree that compares one column in each split; split 0 is the root.
 
-    feature: np.ndarray  # (splits,) int64
+    A child c >= 0 is split c; a child c < 0 is the leaf ~c.
+    """
+
+    feature: np.ndarray  # (splits,) int64: the column that is compared
     threshold: np.ndarray  # (splits,) float64: a row with at most this value goes left
-    left: np.ndarray  # (splits,) int64
-    right: np.ndarray  # (splits,) int64
-    value: np.ndarray  # (splits + 1,) float64
+    left: np.ndarray  # (splits,) int64: left child of each split
+    right: np.ndarray  # (splits,) int64: right child of each split
+    value: np.ndarray  # (splits + 1,) float64: output of each leaf
 
 
 @dataclass(frozen=True)
 class ForestText:
-    """The text of a model that LightGBM can read safely."""
+    """A checked model: its text, which LightGBM can read safely, and the trees parsed from it."""
 
     text: str
-    columns: int  # columns of the rows to predict
+    columns: int  # number of columns of the rows to predict
     trees: tuple[Tree, ...]
 
 
 class _TextError(ValueError):
-    """The text is not LightGBM's."""
+    """The text is not a model that LightGBM wrote."""
 
 
 def read_forest(path: Path) -> ForestText:
-    """Read and check the trees in LightGBM's text.
+    """Read and check the trees in a text file that LightGBM wrote.
 
     Raises InputError if there is no such file, or if it holds anything but LightGBM trees that
     compare one column in each split.
@@ -102,7 +107,10 @@ def read_forest(path: Path) -> ForestText:
 
 
 def parse_forest(text: str) -> ForestText:
-    """Return the trees in the text; raise ValueError if it is not LightGBM's."""
+    """Check a model's text and return its trees, and the text without all other lines.
+
+    Raises ValueError if it is not a model that LightGBM wrote.
+    """
     body, _, rest = text.partition(f"\n{END}\n")
     if not rest:
         raise _TextError(f"a line {END!r} is missing")
@@ -123,7 +131,10 @@ def parse_forest(text: str) -> ForestText:
 
 
 def _check_head(head: str) -> tuple[int, str]:
-    """Return the number of columns and the objective, which transforms the sum of the leaves."""
+    """Return the number of columns and the objective's name from the lines before the trees.
+
+    The objective decides how LightGBM transforms the sum of the leaves into a prediction.
+    """
     first, *lines = head.split("\n")
     pairs = dict(line.split("=", 1) for line in lines if "=" in line)
     expected = {"version": "v4", "num_class": "1", "num_tree_per_iteration": "1"}
@@ -140,7 +151,7 @@ def _check_head(head: str) -> tuple[int, str]:
 
 
 def _parse_tree(block: str, number: int, columns: int) -> tuple[str, Tree]:
-    """Return the checked lines of a tree, and the tree."""
+    """Check the lines of tree `number`; return them and the tree."""
     first, *lines = block.split("\n")
     pairs = [line.partition("=") for line in lines]
     if first != f"Tree={number}" or tuple(name for name, _, _ in pairs) != TREE:
@@ -153,7 +164,8 @@ def _parse_tree(block: str, number: int, columns: int) -> tuple[str, Tree]:
         raise _TextError(f"tree {number} has categories or linear leaves")
     leaves = int(values["num_leaves"])
     lengths = dict.fromkeys(OF_A_SPLIT, leaves - 1) | dict.fromkeys(OF_LEAVES, leaves)
-    if leaves == 1 and not values["leaf_weight"]:  # a tree without a split omits it
+    # The line leaf_weight may be empty for a tree without a split.
+    if leaves == 1 and not values["leaf_weight"]:
         lengths["leaf_weight"] = 0
     arrays = {
         name: _numbers(values[name], kind, name, lengths[name])
@@ -174,8 +186,10 @@ def _numbers(text: str, kind: type, name: str, length: int) -> np.ndarray:
 
 
 def _check_tree(tree: Tree, decisions: np.ndarray, number: int, columns: int) -> None:
-    """Check that every node is reached exactly once from the root and compares an existing
-    column."""
+    """Raise _TextError unless the splits form a tree, compare existing columns, and use thresholds.
+
+    In a tree every split and leaf is reached exactly once from the root.
+    """
     splits = len(tree.feature)
     children = np.concatenate([tree.left, tree.right])
     nodes, leaves = np.arange(1, splits), ~np.arange(splits + bool(splits))
@@ -194,27 +208,29 @@ def _show(value: object) -> str:
 
 @dataclass(frozen=True)
 class TreeSettings(RankerSettings):
-    """Settings of all kinds; names are LightGBM's if it has the parameter."""
+    """Settings of all rankers of boosted trees; parameters of LightGBM have LightGBM's names."""
 
     rounds: int = 400
-    patience: int = 60  # rounds without a better validation score before it stops
+    patience: int = 60  # training stops after this many rounds without a better validation score
     learning_rate: float = 0.05
     num_leaves: int = 15
     min_data_in_leaf: int = 20
     feature_fraction: float = 0.5
     lambda_l2: float = 1.0
-    max_configs: int = 1000  # distinct configurations of a graph used for training, at most
-    max_rows: int = 1_000_000  # rows of the training table, and of the validation table, at most
+    # at most this many distinct configurations of a graph are used for training
+    max_configs: int = 1000
+    # at most about this many rows in the training table, and as many in the validation table
+    max_rows: int = 1_000_000
 
     def quick(self) -> Self:
         """Return the settings with a tenth of the trees."""
         return replace(self, rounds=-(-self.rounds // 10))
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
-        """Return LightGBM's parameters, deterministic.
+        """Return LightGBM's training parameters, with which training is deterministic.
 
         Args:
-            values: rows times columns of the table.
+            values: rows times columns of the training table.
         """
         return {
             "learning_rate": self.learning_rate,
@@ -233,10 +249,10 @@ class TreeSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class GraphRows:
-    """The distinct configurations of a labelled graph."""
+    """The table rows and runtimes of a labelled graph's distinct configurations."""
 
     features: np.ndarray  # (rows, columns) float32
-    runtimes: np.ndarray  # (rows,)
+    runtimes: np.ndarray  # (rows,): mean runtime of each configuration
     collection: str
 
 
@@ -245,17 +261,18 @@ class TrainingTable:
     """The training rows of all graphs, concatenated."""
 
     features: np.ndarray  # (rows, columns) float32
-    labels: np.ndarray  # (rows,)
-    sizes: list[int]  # rows of each graph
+    labels: np.ndarray  # (rows,): what the trees learn to predict
+    sizes: list[int]  # number of rows of each group that a ranking loss compares
 
 
 class BoostedTrees(Ranker):
-    """Train one booster; a subclass defines the rows and turns its output into scores.
+    """Trains one LightGBM model; a subclass defines its rows, and scores from the trees' output.
 
-    Scores of layouts depend on the list, because the table has layout frequencies in it.
+    Scores of layouts depend on the configurations that are scored together, because the table
+    contains how frequent layouts are among them.
     """
 
-    grouped: ClassVar[bool] = False  # whether the loss compares rows of a graph
+    grouped: ClassVar[bool] = False  # True if the loss compares rows of a group (LambdaRank)
 
     def __init__(self, settings: Any, seed: int) -> None:
         self.settings = settings
@@ -264,18 +281,24 @@ class BoostedTrees(Ranker):
 
     @abstractmethod
     def make_table(self, graphs: Sequence[GraphRows]) -> TrainingTable:
-        """Return the training table of the graphs."""
+        """Return the training table: rows of all graphs with labels, divided into groups."""
 
     @abstractmethod
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
-        """Return scores (rows,) of one graph, lower is faster, from the trees' output for its
-        rows."""
+        """Return scores (rows,) of one graph's configurations, lower is faster.
+
+        Args:
+            output: the trees' output for the rows that `questions` returned for the graph.
+            rows: number of configurations.
+        """
 
     @abstractmethod
     def questions(self, features: np.ndarray) -> np.ndarray:
-        """Return the rows to predict for a graph with `features` (rows, columns).
+        """Return the rows that the trees are applied to, for a graph with `features` (rows,
+        columns).
 
-        Validation graphs use them, too; `score` turns the output into scores.
+        `score` turns the trees' output for them into one score for each row of `features`. Used in
+        prediction and for validation graphs.
         """
 
     def fit(
@@ -310,7 +333,11 @@ class BoostedTrees(Ranker):
     def make_dataset(
         self, table: TrainingTable, reference: lightgbm.Dataset | None = None
     ) -> lightgbm.Dataset:
-        """Return a LightGBM dataset; a validation set takes the bins of its training set."""
+        """Return a LightGBM dataset of the table.
+
+        Args:
+            reference: the training set, given for a validation set so that both have the same bins.
+        """
         group = table.sizes if self.grouped else None
         return lightgbm.Dataset(table.features, table.labels, group=group, reference=reference)
 
@@ -319,19 +346,23 @@ class BoostedTrees(Ranker):
         return np.asarray(scores, np.float32)[graph.distinct.inverse]
 
     def rows_of(self, graph: Graph) -> np.ndarray:
-        """Return the table (distinct configs, columns) float32 of a graph."""
+        """Return the feature table (distinct configs, columns) float32 of a graph."""
         return distinct_rows(graph)
 
     def features_of(self, graph: Graph) -> tuple[Feature, ...]:
-        """Return the columns of rows_of."""
+        """Return the description of each column of the table that rows_of returns."""
         return list_features(graph)
 
     def score_rows(self, features: np.ndarray) -> np.ndarray:
-        """Return scores (rows,) of the rows of one graph's table."""
+        """Return scores (rows,) of one graph's feature table (rows, columns); lower is faster."""
         return self.score(self.predict_rows(self.questions(features)), len(features))
 
     def predict_rows(self, rows: np.ndarray, **options: Any) -> np.ndarray:
-        """Return the trees' output for `rows`; `options` are LightGBM's, such as pred_contrib."""
+        """Return the trees' output for rows (rows, columns).
+
+        Args:
+            options: further arguments of LightGBM's predict, such as pred_contrib.
+        """
         booster = self.fitted()
         return np.asarray(
             booster.predict(
@@ -343,7 +374,7 @@ class BoostedTrees(Ranker):
         )
 
     def fitted(self) -> lightgbm.Booster:
-        """Return the booster; raise RuntimeError before the fit."""
+        """Return the trained LightGBM model; raise RuntimeError if the ranker is not fitted."""
         if self.booster_ is None:
             raise RuntimeError("fit the ranker before it predicts or is saved")
         return self.booster_
@@ -351,7 +382,7 @@ class BoostedTrees(Ranker):
     def save(self, folder: Path) -> None:
         booster = self.fitted()
         text = booster.model_to_string(num_iteration=booster.best_iteration)
-        # LightGBM's writer does not notice full disks.
+        # Not LightGBM's save_model, which does not notice full disks.
         (folder / MODEL).write_text(text, encoding="utf-8")
 
     def load(self, folder: Path) -> Self:
@@ -378,7 +409,7 @@ class BoostedTrees(Ranker):
 
 
 def count_threads(values: int) -> int:
-    """Return how many threads a table of `values` numbers is worth; 0 means all.
+    """Return LightGBM's number of threads for a table of `values` numbers: 1, or 0 for all cores.
 
     A small table gains little from a second thread, and on a busy machine threads that wait for
     each other take three times as long as one.

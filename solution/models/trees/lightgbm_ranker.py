@@ -1,4 +1,4 @@
-"""Train boosted trees that rank the configurations of a graph: lambdarank, or ranks regressed.
+"""Rank configurations by boosted trees, trained by LambdaRank or by regression of ranks.
 
 Source: LambdaMART (Burges, "From RankNet to LambdaRank to LambdaMART", 2010) as in LightGBM.
 """
@@ -19,15 +19,19 @@ from solution.models.trees.boosted_trees import BoostedTrees, GraphRows, Trainin
 class LightGBMSettings(TreeSettings):
     """Settings of LightGBMRanker."""
 
-    relevance_levels: int = 31  # bins of the ranks of a graph
-    list_length: int = 64  # the rows of a graph are split into lists of at most this length
+    # number of relevance grades that the ranks of a graph are divided into
+    relevance_levels: int = 31
+    # the rows of a graph are split into groups of at most this size, which are compared
+    list_length: int = 64
 
     def build(self, seed: int) -> "LightGBMRanker":
         """Return an unfitted ranker."""
         return LightGBMRanker(self, seed)
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
-        """Return parameters of lambdarank over whole lists with linear gains."""
+        """Return LightGBM's parameters for lambdarank: all rows of a group are compared, and the
+        gain of a relevance grade is linear.
+        """
         return super().parameters(seed, values) | {
             "objective": "lambdarank",
             "label_gain": list(range(self.relevance_levels)),
@@ -36,13 +40,14 @@ class LightGBMSettings(TreeSettings):
 
 
 class RowTrees(BoostedTrees):
-    """Trees that predict a label of each row; a subclass defines the label."""
+    """Trees that predict one label for each configuration; a subclass defines the label."""
 
     scores_beside_a_list = True
 
     @abstractmethod
     def label(self, runtimes: np.ndarray) -> np.ndarray:
-        """Return the labels of one graph's configurations (rows,)."""
+        """Return labels (rows,), given the runtimes (rows,) of one graph's distinct
+        configurations."""
 
     def make_table(self, graphs: Sequence[GraphRows]) -> TrainingTable:
         return TrainingTable(
@@ -56,10 +61,12 @@ class RowTrees(BoostedTrees):
 
 
 class LightGBMRanker(RowTrees):
-    """Lambdarank: push pairs of rows apart by what swapping them would change in the metric.
+    """Ranks by lambdarank: the trees predict relevance grades, learned from pairs of rows.
 
-    The number of pairs of a graph is the square of its rows, and most say the same, so only rows of
-    one list are compared. Relevance refers to the whole graph, so it means the same in all lists.
+    Each pair is weighted by how much swapping its rows would change the ranking metric. A graph has
+    as many pairs as the square of its rows, and most are redundant, so rows are split into small
+    groups and compared inside a group only. Grades refer to the whole graph, so they mean the same
+    in each group.
     """
 
     grouped = True
@@ -79,13 +86,14 @@ class LightGBMRanker(RowTrees):
 
 
 def chunk(sizes: Sequence[int], length: int, seed: int) -> tuple[np.ndarray, list[int]]:
-    """Split lists at random into the fewest lists of at most `length` rows, of about equal length.
+    """Split groups of rows at random into the fewest groups of at most `length`, about equally
+    large.
 
     Args:
-        sizes: rows of each list; lists are concatenated.
+        sizes: number of rows of each group; the rows of all groups are concatenated.
 
     Returns:
-        The order (rows,) in which rows are taken, and the size of each new list.
+        The order (rows,) in which rows are taken, and the size of each new group.
     """
     generator = np.random.default_rng(seed)
     order, new_sizes = [], []
@@ -105,12 +113,12 @@ class PointwiseSettings(TreeSettings):
         return PointwiseRanker(self, seed)
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
-        """Return parameters of least squares."""
+        """Return LightGBM's parameters for least-squares regression."""
         return super().parameters(seed, values) | {"objective": "regression"}
 
 
 class PointwiseRanker(RowTrees):
-    """Regress a configuration's normalised rank inside its graph."""
+    """Ranks by regression: the trees predict a configuration's normalised rank inside its graph."""
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
         return normalised_rank(runtimes)
