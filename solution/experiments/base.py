@@ -216,7 +216,8 @@ def find_named_experiment(name: str) -> Experiment:
 
 
 def _list_modules(settings: RankerSettings) -> tuple[str, ...]:
-    """Return the modules of the settings and of the settings of rankers inside them."""
+    """Return the modules that define the class of the settings and those of nested rankers'
+    settings."""
     values = (getattr(settings, one.name) for one in dataclasses.fields(settings))  # type: ignore
     inner = [_list_modules(value) for value in values if isinstance(value, RankerSettings)]
     return tuple(sorted({type(settings).__module__}.union(*inner)))
@@ -293,7 +294,7 @@ def _list_imports(source: bytes) -> list[str]:
     Python."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
-    # a file in the folder that looks imported need not be valid Python
+    # an import may name a file that is not valid Python; it is still part of the sources
     except (SyntaxError, ValueError):
         return []
     found = []

@@ -62,10 +62,11 @@ def hash_nodes(graph: Graph) -> np.ndarray:
 def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> np.ndarray:
     """Choose at most `count` nodes by their hashes; return their numbers (k,) int64, sorted.
 
+    Nodes with equal hashes are chosen together. A group of equal nodes that does not fit is
+    skipped; if no group fits, the smallest is chosen.
+
     Args:
-        keys: (nodes,) uint64 hash of each node. Nodes with equal hashes are chosen together. A
-        group of
-            them that does not fit is skipped; if no group fits, the smallest is chosen.
+        keys: (nodes,) uint64 hash of each node.
         preferred: (nodes,) bool: nodes to choose before others.
     """
     # Sort groups of nodes with equal (preferred, key); then take groups in this order, if they fit.

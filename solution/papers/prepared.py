@@ -29,7 +29,7 @@ from solution.system.errors import InputError
 
 @dataclass(frozen=True)
 class PreparedSettings(WrapperSettings):
-    """Settings of a ranker and of the preparation of its graphs; the ranker itself is built."""
+    """Settings of a ranker and of the preparation of its graphs; `build` returns that ranker."""
 
     padding: int = PADDING  # value of unused slots: -1, or 0 as in the files
     contractions: bool = False  # whether the contracted dimensions of dots are features

@@ -15,7 +15,8 @@ class Document:
     """A report or paper."""
 
     title: str
-    file: str = ""  # prefix of the file with its text, if there is one to compare with
+    # beginning of the name of the file with its text; empty if there is no such file
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Number:
     """A number that a document reports."""
 
     document: str
-    place: str  # a table or section
+    place: str  # the document's table or section
     what: str
     value: float
     unit: str = ""

@@ -179,7 +179,7 @@ class ResidualSettings(NodeRankerSettings):
 
     width: int = 64
     rounds: int = 2
-    attention: bool = True  # among all nodes, before the layers
+    attention: bool = True  # attention among all nodes, before the residual layers
     edges: float = 0.8  # share of the edges kept at each training step
     l2: float = 1e-4  # weight of the L2 term of MLP weights and of the pooled activations
     nodes: NodeSettings = field(default_factory=lambda: NodeSettings(trained=100))
@@ -233,7 +233,7 @@ class ResidualTileSettings(RankerSettings):
 
     width: int = 64
     rounds: int = 2
-    attention: bool = True  # among all nodes of the kernel, before the layers
+    attention: bool = True  # attention among all nodes of the kernel, before the residual layers
     edges: float = 0.8  # share of the edges kept at each training step
     l2: float = 1e-4  # weight of the L2 term of MLP weights and of the pooled activations
     training: TrainingSettings = TRAINING

@@ -72,19 +72,19 @@ class EmbeddingTable:
     def __init__(self, width: int, max_bytes: int) -> None:
         self.capacity = max(1, max_bytes // (4 * width + 8))
         # np.zeros: the system allocates a page only when it is written.
-        # hash of the key of each slot's entry; 0: the slot is empty
+        # hash of each slot's (graph, configuration, segment); 0: the slot is empty
         self._keys = np.zeros(self.capacity, np.uint64)
         self._values = np.zeros((self.capacity, width), np.float32)
 
     def read(self, graph: int, configs: np.ndarray, segments: int) -> tuple[Tensor, Tensor]:
-        """Return which embeddings of a graph are cached, and these embeddings, 0 if not cached.
+        """Return which embeddings of a graph are cached, and the embeddings (0 if not cached).
 
         Args:
             configs: (k,) numbers of configurations.
             segments: number of segments of the graph.
 
         Returns:
-            (k, segments) bool and (k, segments, width).
+            (k, segments) bool, and (k, segments, width) float32.
         """
         keys = _hash(graph, configs[:, None], np.arange(segments))
         slots = self._slots(keys)
@@ -169,7 +169,7 @@ class SegmentedInputs(RowInputs):
         return torch.from_numpy(self.sizes / self.sizes.sum()).float()
 
     def segment(self, number: int) -> Segment:
-        """Return a segment by its number."""
+        """Return the inputs of the segment with this number."""
         nodes, edges, configurable = (
             slice(int(first), int(last)) for first, last in self.bounds[:, number : number + 2]
         )
@@ -233,9 +233,10 @@ class SegmentSettings(RankerSettings):
 
     width: int = 128
     rounds: int = 3  # number of convolutions
-    hops: int | None = 1  # edges kept around the configurable nodes; None: the whole graph
+    # nodes within this many edges of a configurable node are kept; None: the whole graph
+    hops: int | None = 1
     partition: str = "metis"  # a name in solution.papers.segments.PARTITIONS
-    # Nodes of a segment. None: one segment holds the whole graph, which is full graph training.
+    # Most nodes of a segment. None: one segment holds the whole graph: full graph training.
     max_nodes: int | None = 1000
     chosen: int | None = 1  # segments with gradients in a step; None: all
     kept: float = 0.5  # p, the share of the cached embeddings that is not dropped

@@ -5,17 +5,17 @@
 A row is one (graph, configuration), and rows are never compared. Its features are:
 
     tile      140 node features, mean over the nodes, and the 24 numbers of the tile
-    layout    the padding of all tensors with a layout, how often each value stands in the
+    layout    the padding of all tensors with a layout, how often each value occurs in the
               configuration's layout features, and how many nodes are convolutions, dots, reshapes
     either    optionally, the share of the nodes that have each opcode: of the nodes that pruning
               keeps, or of these and, separately, of those that it drops
 
-For a kernel, only the tile differs between its rows, so a linear model ranks tiles in the same
-order for all kernels; trees can combine features. Padding is to the register tile, 128 by 8: the
-minor-most dimension of an output is padded to a multiple of 128, the next one to a multiple of 8.
-If a configuration leaves a node to the compiler, the node has the program's layout. Nodes whose
-layout no configuration sets have the same padding in all of them and are left out. In the
-competition every convolution, dot and reshape is configurable, so configurable ones are counted.
+The rows of a kernel differ only in the tile, so a linear model ranks tiles in the same order for
+all kernels; trees can combine features. Padding is to the register tile, 128 by 8: the minor-most
+dimension of an output is padded to a multiple of 128, the next one to a multiple of 8. If a
+configuration gives a node no layout, the node has the program's layout. Nodes whose layout no
+configuration sets have the same padding in all configurations and are left out. In the competition
+every convolution, dot and reshape is configurable, so configurable nodes are counted.
 
 The target is the runtime, scaled to 0 ... 1 over the configurations of each graph. The study first
 divides it by the default configuration's runtime, which then has no effect, and does not say over
@@ -24,13 +24,13 @@ that trees or least squares predict.
 
 Penalties are found by grid search and trees by random search, both by the squared error on 4 folds.
 The folds are over graphs: with rows of one graph in two folds, runtimes would leak. The study does
-not say what its 25 trials draw: here they draw what `fastslow tune` searches, and the number of
-trees of a trial is the one with the least error on the folds. The study counts 23 numbers of a tile
-and does not say which; the files have 24, including sums and products. Unused slots of node
-features hold -1, as everywhere in this project; the study has the files' 0.
+not say which settings its 25 trials draw: here they are those that `fastslow tune` searches, and
+the number of trees of a trial is the one with the least error on the folds. The study counts 23
+numbers of a tile and does not say which; the files have 24, including sums and products. Unused
+slots of node features hold -1, as everywhere in this project; the study has the files' 0.
 
 Source: Li and Mynampati, "Performance Models for Deep Neural Network Training" (CS243, Harvard,
-2023), sections II.C and III. Its reported numbers stand in solution/papers/published.toml.
+2023), sections II.C and III. Its reported numbers are in solution/papers/published.toml.
 """
 
 from collections.abc import Sequence

@@ -2,15 +2,15 @@
 
     node features, opcode, layouts ─▶ 2 linear blocks ─▶ 2 SAGE blocks ─▶ mean ─▶ score
 
-A block is a product, an instance norm over the nodes, channel attention, and attention across the
-configurations that are scored together. A score therefore depends on the other configurations: wrap
-the settings in SublistAverageSettings (solution.papers.wrappers) to average over them. With
-`across=False` there is no such attention and products are twice as wide: each configuration is
-scored alone.
+A block is a matrix product, an instance norm over the nodes, channel attention, and attention
+across the configurations that are scored together. A score therefore depends on the other
+configurations: wrap the settings in SublistAverageSettings (solution.papers.wrappers) to average
+over them. With `across=False` blocks have no attention across configurations, and products are
+twice as wide: each configuration is scored alone.
 
 Source: Khizbullin et al., "Fast or slow? TGraph ...", Frontiers in Artificial Intelligence, 2025
-(10.3389/frai.2025.1605539), and the team's description of its entry. Where these give no detail:
-the activation is GELU, and SAGE blocks have a residual connection.
+(10.3389/frai.2025.1605539), and the team's description of its entry. Two details are ours, because
+neither text gives them: the activation is GELU, and SAGE blocks have a residual connection.
 """
 
 from collections.abc import Sequence

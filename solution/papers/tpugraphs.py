@@ -168,8 +168,10 @@ class JoinedNet(NodeNet):
         scale: Tensor,
         kept: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Return all node embeddings after the last block, and those of `kept` (k,) nodes before
-        each block.
+        """Return all node embeddings after the last block, and those of `kept` before each block.
+
+        Args:
+            kept: (k,) numbers of nodes; None: none.
         """
         x = self.begin(inputs, given)
         before = []
@@ -297,7 +299,7 @@ class TpuGraphsTileSettings(RankerSettings):
     block: str | None = "sage"  # as in the tile net; None: no graph, an MLP on the sum of the nodes
     rounds: int = 3
     join: str = "late"  # a name in JOINS
-    heads: int = 0  # of attention among nodes, before the convolutions; 0: no attention
+    heads: int = 0  # heads of attention among nodes, before the convolutions; 0: no attention
     head_width: int = 32
     mask: float | None = NOT_ADJACENT  # weight of nodes that are not adjacent; None: no mask
     training: TrainingSettings = TrainingSettings(

@@ -6,17 +6,17 @@
 
 The net is the baseline of TpuGraphs (solution.papers.tpugraphs) with a block of multi-head
 attention among all nodes as its initial layer (solution.papers.soft_attention). The violation ratio
-is the share of configurable nodes whose layout violates a rule, over the whole graph
-(solution.features.layout.violations). In training, random nodes are dropped to make attention
-affordable. With `importance`, the configurable nodes and the important ones (find_important), which
-the report proposes, are kept before all others. With `draw="work"` (NodeSettings), nodes are drawn
-in proportion to their operations.
+is the share of configurable nodes whose largest output dimension is not the most minor one of their
+layout (solution.features.layout.violations); it is always of the whole graph. In training, random
+nodes are dropped to make attention affordable. With `importance`, the configurable nodes and the
+important ones (find_important), which the report proposes, are kept before all others. With
+`draw="work"` (NodeSettings), nodes are drawn in proportion to their operations.
 
 Source: a student report on the competition (rank 107 of 616): 1,000 nodes and 16 configurations,
-500 or 10,000 and 32, or 5,000 nodes with 30 features chosen by hand; the weights of the epoch with
-the most ordered pairs. Properties that it says had no effect are settings: the position of the
-attention, its heads, the width, the convolution. It does not give the number of blocks of
-attention: here one.
+500 nodes, 10,000 nodes and 32 configurations, or 5,000 nodes with 30 features chosen by hand; the
+weights of the epoch with the most ordered pairs. Properties that it says had no effect are
+settings: the position of the attention, its heads, the width, the convolution. It does not give the
+number of blocks of attention: here one.
 
 With `compressed`, nodes have 30 of the 140 features (CHOSEN), so that a graph may keep more nodes.
 The report selects "interpretable operation node features [...] most closely aligned with layout
@@ -25,9 +25,9 @@ names that TpuGraphs gives them.
 
 Important nodes are both ends of an edge at which a tensor's layout may change: the node that
 computes the tensor, and the nodes whose layouts set the order of its dimensions. If these layouts
-differ, the compiler has to copy the tensor (solution.features.layout.conflicts). The
-report's future work means the layouts of one configuration. A net sees several configurations at a
-time, so here a node counts if it is an end in any possible configuration.
+differ, the compiler has to copy the tensor (solution.features.layout.conflicts). The report's
+future work means the layouts of one configuration. A net sees several configurations at a time, so
+here a node counts if it is such an end in any possible configuration.
 """
 
 import dataclasses
@@ -116,12 +116,13 @@ class ViolationSettings(NodeRankerSettings):
     width: int = 64
     block: str = "sage"  # a name in solution.papers.tpugraphs.JOINED_BLOCKS
     rounds: int = 3
-    attention: str | None = "first"  # before or after the blocks; None: the baseline's net
+    # attention "first" (before the blocks) or "last" (after them); None: the baseline's net
+    attention: str | None = "first"
     heads: int = 16
     head_width: int = 32
     mask: float | None = NOT_ADJACENT  # weight of nodes that are not adjacent; None: no mask
-    compressed: bool = False  # 30 of the 140 node features
-    ratio: bool = True  # the violation ratio
+    compressed: bool = False  # use only 30 of the 140 node features (CHOSEN)
+    ratio: bool = True  # whether the violation ratio is an input
     # how the ratio treats a node whose layout a configuration leaves open: a name in UNSET
     unset: str = "suits"
     importance: bool = False  # configurable and important nodes are kept first

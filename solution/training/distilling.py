@@ -96,7 +96,7 @@ def _list_teachers(run: Run, recipe: Recipe) -> list[tuple[str, Path, JobRecord]
 
 
 def find_taught(run: Run, recipe: Recipe) -> set[str]:
-    """Return the collections that the ensemble ranks and can teach.
+    """Return the collections that the ensemble can teach: the recipe weighs a model for them.
 
     Raises InputError if there is none, or if a model's code comes from a user's file.
     """
@@ -136,8 +136,9 @@ def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> No
 class Teacher:
     """The ensemble's models that have not seen a fold; for NO_FOLD, the models of all folds.
 
-    Models trained without a held-out fold teach only collections that could not be divided. So it
-    makes no difference to a student whether an experiment was also refitted on all graphs.
+    Models trained without a held-out fold teach only collections that could not be divided into
+    folds. So it makes no difference to a student whether an experiment was also refitted on all
+    graphs.
     """
 
     def __init__(self, run: Run, recipe: Recipe, fold: int) -> None:

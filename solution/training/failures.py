@@ -20,7 +20,7 @@ from solution.models.table_ranker import NUMBERS, TableSettings
 from solution.system.errors import InputError
 from solution.training.plan import IS_LABELLED, Plan
 
-REHEARSAL_GRAPHS = 2  # one to fit on, one to validate on
+REHEARSAL_GRAPHS = 2  # graphs of a trial fit: one to fit on, one to validate on
 NOISE = 1e-12  # rounding error of 64-bit scores, relative to their size
 PASSED_ON = (InputError, OSError, MemoryError)  # errors whose messages are clear already
 
@@ -96,12 +96,15 @@ def _check_settings(settings: RankerSettings, source: str) -> None:
 
 @contextmanager
 def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
-    """Turn an error that the experiment's file raises into one line.
+    """Turn an error that the experiment's file raises into an InputError with one line.
 
     An error from anywhere else is a defect of this program and keeps its traceback.
 
+    Args:
+        doing: what the block does, for the message.
+
     Raises:
-        InputError: with file, line, function and what was being done; or a GPU is out of memory.
+        InputError: names file, line, function and `doing`; or says that the GPU is out of memory.
     """
     try:
         yield
@@ -188,7 +191,7 @@ def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
 
 
 def _check_scores(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
-    """Raise InputError unless the scores can be stored in 32 bits without becoming equal."""
+    """Raise InputError if scores are not finite in 32 bits, or become equal in 32 bits."""
     check_shape(scores, experiment, graph)
     is_table = isinstance(experiment.ranker, TableSettings)
     who = f"{'score_rows' if is_table else 'predict'} of {type(experiment.ranker).__name__}"

@@ -45,7 +45,7 @@ def fit_without(
 def held_out(
     plan: Plan, collection: str, fold: int, settings: RankerSettings | None = None
 ) -> LazyGraphs:
-    """Return the labelled graphs of the fold, prepared for a ranker of these settings."""
+    """Return the labelled graphs of the fold, prepared for a ranker; None: as stored."""
     return plan.load(plan.held_out(collection, fold), settings)
 
 

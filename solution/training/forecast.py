@@ -106,7 +106,7 @@ def estimate_job(site: Here, spec: JobSpec, _: Report) -> float:
 
 
 class SeenEnoughError(Exception):
-    """Ends a fit that was observed for long enough."""
+    """Raised to end a fit that was observed for long enough."""
 
 
 class Stopwatch:
@@ -182,9 +182,10 @@ def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) 
 
 
 def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: float = 0.0) -> Table:
-    """Return the table of an estimate, with the disk space that is needed and free.
+    """Return the estimate as a table, with the disk space that the run needs and that is free.
 
     Args:
+        slots: number of fits at once.
         startup: seconds that a run takes until it begins to train.
     """
     free = shutil.disk_usage(plan.store.folder).free / 2**30

@@ -43,7 +43,7 @@ class Job:
         return f"{self.experiment.name} {' + '.join(self.collections)}"
 
     def describe(self) -> str:
-        """Return the job's name for people."""
+        """Return the name of the job for messages."""
         fold = "all graphs" if self.fold == NO_FOLD else f"fold {self.fold}"
         seed = f" seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
         return f"{self.kind} {fold}{seed}"
@@ -110,8 +110,8 @@ class Backlog:
     """All jobs of a run, and which of them are to be trained now."""
 
     jobs: Sequence[Job]
-    missing: Sequence[Job]  # to be trained
-    left_out: Sequence[Job]  # untrained too, but not selected by the filter
+    missing: Sequence[Job]  # selected jobs that are to be trained
+    left_out: Sequence[Job]  # other untrained jobs, which the filter does not select
     total: int  # jobs that the filter selects, trained or not
 
     @classmethod

@@ -158,7 +158,7 @@ def choose_place(target: Path, hops: int | None) -> Path:
     """Return `target` or a folder beside it for a store with at least these hops.
 
     Return `target` if its store has enough hops, or if it is no store yet and `hops` is the
-    default. Otherwise the folder is called like `target` with the number of hops appended.
+    default. Otherwise return its name with "-whole" or "-hops-N" appended.
     """
     usual = hops == Preparation().hops
     if _serves(target, hops) or (usual and not is_store(target)):
@@ -283,7 +283,9 @@ def check_experiments(experiments: Sequence[Experiment], plan: Plan) -> None:
 def warn_about_gaps(
     plan: Plan, collections: Sequence[str] = NAMES, experiments: Sequence[Experiment] = ()
 ) -> None:
-    """Warn about collections that cannot be learned from or divided, and experiments without work.
+    """Warn about collections that no model can learn from or that cannot be divided into folds.
+
+    Warn also about experiments that rank none of the collections.
 
     Args:
         collections: the collections that the user named; by default all.

@@ -39,8 +39,8 @@ from solution.training.jobs import Job
 from solution.training.plan import Plan
 from solution.training.watch import Watch
 
-SEND_SECONDS = 20.0  # between two uploads of a fit's checkpoints to a bucket
-BYTES_OF_A_FIT = 1 << 30  # memory of a fit without its graphs
+SEND_SECONDS = 20.0  # seconds between two uploads of a fit's checkpoints to a bucket
+BYTES_OF_A_FIT = 1 << 30  # bytes of memory that a fit needs besides its graphs
 BYTES_OF_GRAPHS = 8  # bytes of memory (feature tables, activations) per byte of the graphs' files
 
 
@@ -360,7 +360,8 @@ def _send_all(mirror: Mirror) -> None:
     bucket.
     """
     mirror.folder.mkdir(parents=True, exist_ok=True)
-    mirror.push(over=True)  # overwrite what a lost machine may have uploaded for the same fit
+    # overwrite what a machine that was lost may have uploaded for the same fit
+    mirror.push(over=True)
 
 
 @contextmanager

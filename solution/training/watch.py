@@ -31,7 +31,7 @@ class FitLine:
     name: str
     started: float = field(default_factory=lambda: time.monotonic())
     seconds: float = 0.0
-    first: float = 0  # epochs that an earlier, stopped fit has done
+    first: float = 0  # epochs that an earlier fit had done before it was stopped and resumed
     done: float = 0
     total: int = 0
     loss: float | None = None
@@ -313,7 +313,7 @@ class LiveTable:
     def __init__(self, title: str, total: int) -> None:
         self._title, self._total, self._advanced = title, total, 0
         self._lines: list[FitLine] = []
-        self._shown = 0  # rows on the terminal; 0: all
+        self._shown = 0  # number of last rows to show; 0: all
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=4)
 
     def __enter__(self) -> Self:

@@ -71,9 +71,9 @@ class Trials:
 
         Args:
             values: the settings that replace those of the experiment.
-            limits: for each step (a collection and a fold) a limit: the trial is pruned after the
-            step
-                if the best of its mean scores so far is lower. Later steps have no limit.
+            limits: for each step (a collection and a fold), the least score to go on with. The
+                trial is pruned if the best of its mean scores so far is lower. Later steps have
+                no limit.
 
         Raises InputError if a user's model fails.
         """
@@ -113,9 +113,8 @@ class Trials:
         return Scored(tuple(found), is_given_up=False)
 
     def _list_steps(self) -> list[tuple[str, int]]:
-        """Return the steps (collection, fold), sorted by fold, so that each collection is scored
-        early.
-        """
+        """Return the steps (collection, fold), sorted by fold: the first steps score each
+        collection."""
         folds = self.site.plan.folds
         steps = [(name, fold) for name in self.collections for fold in folds(name)]
         return sorted(steps, key=lambda step: step[1])
@@ -223,7 +222,8 @@ class Search:
             while (left := trials - _count_done(study)) > 0:
                 watch.note(_describe_best(study))
                 try:
-                    at_once = self.at_once or self._executor.slots  # a cluster may grow meanwhile
+                    # asked again each time, because a cluster may grow
+                    at_once = self.at_once or self._executor.slots
                     self._try_some(study, min(left, at_once), work, watch)
                 finally:
                     keep(copy, self.folder)
@@ -376,7 +376,7 @@ def show_study(study: optuna.Study) -> Table:
     )
     shown = ranked[:SHOWN]
     shown += [trial for trial in ranked[SHOWN:] if unchanged and trial.number == unchanged.number]
-    # if space is short, the worst trials are left out first
+    # on a narrow terminal, the columns of the worst trials are left out first
     table.expendable = [f"trial {trial.number}" for trial in shown[:0:-1]]
     table.add_column("Setting", no_wrap=True)
     for trial in shown:

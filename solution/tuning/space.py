@@ -18,7 +18,7 @@ import optuna
 
 from solution.system.errors import InputError
 
-# Ranges of that report for leaves, learning rate, row and column minima, and penalty.
+# The ranges of leaves, learning rate, row and column minima, and penalty are the student report's.
 SPACE: dict[str, optuna.distributions.BaseDistribution] = {
     "learning_rate": optuna.distributions.FloatDistribution(1e-2, 2e-1, log=True),
     "num_leaves": optuna.distributions.IntDistribution(7, 63, log=True),

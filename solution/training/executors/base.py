@@ -35,7 +35,7 @@ class Needs:
 
     cores: int = 1
     gpus: float = 0.0  # below 1: several tasks share a GPU
-    bytes: int = 0  # of memory
+    bytes: int = 0  # bytes of memory
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Screen(ExitStack):
             self._open[number][1](*facts, **more)
 
     def finish(self, number: int) -> None:
-        """Remove a finished task from the display."""
+        """Remove a finished task from the display, and count it."""
         self.show(number, (), {})
         self._open.pop(number)[0].close()
         self._finished.add(number)

@@ -130,7 +130,7 @@ def _open(context: RunContext) -> Work:
 
 
 LOCAL, RAY = "local", "ray"
-RETRIES = 3  # runs after the first one, if the task's process died
+RETRIES = 3  # how often a task is run again if its process dies
 POLL_SECONDS = 0.1
 AT_ONCE = 64  # most results fetched at once
 STORE_BYTES = 256 << 20  # shared memory for results, which are small; graphs are mapped from files
@@ -138,7 +138,7 @@ STORE_BYTES = 256 << 20  # shared memory for results, which are small; graphs ar
 # has at most 107 bytes
 SHORT, OWN = Path("/tmp"), "fastslow-ray-"
 SETTINGS = {  # defaults for environment variables
-    # otherwise a fit that needs too much memory is tried forever
+    # by default Ray retries a task that needs too much memory forever
     "RAY_task_oom_retries": str(RETRIES),
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
