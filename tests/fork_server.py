@@ -183,9 +183,10 @@ def move(file: int, numbers: Sequence[int]) -> int:
 
 def at_start(environment: Mapping[str, str]) -> dict[str, str]:
     """What was read while this process started."""
+    # pytest removes variables while threads of a test read them: a listed name may be gone.
     return {
-        name: value
-        for name, value in environment.items()
+        name: environment.get(name, "")
+        for name in list(environment)
         if name.startswith(AT_START) and name != READ_LATER
     }
 
