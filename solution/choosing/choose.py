@@ -42,15 +42,15 @@ from solution.system.progress import warn
 from solution.system.wording import join_names
 
 PICTURE = "search.png"
-VERIFYING = 0.3  # share of the time that is kept for timing the winner again
+VERIFYING = 0.3  # share of the time limit that is kept for timing the winner again
 LEAST_VERIFYING = 20.0  # least seconds for timing the winner again
 BATCH = 4
-MOST = 1000  # measurements if only a time is given
+MOST = 1000  # most measurements if only a time limit is given
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a search: a number of measurements, a time limit, or both (the first to end).
+    """Settings of a search, which ends after a number of measurements or a time limit.
 
     Raises ValueError if neither is given.
     """
@@ -77,11 +77,11 @@ class Chosen:
 
     name: str
     trials: list[Trial]
-    reference: float  # nanoseconds of the default
+    reference: float  # nanoseconds of the compiler's default configuration
     verdict: Verdict | None  # None: no other configuration could be timed to the end
     configuration: str
-    changes: str  # between the compiled default and the compiled winner
-    note: str  # what guided the search
+    changes: str  # how the compiled winner differs from the compiled default, in words
+    note: str  # what guided the search, in words
     seconds: float  # total duration, earlier sessions included
     files: list[Path] = field(default_factory=list)
 
@@ -142,7 +142,7 @@ def read_program(path: Path, child: Child, wanted: Wanted | None) -> Program:
 def _open_search(
     bundle: Bundle | None, space: ProgramSpace, settings: Settings
 ) -> tuple[Proposer, str]:
-    """Return the optimizer, and in words what guides it."""
+    """Return the optimizer, and a sentence on what guides it."""
     if bundle is None or not is_led(settings.search):
         prior = LivePrior(None, Beliefs(), describe_unled(settings.search))
     else:
@@ -153,9 +153,10 @@ def _open_search(
 
 @dataclass(frozen=True)
 class Ended:
-    """The outcome of the final comparison."""
+    """The outcome of the final comparison of the winner with the default."""
 
-    found: tuple[Trial, Verdict] | None  # the result of Harness.verify
+    # the winner and its A/B result; None if none could be timed
+    found: tuple[Trial, Verdict] | None
     seconds: float  # total duration of the search
 
 
@@ -171,7 +172,7 @@ class _Run:
         settings: Settings,
         tell: Tell,
     ) -> None:
-        """Compile the default; time it unless an earlier session did."""
+        """Compile the default configuration; time it unless an earlier session did."""
         self._space, self._journal, self._folder = space, journal, folder
         self._settings, self._tell = settings, tell
         self._begin = time.monotonic() - sum(trial.seconds for trial in journal.trials.values())
@@ -212,12 +213,12 @@ class _Run:
         return result
 
     def _search(self, proposer: Proposer, note: str) -> tuple[list[Trial], str]:
-        """Search, and return all trials except the default's, and in words what guided the search.
+        """Search, and return the trials, and in words what guided the search.
 
-        Trials of earlier sessions are returned too, even if fewer or others are requested now: one
-        of them may be the fastest.
+        The default's trial is left out. Trials of earlier sessions are included, even if this
+        session asks for fewer or other ones: one of them may be the fastest.
         """
-        # The optimizer learns the default first: everything is compared with it.
+        # The optimizer gets the default's time before it proposes anything.
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([default.time]))
         now = search(proposer, self._harness, self._make_budget(), journal, self._narrate)
@@ -227,7 +228,7 @@ class _Run:
         return trials, note + counted
 
     def _make_budget(self) -> Budget:
-        """Return the search's budget, less the time for verification."""
+        """Return the budget of the search: the settings' limits, less the time for `verify`."""
         settings = self._settings
         most = settings.measurements or MOST
         if settings.seconds is None:
@@ -242,7 +243,7 @@ class _Run:
         self._tell(f"measured {len(trials)}, {len(trials) - len(times)} failed{best}")
 
     def _record_end(self, ended: Ended, trials: Sequence[Trial]) -> None:
-        """Store the outcome in the journal, with the trials that it is valid for."""
+        """Store the outcome, with the names of the trials that were compared, in the journal."""
         winner, verdict = ended.found or (None, None)
         self._journal.result = {
             "trials": [trial.name for trial in trials],
@@ -253,10 +254,10 @@ class _Run:
         }
 
     def _recall_end(self, trials: Sequence[Trial]) -> Ended | None:
-        """Return the stored outcome if the trials and repetitions are the same as now; else None.
+        """Return the stored outcome if the trials and the number of repetitions are the same.
 
-        The comparison is not repeated, because that would give chance a second try. Journals of
-        older versions have no outcome.
+        Otherwise return None. A stored comparison is not repeated, because that would give chance a
+        second try. Journals of older versions have no outcome.
         """
         known = self._journal.result or {}
         now = {"trials": [trial.name for trial in trials], "rounds": self._settings.rounds}
@@ -268,9 +269,9 @@ class _Run:
         return Ended((winner, Verdict(**known["verdict"])), known["seconds"])
 
     def _write_files(self, ended: Ended) -> Sequence[Path]:
-        """Write the winner's files if it is faster than the default; return their paths.
+        """Write the files of the winner if it is faster than the default; return their paths.
 
-        If it is not, delete the files of an earlier result.
+        If it is not faster, delete the files of an earlier result.
         """
         if ended.found is None or not ended.found[1].is_gain:
             take_back(self._folder)
@@ -294,7 +295,7 @@ class _Run:
 
 
 def _identify(program: Program, bundle: Bundle | None, settings: Settings) -> dict[str, Any]:
-    """Return what must be equal for a search to be resumed."""
+    """Return what must be equal for a search to be resumed: program, machine and settings."""
     files = bundle and repr(sorted(bundle.record.files.items())).encode()
     return {
         "program": program.digest,

@@ -1,11 +1,11 @@
 """Bayesian optimization with an ensemble's scores as prior mean of the surrogate.
 
 Settings that act on the whole program (compile options) are tried first, each applied to the
-fastest configuration so far: one may halve the time, and random configurations rarely set it. Then
-the optimizer measures the candidate with the largest acquisition value: the expected improvement
-times the probability that the candidate works. Now and then it measures a random one. A batch is
-chosen one by one: each choice assumes that the earlier ones took their expected times, so that the
-batch is diverse.
+fastest configuration so far: one may halve the time, and random configurations rarely contain it.
+Then the optimizer measures the candidate with the largest acquisition value: the expected
+improvement times the probability that the candidate works. Some measurements are of random
+candidates. The configurations of a batch are chosen one by one: each choice assumes that the
+earlier ones took their expected times, so that the batch is diverse.
 """
 
 from dataclasses import dataclass
@@ -16,31 +16,34 @@ from solution.choosing.proposer import Proposer
 from solution.choosing.surrogate import Belief, Forecast, Surrogate
 from solution.collecting.space import Prior, Space, find_candidates, name_config, squared_distances
 
-LENGTHS = (1.0, 4.0)  # kernel lengths, in median distances between configurations
+# kernel lengths of the mixture's members, in median distances between configurations
+LENGTHS = (1.0, 4.0)
 NOISES = (0.02, 0.3)
-# (slope, deviation) of log runtimes as a linear function of the ensemble's standardised scores:
-# medians over programs that were predicted out of fold.
+# By kind of configuration: slope of log runtimes over the ensemble's standardised scores, and
+# standard deviation from that line. Medians over programs that were predicted out of fold.
 LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03)}
-UNSURE = 0.1  # deviation of log runtimes for other kinds of configurations
-# prior weight of "the scores are useless", for programs like and unlike the training programs
+UNSURE = 0.1  # standard deviation of log runtimes for kinds that are not in LINES
+# prior weight of "the scores are useless": for programs like the training programs, and for
+# other programs
 DOUBT, FAR_DOUBT = 0.65, 0.9
-EXPLORED = 16  # one of this many measurements is random, first the twelfth
+# one of this many measurements is random; the first one is number FIRST_EXPLORED (from 0)
+EXPLORED = 16
 FIRST_EXPLORED = 11
-FIRST_BY_CHANCE = 4  # random measurements at the start, if there is no prior
+FIRST_BY_CHANCE = 4  # random measurements at the start if there are no scores
 PARENTS = 4
-SAMPLE = 256  # random configurations that determine the scale of scores and distances
+SAMPLE = 256  # random configurations, from which the scales of scores and of distances are computed
 STRICTNESS = 10.0  # inverse regularisation of the classifier of failures
 
 
 @dataclass(frozen=True)
 class Beliefs:
-    """How much the mixture's components count before anything of a program is measured."""
+    """Prior weights of the surrogate's members, before anything is measured."""
 
-    kind: str = ""  # "layout" or "tile"; for others there is no known slope
-    doubt: float = DOUBT  # prior weight of the components that ignore the scores
+    kind: str = ""  # "layout" or "tile"; for other kinds the slope is not known
+    doubt: float = DOUBT  # prior weight of the members that ignore the scores
 
     def mixture(self, *, has_prior: bool) -> tuple[Belief, ...]:
-        """Return the members of the surrogate's mixture."""
+        """Return the mixture's members: one for each kernel length, noise and slope."""
         slope, deviation = LINES.get(self.kind, (0.0, UNSURE))
         alone = float(np.hypot(slope, deviation))
         members = []
@@ -54,7 +57,7 @@ class Beliefs:
 
 
 class Guided(Proposer):
-    """Optimize with the surrogate; without a prior this is plain Bayesian optimization."""
+    """Optimize with the surrogate; without scores this is plain Bayesian optimization."""
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Guided(Proposer):
         super().__init__(space, seed)
         self._prior, self._explored = prior, explored
         self._mixture = (beliefs or Beliefs()).mixture(has_prior=prior is not None)
-        # A separate generator: the scale must not depend on how often the search drew before.
+        # A separate generator: the scales must not depend on what the search drew before.
         sample = space.draw(np.random.default_rng(0), SAMPLE)
         self._unit = _median_distance(space.describe(sample))
         scores = self._raw(sample)
@@ -108,15 +111,18 @@ class Guided(Proposer):
         works: np.ndarray,
         chosen: list[int],
     ) -> np.ndarray:
-        """Return acquisition values (n,) of the pool, given the `chosen` positions in the batch.
+        """Return the acquisition values (n,) of all candidates.
 
         Args:
+            columns: (n, columns) features of the candidates.
+            scores: (n,) their standardised scores.
             alone: the forecast for an empty batch; None: no measured configuration has a time yet.
             works: the probability (n,) that each candidate works.
+            chosen: positions of the candidates that are in the batch already.
         """
         if self._prior is None and len(self.sound) + len(chosen) < FIRST_BY_CHANCE:
             return self.generator.random(len(columns))
-        if alone is None:  # rank by the prior, and keep away from the batch's other members
+        if alone is None:  # rank by the scores, and keep away from the chosen ones
             apart = _nearest(columns, columns[chosen], self._unit)
             return np.asarray(-scores + np.log(np.minimum(apart, 1.0) + 1e-3))
         found = self._forecast(columns, scores, chosen, alone.mean[chosen]) if chosen else alone
@@ -125,7 +131,7 @@ class Guided(Proposer):
     def _forecast(
         self, columns: np.ndarray, scores: np.ndarray, chosen: list[int], believed: np.ndarray
     ) -> Forecast:
-        """Return the surrogate's forecast.
+        """Return the surrogate's forecast of candidates with these features and scores.
 
         The `chosen` candidates are assumed to have the log times `believed`.
         """
@@ -140,7 +146,7 @@ class Guided(Proposer):
         return model.forecast(columns, scores)
 
     def score(self, configs: np.ndarray) -> np.ndarray:
-        """Return the prior's scores (n,), standardised over random configurations."""
+        """Return the ensemble's scores (n,), standardised by those of random configurations."""
         return (self._raw(configs) - self._center) / self._scale
 
     def _raw(self, configs: np.ndarray) -> np.ndarray:
@@ -164,7 +170,7 @@ class Guided(Proposer):
 
 
 class ByOrder(Proposer):
-    """Follow the prior's ranking and ignore all measurements; serves as a baseline of `Guided`."""
+    """Follow the order of the ensemble's scores, and ignore all times: a baseline of `Guided`."""
 
     def __init__(self, space: Space, seed: int, prior: Prior) -> None:
         super().__init__(space, seed)

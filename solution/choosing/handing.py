@@ -17,7 +17,8 @@ from solution.system.wording import join_names
 
 CHOICE, MODULE = "choice.json", "chosen.pb"
 CHANGED = 4  # opcodes named in a sentence
-# Opcodes of layouts and library calls; others may just move into or out of a fusion.
+# Opcodes that show changes of layouts and library calls. The numbers of other instructions change
+# with the fusions that contain them.
 TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot", "convolution")
 
 
@@ -37,7 +38,7 @@ def describe_choice(space: ProgramSpace, config: np.ndarray) -> str:
 
 
 def record_layouts(space: ProgramSpace, config: np.ndarray) -> list[dict[str, Any]]:
-    """Return the tensors whose layouts are set, in the form of `choice.json`."""
+    """Return a record for each tensor whose layout is set, as `choice.json` stores them."""
     program = space.program
     layouts = space.layouts(config[None])[0]
     nodes = list(instructions(program.module))
@@ -72,13 +73,17 @@ def hand_over(
 
 
 def take_back(folder: Path, *others: str) -> None:
-    """Delete the two files of an earlier result, and `others`: names of files in the folder."""
+    """Delete `choice.json`, `chosen.pb` and the files named in `others` from a folder."""
     for name in (CHOICE, MODULE, *others):
         (folder / name).unlink(missing_ok=True)
 
 
 def describe_changes(before: bytes, after: bytes) -> str:
-    """Compare the counts of instructions in two serialized compiled modules, in a sentence."""
+    """Return a sentence on which instructions became more or fewer.
+
+    Args:
+        before, after: serialized compiled modules.
+    """
     first, second = _count(before), _count(after)
     changed = [name for name in TELLING if first[name] != second[name]]
     if not changed:
@@ -100,7 +105,7 @@ def _count(module: bytes) -> Counter[str]:
 
 
 def draw_search(trials: Sequence[Trial], reference: float, title: str, path: Path) -> None:
-    """Plot each trial's time and the best so far, over the default's time, as a PNG file.
+    """Plot, as a PNG file, the time of each trial and the best so far, relative to the default.
 
     Args:
         reference: nanoseconds of the compiler's default.

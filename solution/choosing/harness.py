@@ -1,10 +1,10 @@
 """Measure configurations of a program on this machine, and verify the fastest.
 
 A proposed configuration is compiled in one child process, and its results are compared with those
-of the default. If they agree, it is timed in another child, in passes that visit the batch and the
-default in a random order. Its time is its smallest run divided by the default's smallest run in the
-same batch, times the default's first time. So a machine that slows down slows both, and times of
-different batches are comparable.
+of the default configuration. If they agree, the configuration is timed in another child process,
+in passes that run the configurations of the batch and the default in a random order. Its time is
+its smallest run divided by the default's smallest run in the same batch, times the default's first
+time. So a machine that slows down slows both, and times of different batches are comparable.
 """
 
 import time
@@ -24,20 +24,22 @@ from solution.collecting.space import name_config
 from solution.collecting.timing import MIN_RUNS
 from solution.programs.child import ChildDiedError, Refusal
 
-# Passes of a batch, and of a final repetition: visits take milliseconds, so that many are cheap.
-# Slow programs get fewer, because their times vary less.
+# Most passes, least passes, and the seconds after which only the least are made: for a batch, and
+# for a repetition of the final comparison. Slow programs get fewer passes, because their times
+# vary less.
 PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3
 DEFAULT, WINNER = "default", "winner"  # names of executables
-# Copies of each executable in a repetition; the fastest counts: memory addresses are chance.
+# Copies of each executable in a repetition. The fastest copy counts, because the address in memory
+# changes the time by chance.
 COPIES = 3
 
 
 class Built(NamedTuple):
-    """A compiled configuration."""
+    """The outcome of compiling a configuration and comparing its results."""
 
-    executable: bytes  # empty if compiling failed
+    executable: bytes  # empty if compiling failed or results are wrong
     note: str
     seconds: float
 
@@ -55,8 +57,8 @@ class Harness:
         """Compile and load the program in its default configuration.
 
         Args:
-            reference: the default's nanoseconds in an earlier session of the same search, to which
-                times are scaled.
+            reference: nanoseconds of the default in an earlier session of the same search, to which
+                times are scaled; None: time it now.
 
         Raises InputError if the program cannot be compiled in its default configuration.
         """
@@ -72,7 +74,10 @@ class Harness:
         self._reference = reference or self._alternate([DEFAULT])[DEFAULT]
 
     def measure(self, configs: np.ndarray) -> list[Trial]:
-        """Compile, compare and time configurations (k, sites); failing ones get no time."""
+        """Compile, compare and time configurations (k, sites); return a trial for each.
+
+        Trials of failed configurations have no time, but a note.
+        """
         begin = time.monotonic()
         names = [name_config(row) for row in configs]
         built = [self._build(name, row) for name, row in zip(names, configs, strict=True)]
@@ -89,9 +94,9 @@ class Harness:
     def verify(self, trials: Sequence[Trial], rounds: int = ROUNDS) -> tuple[Trial, Verdict] | None:
         """Time the fastest trials again; return the winner and its A/B result against the default.
 
-        The winner is picked on new runs, and the A/B result comes from further runs, so neither is
-        biased by the selection before. None if no trial except the default has a time, or a process
-        dies.
+        The winner is picked by new runs, and the A/B result comes from further runs, so neither is
+        biased by an earlier selection. None if no trial except the default has a time, or if a
+        process dies.
         """
         default = name_config(self._space.default)
         timed = [t for t in trials if t.nanoseconds and t.name != default]
@@ -107,7 +112,7 @@ class Harness:
         return winner, judge(*np.array(pairs).T)
 
     def optimised(self, config: np.ndarray) -> bytes:
-        """Return the optimised module (serialized); empty if compiling fails."""
+        """Return the serialized module after all optimizations; b"" if compiling fails."""
         try:
             reply = self._workers.compiling.ask(Optimise(*self._space.prepare(config)))
         except ChildDiedError:
@@ -115,18 +120,18 @@ class Harness:
         return b"" if isinstance(reply, Refusal) else bytes(reply)
 
     def least_seconds(self, rounds: int = ROUNDS) -> float:
-        """Return a lower bound on the seconds that `verify` needs, computed for a slow program."""
-        visits = LEAST_FINAL * (1 + MIN_RUNS)  # the first run of a visit is ignored
+        """Return a lower bound on the seconds of `verify`: those of the least passes."""
+        visits = LEAST_FINAL * (1 + MIN_RUNS)  # runs: one untimed, and at least MIN_RUNS timed
         return rounds * 2 * COPIES * (WARM_UPS + visits) * self._reference / 1e9
 
     @property
     def note(self) -> str:
-        """Return in words which results cannot be compared; usually ""."""
+        """Return a sentence on the errors that comparisons would miss; usually ""."""
         return self._builder.note
 
     @property
     def reference(self) -> float:
-        """Return the nanoseconds of the default when it was first timed."""
+        """Return the nanoseconds of the default configuration when it was first timed."""
         return self._reference
 
     def _build(self, name: str, config: np.ndarray) -> Built:
@@ -139,7 +144,7 @@ class Harness:
         return Built(compiled.executable, "", seconds)
 
     def _rebuild(self, trial: Trial) -> bytes:
-        """Return the trial's executable; compile it again if an earlier session did."""
+        """Return the trial's executable, compiled again if needed; b"" if that fails."""
         if trial.name not in self._kept:
             self._build(trial.name, np.array(trial.config, np.int32))
         return self._kept.get(trial.name, b"")
@@ -156,7 +161,10 @@ class Harness:
         self._deaths[name] = f"died while it was timed: {reason}"
 
     def _time(self, executables: dict[str, bytes]) -> dict[str, float]:
-        """Return nanoseconds by name; executables that cannot run are missing (see `_deaths`)."""
+        """Time executables, given by name; return {name: nanoseconds}.
+
+        Times are scaled by the default's. Executables that cannot run are missing (see `_deaths`).
+        """
         self._loaded.keep([DEFAULT])
         for name, executable in executables.items():
             if executable:
@@ -171,7 +179,7 @@ class Harness:
         }
 
     def _alternate(self, names: Sequence[str], *, is_final: bool = False) -> dict[str, float]:
-        """Return the smallest time of each executable, all visited in passes of random order.
+        """Run each executable in passes of random order; return its smallest time by name.
 
         If one kills the process, return {}: times from two processes are not comparable.
         """
@@ -190,9 +198,9 @@ class Harness:
         return smallest
 
     def _make_round(self, executable: bytes) -> tuple[float, float] | None:
-        """Return the smallest times of the default and of a configuration, in a new process.
+        """Return the smallest times of the default and of the winner, in a new process.
 
-        None if the process dies.
+        Returns None if the process dies.
         """
         self._workers.timing.end()
         keys: dict[str, list[str]] = {DEFAULT: [], WINNER: []}

@@ -14,15 +14,15 @@ from solution.system.sealing import read_record
 
 RECORD = "search.json"
 FAILED = "failed"
-CHOICES = "choices"  # key of the configuration
+CHOICES = "choices"  # key of a trial's configuration in the file
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A measured configuration."""
+    """A configuration that was measured or failed."""
 
     name: str
-    config: list[int]  # the choice at each site
+    config: list[int]  # index of the chosen value for each site (parameter)
     nanoseconds: float | None  # None: the configuration failed
     note: str = ""  # why it failed
     seconds: float = 0.0  # duration of compiling, comparing and timing it
@@ -33,20 +33,23 @@ class Trial:
         return math.nan if self.nanoseconds is None else float(self.nanoseconds)
 
     def to_record(self) -> dict[str, Any]:
-        """Return the trial as the file stores it: the configuration is called choices."""
+        """Return the trial as a dictionary for the file, where `config` is called "choices"."""
         record = asdict(self)
         return {CHOICES: record.pop("config"), **record}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Trial":
-        """Return the trial of a record; KeyError or TypeError if it is none."""
+        """Return the trial that `to_record` has stored.
+
+        Raises KeyError or TypeError if the record has other entries.
+        """
         rest = dict(record)
         return cls(config=rest.pop(CHOICES), **rest)
 
 
 @dataclass
 class Journal:
-    """The trials by name, and the file in which they are stored."""
+    """The trials of a search by name, and the file in which they are stored."""
 
     folder: Path | None
     identity: Mapping[str, Any]
@@ -66,7 +69,7 @@ class Journal:
 
         Args:
             identity: what must be equal for the search to be resumed.
-            earlier: values of identity for keys that older journals lack.
+            earlier: default values of entries of `identity` that older journals lack.
 
         Raises InputError if the folder has another search's journal, or the file is damaged.
         """

@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 from solution.choosing.proposer import Proposer
 from solution.collecting.space import Space, find_candidates
 
-FIRST = 4  # random configurations before the first model
+FIRST = 4  # random configurations before a model is used
 
 
 class Tpe(Proposer):
@@ -53,7 +53,8 @@ class Tpe(Proposer):
         for row in proposed:
             trial = self._study.ask(self._distributions)
             row[self._free] = [trial.params[str(site)] for site in self._free]
-            # The nearest legal configuration is measured; optuna gets its time as a separate trial.
+            # Close this trial without a time: `ask` may replace an illegal or known configuration,
+            # and `tell` adds what was measured as another trial.
             self._study.tell(trial, state=TrialState.FAIL)
         return proposed
 

@@ -1,4 +1,7 @@
-"""Use a bundle's scores as prior of a program that is compiled on this machine."""
+"""Use a bundle's scores as the search's prior for a program that is compiled on this machine.
+
+A bundle is a packed ensemble of trained models.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ UNLED = "No model of these configurations: the search learns from its measuremen
 
 @dataclass(frozen=True, eq=False)
 class LivePrior:
-    """The bundle's scores of the program's configurations, and their prior weights."""
+    """A bundle's scores of the program's configurations, and how much the search trusts them."""
 
     score: Prior | None  # None: the bundle has no model for this kind of configuration
     beliefs: Beliefs
@@ -29,7 +32,7 @@ class LivePrior:
 
 
 def open_prior(bundle: Bundle, space: ProgramSpace) -> LivePrior:
-    """Return the prior of layouts if the space has any, otherwise of tiles.
+    """Return the prior for layouts if the space has any, otherwise for tiles.
 
     The bundle is not used for compile options: these are searched without a prior.
     """
@@ -63,7 +66,10 @@ def _score_layouts(session: Session, space: ProgramSpace) -> Prior:
 
 
 def _score_tiles(session: Session, space: ProgramSpace) -> Prior:
-    """Return a function that scores tiles; the library's product, without a tile, gets the mean."""
+    """Return a function that scores tiles.
+
+    The library's product, which has no tile, gets the tiles' mean score.
+    """
     tiles = make_collected_space(space.program, TILES)
     assert tiles.members is not None
     runs = [tiles.make_run(config, 1) for config in tiles.members]
@@ -77,7 +83,7 @@ def _score_tiles(session: Session, space: ProgramSpace) -> Prior:
 
 
 def _remember(score: Prior) -> Callable[[np.ndarray], np.ndarray]:
-    """Cache the scores by configuration, and ask only for new ones."""
+    """Return a cached `score`, which is called for new configurations only."""
     known: dict[bytes, float] = {}
 
     def ask(configs: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Find an optimizer by name: this project's, and the baselines that it is compared with.
 
-The baselines here vary the fastest configurations: genetic, annealing, beam, cross-entropy.
+Four baselines are implemented here: genetic, annealing, beam, cross-entropy.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,15 @@ from solution.system.errors import InputError
 from solution.system.names import suggest
 
 PARENTS = 8
-MUTATED = 0.7  # share of children that are also mutated
+MUTATED = 0.7  # share of children that are mutated after crossing
 WARM, COLD = 0.1, 0.005  # temperatures, as relative slowdowns that are accepted with chance 1/e
-COOLING = 48  # measurements from warm to cold
+COOLING = 48  # measurements until the temperature has fallen from WARM to COLD
 BEAM = 4
-ELITE, LEAST_ELITE = 0.25, 4  # the fastest share of all measured, and the least number
-SMOOTHING = 1.0  # pseudocount of each parameter, spread over its values
-DEFAULT = 4.0  # pseudocount of the default, spread over the parameters; unused in a table
+# CrossEntropy learns from the fastest: this share of all measured, and at least so many
+ELITE, LEAST_ELITE = 0.25, 4
+SMOOTHING = 1.0  # count that is added to each parameter's frequencies, spread over its values
+# count that is added to the default's values, spread over the parameters; unused in a table
+DEFAULT = 4.0
 
 
 OURS, ORDER, PROCESS = "ours", "order", "gaussian-process"
@@ -29,7 +31,7 @@ _Build = Callable[[Space, Prior | None, Beliefs, int], Proposer]
 
 
 class Genetic(Proposer):
-    """Copy a connected region from one fast parent into another, then mutate the child."""
+    """Genetic search: copy a connected region from one fast parent into another, then mutate."""
 
     def _propose(self, count: int) -> np.ndarray:
         parents = self.best(PARENTS)
@@ -73,7 +75,7 @@ class Annealing(Proposer):
 
 
 class Beam(Proposer):
-    """Propose neighbours of each of the fastest few configurations in turn."""
+    """Beam search: propose neighbours of each of the BEAM fastest configurations."""
 
     def _propose(self, count: int) -> np.ndarray:
         if not len(self.sound):
@@ -83,7 +85,7 @@ class Beam(Proposer):
 
 
 class CrossEntropy(Proposer):
-    """Sample each parameter by its frequencies among the fastest configurations."""
+    """Sample each parameter's value by its frequency among the fastest configurations."""
 
     def _propose(self, count: int) -> np.ndarray:
         sound = self.sound
@@ -100,7 +102,7 @@ class CrossEntropy(Proposer):
 
 
 def check_method(name: str) -> str:
-    """Return the name; raise InputError if no optimizer has it."""
+    """Return `name`; raise InputError if no optimizer has this name."""
     if name not in METHODS:
         raise InputError(
             f"--search {name}: no search method has this name.{suggest(name, METHODS)} "
@@ -115,18 +117,19 @@ def is_led(name: str) -> bool:
 
 
 def describe_unled(name: str) -> str:
-    """Return a note on an optimizer that no model guides."""
+    """Return the sentence that reports show for an optimizer that no model guides."""
     return f"Searched by {name}, without a model."
 
 
 def make_proposer(
     name: str, space: Space, prior: Prior | None, beliefs: Beliefs, seed: int
 ) -> Proposer:
-    """Return a new optimizer by its name.
+    """Return a new optimizer.
 
     Args:
+        name: one of METHODS.
         prior: the model's scores; None if there is no model for the space.
-        beliefs: prior weights, used by this project's optimizer.
+        beliefs: prior weights, used by this project's optimizer only.
 
     Raises InputError if the optimizer needs a model and there is none.
     """

@@ -25,13 +25,15 @@ SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Distinct configurations and their runtimes."""
+    """The distinct configurations of a graph, and their known runtimes."""
 
     name: str
     collection: str
     space: Space
-    runtimes: np.ndarray  # (members,) the mean of equal configurations
-    first: np.ndarray  # (members,) position in the graph, the first of equal configurations
+    runtimes: np.ndarray  # (members,) runtimes; the mean if a configuration occurs several times
+    # (members,) index of each configuration in the graph; its first index if it occurs several
+    # times
+    first: np.ndarray
 
 
 def make_table(graph: Graph) -> Table:
@@ -55,14 +57,21 @@ def make_table(graph: Graph) -> Table:
 
 
 def _tile_space(tiles: np.ndarray) -> Space:
-    """Return a space with a site for each size that varies between tiles; values are logarithms."""
+    """Return the space of tiles (members, features), with a site for each size that varies.
+
+    A size's values are its logarithms.
+    """
     sizes = np.concatenate([tiles[:, block][:, :MAX_RANK] for block in TILE_BLOCKS.values()], 1)
     varied = sizes[:, (sizes != sizes[0]).any(axis=0)]
     return make_space(np.log1p(varied), np.zeros((0, 2), int), ordered=True)
 
 
 def _layout_space(graph: Graph, first: np.ndarray) -> Space:
-    """Return a space with a site for each tensor and option that varies between configurations."""
+    """Return the space of layouts, with a site for each tensor and option that varies.
+
+    Args:
+        first: (members,) indices of the distinct configurations in the graph.
+    """
     book = graph.layouts.select(first)
     tensors = book.expand().reshape(len(first), -1, MAX_RANK)  # (members, nodes * 3, 6)
     codes = (tensors.astype(np.int64) + 1) @ (7 ** np.arange(MAX_RANK))
@@ -76,10 +85,12 @@ def _layout_space(graph: Graph, first: np.ndarray) -> Space:
 
 
 def make_space(columns: np.ndarray, links: np.ndarray, *, ordered: bool) -> Space:
-    """Return the space whose members are the rows of (members, sites) numbers; default: row 0.
+    """Return a space whose members are the rows of `columns`; row 0 is the default.
 
     Args:
-        ordered: the numbers are sizes, not names.
+        columns: (members, sites) numbers.
+        links: (links, 2) pairs of neighbouring sites.
+        ordered: True if the numbers are sizes, False if they are only names.
     """
     if not columns.shape[1]:
         columns = np.zeros((len(columns), 1))
@@ -109,7 +120,11 @@ class Lookup:
 
 
 class TablePrior:
-    """Look up the scores (members,) of a table's members by their configurations."""
+    """A prior that looks up the scores of a table's members.
+
+    Args:
+        scores: (members,) in the order of the members.
+    """
 
     def __init__(self, space: Space, scores: np.ndarray) -> None:
         self._space = space
@@ -130,9 +145,9 @@ def replay_file(
     seed: int,
     search_by: str = OURS,
 ) -> str:
-    """Search in a file with runtimes, and describe the result in words.
+    """Search in a graph file with runtimes, and describe the result in words.
 
-    Compile options are searched without a model: no bundle learned from them.
+    Compile options are searched without a model, because no bundle was trained on them.
 
     Args:
         bundle: its models guide the search; None for a search without a model.
@@ -174,7 +189,7 @@ def _describe_lead(name: str, ranking: Ranking | None) -> str:
 
 
 def _make_proposer(name: str, table: Table, ranking: Ranking | None, seed: int) -> Proposer:
-    """Return an optimizer guided by the ranking; for compile options there is no ranking."""
+    """Return an optimizer guided by the ranking's scores; by none if `ranking` is None."""
     if ranking is None:
         return make_proposer(name, table.space, None, Beliefs(), seed)
     prior = TablePrior(table.space, ranking.scores[table.first])
@@ -184,7 +199,7 @@ def _make_proposer(name: str, table: Table, ranking: Ranking | None, seed: int) 
 
 
 def follow_model(path: Path, bundle: Bundle, collection: str | None, seed: int) -> str:
-    """Name the configuration with the best score, in words; nothing is measured."""
+    """Say which configuration of a graph file the model ranks first; nothing is measured."""
     graph = read_graph(path, collection)
     ranking = bundle.rank(graph)
     best = int(ranking.order[0])

@@ -8,19 +8,19 @@ from solution.collecting.space import Space, draw_new, name_config
 
 
 class Proposer(ABC):
-    """An optimizer; its requests depend only on the space, the seed and the times it was told."""
+    """An optimizer. What it asks for depends only on the space, the seed and the times it got."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         self.space = space
         self.generator = np.random.default_rng(seed)
         self.known: set[str] = set()  # names of all configurations that were asked for or told
-        self.configs = np.zeros((0, space.sites), np.int32)  # (told, sites)
-        self.times = np.zeros(0)  # (told,) NaN if the configuration failed
+        self.configs = np.zeros((0, space.sites), np.int32)  # (measured, sites) passed to `tell`
+        self.times = np.zeros(0)  # (measured,) times of `configs`; NaN if one failed
 
     def ask(self, count: int) -> np.ndarray:
         """Return up to `count` configurations (k, sites) to measure: legal, distinct, and new.
 
-        There are fewer if the space has no more.
+        Fewer than `count` are returned if the space has no more.
         """
         wanted = self._filter(self._propose(count), count)
         if len(wanted) < count:
@@ -29,18 +29,18 @@ class Proposer(ABC):
         return wanted
 
     def tell(self, configs: np.ndarray, times: np.ndarray) -> None:
-        """Add the times (k,) of configurations (k, sites); NaN if one failed."""
+        """Add the times (k,) of measured configurations (k, sites); NaN if one failed."""
         self.known.update(map(name_config, configs))
         self.configs = np.concatenate([self.configs, configs.astype(np.int32)])
         self.times = np.append(self.times, times)
 
     @abstractmethod
     def _propose(self, count: int) -> np.ndarray:
-        """Return configurations (n, sites), best first; known ones are skipped by the caller."""
+        """Return configurations (n, sites), best first; the caller skips known ones."""
 
     @property
     def sound(self) -> np.ndarray:
-        """Return positions of the told configurations that have a time, fastest first."""
+        """Return positions in `configs` of those that have a time, the fastest first."""
         order = np.argsort(self.times, kind="stable")
         return order[: int(np.isfinite(self.times).sum())]
 

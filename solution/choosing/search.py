@@ -1,4 +1,4 @@
-"""The search loop: ask, measure, tell, write the journal.
+"""The search loop: ask an optimizer, measure, tell it the times, write the journal.
 
 A search that is killed at any moment and resumed gives the same result.
 """
@@ -13,7 +13,7 @@ from solution.choosing.journal import Journal, Trial
 from solution.choosing.proposer import Proposer
 from solution.collecting.space import name_config
 
-MEASURED = 24  # measurements, if neither their number nor a time is given
+MEASURED = 24  # default number of measurements, if no time limit is given either
 
 
 class Measurer(Protocol):
@@ -41,8 +41,8 @@ def search(
 ) -> list[Trial]:
     """Search until the budget is spent or no configuration is left; return the trials in order.
 
-    Configurations in the journal are not measured again: a resumed optimizer asks for them in the
-    same order and is told the stored times.
+    Configurations in the journal are not measured again: the optimizer of a resumed search asks for
+    them in the same order and gets the stored times.
     """
     journal = journal or Journal.in_memory()
     trials: list[Trial] = []

@@ -26,22 +26,22 @@ SMALLEST = 1e-9
 
 @dataclass(frozen=True)
 class Belief:
-    """One member of the mixture, before anything is measured."""
+    """One member of the mixture: its parameters and prior weight."""
 
-    slope: float  # of log runtimes over the prior's score, which has deviation 1
-    deviation: float  # of log runtimes from that line
-    length: float  # of the kernel, in median distances between configurations
+    slope: float  # slope of log runtimes over the prior's standardised score
+    deviation: float  # standard deviation of log runtimes from that line
+    length: float  # length of the kernel, in median distances between configurations
     noise: float  # variance of a measurement, in units of the deviations' variance
-    share: float  # prior weight
+    share: float  # prior weight of the member
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """The mixture's prediction of configurations: a Student t distribution per member."""
+    """The mixture's prediction for n configurations: a Student t distribution per member."""
 
-    weights: np.ndarray  # (members,)
-    means: np.ndarray  # (members, n) of log runtimes
-    deviations: np.ndarray  # (members, n)
+    weights: np.ndarray  # (members,) posterior weights, which sum to 1
+    means: np.ndarray  # (members, n) means of log runtimes
+    deviations: np.ndarray  # (members, n) scales of the t distributions of log runtimes
     freedom: float
 
     @property
@@ -50,12 +50,12 @@ class Forecast:
 
     @property
     def spread(self) -> np.ndarray:
-        """Return the mixture's deviation (n,), including the disagreement of its members."""
+        """Return the mixture's deviation (n,): that of its members, and of their means."""
         second = self.weights @ (self.means**2 + self.deviations**2)
         return np.asarray(np.sqrt(np.maximum(second - self.mean**2, SMALLEST)))
 
     def improvement(self, best: float) -> np.ndarray:
-        """Return the expected improvement (n,) of log runtimes below `best`."""
+        """Return the expected improvement (n,) over `best`: E[max(best - log runtime, 0)]."""
         gap = (best - self.means) / self.deviations
         density = np.exp(_log_density(gap, self.freedom))
         factor = (self.freedom + gap**2) / max(self.freedom - 1, 0.5)
@@ -65,7 +65,7 @@ class Forecast:
 
 
 class Surrogate:
-    """The mixture, conditioned on the measurements."""
+    """The mixture of Gaussian processes, conditioned on the measurements."""
 
     def __init__(
         self,
@@ -75,34 +75,45 @@ class Surrogate:
         times: np.ndarray,
         unit: float,
     ) -> None:
-        """Condition on measurements.
+        """Condition the mixture on measurements.
 
         Args:
-            columns: (measured, columns) features of the configurations.
+            beliefs: the members of the mixture.
+            columns: (measured, columns) features of the measured configurations.
             scores: (measured,) the prior's scores, standardised.
             times: (measured,) log runtimes.
-            unit: the squared distance that corresponds to length 1.
+            unit: the squared distance that corresponds to a kernel length of 1.
         """
         self._beliefs, self._unit = beliefs, unit
         self._columns = columns
         self._slopes = np.array([belief.slope for belief in beliefs])[:, None]
         noise = np.array([belief.noise for belief in beliefs])[:, None, None]
         kernel = self._kernel(columns) + (noise + SMALLEST) * np.eye(len(times))
-        self._factor = np.linalg.cholesky(kernel)  # (members, measured, measured)
-        residual = times - self._slopes * scores  # (members, measured)
+        self._factor = np.linalg.cholesky(kernel)  # (members, measured, measured) Cholesky factors
+        # (members, measured): log runtimes minus slope times score
+        residual = times - self._slopes * scores
         self._center = residual.mean(axis=1, keepdims=True)
         self._white = self._solve((residual - self._center)[:, :, None])
         self._scale, self._weights = self._weigh(len(times))
 
     def forecast(self, columns: np.ndarray, scores: np.ndarray) -> Forecast:
-        """Predict log runtimes of configurations: (n, columns) features, (n,) scores."""
+        """Predict the log runtimes of n configurations.
+
+        Args:
+            columns: (n, columns) features.
+            scores: (n,) the prior's scores, standardised.
+        """
         cross = self._solve(self._kernel(columns))
         means = (cross * self._white).sum(axis=1) + self._center + self._slopes * scores
         variance = np.maximum(1 + LEVEL - (cross**2).sum(axis=1), SMALLEST) * self._scale[:, None]
         return Forecast(self._weights, means, np.sqrt(variance), self._freedom)
 
     def _weigh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the scale (members,) of the deviations' variance, and the members' weights."""
+        """Return the deviations' variance scale (members,) and the posterior weights (members,).
+
+        Args:
+            count: number of measurements.
+        """
         expected = np.array([belief.deviation**2 for belief in self._beliefs])
         misfit = (self._white[:, :, 0] ** 2).sum(axis=1) / expected
         self._freedom = 2 * PRIOR_MEASUREMENTS + count
@@ -120,7 +131,7 @@ class Surrogate:
         return np.stack([solve_triangular(*pair, lower=True, check_finite=False) for pair in pairs])
 
     def _kernel(self, columns: np.ndarray) -> np.ndarray:
-        """Return covariances (members, measured, n) of measured with other configurations."""
+        """Return covariances (members, measured, n) of measured configurations and n others."""
         distance = np.sqrt(squared_distances(self._columns, columns) / self._unit)
         return np.stack([LEVEL + np.exp(-distance / belief.length) for belief in self._beliefs])
 

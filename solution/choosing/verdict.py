@@ -1,10 +1,10 @@
 """Decide by new measurements whether a configuration is faster than the compiler's default.
 
-The fastest of many measurements looks faster than it is. So the winner is timed again beside the
-default, in repetitions. Each runs in a new process with a new memory layout, and runs both in
-turns. A repetition gives one number: the logarithm of the default's smallest time over the winner's
-smallest time. Repetitions are independent, runs are not, so the interval is Student's t over
-repetitions.
+The fastest of many measurements looks faster than it is. So the winner is timed again together with
+the default, in several repetitions. Each repetition runs both in turns, in a new process with a new
+memory layout. A repetition gives one number: the logarithm of the ratio of the default's smallest
+time to the winner's smallest time. Repetitions are independent, but the runs of a repetition are
+not, so the interval is Student's t over repetitions.
 """
 
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ import numpy as np
 from scipy import stats
 
 ROUNDS = 6
-CONFIDENCE = 0.95  # of the two-sided interval; half of its errors are false gains
-LEAST = 1.005  # smaller gains are useless, and differences between builds are as large
+CONFIDENCE = 0.95  # of the two-sided interval; half of its errors are gains that do not exist
+LEAST = 1.005  # smaller gains are useless: two builds of one program may differ as much
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """An A/B result: ratio of the default's to the configuration's time, with its interval."""
+    """An A/B result: the default's time divided by the configuration's time, with an interval."""
 
-    gain: float  # over 1: faster
+    gain: float  # more than 1: the configuration is faster
     low: float
     high: float
     rounds: int
@@ -40,7 +40,11 @@ class Verdict:
 
 
 def judge(default: np.ndarray, other: np.ndarray) -> Verdict:
-    """Return the A/B result from the smallest times (rounds,) of both, by repetition.
+    """Return the A/B result of the default and another configuration.
+
+    Args:
+        default: (repetitions,) smallest time of the default in each repetition.
+        other: (repetitions,) smallest time of the other configuration.
 
     Raises ValueError for fewer than two repetitions, and for times that are not positive.
     """
