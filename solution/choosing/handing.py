@@ -17,8 +17,8 @@ from solution.system.wording import join_names
 
 CHOICE, MODULE = "choice.json", "chosen.pb"
 CHANGED = 4  # opcodes named in a sentence
-# Opcodes that show changes of layouts and library calls. The numbers of other instructions change
-# with the fusions that contain them.
+# Opcodes that show changes of layouts and library calls. Other instructions may only have moved
+# into or out of a fusion.
 TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot", "convolution")
 
 

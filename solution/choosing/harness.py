@@ -120,7 +120,7 @@ class Harness:
         return b"" if isinstance(reply, Refusal) else bytes(reply)
 
     def least_seconds(self, rounds: int = ROUNDS) -> float:
-        """Return a lower bound on the seconds of `verify`: those of the least passes."""
+        """Return the seconds that `verify` needs at least, with the fewest possible passes."""
         visits = LEAST_FINAL * (1 + MIN_RUNS)  # runs: one untimed, and at least MIN_RUNS timed
         return rounds * 2 * COPIES * (WARM_UPS + visits) * self._reference / 1e9
 

@@ -59,7 +59,7 @@ def make_table(graph: Graph) -> Table:
 def _tile_space(tiles: np.ndarray) -> Space:
     """Return the space of tiles (members, features), with a site for each size that varies.
 
-    A size's values are its logarithms.
+    The values of a site are the logarithms of the size.
     """
     sizes = np.concatenate([tiles[:, block][:, :MAX_RANK] for block in TILE_BLOCKS.values()], 1)
     varied = sizes[:, (sizes != sizes[0]).any(axis=0)]

@@ -20,7 +20,7 @@ class Measurer(Protocol):
     """An object that measures configurations."""
 
     def measure(self, configs: np.ndarray) -> Sequence[Trial]:
-        """Return a trial for each configuration of (k, sites)."""
+        """Measure configurations (k, sites); return a trial for each."""
 
 
 @dataclass(frozen=True)

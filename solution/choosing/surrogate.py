@@ -50,7 +50,7 @@ class Forecast:
 
     @property
     def spread(self) -> np.ndarray:
-        """Return the mixture's deviation (n,): that of its members, and of their means."""
+        """Return the mixture's deviation (n,), which includes the disagreement of its members."""
         second = self.weights @ (self.means**2 + self.deviations**2)
         return np.asarray(np.sqrt(np.maximum(second - self.mean**2, SMALLEST)))
 

@@ -128,11 +128,11 @@ class Run(ProgramRequest):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled configuration."""
+    """A compiled configuration, and how its results differ from the default's."""
 
     executable: bytes
     seconds: float  # seconds that compiling took
-    deviation: str  # what is wrong with its results; "" if they are right
+    deviation: str  # what is wrong with the configuration's results; "" if they are right
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,9 @@ class Workshop:
         # sets of arguments: the program's, then the added ones
         self._arguments: list[list[Any]] = []
         self._expected: list[list[np.ndarray]] = []  # by set of arguments: the default's results
-        self._tolerances: list[list[float]] = []  # by set: relative tolerance of each result
-        self._doubtful: list[list[np.ndarray]] = []  # by set: masks of numbers not to compare
+        self._tolerances: list[list[float]] = []  # by set of arguments: tolerance of each result
+        # by set of arguments: masks of numbers not to compare
+        self._doubtful: list[list[np.ndarray]] = []
         self._can_jump = False
         self._plain: Executable | None = None
         self._mutants: Executable | None = None
@@ -288,7 +289,7 @@ class Workshop:
             cpu[run] = time.process_time_ns() - cpu_begin
             wall[run] = time.perf_counter_ns() - wall_begin
             del results  # free them outside of the timed part
-        if not cpu.any():  # without CPU times, only the wall clock is left
+        if not cpu.any():  # no CPU times are available: use the wall times
             return Timings(wall, wall)
         kept = find_plausible(cpu)
         return Timings(cpu[kept], wall[kept])
@@ -298,8 +299,8 @@ def find_plausible(cpu: np.ndarray) -> np.ndarray:
     """Return a mask (runs,) of the plausible CPU times.
 
     At least one time is plausible if any is above 0. A virtual machine subtracts the time that it
-    believes its host took, and so may report almost 0 for a run. Such a
-    time would become the smallest of its half of the passes, see timing.py.
+    believes its host took, and so may report almost 0 for a run. Such a time would become the
+    smallest of its half of the passes, see timing.py.
     """
     # above 0, and at least a tenth of the median
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))

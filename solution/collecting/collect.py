@@ -25,7 +25,7 @@ from solution.system.files import remove
 
 MIN_CONFIGS = 8  # a graph with fewer configurations is not written
 ROUNDS = 3  # rounds of drawing configurations, the later ones around the fastest so far
-# a collection that ran out of time is resumed if its time limit is now so many times longer
+# a collection that ran out of time is resumed if its time limit is now this many times longer
 MUCH_MORE = 1.5
 
 
@@ -111,12 +111,12 @@ class ProgramCollection:
         return self.journal.state
 
     def _draw(self, deadline: float, tell: Tell) -> bool:
-        """Draw and label configurations until there are enough, or no more exist.
+        """Draw and label configurations until enough have correct results, or no more exist.
 
         Returns False if the deadline came first.
         """
         wanted, labels = self._settings.configs, self._labels
-        most = 2 * wanted  # most attempts: if half of them fail, further ones will
+        most = 2 * wanted  # most attempts: if half of them fail, more would fail, too
         for number in range(1, ROUNDS + 1):
             begin, end = wanted * (number - 1) // ROUNDS, wanted * number // ROUNDS
             while (sound := len(self.journal.sound())) < end:
@@ -183,7 +183,7 @@ def _identify(
     seed: int,
     workers: LabelWorkers,
 ) -> dict[str, Any]:
-    """Return what must be equal for a collection to be resumed."""
+    """Return what must be equal for a collection to be resumed: program, machine, settings."""
     return {
         "collection": destination.collection,
         "kind": space.kind,

@@ -22,16 +22,17 @@ RULES = 2  # version of these rules: a collection made with another version is n
 TOLERANCE = 1e-3  # the smallest relative tolerance
 # the tolerance is at least this many roundings of the type: errors of many sums add up
 ROUNDINGS = 16
-# types with larger roundings than this are rounded once, at the end: tolerate one rounding
+# results of types with larger roundings than this are rounded once, at the end: one rounding is
+# tolerated
 COARSE = 2.0**-6
-NOISE = 64  # tightened tolerance, over the change of the results when the arguments are rounded
+NOISE = 64  # tightened tolerance: this many times the change that rounding the arguments causes
 EXACT = "biu"  # dtype.kind of types whose numbers must be equal: booleans and integers
 JUMPING = frozenset(
     ("remainder", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "compare",
      "is-finite", "sort", "bitcast-convert", "convert")
 )  # fmt: skip
-NUDGES = 16  # most runs with slightly changed arguments, which show what numbers jump
-NUDGE_STEPS = 4  # roundings by which such a run changes a number of the arguments, at most
+NUDGES = 16  # most runs with slightly changed arguments, to find results that jump
+NUDGE_STEPS = 4  # each number of the arguments changes by at most this many roundings
 FINE = 2.0**-20  # only arguments of types with smaller roundings than this are changed
 NUDGE_SECONDS = 5.0
 
@@ -156,7 +157,7 @@ def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> lis
 
 def _sharpen(shaken: np.ndarray, expected: np.ndarray) -> float:
     tolerance = find_tolerance(expected.dtype)
-    if not tolerance:  # booleans cannot be subtracted
+    if not tolerance:  # numbers must be equal; booleans cannot be subtracted
         return 0.0
     noise = NOISE * _find_distance(shaken, expected)
     return min(tolerance, max(ROUNDINGS * _find_rounding(expected.dtype), noise))

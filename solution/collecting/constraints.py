@@ -49,7 +49,7 @@ def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> byt
 
 
 def list_wanted(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> Wanted:
-    """Return by instruction the layouts that are set in `layouts`, see `constrain`."""
+    """Return, for each instruction's id, the layouts that `layouts` sets: see `constrain`."""
     nodes = list(instructions(module))
     wanted: Wanted = defaultdict(list)
     for number, row in zip(configurable, layouts, strict=True):

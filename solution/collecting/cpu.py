@@ -240,7 +240,7 @@ class Builder:
         return compiled
 
     def build(self, request: Compile, seconds: float | None = None) -> tuple[str, str, Compiled]:
-        """Return the status of a configuration (see journal.CANDIDATES), a note, and its Compiled.
+        """Return a configuration's status (see journal.CANDIDATES), a note, and what was compiled.
 
         The note says what is wrong, and the executable is empty unless the configuration is sound.
         """

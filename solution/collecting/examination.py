@@ -35,7 +35,8 @@ from solution.system.errors import InputError
 # least share of the products' forms (see mutants.Site) in which errors must be noticed
 LEAST_SHARE = 0.5
 SECONDS = 30.0  # time limit for running the mutants with one set of arguments
-# time limit of a mutant's run, over the seconds that the program took: its loops may never end
+# time limit of a mutant's run: this many times the seconds that the program took, because the
+# loops of a mutant may never end
 SLOWER = 50
 LEAST_SECONDS = 5.0
 MOST_DEATHS = 3  # no more mutants are run if they killed the child process more often than this
@@ -78,8 +79,7 @@ class Examiner:
         """Use the child process in which the program is compiled.
 
         Args:
-            needs_edges: True if a configuration may be wrong in the last columns of a product only,
-            as
+            needs_edges: True if a configuration may be wrong in a product's last columns only, as
                 with a wrong tile. Errors in the last columns of every dot must then be noticed.
         """
         self._child, self._program, self._needs_edges = child, program, needs_edges
@@ -195,14 +195,17 @@ class Examiner:
     def _is_told(self, site: Site) -> bool:
         """Return True if the errors of products of this form were noticed.
 
-        All errors of `_list_looked` count if wrong edges are possible, otherwise one of them is
-        enough.
+        If edges may be wrong, all errors of `_list_looked` must be noticed, otherwise one of them.
         """
         looked = [(site.form, kind) in self._told for kind in self._list_looked(site)]
         return all(looked) if self._is_at_edge(site) else any(looked)
 
     def _list_looked(self, site: Site) -> list[Kind]:
-        """Return the errors to try in a product: EDGES if its edges matter, or two others."""
+        """Return the errors to try in a product.
+
+        They are EDGES if the product's last columns may be wrong, otherwise SHIFT and REVERSE. If
+        the result is a single number, only ZERO is possible.
+        """
         kinds = EDGES if self._is_at_edge(site) else (Kind.SHIFT, Kind.REVERSE)
         return [kind for kind in kinds if kind in site.kinds] or list(site.kinds)
 

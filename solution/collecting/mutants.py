@@ -29,7 +29,7 @@ CALLS = ("call", "fusion")
 
 
 class Kind(IntEnum):
-    """The error of a mutant; a block has the last BLOCK elements of the last dimension."""
+    """The error of a mutant: a block is at the end of the last dimension, with BLOCK elements."""
 
     ZERO = 0  # the last block is 0
     SHIFT = 1  # the last block equals the block before it
@@ -59,7 +59,7 @@ class Mutants:
 
 
 def make_mutants(module: Any) -> Mutants:
-    """Return the mutants of a program (message Module): no sites if it has no products."""
+    """Return the mutants of a program (message Module); `sites` is empty without products."""
     copy = make_portable(module)
     ways = _find_ways(copy)
     reached = _find_reached(copy, ways)

@@ -15,7 +15,7 @@ from solution.programs.compiler import Flags
 
 KIND = "LIBRARY_FUSION_TYPE_"
 LIBRARY = "xla_cpu_experimental_ynn_fusion_type"
-# {(option, value): flags of the compiler that set it}; no flag sets a default value.
+# {(option, value): flags with which the compiler uses the value}; default values need no flag.
 BY_NAME: dict[tuple[str, str], tuple[tuple[str, bool | int | str], ...]] = {
     ("library_fusions", "none"): ((LIBRARY, ""),),
     ("library_fusions", "dot"): ((LIBRARY, f"{KIND}DOT"),),

@@ -60,7 +60,7 @@ class ProgramSpace(Space):
     layout_sites: tuple[LayoutSite, ...] = ()
     # {name of a compile option: its values}; empty if options are not in the space.
     option_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    product: Product | None = None  # the product whose tile is set; None: tiles are not searched
+    product: Product | None = None  # the matrix product whose tile is searched; None: no tile
     # True if the program without any setting is one of the configurations
     has_unchanged: bool = True
     # True: a collection varies its fastest configurations; False: it draws at random
@@ -226,7 +226,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
     def are_legal(configs: np.ndarray) -> np.ndarray:
         if not options or found is None:
             return np.ones(len(configs), bool)
-        # A tile and these options set the same compiler flags, so a tile excludes them.
+        # A tile and the options OF_PRODUCTS set the same compiler flags, so only one may be chosen.
         has_library = configs[:, [first + option for option in OF_PRODUCTS]].any(axis=1)
         return np.asarray(~(has_library & (configs[:, -1] > 0)))
 

@@ -37,7 +37,7 @@ class Destination:
 class Measured:
     """A configuration and its measured or estimated time."""
 
-    config: np.ndarray  # (sites,)
+    config: np.ndarray  # (sites,) the choice at each site
     nanoseconds: int  # 0: the configuration failed
 
 
@@ -50,7 +50,7 @@ def make_record(
         source: where the times come from, see solution.domain.labels.
     """
     record = MESSAGES["TuningRecord"](module=program.module, label_source=source)
-    # Estimates do not depend on the arguments, which cannot be drawn for some programs.
+    # Estimates do not depend on the arguments, so their fingerprint is of the module alone.
     record.fingerprint = int(program.digest if source == TIMED else program.module_digest, 16)
     if space.kind != "tile":
         record.config_index_to_node[:] = program.configurable.tolist()

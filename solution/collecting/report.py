@@ -167,7 +167,7 @@ def read_collections(folder: Path) -> list[Collected]:
 
 
 def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
-    """Return by collection the outcomes of its programs: the rows of a table."""
+    """Return {collection: outcomes of its programs}; a table shows each collection."""
     tables: dict[str, list[Finished]] = {}
     for one in collected:
         tables.setdefault(one.collection, []).append(Finished(one.name, one.state))
@@ -177,7 +177,8 @@ def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
 def draw_collections(collected: Sequence[Collected]) -> "Figure":
     """Plot runtimes relative to each program's fastest, and noise.
 
-    Noise is shown for the programs with the lowest repeat tau: one half of the runs over the other.
+    Noise is shown for the programs with the lowest repeat tau: one half of the runs against the
+    other.
     """
     from matplotlib.figure import Figure  # slow to import
 

@@ -40,7 +40,7 @@ COUNTS = {
     "layout:nlp:default": 63, "tile:xla": 120,
 }  # fmt: skip
 SIZES = (12, 16, 24, 32, 48, 64, 70, 96, 100, 128, 160, 192, 256)
-VALID_SHARE = 6  # every sixth architecture is for validation
+VALID_SHARE = 6  # about one architecture in this many is for validation
 LAYOUT_SECONDS, TILE_SECONDS = 100.0, 45.0
 # {draft's name: its architecture and its npz file}, as stored in its note
 Notes = dict[str, dict[str, Any]]

@@ -101,8 +101,8 @@ class Space:
     ) -> np.ndarray:
         """Return a neighbour of each configuration (n, sites), which differs in 1 to `most` sites.
 
-        A changed site gets another random choice. If its values are sizes, its choice moves by 1 or
-        2.
+        A changed site gets another random choice. If its values are sizes, the choice moves by 1 or
+        2 steps.
         """
         changed = configs.copy()
         free = np.flatnonzero(self.sizes > 1)

@@ -63,8 +63,7 @@ class Target:
         Args:
             kind: one of solution.collecting.program_space.KINDS.
             varies_fastest: True if a collection varies its fastest configurations, False if it
-            draws
-                at random.
+                draws at random.
 
         Raises InputError if the program has nothing to set of this kind.
         """

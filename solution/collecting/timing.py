@@ -76,7 +76,7 @@ def summarise(repeats: pl.DataFrame, clock: str) -> Outcome:
 
     Args:
         repeats: the timed runs, with SCHEMA's columns.
-        clock: cpu or wall.
+        clock: cpu or wall: which of the measured times to use.
     """
     smallest = (
         repeats.group_by("config", "half", maintain_order=True)

@@ -1,4 +1,4 @@
-"""A small convolutional net: two convolutions, one of them strided, pooling, a product."""
+"""A small convolutional net: two convolutions, one of them strided, and a matrix product."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""A multilayer perceptron: three products, each with a bias and a rectifier."""
+"""A multilayer perceptron: three products with a bias each, two rectifiers, and a tanh."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,12 @@ SIZES = (96, 192, 192, 48)
 
 
 def program(x, layers):
-    """Return the last layer's output (batch, 48)."""
+    """Return the output of the last layer (batch, 48).
+
+    Args:
+        x: (batch, 96) inputs.
+        layers: a pair (weights, bias) for each layer.
+    """
     for weights, bias in layers[:-1]:
         x = jax.nn.relu(x @ weights + bias)
     weights, bias = layers[-1]

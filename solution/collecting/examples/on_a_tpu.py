@@ -96,7 +96,7 @@ def run(executable, arguments, count):
 
 
 def main():
-    """Time both programs, and print the results."""
+    """Time the default and the chosen program, and print the results."""
     default, chosen, types = read_programs(sys.argv[1])
     record = json.loads(Path(sys.argv[2]).read_text()) if len(sys.argv) > 2 else {}
     device = get_backend().local_devices()[0]
