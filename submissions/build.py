@@ -65,7 +65,7 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
     Raises InputError if the recipe does not fit the run, or the file would not pass the checker.
     """
     before = _recall_last(run)
-    # also of other recipes
+    # temporary files that an earlier merge left, also by another recipe
     remove_leftovers(run.folder, [f"*/{part}" for part in predictions.PARTS])
     merged = merge_run(run, recipe)
     scores = summarise_run(run, recipe, merged.scores)

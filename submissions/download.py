@@ -2,7 +2,7 @@
 
     data/predict-ai-model-runtime.zip     during the download; deleted when it is unpacked
     data/...                              the files
-    data/downloaded.json                  the complete collections
+    data/downloaded.json                  names and sizes of the files, once all are unpacked
 
 The same command resumes an interrupted download. These archives are rejected before a byte is
 written: with names that lead out of the target folder, links and other special entries, two entries
@@ -217,7 +217,7 @@ def _find_arrived(folder: Path, file: DataFile) -> Path:
 
 
 def _remove(archive: Path) -> None:
-    """Delete a download, which the CLI would otherwise consider complete and never repeat."""
+    """Delete a downloaded archive, because the CLI would consider it complete and keep it."""
     archive.unlink()
     archive.with_name(f"{archive.name}.kaggle-partial").unlink(missing_ok=True)
 

@@ -141,7 +141,7 @@ def follow(tracker: Tracker, key: str) -> Outcome:
     line: Line = {}
     problem = ""
     try:
-        for line, problem in _watch(tracker, key):  # noqa: B007 - the last ones count
+        for line, problem in _watch(tracker, key):  # noqa: B007 - the last values are used below
             pass
     except (InputError, OSError) as error:  # the ledger cannot be read or written
         problem = f" {error}"
@@ -163,7 +163,7 @@ def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
     while line := tracker.read().find(key):
         yield line, problem
         if line["state"] != "pending" or (has_looked and time.monotonic() + wait > deadline):
-            break  # has_looked: ask Kaggle at least once, even if there is no time to wait
+            break  # but only after asking Kaggle once, even if there is no time to wait
         pause(wait, "Waiting for the score")
         wait = max(settings.poll_seconds, min(wait * 1.5, LONGEST_POLL))
         has_looked = True

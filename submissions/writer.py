@@ -28,7 +28,7 @@ from solution.system.wording import count
 
 HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3
-MAX_FIELD = MAX_BYTES = 1 << 30  # much larger than a complete submission
+MAX_FIELD = MAX_BYTES = 1 << 30  # bytes; much larger than a complete submission
 MAX_DIGITS = 9
 MAX_TEXT = 60  # maximum characters of the file's text in a message; an ID has fewer
 ORDER = {name: number for number, name in enumerate(NAMES)}

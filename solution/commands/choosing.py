@@ -33,7 +33,7 @@ app = typer.Typer()
 WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
 )  # fmt: skip
-UNUSED = {  # by option that compiles nothing: options that have no effect beside it
+UNUSED = {  # --replay and --model-only compile nothing: options that have no effect with them
     "replay": WHILE_MEASURING,
     "model_only": (*WHILE_MEASURING, "measure", "seed", "search"),
 }

@@ -72,7 +72,10 @@ def read_job(folder: Path) -> JobRecord:
 
 
 def read_trained(folder: Path) -> JobRecord:
-    """Return the record as read_job does; its error says how to train the model again."""
+    """Return the record of a job.
+
+    If the record is missing or damaged, the InputError says how to train the model again.
+    """
     try:
         return read_job(folder)
     except InputError as error:

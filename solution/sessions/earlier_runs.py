@@ -141,7 +141,7 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
 
 
 def find_differences(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """Return the names of settings, and "code", that differ between two runs' records."""
+    """Return what differs between two runs' records: "code" and names of settings, by commas."""
     different = list_differences(one["settings"], other["settings"])
     return ", ".join([*(["code"] if one.get("code") != other.get("code") else []), *different])
 

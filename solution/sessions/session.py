@@ -40,7 +40,7 @@ from solution.system.terminal import say
 PROJECT = Path(__file__).parents[2]
 RUN = "run"  # subfolder of the output with the notebook's run
 OUTPUT_BYTES = 19_500_000_000  # Kaggle keeps 20 GB of output; if there is more, it keeps nothing.
-LOOK_SECONDS = 20.0  # between two checks of the output's size
+LOOK_SECONDS = 20.0  # seconds between two checks of the output's size
 LEAST_SECONDS = 0.5  # a block with a time limit gets at least this long
 PACKAGED = str(Path("solution", "serving"))  # end of the path of this project's bundle
 CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
@@ -62,7 +62,7 @@ class Session:
     """The folders of a notebook's inputs and outputs, and when it began."""
 
     notebook: str
-    push: str  # key of the push that started it; empty if a person did
+    push: str  # key of the push (upload to Kaggle) that started the notebook; empty if a person did
     inputs: Path
     output: Path
     scratch: Path  # for files that need not be kept, such as a store

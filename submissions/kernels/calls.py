@@ -40,7 +40,8 @@ UPLOAD_FAILED = FailureKind(
 )
 PAGE = 200
 MOST_OF_OUTPUTS = 24 << 30  # bytes; Kaggle keeps 20 GB of a session
-# Safe names of outputs: the CLI writes to any path that a file's name contains.
+# Pattern of the outputs to download: names that stay inside the target folder, because the CLI
+# writes to any path that a file's name contains.
 INSIDE = r"^(?!/)(?!(.*/)?\.\.(/|$))[^\\]+$"
 RUNNING, FAILED = ("QUEUED", "RUNNING", "NEW_SCRIPT"), ("ERROR", "CANCEL")
 

@@ -20,7 +20,10 @@ COMMIT_FILE = "solution/system/commit.txt"  # a file in the wheel of this projec
 
 
 class InstallError(Exception):
-    """The attached dataset cannot be installed. (SystemExit would only end the cell.)"""
+    """The attached dataset cannot be installed.
+
+    It is an Exception, because a SystemExit would only end the notebook's cell.
+    """
 
 
 def install(folder: Path, commit: str = "") -> str:

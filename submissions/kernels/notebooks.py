@@ -53,7 +53,8 @@ OUTPUTS = PROJECT / "build" / "notebooks"  # folder for files that the notebooks
 CELL_SECONDS = 1800  # time limit of one cell
 BETWEEN_KILLS = 0.2  # seconds between two attempts to kill a kernel, which may not have started yet
 COLOURS = 128  # number of colours of a stored picture
-UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # outputs such as progress bars
+# types of outputs that are left out, such as progress bars
+UNREADABLE = ("application/vnd.jupyter.widget-view+json",)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from submissions.provenance import PROJECT, SourceTree
 
 PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"
-PLACEHOLDER = "INSERT_USERNAME"  # the push replaces it by the user's name
+PLACEHOLDER = "INSERT_USERNAME"  # stands for the user's name; a push replaces it
 # Packages that are never packed: the image has them, since its tests import them
 # (Kaggle/docker-python).
 IN_THE_IMAGE = {"torch", "numba", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}

@@ -242,7 +242,8 @@ def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
         try:
             found = read_session_record(folder)
         except InputError:
-            (folder / KERNEL_RECORD).unlink(missing_ok=True)  # or the CLI would keep the old one
+            # otherwise the CLI would keep the invalid record
+            (folder / KERNEL_RECORD).unlink(missing_ok=True)
             raise
         if found.push != latest.key:
             shutil.rmtree(folder)

@@ -39,7 +39,7 @@ class Push(BaseModel):
     resumes: bool  # the notebook's earlier output is one of its inputs
     dataset: str  # USER/SLUG of the dataset with the project's wheels
     dataset_version: int
-    bundle: str = ""  # OWNER/SLUG of a dataset; empty: none
+    bundle: str = ""  # OWNER/SLUG of the dataset with the attached bundle; empty: none
     version: int = 0  # number of the kernel's version at Kaggle; 0 if it is not known
     state: State = "pushing"
     note: str = ""

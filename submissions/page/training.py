@@ -166,7 +166,8 @@ def _draw_scores(collections: str, ranker: str, curves: Sequence[Curve]) -> Figu
 
 
 def _ends(name: str, curves: Sequence[Curve]) -> str:
-    """Describe the mean first and last values of the curves."""
+    """Return "mean NAME from FIRST to LAST", with the means of the curves' first and last
+    values."""
     first, last = (sum(curve[end][1] for curve in curves) / len(curves) for end in (0, -1))
     return f"mean {name} from {number(first)} to {number(last)}"
 
