@@ -62,7 +62,7 @@ def fingerprint_code(root: Path = HERE) -> str:
 
 @cache
 def fingerprint_modules(names: tuple[str, ...], root: Path = HERE) -> str:
-    """Return a hash of the modules and all that they import, except what fingerprint_code
+    """Return a hash of the modules and their imports, without modules that fingerprint_code
     hashes."""
     sources = _Sources(root)
     covered = sources.follow(ROOTS, APART)
