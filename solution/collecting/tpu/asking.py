@@ -1,26 +1,28 @@
-"""Ask a TPU's compiler for layouts with the same meaning as TpuGraphs' configurations.
+"""Ask a TPU's compiler for the layouts of a configuration, with the effect they have in TpuGraphs.
 
-A LayoutConstraint on a single tensor is undone: layout assignment obeys it and copies the tensor
-behind it, and then the pass that folds copies into convolutions takes the layout back. TpuGraphs'
-tool set layouts on instructions and let them propagate. So each output layout of a configuration is
-propagated forward here, in the order of the nodes:
+A configurable node is a convolution, dot or reshape; a configuration sets layouts of its output and
+its operands. A LayoutConstraint on a single tensor has no lasting effect: layout assignment obeys
+it and copies the tensor behind it, but then the pass that folds copies into convolutions removes
+the layout. TpuGraphs' tool set layouts on instructions and let them propagate. So each output
+layout of a configuration is propagated forward here, in the order of the nodes:
 
 * Element-wise instructions, windows (pooling and its gradient), slices, paddings and
   concatenations of the same rank take the layout of their first operand that has one. A transpose
   takes the layout under which it moves no data.
-* Constraints stand behind the configurable nodes, and again behind each propagated tensor that a
-  configurable node or a window reads, or that a window, a concatenation, a comparison or a
-  transpose writes.
+* Constraints are added behind the configurable nodes. They are also added behind a propagated
+  tensor if a configurable node or a window reads it, or if a window, a concatenation, a comparison
+  or a transpose writes it.
 
 Calls are inlined first, so that layouts reach the readers. For convolutions and dots only the
 output layout is requested: their operands' layouts follow from the producers, and in TpuGraphs'
 data they have no effect. An operand from an infeed is the exception, because no output decides its
-layout: the compiler copies what was fed, or folds the copy into the convolution. For reshapes both
-layouts are requested. The layouts at the program's boundary, entry parameters and infeeds, stay as
-in the module.
+layout: the compiler copies what was fed, or folds the copy into the convolution. For reshapes the
+layouts of operand and output are requested. The layouts at the program's boundary (entry parameters
+and infeeds) stay as in the module.
 
-Compared on one program of TpuGraphs (AlexNet training, 28 distinct runtimes on a TPU v3): Kendall's
-tau of the estimates is 0.952 with this meaning, 0.491 with constraints on the outputs alone.
+Measured on one program of TpuGraphs (AlexNet training, 28 distinct runtimes on a TPU v3): Kendall's
+tau between estimates and runtimes is 0.952 with propagation, 0.491 with constraints on the outputs
+alone.
 """
 
 from collections import defaultdict
@@ -47,9 +49,10 @@ from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.portable import FreshIds, lay_out, make_portable, replace_instructions
 from solution.programs.program import Program
 
-NODE = "node."  # prefix of a configurable node's op_name
+# op_name of a configurable node in the requested module: this prefix, then the node's number
+NODE = "node."
 TAKEN, UNTAKEN, UNASKED, UNSEEN = 1, 0, -1, -2
-# Opcodes of configurable instructions in the compiled program: a dot becomes a convolution.
+# By the opcode of a configurable node: the opcodes that it may have in the compiled program.
 MADE_OF = {
     "convolution": ("convolution",),
     "dot": ("convolution", "dot"),
@@ -68,12 +71,14 @@ ELEMENTWISE = frozenset(ELEMENTWISE_NAMES.split())
 PROPAGATES = ELEMENTWISE | WINDOWS | {"slice", "concatenate", "pad", "reverse", "transpose"}
 
 
-Origins = dict[int, int]  # by the id of a copied instruction: the id of its original
+Origins = dict[int, int]  # maps the id of a copied instruction to the id of its original
 
 
 def find_asked_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
-    """Return the rank (configurable, 3) of each tensor whose layout is requested on a TPU; 0:
-    none."""
+    """Return the ranks (configurable, 3) of each configurable node's output and operands.
+
+    The rank is 0 for a tensor whose layout cannot be requested on a TPU.
+    """
     ranks = find_ranks(module, configurable)
     nodes = list(instructions(module))
     producers = {instruction.id: instruction for instruction in nodes}
@@ -86,7 +91,8 @@ def find_asked_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
 
 
 def _is_fed(operand: int, producers: dict[int, Any]) -> bool:
-    """Return True if an instruction is part of the output of an infeed."""
+    """Return True if `operand` (an instruction's id) is the output of an infeed, or an element
+    of it."""
     producer = producers[operand]
     while producer.opcode == "get-tuple-element":
         producer = producers[producer.operand_ids[0]]
@@ -94,14 +100,14 @@ def _is_fed(operand: int, producers: dict[int, Any]) -> bool:
 
 
 def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
-    """Return the serialized module that asks the compiler for a configuration.
+    """Return the serialized module that asks the compiler for a configuration's layouts.
 
     Args:
-        module: the message Module, as the graph shows it.
-        configurable: (configurable,) nodes.
-        layouts: (configurable, 3, 6) minor to major; the first -1 ends a layout, and the dimensions
-            that it leaves out follow, the last ones most minor. Operands of convolutions and dots
-            are ignored unless an infeed gives them.
+        module: the message Module from which the program's graph was made.
+        configurable: (configurable,) numbers of the configurable nodes.
+        layouts: (configurable, 3, 6) layouts of output and operands, minor to major. The first -1
+            ends a layout; the dimensions that are not listed follow, with the last one most minor.
+            Operands of convolutions and dots are ignored unless they come from an infeed.
     """
     asked = np.where(find_asked_ranks(module, configurable)[..., None] > 0, layouts, LAYOUT_UNSET)
     wanted = list_wanted(module, configurable, asked)
@@ -122,7 +128,7 @@ def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
 
 
 def _name_nodes(module: Any, numbers: dict[int, int]) -> None:
-    """Write the number of each configurable node into its op_name, which the compiler keeps."""
+    """Write each configurable node's number into its op_name, which survives compilation."""
     for instruction in instructions(module):
         if instruction.id in numbers:
             name = f"{NODE}{numbers[instruction.id]}"
@@ -130,9 +136,10 @@ def _name_nodes(module: Any, numbers: dict[int, int]) -> None:
 
 
 def find_fixed_boundary(module: Any) -> EntryLayouts | None:
-    """Return the layouts of the entry's parameters and results, if the module chooses them.
+    """Return the layouts of the entry's parameters and results; None if the module sets none.
 
-    A TPU's dump does. A module from jax is row-major throughout, which means that the chip chooses.
+    A dump of a TPU's compiler sets them. A module from jax is row-major throughout, which means
+    that the chip chooses them.
     """
     entry = find_entry(module)
     crossing = [i for i in entry.instructions if i.opcode == "parameter" or i.id == entry.root_id]
@@ -145,10 +152,13 @@ def find_fixed_boundary(module: Any) -> EntryLayouts | None:
 def compare_with_asked(
     compiled: CompiledProgram, program: Program, layouts: np.ndarray
 ) -> np.ndarray:
-    """Return what became of the output layout of each configurable node, (configurable,) int8.
+    """Return whether each configurable node has the requested output layout, (configurable,) int8.
 
-    TAKEN: the compiled instruction has the layout. UNTAKEN: it has another one. UNASKED: none is
-    asked for. UNSEEN: the compiled program has no such instruction any more.
+    TAKEN: the compiled instruction has the requested layout. UNTAKEN: it has another layout.
+    UNASKED: no layout was requested. UNSEEN: the compiled program has no such instruction any more.
+
+    Args:
+        layouts: (configurable, 3, 6) the requested layouts, minor to major, -1 for unset.
     """
     found: dict[int, list[Tensor]] = defaultdict(list)
     for tensor in compiled.tensors:
@@ -166,31 +176,42 @@ def compare_with_asked(
 
 
 def _compare(tensors: list[Tensor], node: Any, order: list[int]) -> int:
-    """Compare one node's output layout with the requested order; `tensors` come from the node."""
+    """Return TAKEN, UNTAKEN or UNSEEN for the output layout of one configurable node.
+
+    Args:
+        tensors: results in the compiled program that stem from `node`.
+        order: the requested layout, minor to major; it may be incomplete.
+    """
     made = MADE_OF.get(node.opcode, ())
     sizes = tuple(node.shape.dimensions)
     made_tensors = [one for one in tensors if one.opcode in made and one.dimensions == sizes]
     if not made_tensors:
         return UNSEEN
     whole = tuple(complete_layout(order, len(sizes)))
-    # A reshape moves no data, so the copy to the layout may stand before or behind it.
+    # A reshape moves no data itself; a copy into the requested layout may stand before or behind
+    # it. So a single tensor with that layout is enough.
     holds = any if node.opcode == "reshape" else all
     return TAKEN if holds(is_same_order(one, whole) for one in made_tensors) else UNTAKEN
 
 
 def is_same_order(tensor: Tensor, order: tuple[int, ...]) -> bool:
-    """Return True if a tensor lies in this order; dimensions of size 1 may stand anywhere."""
+    """Return True if a tensor's layout is `order` (minor to major), ignoring dimensions of size
+    1."""
     return [axis for axis in tensor.minor_to_major if tensor.dimensions[axis] > 1] == [
         axis for axis in order if tensor.dimensions[axis] > 1
     ]
 
 
 def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int, list[int]]:
-    """Return the full result layout of each instruction that a configuration decides.
+    """Propagate the requested output layouts forward through a computation.
 
     Args:
-        wanted: the requested layouts.
+        wanted: the requested layouts, by instruction id.
         settable: ids of the configurable nodes, which take no layout from their operands.
+
+    Returns:
+        By instruction id: the layout of all dimensions of its result, minor to major. Instructions
+        that no requested layout reaches are left out.
     """
     found: dict[int, list[int]] = {}
     for instruction in computation.instructions:  # operands stand before their readers
@@ -205,7 +226,8 @@ def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int,
             known = (found[o] for o in instruction.operand_ids if len(found.get(o, ())) == rank)
             layout = next(known, None)
             if layout is not None and instruction.opcode == "transpose":
-                moved = list(instruction.dimensions)  # by the result's dimension the operand's
+                # moved[i]: operand dimension that is dimension i of the result
+                moved = list(instruction.dimensions)
                 layout = [moved.index(axis) for axis in layout]
             if layout is not None:
                 found[number] = layout
@@ -215,7 +237,10 @@ def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int,
 def _find_fixed(
     computation: Any, propagated: dict[int, list[int]], settable: set[int]
 ) -> list[int]:
-    """Return the instructions, without configurable ones, that get a constraint behind them."""
+    """Return the ids of the instructions behind which a propagated layout is fixed by a constraint.
+
+    Configurable nodes (`settable`) are left out. See the module's docstring for the rule.
+    """
     readers: dict[int, list[Any]] = defaultdict(list)
     for instruction in computation.instructions:
         for operand in instruction.operand_ids:
@@ -235,15 +260,15 @@ def _find_fixed(
 def inline_calls(module: Any) -> Origins:
     """Replace each call in a message Module, in place, with a copy of the called computation.
 
-    Called computations stay; XLA removes unused ones. Instructions that were not copied keep their
-    ids and have no origin.
+    The called computations stay in the module; XLA removes unused ones. All other instructions keep
+    their ids.
 
     Returns:
-        The copies. Each origin is an instruction that is not a copy itself.
+        By the id of each copied instruction: the id of the original, which is never itself a copy.
     """
     fresh, origins = FreshIds(module), Origins()
     computations = {computation.id: computation for computation in module.computations}
-    for computation in module.computations:  # called computations stand before their callers
+    for computation in module.computations:  # a called computation stands before its callers
         if any(instruction.opcode == "call" for instruction in computation.instructions):
             _inline(computation, computations, fresh, origins)
     return origins
@@ -252,7 +277,8 @@ def inline_calls(module: Any) -> Origins:
 def _inline(
     computation: Any, computations: dict[int, Any], fresh: FreshIds, origins: Origins
 ) -> None:
-    renamed: dict[int, int] = {}  # by a call's id: the root of its copy, or an operand
+    # by the id of a call: the id that replaces it (root of the inlined copy, or the call's operand)
+    renamed: dict[int, int] = {}
     written: list[Any] = []
     for instruction in computation.instructions:
         instruction.operand_ids[:] = [renamed.get(o, o) for o in instruction.operand_ids]

@@ -12,16 +12,17 @@ from typing import Any
 
 from solution.programs.hlo.messages import MESSAGES
 
-# Fields with an instruction's name, source location or schedule.
+# Fields left out of the canonical form: names, ids, annotations, source locations and schedule.
 UNNAMED = (
     "name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids",
     "sharding", "frontend_attributes", "statistics_viz", "original_value", "channel_id",
 )  # fmt: skip
-Instruction = Any  # a message of that name
+Instruction = Any  # the protobuf message Instruction of hlo.proto
 
 
 class Names:
-    """Canonical names of the instructions and computations of a message Module."""
+    """Names that depend only on content, for the kernels and the whole program of a message
+    Module."""
 
     def __init__(self, module: Any) -> None:
         self.computations = {found.id: found for found in module.computations}
@@ -38,7 +39,8 @@ class Names:
         }
 
     def order(self, computation: Any) -> list[Instruction]:
-        """Return the instructions in the order in which they run."""
+        """Return a computation's instructions in their scheduled order, or as listed if not
+        scheduled."""
         sequence = self._sequences.get(computation.id)
         if sequence is None:
             return list(computation.instructions)
@@ -48,11 +50,11 @@ class Names:
         return [self._instructions[number] for number in instruction.operand_ids]
 
     def called(self, instruction: Instruction) -> list[Any]:
-        """Return the computations that an instruction names."""
+        """Return the computations that an instruction calls."""
         return [self.computations[number] for number in instruction.called_computation_ids]
 
     def name_kernel(self, instruction: Instruction) -> str:
-        """Return the hash of an instruction's canonical form."""
+        """Return a kernel's name: the hash of its canonical form, as 32 hex digits."""
         found = hashlib.sha256(self._describe(instruction))
         for operand in self.operands(instruction):
             found.update(b"operand" + operand.shape.SerializeToString(deterministic=True))
@@ -60,11 +62,12 @@ class Names:
 
     @cached_property
     def program(self) -> str:
-        """Return the hash of the whole scheduled program, order included."""
+        """Return the hash of the whole scheduled program; it depends on the order of the
+        instructions."""
         return self._digest(self.entry).hex()[:32]
 
     def _digest(self, computation: Any) -> bytes:
-        """Return the hash of a computation: its instructions with positions for names."""
+        """Return the hash of a computation, in which positions replace the instructions' ids."""
         if computation.id not in self._digests:
             found = hashlib.sha256()
             ordered = self.order(computation)
@@ -86,7 +89,8 @@ class Names:
 
 
 def hash_texts(*parts: object) -> str:
-    """Return a hash of texts and bytes that also depends on the boundaries between them."""
+    """Return a hash (32 hex digits) of the parts; hash_texts("a", "b") differs from
+    hash_texts("ab")."""
     found = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else str(part).encode()

@@ -1,7 +1,8 @@
 """Represent the program that the TPU's compiler made for a configuration.
 
-It is read from the optimised, scheduled module. Kernels are the instructions that take time; they
-stand in the order in which the chip runs them, inside the loops and branches that contain them.
+It is read from the optimised, scheduled module. Kernels are the instructions that take time. They
+are listed in the order in which the chip runs them, inside the loops and branches that contain
+them.
 """
 
 from collections.abc import Iterator
@@ -11,17 +12,18 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Tensor:
-    """The result of an instruction, and its position and layout in memory."""
+    """The result of an instruction: its shape, layout and memory space."""
 
-    name: str  # of the instruction in the optimised module
-    source: str  # its op_name, which names the original instruction
+    name: str  # the instruction's name in the optimised module
+    source: str  # the instruction's op_name, which names the instruction of the original program
     opcode: str
     element_type: str  # such as bf16
     dimensions: tuple[int, ...]
     minor_to_major: tuple[int, ...]
-    tiles: tuple[tuple[int, ...], ...]  # of registers, such as (8, 128)
-    memory_space: int  # 0: the large memory (HBM); others are on the chip (VMEM, SMEM)
-    is_fused: bool  # inside a kernel: it is never written to memory
+    # sizes of the tiles that the layout stores contiguously, such as (8, 128)
+    tiles: tuple[tuple[int, ...], ...]
+    memory_space: int  # 0: the chip's main memory (HBM); others are on the chip (VMEM, SMEM)
+    is_fused: bool  # True: inside a kernel, so never written to memory
 
     @property
     def layout(self) -> str:
@@ -39,7 +41,10 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Tile:
-    """The sizes of the blocks that a kernel works on, in register tiles: TpuGraphs' tile sizes."""
+    """Sizes of the blocks of data that a kernel works on, counted in register tiles.
+
+    TpuGraphs' tile configurations set the same sizes.
+    """
 
     kernel: tuple[int, ...] = ()
     output: tuple[int, ...] = ()
@@ -48,73 +53,73 @@ class Tile:
 
 @dataclass(frozen=True)
 class Cost:
-    """The costs of a kernel in the compiler's cost model."""
+    """The cost of a kernel in the compiler's cost model."""
 
-    cycles: int | None = None  # None: it has no estimate for such a kernel
+    cycles: int | None = None  # None: the cost model has no estimate for the kernel
     tile: Tile | None = None
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """An instruction that occupies the chip for a time."""
+    """An instruction that takes time on the chip."""
 
     name: str
-    source: str  # the op_name
+    source: str  # the instruction's op_name, which names the original instruction
     opcode: str
-    kind: str  # its main computation: convolution, reduce, loop, copy, ...
-    computes: tuple[str, ...]  # the opcodes inside, each once, in alphabetical order
-    shapes: tuple[str, ...]  # of its results
-    bytes: int  # read and written, including the padding of tiles
-    hbm_bytes: int  # the part of these in HBM
+    kind: str  # the main computation inside: convolution, reduce, loop, copy, ...
+    computes: tuple[str, ...]  # opcodes inside the kernel, each once, in alphabetical order
+    shapes: tuple[str, ...]  # shapes of the kernel's results, such as f32[16,64]{1,0:T(8,128)}
+    bytes: int  # bytes read and written, including the padding of tiles
+    hbm_bytes: int  # the part of `bytes` that is read from and written to HBM
     cost: Cost
-    key: str  # a hash of its canonical form: equal kernels have equal costs
-    trips: int = 1  # runs of the kernel per run of the program
+    key: str  # canonical name (a hash): kernels with equal keys have equal costs
+    trips: int = 1  # how often the kernel runs in one run of the program
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A tensor that is written in another layout, or into another memory."""
+    """A copy of a tensor into another layout, or into another memory space."""
 
     name: str
-    tensor: str  # the instruction that is copied
-    shape: str  # without the layout
+    tensor: str  # name of the instruction whose result is copied
+    shape: str  # element type and dimensions, such as f32[16,64], without the layout
     source_layout: str
     target_layout: str
     bytes: int
     cycles: int | None
-    is_beside: bool  # runs while kernels compute
+    is_beside: bool  # True: an asynchronous copy, which runs while kernels compute
     trips: int = 1
 
 
 @dataclass(frozen=True)
 class Begin:
-    """The start of asynchronous work: a copy, or a computation of another engine."""
+    """The start of asynchronous work: a copy, or a computation on another engine."""
 
     name: str
-    region: "Region | None"  # of an asynchronous computation; None: a copy
+    region: "Region | None"  # the asynchronous computation; None if the work is a copy
     bytes: int
 
 
 @dataclass(frozen=True)
 class Wait:
-    """The point where the program waits for the work of a `Begin`."""
+    """The point where the program waits until the work that a `Begin` started is done."""
 
-    name: str  # of the Begin
+    name: str  # name of the `Begin` that started the work
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A while loop."""
+    """A while loop; `trips` is the number of iterations."""
 
     body: "Region"
     condition: "Region"
     trips: int
-    are_known: bool  # False: the module does not tell the trips
+    are_known: bool  # False: the module does not state the number of trips, so `trips` is a default
 
 
 @dataclass(frozen=True)
 class Branches:
-    """A conditional: one of the regions is run."""
+    """A conditional, of which one region is run."""
 
     regions: "tuple[Region, ...]"
 
@@ -124,7 +129,8 @@ Step = Kernel | Begin | Wait | Loop | Branches
 
 @dataclass(frozen=True)
 class Region:
-    """Steps in the order in which they are run."""
+    """A sequence of steps (kernels, asynchronous work, loops, conditionals) in the order of
+    execution."""
 
     steps: tuple[Step, ...] = ()
 
@@ -135,19 +141,19 @@ class CompiledProgram:
 
     region: Region  # the entry computation
     copies: tuple[Copy, ...]
-    tensors: tuple[Tensor, ...]  # of all instructions whose result is an array
-    memory_bytes: int  # of HBM: arguments, results, constants and temporaries
+    tensors: tuple[Tensor, ...]  # one for each instruction whose result is an array
+    memory_bytes: int  # bytes of HBM in use: arguments, results, constants and temporaries
     argument_bytes: int
-    digest: str  # equal for configurations that compile to the same program
+    digest: str  # hash of the program; equal if two configurations compile to the same program
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Return all kernels with their trips, including those in loops and branches."""
+        """Return all kernels, including those in loops and branches, each with its `trips` set."""
         return tuple(list_kernels(self.region))
 
     @property
     def unestimated(self) -> tuple[Kernel, ...]:
-        """Return the kernels for which the compiler's cost model has no cycles."""
+        """Return the kernels that have no cycle estimate in the compiler's cost model."""
         return tuple(kernel for kernel in self.kernels if kernel.cost.cycles is None)
 
 

@@ -1,4 +1,4 @@
-"""Find out what a module needs of a TPU: how many devices, which features."""
+"""Check whether a TPU can run a module, and find how many devices the module needs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,24 +13,25 @@ from solution.programs.hlo.messages import MESSAGES, instructions
 
 REFUSED_TYPES = {"f64", "c128"}
 TYPE_NAMES = NAMES.split()
-# Custom calls of this project and of XLA, which the TPU's compiler knows.
+# Prefixes of custom calls into CPU libraries, which no TPU can run.
 CPU_CALLS = ("lapack_", "blas_", "__onednn", "__cpu", "xla_python_cpu", "xla_ffi_python_cpu",
              "ducc_fft", "dynamic_ducc_fft", "cpu_")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class CheckedModule:
-    """A module that a TPU may run."""
+    """A module that a TPU may run, and the number of devices it needs."""
 
     devices: Devices
-    content: bytes  # serialized without the process-specific id
+    content: bytes  # the serialized module, without its id, which differs from process to process
 
 
 def check_module(module: bytes) -> CheckedModule | str:
-    """Return what a serialized module needs, or why no TPU can run it.
+    """Return the checked form of a serialized module, or the reason why no TPU can run it.
 
-    The groups of collective instructions tell the number of devices. If they number devices
-    globally (use_global_device_ids) these count as partitions, otherwise as replicas.
+    The number of devices is the highest device number in the groups of collective instructions,
+    plus one. It counts as partitions if a group numbers devices globally (use_global_device_ids) or
+    numbers partitions, otherwise as replicas.
     """
     try:
         message = MESSAGES["Module"].FromString(module)
@@ -58,7 +59,7 @@ def check_module(module: bytes) -> CheckedModule | str:
 
 
 def find_entry_layouts(message: Any) -> EntryLayouts:
-    """Return the layouts of the entry's parameters and results in a message Module."""
+    """Return the layouts of the entry's parameters, then of its results, in jax's notation."""
     entry = find_entry(message)
     parameters = sorted(
         (i for i in entry.instructions if i.opcode == "parameter"), key=lambda i: i.parameter_number
@@ -70,14 +71,16 @@ def find_entry_layouts(message: Any) -> EntryLayouts:
 
 
 def _name_layout(shape: Any) -> str:
-    """Return a layout in jax's notation; `default` if the shape has none."""
+    """Return a layout in jax's notation, such as {1,0}; `default` if the shape has none."""
     order = list(shape.layout.minor_to_major)
     return f"{{{','.join(map(str, order))}}}" if order else "default"
 
 
 def find_optimised(message: Any) -> str:
-    """Return the sign that a message Module was optimised for a backend already; "" if it was
-    not."""
+    """Return the evidence that a message Module was optimised for a backend already.
+
+    It is worded for an error message; "" if there is none.
+    """
     fused = next((i.name for i in instructions(message) if i.opcode == "fusion"), "")
     if fused:
         return f"{fused} is a fusion"
@@ -85,7 +88,7 @@ def find_optimised(message: Any) -> str:
 
 
 def find_refused(message: Any) -> str:
-    """Return the features of a message Module that a TPU lacks; empty if it has all of them."""
+    """Return the first reason why a TPU cannot run a message Module; "" if there is none."""
     if sign := find_optimised(message):
         return (
             f"{sign}: the module was optimised already, for this or another backend; expected the "
@@ -105,7 +108,8 @@ def find_refused(message: Any) -> str:
 
 
 def _is_partitioned(instruction: Any) -> bool:
-    """True if an instruction's groups number partitions."""
+    """Return True if the device groups of a collective instruction number partitions, not
+    replicas."""
     return instruction.channel_id > 0 and instruction.opcode in (
         "all-to-all",
         "collective-permute",

@@ -1,20 +1,20 @@
-"""The estimate of a program's time on a TPU: the one formula, and its reasons.
+"""The formula for the estimated time of a program on a TPU, with its reasons.
 
-The time of a region is the sum of the times of its steps, in the order in which the chip runs
-them, because a TPU's core runs one kernel after the other:
+The time of a region (a sequence of steps) is the sum of the times of its steps, in the order in
+which the chip runs them, because a TPU's core runs one kernel after the other:
 
-* a kernel takes its estimated cycles over the clock. Some kernels have no estimate (gathers,
-  scatters, select-and-scatter, some reshapes, infeed; `CompiledProgram.unestimated` has them):
-  they take their bytes over the bandwidth of HBM, as if they did nothing but move them;
-* what starts beside computation takes the bytes that it moves in HBM over the bandwidth, in an
-  engine that does one copy after the other; the program waits for it only where it is used before
-  it is done;
-* a loop takes trips x body + (trips + 1) x condition. Trips are those that the module tells, and
-  else 10 (`reading.DEFAULT_TRIPS`), as training loops over an infeed do not tell theirs;
-* a conditional takes as long as its longest branch, because nothing says which one is taken.
+* A kernel takes its estimated cycles divided by the clock rate. Some kernels have no estimate
+  (gathers, scatters, select-and-scatter, some reshapes, infeed; `CompiledProgram.unestimated` lists
+  them). They take their bytes divided by the bandwidth of HBM, as if they only moved data.
+* Asynchronous work takes the bytes that it moves in HBM divided by the bandwidth. It runs in an
+  engine that does one copy after the other. The program waits for the work only if it is not done
+  when its result is needed.
+* A loop takes trips x body + (trips + 1) x condition. If the module does not state the number of
+  trips, 10 is assumed (`reading.DEFAULT_TRIPS`): training loops over an infeed do not state theirs.
+* A conditional takes as long as its longest branch, because nothing says which branch is taken.
 
-Left out, because nothing in the module tells it: starting kernels, waiting for infeed and for
-other chips, contention for HBM between copies and kernels.
+Not included, because the module does not show it: the time to start a kernel, waiting for infeed
+and for other chips, contention for HBM between copies and kernels.
 """
 
 from collections.abc import Mapping
@@ -36,18 +36,19 @@ from solution.collecting.tpu.target import TpuTarget
 
 @dataclass(frozen=True)
 class Chip:
-    """The properties of a chip's generation in the formula, for the part that one program runs
-    on."""
+    """The properties of a chip that the formula needs.
 
-    gigahertz: float  # the clock of the core
-    gigabytes_per_second: float  # of its share of HBM
-    gigabytes: float  # of its share of HBM, as the compiler has it
+    If each core of a chip runs a program, they are those of one core and its share of HBM.
+    """
+
+    gigahertz: float  # clock rate of the core
+    gigabytes_per_second: float  # bandwidth of HBM available to one program
+    gigabytes: float  # size of HBM available to one program, as the compiler states it
 
 
-# Clocks and bandwidths as Google's pages have them; where they have no clock, it follows from the
-# peak of products and the number of multipliers. Where a chip has two cores that run a program
-# each (v2, v3, v4, v7x), a core has half of the bandwidth
-# and of the memory.
+# By generation. Clock rates and bandwidths are those on Google's pages; a clock rate that they
+# do not state is computed from the peak rate of products and the number of multipliers. If a chip
+# has two cores that each run a program (v2, v3, v4, v7x), bandwidth and memory are halved.
 CHIPS = {
     "v2": Chip(0.7, 350, 8),
     "v3": Chip(0.94, 450, 16),
@@ -61,22 +62,22 @@ CHIPS = {
 
 @dataclass(frozen=True)
 class Corrections:
-    """Corrections of the compiler's cost model; by default none."""
+    """Corrections of the compiler's cost model; the defaults change nothing."""
 
-    start: float = 0.0  # nanoseconds that starting a kernel takes
-    # factor of the cycles, by kind of kernel
+    start: float = 0.0  # nanoseconds added to each kernel for its start
+    # factor on the estimated cycles, by the kernel's `kind`; 1 for kinds that are not listed
     factors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class _Timeline:
-    """The times at which the core and the copying engine become free."""
+    """The nanoseconds at which the core and the copying engine become free."""
 
     chip: Chip
     corrections: Corrections
     core: float = 0.0
     engine: float = 0.0
-    # end of the asynchronous work, by name of its Begin
+    # nanosecond at which asynchronous work ends, by the name of the Begin that starts it
     ready: dict[str, float] = field(default_factory=dict)
 
     def run(self, region: Region) -> None:
@@ -102,12 +103,13 @@ class _Timeline:
 
     def _time_beside(self, step: Begin) -> float:
         moved = step.bytes
-        if step.region is not None:  # an asynchronous slice of an array, in the same engine
+        # an asynchronous slice of an array, done by the copying engine too
+        if step.region is not None:
             moved = sum(kernel.hbm_bytes for kernel in list_kernels(step.region))
         return moved / self.chip.gigabytes_per_second
 
     def _time(self, region: Region) -> float:
-        """Return the duration of a region that runs alone."""
+        """Return the nanoseconds of a region that starts while core and copying engine are idle."""
         other = _Timeline(self.chip, self.corrections)
         other.run(region)
         return other.core

@@ -1,8 +1,9 @@
 """Estimate how long programs take on a TPU, by compiling them in child processes.
 
-Most configurations of a program need only the passes over HLO, because their kernels are known from
-earlier configurations. New kernels are compiled alone, in a module of their own, and their costs
-are stored. If that fails, the program is compiled in full, and all of its kernels are stored.
+The passes over HLO are the first, short part of a compilation; they decide which kernels a program
+has. Most configurations need only these passes, because the costs of their kernels are known from
+earlier configurations. New kernels are compiled in a small module of their own, and their costs are
+stored. If that fails, the program is compiled in full, and the costs of all its kernels are stored.
 """
 
 import time
@@ -29,11 +30,12 @@ from solution.programs.child import Child, ChildDiedError, Limits
 from solution.system.errors import InputError
 from solution.system.scratch import ScratchFolder
 
-DEFAULT_LIMITS = Limits(seconds=600.0, megabytes=8192)  # of one compilation
-FULL_MEMORY = 0.8  # of HBM: a program that needs more may be refused
-# Share of a program's kernels: if more are new, a full compilation takes hardly longer.
+DEFAULT_LIMITS = Limits(seconds=600.0, megabytes=8192)  # limits of one compilation
+FULL_MEMORY = 0.8  # share of HBM; if a program needs more, the compiler may refuse it
+# If more than this share of a program's kernels is new, the program is compiled in full, because
+# compiling the new kernels alone would take about as long.
 MOST_NEW = 0.75
-GRACE_SECONDS = 30.0  # extra time in which the child can report that a limit was reached
+GRACE_SECONDS = 30.0  # seconds beyond the limit in which the child can report that it was reached
 Option = tuple[str, bool | int | float | str]
 
 
@@ -41,22 +43,24 @@ Option = tuple[str, bool | int | float | str]
 class Answer:
     """The estimate of a configuration, or why there is none."""
 
-    nanoseconds: float | None  # the estimate of one run; None if it was refused
+    nanoseconds: float | None  # estimate of one run; None if there is none
     refused: str = ""  # why there is no estimate
-    program: str = ""  # equal for configurations that compile to the same program
-    processor_seconds: float = 0.0  # used now for this answer, in all processes
-    is_full: bool = False  # it was compiled in full
-    isolated: int = 0  # new kernels that were compiled alone
+    # hash of the compiled program; equal if two configurations compile to the same program
+    program: str = ""
+    # processor time spent on this answer, in all processes; near 0 if it was cached
+    processor_seconds: float = 0.0
+    is_full: bool = False  # True: the program was compiled in full for this answer
+    isolated: int = 0  # number of new kernels that were compiled alone
     compiled: CompiledProgram | None = None
 
     @property
     def is_out_of_memory(self) -> bool:
-        """True if the chip's memory does not suffice; `refused` says how much it takes."""
+        """True if the program needs more memory than the chip has; `refused` states how much."""
         return self.refused.startswith("RESOURCE_EXHAUSTED")
 
 
 class Estimator:
-    """Children that compile for a target, and the cache of what was compiled."""
+    """Child processes that compile for a target, and the cache of earlier compilations."""
 
     def __init__(
         self,
@@ -68,22 +72,23 @@ class Estimator:
         is_always_full: bool = False,
         corrections: Corrections | None = None,
     ) -> None:
-        """Store the settings; children start at the first request.
+        """Store the settings; the child processes start at the first request.
 
         Args:
-            limits: of each compilation.
+            target: a TPU.
+            limits: time and memory of each compilation.
             cache: the folder of the cache; by default `kernels.find_cache_folder`.
             processes: number of parallel compilations in `estimate_many`.
-            is_always_full: compile every program in full, without the cache.
-            corrections: of the compiler's cost model; by default none.
+            is_always_full: compile every program in full, even if its answer is in the cache.
+            corrections: corrections of the compiler's cost model; by default none.
 
-        Raises InputError if this machine cannot compile for the target.
+        Raises InputError if the target is no TPU or this machine cannot compile for it.
         """
         if not isinstance(target, TpuTarget):
             raise InputError(f"{target.name}: expected a TPU; the CPU is timed, not estimated.")
         target.check()
         self.target = target
-        self.conflicts = 0  # kernels that were seen with two costs
+        self.conflicts = 0  # kernels for which two compilations gave different costs
         self._limits = limits
         self._is_always_full = is_always_full
         self._corrections = corrections
@@ -100,7 +105,7 @@ class Estimator:
         self.close()
 
     def close(self) -> None:
-        """End the children."""
+        """End the child processes, close the cache and remove the temporary folder."""
         for child in self._children:
             child.close()
         self._cache.close()
@@ -112,12 +117,14 @@ class Estimator:
         options: Iterable[Option] = (),
         layouts: EntryLayouts | None = None,
     ) -> Answer:
-        """Return the estimate of a serialized module (HloModuleProto) with XLA's options.
+        """Return the estimate of a serialized module (HloModuleProto), compiled with XLA's options.
 
-        If the compiler fails in any way, the answer says why.
+        If the compiler fails in any way, the answer states why.
 
         Args:
-            layouts: of the entry's parameters and results, see `devices.find_entry_layouts`; by
+            options: pairs of an option's name in XLA and its value.
+            layouts: layouts of the entry's parameters and results, see
+            `devices.find_entry_layouts`; by
                 default those that the chip gives to arrays of their sizes, as in programs of jax.
 
         Raises InputError if the compiler cannot be started.
@@ -127,7 +134,7 @@ class Estimator:
     def estimate_many(
         self, given: Iterable[tuple[bytes, Sequence[Option], EntryLayouts | None]]
     ) -> Iterator[Answer]:
-        """Yield the answers for modules, options and entry layouts, in order; compile in
+        """Yield the answer for each (module, options, entry layouts), in order; compile in
         parallel."""
         idle: SimpleQueue[Child] = SimpleQueue()
         for child in self._children:
@@ -144,15 +151,16 @@ class Estimator:
             yield from pool.map(work, given)
 
     def estimate_all(self, modules: Iterable[bytes], most_full: int | None = None) -> list[Answer]:
-        """Return the answers for modules; compile as few of them in full as possible.
+        """Return the answers for modules, in order; compile as few modules in full as possible.
 
-        The passes over HLO run on all modules first. Then the kernels of the module with the most
-        new ones are compiled, or the whole module, until no kernel is new. Compilations are stored,
-        so that a second call resumes where the first one was ended.
+        The passes over HLO run on all modules first. Then, until no kernel is new, the module with
+        the most new kernels is chosen: they are compiled alone or, if that fails, the whole module.
+        Each compilation is stored, so a second call resumes an interrupted one.
 
         Args:
             most_full: largest number of modules whose kernels are compiled. If a module still has
-                new kernels then, its answer says how many.
+            new
+                kernels then, its answer has no estimate and states how many.
         """
         child, answers = self._children[0], dict[int, Answer]()
         waiting: dict[int, tuple[Request, str, str]] = {}
@@ -169,7 +177,7 @@ class Estimator:
         count, programs = 0, dict[int, str]()
         while waiting:
             missing: dict[int, int] = {}
-            next_number, next_reader = -1, None  # of the module with the most new kernels
+            next_number, next_reader = -1, None  # the module with the most new kernels
             for number, (_, context, key) in list(waiting.items()):
                 reader = Reader((self._cache.find_compilation(key) or ("", b""))[1])
                 answer = self._look_up(context, reader)
@@ -194,8 +202,11 @@ class Estimator:
         return [answers[number] for number in sorted(answers)]
 
     def _pass(self, child: Child, request: Request, key: str) -> Answer | None:
-        """Run the passes over HLO and store their result; return an answer if they refuse the
-        module."""
+        """Run the passes over HLO, unless cached, and store their result.
+
+        Returns:
+            An answer without an estimate if the compiler refuses the module, otherwise None.
+        """
         kept = self._cache.find_compilation(key)
         if kept is not None and not kept[0]:
             return None
@@ -215,7 +226,11 @@ class Estimator:
     def _prepare(
         self, asked: tuple[bytes, Sequence[Option], EntryLayouts | None]
     ) -> Answer | tuple[Request, str, str]:
-        """Return the answer if it is known, otherwise the request, its context and its key."""
+        """Return the answer for (module, options, entry layouts) if it is known without compiling.
+
+        Otherwise return the request to compile it, its context (the hash of target, libtpu version
+        and options) and its key (the hash of context, module and layouts).
+        """
         module, options, layouts = asked
         checked = check_module(module)
         if isinstance(checked, str):
@@ -243,8 +258,11 @@ class Estimator:
         return request, context, key
 
     def _compile(self, child: Child, request: Request, context: str, key: str) -> Answer:
-        """Return the answer for an unknown module: after the passes alone, or a full
-        compilation."""
+        """Return the answer for a module that is not in the cache.
+
+        The module is compiled in full only if the passes over HLO, and new kernels compiled alone,
+        do not suffice.
+        """
         spent = 0.0
         if not self._is_always_full:
             made = self._ask(child, replace(request, is_full=False, is_paused=True))
@@ -270,11 +288,11 @@ class Estimator:
         """Compile the new kernels of a module alone, and store their costs.
 
         Args:
-            reader: of the module after the passes over HLO.
+            reader: the module after the passes over HLO.
 
         Returns:
-            The number of new kernels, 0 if they are too many or not all became known; and processor
-            seconds.
+            The number of new kernels, or 0 if there are too many of them or the cost of one was not
+            found. Then the processor seconds.
         """
         missing = self._find_missing(context, reader)
         is_few = len(missing) <= MOST_NEW * len(reader.keys)
@@ -296,7 +314,7 @@ class Estimator:
         return len(missing), seconds
 
     def _find_missing(self, context: str, reader: Reader) -> set[str]:
-        """Return the canonical names of the kernels whose costs are not known."""
+        """Return the canonical names of a module's kernels whose costs are not in the cache."""
         return reader.keys - self._cache.find(context, reader.keys).keys()
 
     def _compile_fully(self, child: Child, request: Request, context: str, key: str) -> Answer:
@@ -316,7 +334,8 @@ class Estimator:
         if learned.is_same:
             self.conflicts += learned.conflicts + self._cache.learn(context, learned.costs)
             self._keep(key, made)
-        else:  # it made other kernels than the passes: their costs cannot be assigned
+        # The full compilation has other kernels than the passes, so its costs do not fit theirs.
+        else:
             reader = Reader(made.generated)
             learned = reader.learn(made.generated)
         compiled = reader.read(learned.costs)
@@ -331,14 +350,15 @@ class Estimator:
         return reply if isinstance(reply, Compilation) else Compilation(refused=reply.reason)
 
     def _keep(self, key: str, made: Compilation) -> None:
-        """Store a compilation, unless its failure may be due to a busy machine."""
+        """Store a compilation, unless a limit was reached, which may be due to a busy machine."""
         if not made.is_by_chance:
             self._cache.keep_compilation(key, made.refused, made.passed)
 
     def _look_up(self, context: str, reader: Reader) -> Answer | None:
-        """Return the answer if all kernels are known; None if one is new.
+        """Return the answer if the costs of all kernels are in the cache, otherwise None.
 
-        None as well if the memory may not suffice: the compiler refuses that after the passes.
+        Also None if the program nearly fills the chip's memory: whether it fits is only checked by
+        the full compilation, after the passes.
         """
         costs = self._cache.find(context, reader.keys)
         if len(costs) < len(reader.keys):

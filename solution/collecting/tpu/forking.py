@@ -1,12 +1,13 @@
 """The process that compiles for a TPU: it forks once for each compilation.
 
-It has libtpu loaded and a topology opened, which take 1.5 s, and compiles nothing itself, so every
-compilation begins in a copy of the same process. Whatever becomes of that copy, a crash, a hang or
-too much memory, costs one compilation, and nothing can leak from one to the next.
+It has loaded libtpu and opened a topology (the description of the chips), which takes 1.5 s, but it
+compiles nothing itself. So every compilation begins in a forked copy of the same process. If a copy
+crashes, hangs or uses too much memory, only one compilation is lost, and no compilation affects
+another.
 
-The passes over HLO, after which layouts, copies and kernels are known, take a small part of a
-compilation; the rest makes machine code. Where only they are asked for, the copy is ended as soon
-as the compiler has dumped what they made.
+The passes over HLO, after which layouts, copies of tensors and kernels are known, take a small part
+of a compilation; the rest generates machine code. If only the passes are requested, the forked copy
+is ended as soon as the compiler has dumped their result.
 """
 
 import ctypes
@@ -37,13 +38,14 @@ from solution.programs.child import Refusal, redirect
 from solution.programs.compiler import RefusedError
 from solution.system.errors import InputError
 
-LOOK_SECONDS = 0.003  # between two looks at the dumps
-# A copy may hang at once, if a thread of the forked process held a lock: how many copies are
-# tried, and the idle seconds after which one counts as hanging.
+LOOK_SECONDS = 0.003  # seconds between two checks for the compiler's dumps
+# A forked copy may hang from its start, if a thread of the forking process held a lock. FORKS is
+# how many copies are tried, IDLE_SECONDS the time without processor use after which one counts as
+# hanging.
 FORKS, IDLE_SECONDS = 3, 60.0
 IDLE = f"the compiler did nothing for {IDLE_SECONDS:.0f} seconds"
-MEMORY_LOOKS = 10  # looks at the dumps for each look at the memory
-DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+MEMORY_LOOKS = 10  # checks for dumps per check of memory and idleness
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG: a signal when the parent ends
 LAST_BYTES = 8000  # bytes read from the end of the compiler's output
 REFUSED = "refused.txt"
 PRINTED = "printed.txt"
@@ -54,13 +56,15 @@ class Request:
     """A request for a compilation."""
 
     module: bytes  # a serialized HloModuleProto
-    options: tuple[tuple[str, bool | int | float | str], ...] = ()  # by XLA's names
+    # pairs of an option's name in XLA and its value
+    options: tuple[tuple[str, bool | int | float | str], ...] = ()
     devices: Devices = field(default_factory=Devices)
-    layouts: EntryLayouts | None = None  # by default the chip's
-    is_full: bool = True  # False: only the passes over HLO
-    # stop after the passes; a following full request for the same module continues from there
+    # layouts of parameters and results; by default those that the chip chooses
+    layouts: EntryLayouts | None = None
+    is_full: bool = True  # False: run only the passes over HLO
+    # True: stop after the passes; a following full request for the same module continues there
     is_paused: bool = False
-    # the module holds single kernels, which the passes have optimised: only generate code
+    # True: the module holds kernels that the passes have optimised already; only generate code
     is_optimised: bool = False
     seconds: float = 600.0
     megabytes: int = 8192
@@ -70,21 +74,24 @@ class Request:
 class Compilation:
     """The compiler's output, as serialized messages OptimisedModule, or why there is none."""
 
-    passed: bytes = b""  # after the passes over HLO, with its buffers
-    generated: bytes = b""  # after code generation, with estimated cycles; if requested
+    passed: bytes = b""  # module after the passes over HLO, with its buffers
+    generated: bytes = b""  # module after code generation, with estimated cycles; only if requested
     refused: str = ""
     processor_seconds: float = 0.0
-    is_by_chance: bool = False  # a limit was reached, which may not happen again
+    is_by_chance: bool = False  # True: it failed at a limit, so another try may succeed
 
 
 def serve_tpu(
     connection: Connection, errors: Path, core: int | None, *, target: TpuTarget, folder: Path
 ) -> None:
-    """Answer each Request with a Compilation until the other end closes.
+    """Answer each Request with a Compilation until the other end closes the connection.
 
     Args:
-        core: not used; where several compile, the system spreads them.
-        folder: for the compiler's logs and dumps; whoever starts the process removes it.
+        connection: to the process that sends requests.
+        errors: file that receives what this process prints.
+        core: not used; the operating system spreads parallel compilations over the cores.
+        target: the TPU to compile for.
+        folder: for the compiler's logs and dumps; the process that starts this one removes it.
     """
     redirect(errors)
     prepare_environment(folder)
@@ -105,23 +112,25 @@ def serve_tpu(
 
 @dataclass
 class Copy:
-    """A forked copy of this process that compiles."""
+    """A forked process that runs one compilation, or continues a paused one."""
 
     number: int
     request: Request
     folder: Path
-    counted: float = 0.0  # processor seconds that earlier answers have reported
+    counted: float = 0.0  # processor seconds already reported with earlier answers
 
 
 class Copies:
-    """Forks a copy for each compilation; keeps at most one, stopped after the passes."""
+    """Runs each compilation in a forked process; keeps at most one of them paused after the
+    passes."""
 
     def __init__(self, compiler: Libtpu, parent: Path) -> None:
         self._compiler, self._parent = compiler, parent
         self._paused: Copy | None = None
 
     def answer(self, request: Request) -> Compilation:
-        """Compile as requested; a copy that hangs at once is replaced by another."""
+        """Compile as requested; if the forked process idles too long, fork another one and
+        retry."""
         begin = time.process_time()
         resumed = None if request.is_optimised else self._resume(request)
         copy, seconds = resumed or self._fork(request), 0.0
@@ -136,23 +145,27 @@ class Copies:
         is_by_chance, wanted = bool(why), generated if request.is_full else passed
         if not why and not wanted:
             why = _read_text(copy.folder / REFUSED) or _find_last_words(copy.folder / PRINTED)
-        if request.is_paused and not why and copy.number:  # it is still alive
+        if request.is_paused and not why and copy.number:  # the forked process is still alive
             copy.counted = spent
             self._paused = copy
         else:
             shutil.rmtree(copy.folder, ignore_errors=True)
-        seconds += time.process_time() - begin  # for forking and watching
+        # processor time of this process, for forking and watching
+        seconds += time.process_time() - begin
         generated = generated if request.is_full else b""
         return Compilation(passed, generated, why, seconds, is_by_chance)
 
     def _resume(self, request: Request) -> Copy | None:
-        """Return the stopped copy if it works on the same module; otherwise end it."""
+        """Continue the paused process and return it if it compiles the requested module.
+
+        Otherwise end it and return None.
+        """
         copy, self._paused = self._paused, None
         if copy is None:
             return None
         if replace(copy.request, is_full=True, is_paused=False) == request:
             copy.request = request
-            with suppress(ProcessLookupError):  # it had ended already
+            with suppress(ProcessLookupError):  # the paused process has ended already
                 os.kill(copy.number, signal.SIGCONT)
             return copy
         _end(copy.number)
@@ -168,7 +181,10 @@ class Copies:
 
 
 def _compile_and_exit(compiler: Libtpu, request: Request, folder: Path) -> None:
-    """Compile in the forked copy, which ends with this process and returns to no caller."""
+    """Compile in the forked process, then exit; this function never returns.
+
+    The forked process is killed if its parent ends.
+    """
     status = 1
     try:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
@@ -189,9 +205,11 @@ def _compile_and_exit(compiler: Libtpu, request: Request, folder: Path) -> None:
 
 
 def _watch(copy: Copy) -> tuple[str, float]:
-    """Wait until a copy has dumped the requested module; stop or end it.
+    """Wait until a forked process has dumped the requested module, then pause or end it.
 
-    Returns why it was ended earlier, and the processor seconds that it has used so far.
+    Returns:
+        Why the process was ended before that ("" if it was not), and the processor seconds that it
+        has used so far.
     """
     request, number = copy.request, copy.number
     ends = GENERATED_ENDS if request.is_full else PASSED_ENDS
@@ -200,7 +218,7 @@ def _watch(copy: Copy) -> tuple[str, float]:
     while not why:
         done, _, usage = os.wait4(number, os.WNOHANG)
         if done:
-            copy.number = 0  # another process may get its number
+            copy.number = 0  # forget the number: another process may get it
             return why, usage.ru_utime + usage.ru_stime
         if _find(copy.folder, ends) is not None:
             break
@@ -221,7 +239,7 @@ def _watch(copy: Copy) -> tuple[str, float]:
 
 
 def _end(number: int) -> float:
-    """End a copy, and return the processor seconds that it used."""
+    """End a forked process, and return the processor seconds that it used."""
     if not number:
         return 0.0
     os.kill(number, signal.SIGKILL)
@@ -230,18 +248,18 @@ def _end(number: int) -> float:
 
 
 class Worked:
-    """When a process was last seen to use the processor."""
+    """Tracks when a process last used the processor."""
 
     def __init__(self) -> None:
         self._ticks, self._moment = "", time.monotonic()
 
     def look(self, number: int) -> float:
-        """Return for how many seconds a process has done nothing."""
+        """Return for how many seconds the process `number` has used no processor time."""
         try:
             fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return 0.0
-        ticks = " ".join(fields[11:13])  # user, system
+        ticks = " ".join(fields[11:13])  # ticks of user and of system time
         if ticks != self._ticks:
             self._ticks, self._moment = ticks, time.monotonic()
         return time.monotonic() - self._moment
@@ -257,7 +275,7 @@ def _measure_memory(number: int) -> float:
 
 
 def _find(folder: Path, end: str) -> Path | None:
-    """Return the dump whose name has this ending; the first module's if there are several."""
+    """Return the dump whose name ends with `end`; the first one by name if there are several."""
     return min(folder.glob(f"*.{end}"), default=None)
 
 
@@ -271,7 +289,7 @@ def _read_text(path: Path) -> str:
 
 
 def _find_last_words(path: Path) -> str:
-    """Return what the compiler printed before it aborted."""
+    """Return the last error that the compiler printed before its process ended."""
     text = path.read_bytes()[-LAST_BYTES:].decode(errors="replace") if path.is_file() else ""
     for line in reversed(text.splitlines()):
         for word in ("Check failed: ", "LLVM ERROR: ", "Error: "):

@@ -1,10 +1,10 @@
 """Write a module of single kernels, so that their costs are known without a full compilation.
 
-A kernel's code, and with it its cost, depends on the kernel alone, not on the rest of the program.
-So kernels that no earlier compilation had are put into a small module in the form in which the
-passes over HLO left them, and only machine code is generated for it. Their operands are buffers
-that nothing writes. Results in the memory on the chip (VMEM) are copied to HBM, because the result
-of a module cannot stay there.
+A kernel's code, and so its cost, depends only on the kernel, not on the rest of the program. So
+kernels that no earlier compilation contained are put into a small module, in the form in which the
+passes over HLO left them, and only machine code is generated for it. Their operands become
+constants or uninitialised buffers. Results in the memory on the chip (VMEM) are copied to HBM,
+because the result of a module cannot stay on the chip.
 """
 
 from collections.abc import Iterable
@@ -20,27 +20,29 @@ from solution.programs.obstacles import COLLECTIVES, WAITING
 
 U32 = 8  # in XLA's PrimitiveType
 HBM, VMEM, SMEM = 0, 1, 2  # memory spaces in layouts
-ENTRY = 1 << 20  # id of the entry computation, above those of a program
-LOCAL_BITS = 32  # of an instruction's id; the bits above name its computation
-# Instructions that communicate, or draw random numbers from the chip's state.
+ENTRY = 1 << 20  # id of the new entry computation, larger than the ids in any program
+LOCAL_BITS = 32  # lower bits of an instruction's id; the bits above are its computation's id
+# Instructions that cannot be compiled alone: they communicate, or use the chip's random state.
 NOT_ALONE = {*COLLECTIVES, *WAITING, "rng", "rng-bit-generator", "rng-get-and-update-state"}
 
 
 @dataclass(frozen=True)
 class Isolated:
-    """A module of single kernels."""
+    """A module that consists of single kernels of a program."""
 
     module: bytes  # a serialized HloModuleProto, optimised and scheduled
-    kernels: dict[str, Instruction]  # by canonical name, as the passes over HLO left them
+    # kernels by canonical name, in the form that the passes over HLO gave them
+    kernels: dict[str, Instruction]
 
     def read_costs(self, generated: bytes) -> dict[str, Cost] | None:
         """Return the cost of each kernel, by canonical name, after code generation.
 
         Args:
-            generated: the serialized OptimisedModule with cycles.
+            generated: the serialized OptimisedModule after code generation, with cycles.
 
         Returns:
-            None if the compiler failed, or changed a kernel, so that costs may be of another one.
+            None if the compiler failed, or changed a kernel so that its cost may not be the
+            original's.
         """
         module = MESSAGES["OptimisedModule"].FromString(generated).module
         found = {
@@ -61,6 +63,10 @@ class Isolated:
 def isolate(reader: Reader, keys: Iterable[str]) -> Isolated | None:
     """Return a module of the kernels with these canonical names.
 
+    Args:
+        reader: the module after the passes over HLO.
+        keys: canonical names of kernels.
+
     Returns:
         None if one of the kernels cannot be compiled alone.
     """
@@ -73,16 +79,16 @@ def isolate(reader: Reader, keys: Iterable[str]) -> Isolated | None:
 
 
 class _Writer:
-    """Writes the entry computation of a module of kernels."""
+    """Writes the entry computation of a module that consists of kernels."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._called: dict[int, Any] = {}  # computations that kernels call, callees first
+        self._called: dict[int, Any] = {}  # computations that kernels call, each before its callers
         self._entry = MESSAGES["Computation"](name="kernels", id=ENTRY)
         self._results: list[Instruction] = []
 
     def add(self, kernel: Instruction) -> bool:
-        """Add a kernel and its operands; return False if it cannot stand alone."""
+        """Add a kernel and its operands; return False if the kernel cannot be compiled alone."""
         operands = self._names.operands(kernel)
         is_tupled = kernel.shape.element_type == TUPLE
         results = kernel.shape.tuple_shapes if is_tupled else [kernel.shape]
@@ -131,13 +137,15 @@ class _Writer:
         self._called.setdefault(computation.id, computation)
 
     def _add_operand(self, operand: Instruction) -> Instruction:
-        """Add a constant as it is, and for anything else a buffer of its shape."""
+        """Add a constant operand unchanged; for any other operand, add an unwritten buffer of
+        its shape."""
         if operand.opcode == "constant":
             return self._append(operand)
         return self._make("custom-call", operand.shape, custom_call_target="AllocateBuffer")
 
     def _move_out(self, result: Instruction) -> Instruction:
-        """Return a result, copied to HBM if it is in the memory on the chip."""
+        """Return a result as an instruction in HBM, copied there if it is in the memory on the
+        chip."""
         if result.shape.layout.memory_space == HBM:
             return result
         outside = MESSAGES["Shape"].FromString(result.shape.SerializeToString())
@@ -156,7 +164,7 @@ class _Writer:
         )
 
     def _append(self, instruction: Instruction) -> Instruction:
-        """Append a copy of an instruction with a new id and name."""
+        """Append a copy of an instruction, with a new id and name, to the entry computation."""
         number = len(self._entry.instructions)
         added = self._entry.instructions.add()
         added.CopyFrom(instruction)

@@ -1,4 +1,4 @@
-"""Cache compilations: the costs of kernels, and whole modules.
+"""Cache compilations: the costs of kernels, and the results of compiling whole modules.
 
 A kernel's cost is stored by the hash of its canonical form, a compilation by the hash of its
 module. Both keys include the target, the options and libtpu's version. The cache is one SQLite
@@ -19,9 +19,9 @@ from solution.system.errors import InputError
 from solution.system.files import check_writable, make_folder
 
 VARIABLE = "FASTSLOW_TPU_CACHE"
-FILE = "compiled-1.sqlite"  # the number changes with the format
-WAIT_SECONDS = 60.0  # wait for another process that writes
-MOST_BYTES = 2 << 30  # limit of whole compilations: the oldest ones are deleted
+FILE = "compiled-1.sqlite"  # the number changes with the format of the file
+WAIT_SECONDS = 60.0  # seconds to wait while another process writes
+MOST_BYTES = 2 << 30  # size limit of the stored compilations; beyond it the oldest are deleted
 TABLES = """
 CREATE TABLE IF NOT EXISTS kernels (
     context TEXT, key TEXT, cost TEXT, PRIMARY KEY (context, key)) WITHOUT ROWID;
@@ -33,7 +33,8 @@ CREATE TABLE IF NOT EXISTS conflicts (
 
 
 def find_cache_folder() -> Path:
-    """Return the folder of the cache: $FASTSLOW_TPU_CACHE, or one in the user's cache folder."""
+    """Return the folder of the cache: $FASTSLOW_TPU_CACHE, else a folder in the user's cache
+    folder."""
     if given := os.environ.get(VARIABLE):
         return Path(given)
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -41,17 +42,17 @@ def find_cache_folder() -> Path:
 
 
 class KernelCache:
-    """The cache in a folder, or in memory alone."""
+    """Costs of kernels and results of compilations, stored in a folder or only in memory."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Open the cache; make it if it is not there.
+        """Open the cache; create it if it does not exist.
 
         Args:
-            folder: None: in memory, for this object alone.
+            folder: folder of the cache; None keeps the cache in memory, for this object alone.
 
         Raises InputError if the folder cannot be written to.
         """
-        self._lock = threading.Lock()  # the connection is one, the threads that use it several
+        self._lock = threading.Lock()  # several threads use one connection
         path = ":memory:"
         if folder is not None:
             make_folder(folder)
@@ -61,7 +62,8 @@ class KernelCache:
             self._database = sqlite3.connect(
                 path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
             )
-            with suppress(sqlite3.OperationalError):  # a file system without it: slower, as safe
+            # some file systems do not support it; slower then
+            with suppress(sqlite3.OperationalError):
                 self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.executescript(TABLES)
@@ -75,7 +77,12 @@ class KernelCache:
         self._database.close()
 
     def find(self, context: str, keys: Iterable[str]) -> dict[str, Cost]:
-        """Return the known costs of kernels with these keys."""
+        """Return the known costs of kernels, by key; keys with unknown costs are left out.
+
+        Args:
+            context: hash of the target, the options and libtpu's version.
+            keys: canonical names of kernels.
+        """
         with self._lock:
             return self._find(context, keys)
 
@@ -90,7 +97,11 @@ class KernelCache:
         return found
 
     def learn(self, context: str, costs: Mapping[str, Cost]) -> int:
-        """Store the costs of kernels; return how many are known with another cost already."""
+        """Store costs of kernels, by canonical name, unless one is stored already.
+
+        Returns:
+            The number of kernels that are stored with a different cost.
+        """
         with self._lock:
             return self._learn(context, costs)
 
@@ -117,13 +128,19 @@ class KernelCache:
         return conflicts
 
     def count_conflicts(self) -> int:
-        """Return the number of kernels that were ever seen with two costs."""
+        """Return how many costs were ever found that differ from the stored cost of their
+        kernel."""
         with self._lock:
             (count,) = self._database.execute("SELECT COUNT(*) FROM conflicts").fetchone()
         return int(count)
 
     def find_compilation(self, key: str) -> tuple[str, bytes] | None:
-        """Return why a module was refused, and the result of the passes over HLO; None: unknown."""
+        """Return the stored compilation of a module; None if there is none.
+
+        Returns:
+            Why the compiler refused the module ("" if it did not), and the serialized result of the
+            passes over HLO.
+        """
         with self._lock:
             row = self._database.execute(
                 "SELECT refused, passed FROM compilations WHERE key = ?", (key,)
@@ -131,7 +148,8 @@ class KernelCache:
         return (str(row[0]), zlib.decompress(row[1])) if row else None
 
     def keep_compilation(self, key: str, refused: str, passed: bytes) -> None:
-        """Store a compilation; delete the oldest ones if all of them are too large."""
+        """Store a compilation; delete the older half if all of them together exceed the size
+        limit."""
         packed = zlib.compress(passed, 1)
         with self._lock:
             self._database.execute(

@@ -1,8 +1,11 @@
 """Label the configurations of a program for a TPU with the compiler's estimates of their times.
 
 Nothing is measured, so nothing is repeated: a configuration has the same estimate in every process.
-Drawing depends only on the seed and on earlier results, so a resumed collection ends with the same
-labels.
+Drawn configurations depend only on the seed and on earlier results, so a resumed collection ends
+with the same labels.
+
+A configuration is sound if the compiler accepts it. The journal is the file of a collection: one
+row for each configuration that was tried.
 """
 
 from collections import Counter
@@ -37,28 +40,32 @@ from solution.system.errors import InputError
 from solution.system.terminal import say
 from solution.system.wording import spell
 
-# Of the time of a full compilation, what a configuration takes at least: where all kernels are
-# known, the passes over HLO alone.
+# Smallest time of a configuration, as a share of a full compilation's: if all kernels are known,
+# only the passes over HLO run.
 LEAST_SHARE = 0.1
-LEARN_EVERY = 8  # candidates between updates of the layouts that the compiler does not take
-MOST_IGNORED = 0.25  # share of its requests from which on a layout is not requested any more
-PARENTS = 6  # of the fastest, around which others are drawn
-LOWERING_MEGABYTES = 4096  # limit of the child that reads program files
+LEARN_EVERY = 8  # configurations between two checks of which layouts the compiler ignores
+# a layout is no longer requested once the compiler ignored this share of its requests
+MOST_IGNORED = 0.25
+PARENTS = 6  # number of fastest configurations that new ones are bred from
+LOWERING_MEGABYTES = 4096  # memory limit of the child process that reads program files
 ESTIMATES = pl.Schema(
     {
-        **CANDIDATES,  # compile_seconds: of processor time
-        "nanoseconds": pl.Float64(),  # the estimate; null where the compiler refused
-        "program": pl.String(),  # equal for configurations that compile to the same program
-        "taken": pl.Int32(),  # number of output layouts that the compiled program has as requested
-        "untaken": pl.List(pl.Int32()),  # configurable nodes whose output has another layout
-        "unseen": pl.Int32(),  # number of requests whose instruction no longer exists
+        **CANDIDATES,  # the column compile_seconds holds processor time
+        "nanoseconds": pl.Float64(),  # the estimate; null if the compiler refused the configuration
+        # hash of the compiled program; equal if two configurations compile to the same program
+        "program": pl.String(),
+        "taken": pl.Int32(),  # number of requested output layouts that the compiled program has
+        # positions of configurable nodes whose output has another layout than requested
+        "untaken": pl.List(pl.Int32()),
+        # number of requested layouts whose instruction is not in the compiled program
+        "unseen": pl.Int32(),
     }
 )
 
 
 @dataclass(frozen=True)
 class EstimatingWorkers:
-    """The child that reads programs, and those that compile for the target."""
+    """The child process that reads programs, and the estimator with its compiling processes."""
 
     compiling: Child
     estimator: Estimator
@@ -67,11 +74,13 @@ class EstimatingWorkers:
 
     @property
     def label_source(self) -> str:
-        """Return the name of target and compiler."""
+        """Return the text that names the source of labels: the target, and libtpu with its
+        version."""
         return name_estimate(self.estimator.target.name, f"libtpu {find_libtpu_version()}")
 
     def identify(self, program: Program) -> Mapping[str, Any]:
-        """Return the program, the target and its compiler: estimates depend on no machine."""
+        """Return all that the estimates depend on: program, jax, target and libtpu; not the
+        machine."""
         return {
             "program": program.module_digest,
             "jax": check_installed(),
@@ -82,7 +91,7 @@ class EstimatingWorkers:
     def start(
         self, program: Program, space: ProgramSpace, journal: Journal, seed: int
     ) -> "Estimation":
-        """Return the Estimation of a program's configurations."""
+        """Return an Estimation, which labels configurations of the program."""
         assert isinstance(space, TpuSpace)
         return Estimation(program, space, journal, self, seed)
 
@@ -91,7 +100,8 @@ class EstimatingWorkers:
 def open_estimating(
     target: TpuTarget, limits: Limits, processes: int
 ) -> Iterator[EstimatingWorkers]:
-    """Open the workers of a TPU, with this number of parallel compilations."""
+    """Yield the workers that label for a TPU, with `processes` parallel compilations; close
+    them."""
     lowering = Limits(limits.seconds, LOWERING_MEGABYTES)
     with (
         Estimator(target, limits, processes=processes) as estimator,
@@ -101,7 +111,8 @@ def open_estimating(
 
 
 class Estimation:
-    """Compile configurations for a TPU in parallel; the labels are estimates."""
+    """Labels configurations of a program with estimates, by compiling them for a TPU in
+    parallel."""
 
     def __init__(
         self,
@@ -119,9 +130,13 @@ class Estimation:
         self.batch = workers.processes
 
     def open(self, tell: Tell, wanted: int) -> None:
-        """Compile the default configuration; tell an estimate of the total duration.
+        """Compile the default configuration, and report how long all configurations will take.
 
-        Raises InputError if the compiler refuses it.
+        Args:
+            tell: reports what is being done.
+            wanted: number of configurations to label.
+
+        Raises InputError if the compiler refuses the default configuration.
         """
         default = self._space.default
         if name_config(default) in self._journal.names:
@@ -138,7 +153,10 @@ class Estimation:
         self._foretell(answer.processor_seconds, wanted)
 
     def draw(self, count: int, wanted: int) -> np.ndarray:
-        """Draw each configuration by the seed and its number."""
+        """Return at most `count` new configurations; each is drawn with the seed and its number.
+
+        Layout spaces start with probes that show which layouts the compiler ignores.
+        """
         tried, known = len(self._journal.candidates), self._journal.names
         if self._space.layout_sites:
             probes = [self._space.probe(number) for number in range(PROBES)]
@@ -157,22 +175,25 @@ class Estimation:
         return np.concatenate(found)
 
     def label(self, configs: np.ndarray) -> None:
-        """Compile configurations in parallel; write each into the journal, in order."""
+        """Compile configurations in parallel; write their estimates into the journal, in their
+        order."""
         for config, answer in zip(configs, self._estimate(configs), strict=True):
             self._add(config, answer)
 
     def look(self) -> None:
-        """Do nothing: estimates are known at once."""
+        """Do nothing: unlike measurements, estimates are final at once."""
 
     def finish(self, deadline: float, tell: Tell) -> None:
-        """Do nothing: estimates are final."""
+        """Do nothing: unlike measurements, estimates are not repeated."""
 
     def summarise(self) -> Outcome:
-        """Return the estimates, which no repetition would change."""
+        """Return the estimates of all sound configurations, which no repetition would change."""
         return read_estimates(self._journal.sound())
 
     def describe(self) -> dict[str, Any]:
-        """Return the number of different programs, and how many requested layouts were taken."""
+        """Return facts about a collection: its target, the number of different compiled programs,
+        the numbers of requested layouts that were taken or not, and processor seconds.
+        """
         sound = self._journal.sound()
         return {
             "target": self._estimator.target.name,
@@ -191,7 +212,8 @@ class Estimation:
         )
 
     def _add(self, config: np.ndarray, answer: Answer) -> None:
-        """Write a configuration's answer into the journal."""
+        """Write a configuration's estimate, and which of its layouts were taken, into the
+        journal."""
         states, array = np.empty(0, np.int8), self._space.to_array(config)
         if self._space.layout_sites and answer.compiled is not None:
             states = compare_with_asked(answer.compiled, self._program, array)
@@ -209,8 +231,10 @@ class Estimation:
         )
 
     def _find_untaken(self, seen: int) -> set[tuple[int, int]]:
-        """Return pairs (site, choice) that the compiler often ignored in the first `seen`
-        candidates."""
+        """Return the pairs (configurable node, choice) that the compiler often ignored.
+
+        Only the first `seen` configurations of the journal are counted.
+        """
         asked: Counter[tuple[int, int]] = Counter()
         untaken: Counter[tuple[int, int]] = Counter()
         rows = self._journal.candidates.head(seen).filter(pl.col("status") == SOUND)
@@ -221,16 +245,20 @@ class Estimation:
         return {pair for pair, number in untaken.items() if number >= MOST_IGNORED * asked[pair]}
 
     def _find_fastest(self, wanted: int) -> np.ndarray:
-        """Return the fastest of the first `wanted` sound configurations; the default if there is
-        none."""
+        """Return the fastest few of the first `wanted` sound configurations, fastest first; the
+        default configuration if none is sound.
+        """
         fastest = self._journal.sound().head(wanted).sort("nanoseconds", maintain_order=True)
         found = [self._space.from_bytes(data) for data in fastest.head(PARENTS)["values"]]
         return np.array(found or [self._space.default])
 
     def _foretell(self, seconds: float, wanted: int) -> None:
-        """Tell the estimated duration of all configurations, from the program's first
-        compilation."""
-        if not seconds:  # it was in the cache, as all others may be
+        """Report the estimated duration of `wanted` configurations.
+
+        Args:
+            seconds: processor seconds of the first compilation.
+        """
+        if not seconds:  # the first one was cached, so others may be cached too
             return
         low, high = seconds * (1 + LEAST_SHARE * (wanted - 1)), seconds * wanted
         self._foretold = [low, high]
@@ -242,11 +270,13 @@ class Estimation:
 
 
 def read_estimates(sound: pl.DataFrame) -> Outcome:
-    """Return the estimates of sound candidates, which no repetition would change."""
+    """Return the estimates of sound configurations as an Outcome, which no repetition would
+    change."""
     nanoseconds = round_estimates(sound["nanoseconds"].to_numpy())
     return Outcome(sound["config"].to_list(), np.stack([nanoseconds, nanoseconds]), 1.0)
 
 
 def round_estimates(nanoseconds: np.ndarray) -> np.ndarray:
-    """Return whole nanoseconds int64, as records have them, large enough to count as a time."""
+    """Return int64 nanoseconds, as tuning records have them; at least 2, so that they count as
+    times."""
     return np.maximum(np.rint(nanoseconds), 2).astype(np.int64)

@@ -1,16 +1,16 @@
-"""libtpu, through jax: the only file that knows how the TPU's compiler is reached.
+"""Compile with libtpu through jax; no other file knows how the TPU's compiler is called.
 
-No TPU is needed. What is used of jax: `jax.experimental.topologies`, which opens a compile-only
-client of libtpu; `jax.extend.mlir.hlo_to_stablehlo`, by which serialized modules go in; the
-options of a single compilation by XLA's names (`env_option_overrides`). What the compiler makes
-comes out as the files that XLA dumps (`xla_dump_to`), because they are there before the compiler
-has ended, and because jaxlib cannot read back every module of the newer chips.
+No TPU is needed. These parts of jax are used: `jax.experimental.topologies`, which opens a
+compile-only client of libtpu; `jax.extend.mlir.hlo_to_stablehlo`, which converts serialized
+modules; options of a single compilation by XLA's names (`env_option_overrides`). The output is read
+from the files that XLA dumps (`xla_dump_to`), because they exist before the compiler has ended, and
+because jaxlib cannot read back every module of the newer chips.
 
 Single kernels of an optimised module go in through PJRT's C interface, which is stable: jax
 accepts only StableHLO, which has no fusions.
 
-A process that has compiled cannot be forked any more: its threads would be missing. One that has
-only opened a topology can.
+A process that has compiled cannot be forked, because its threads would be missing in the fork. A
+process that has only opened a topology can be forked.
 """
 
 import ctypes
@@ -29,8 +29,8 @@ from solution.collecting.tpu.target import TpuTarget
 from solution.programs.compiler import RefusedError, shorten
 from solution.programs.hlo.messages import MESSAGES
 
-# The name of a generation's topologies, the dimensions of its grid of chips, and how many of jax's
-# devices a chip is.
+# By generation: the name of its topologies, the number of dimensions of its grid of chips, and the
+# number of jax devices per chip.
 TOPOLOGIES = {
     "v2": ("v2", 2, 2),
     "v3": ("v3", 2, 2),
@@ -40,26 +40,27 @@ TOPOLOGIES = {
     "v6e": ("v6e", 2, 1),
     "v7x": ("tpu7x", 3, 2),
 }
-SMALLEST = (2, 2)  # chips of the smallest grid: those of one host
+SMALLEST = (2, 2)  # chips of the smallest grid: the chips of one host
 MOST_CHIPS = 2048
-# By layout mode, such as {1,0} or default: of the entry's parameters, and of its results.
+# Layouts of the entry's parameters, then of its results, in jax's notation: {1,0} or default.
 EntryLayouts = tuple[tuple[str, ...], tuple[str, ...]]
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 LAYOUT_MODE = "mhlo.layout_mode"
-# What the compiler dumps, in this order. Each file is complete once the next one is there.
+# Ends of the names of the compiler's dumps, in the order of writing. A file is complete once the
+# next one exists.
 PASSED = "after_optimizations.hlo.pb"
 PASSED_ENDS = "after_optimizations_after_buffer_assignment.hlo.pb"
 GENERATED = "after_codegen.hlo.pb"
 GENERATED_ENDS = "transfer_stats.pb"
-# The functions of PJRT's C interface that are called: their numbers in its table, which never
-# change, and the bytes of the table before the first one.
+# Functions of PJRT's C interface: their numbers in its table, which never change. TABLE_BEGIN is
+# the number of bytes before the first function.
 ERROR_DESTROY, ERROR_MESSAGE, TOPOLOGY_CREATE, COMPILE = 0, 1, 82, 89
 TABLE_BEGIN = 40
-PJRT_MAJOR = 0  # of the interface's version
-# Of CompileOptionsProto the field of the executable build options; of these the layout of the
-# result, and run_backend_only, set.
+PJRT_MAJOR = 0  # major version of PJRT's C interface
+# CompileOptionsProto: field number of the executable build options. In the build options: field
+# number of the result's layout, and the serialized field `run_backend_only = true`.
 BUILD_OPTIONS, RESULT_LAYOUT, BACKEND_ONLY = 3, 2, b"\x58\x01"
-# Memory spaces stay as the passes over HLO have assigned them.
+# Options that stop the compiler from changing the memory spaces that the passes over HLO assigned.
 KEEP_SPACES = (
     ("xla_jf_vmem_memory_space_assignment", False),
     ("xla_vf_vmem_memory_space_assignment", False),
@@ -68,7 +69,7 @@ KEEP_SPACES = (
 
 @dataclass(frozen=True)
 class Devices:
-    """How many devices a module is compiled for."""
+    """The number of devices that a module is compiled for, as replicas x partitions."""
 
     replicas: int = 1
     partitions: int = 1
@@ -79,17 +80,17 @@ class Devices:
 
 
 def prepare_environment(folder: Path) -> None:
-    """Set what libtpu reads from the environment, before jax is imported.
+    """Set the environment variables that libtpu reads; call it before jax is imported.
 
-    It looks for no metadata server, writes its logs into `folder` and leaves no lock file.
+    With them, libtpu asks no metadata server, writes its logs into `folder` and makes no lock file.
     """
     os.environ.update(
-        JAX_PLATFORMS="cpu",  # what jax computes itself; no TPU is looked for
+        JAX_PLATFORMS="cpu",  # jax itself computes on the CPU and looks for no TPU
         JAX_ENABLE_COMPILATION_CACHE="false",
         TPU_SKIP_MDS_QUERY="1",
         TPU_WORKER_HOSTNAMES="localhost",
-        TPU_ACCELERATOR_TYPE="v3-8",  # else a warning; the topology decides
-        ALLOW_MULTIPLE_LIBTPU_LOAD="1",  # several processes, and no lock file
+        TPU_ACCELERATOR_TYPE="v3-8",  # avoids a warning; the topology decides
+        ALLOW_MULTIPLE_LIBTPU_LOAD="1",  # allows several processes, without a lock file
         TPU_LOG_DIR=str(folder),
         TPU_STDERR_LOG_LEVEL="3",
         TPU_MIN_LOG_LEVEL="3",
@@ -98,9 +99,9 @@ def prepare_environment(folder: Path) -> None:
 
 
 def name_topology(target: TpuTarget, devices: int) -> str:
-    """Return the name of the smallest topology with so many devices, such as v3:2x2.
+    """Return the name of the smallest topology with at least `devices` devices, such as v3:2x2.
 
-    Raises RefusedError if no topology has as many.
+    Raises RefusedError if the largest topology has fewer.
     """
     name, rank, per_chip = TOPOLOGIES[target.generation]
     sizes = [*SMALLEST, *(1 for _ in range(rank - len(SMALLEST)))]
@@ -115,11 +116,12 @@ def name_topology(target: TpuTarget, devices: int) -> str:
 
 @contextmanager
 def _kept_signals() -> Iterator[None]:
-    """Restore how the main thread answers SIGHUP, SIGINT and SIGTERM, after libtpu is loaded.
+    """Restore the handlers of SIGHUP, SIGINT and SIGTERM after a block that loads libtpu.
 
     libtpu ignores SIGHUP and catches the others; child processes would inherit an ignored signal.
     """
-    # Python's record of the handlers: what a library sets in C is not in it.
+    # getsignal returns Python's record of the handlers, which a library's changes in C do not
+    # reach.
     kept = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     yield
     for number, handler in kept.items():
@@ -128,12 +130,12 @@ def _kept_signals() -> Iterator[None]:
 
 
 class Libtpu:
-    """The compiler for a target, in a process that `prepare_environment` has prepared."""
+    """The compiler for a target; the process must have called `prepare_environment`."""
 
     def __init__(self, target: TpuTarget) -> None:
         """Load libtpu and open the smallest topology.
 
-        Raises InputError if the target cannot be compiled for on this machine.
+        Raises InputError if this machine cannot compile for the target.
         """
         target.check()
         self._target = target
@@ -156,13 +158,16 @@ class Libtpu:
         layouts: EntryLayouts | None,
         folder: Path,
     ) -> None:
-        """Compile a serialized module; the compiler's dumps appear in `folder`.
+        """Compile a serialized module (HloModuleProto); the dumps appear in `folder`.
 
         Args:
-            layouts: of the entry's parameters and results; by default those that the chip gives
+            options: pairs of an option's name in XLA and its value.
+            devices: number of replicas and partitions to compile for.
+            layouts: layouts of the entry's parameters and results; by default those that the chip
+            gives
                 to arrays of their sizes, as in a program of jax.
 
-        Raises RefusedError with what the compiler says; where it aborts, the process ends.
+        Raises RefusedError with the compiler's message. If the compiler aborts, the process ends.
         """
         found = self._smallest if devices.count == 1 else self._open(devices.count)
         chosen = found[: devices.count]
@@ -185,21 +190,21 @@ class Libtpu:
         options: Sequence[tuple[str, bool | int | float | str]],
         folder: Path,
     ) -> None:
-        """Generate machine code for a serialized, optimised module; dumps appear in `folder`.
+        """Generate machine code for a serialized, optimised module; the dumps appear in `folder`.
 
-        Raises RefusedError with what the compiler says; where it aborts, the process ends.
+        Raises RefusedError with the compiler's message. If the compiler aborts, the process ends.
         """
         if self._interface is None:
             raise RefusedError("libtpu has another version of PJRT's C interface")
         told = self._make_options([*options, *KEEP_SPACES], Devices(), self._smallest[:1], folder)
         result = MESSAGES["Module"].FromString(module).host_program_shape.result
         added = _write_field(RESULT_LAYOUT, result.SerializeToString()) + BACKEND_ONLY
-        # Protobuf merges a message's fields if it is written twice.
+        # Protobuf merges a message field that is written twice, so this adds to the build options.
         told_also = _write_field(BUILD_OPTIONS, added)
         self._interface.compile(module, told.SerializeAsString() + told_also)
 
     def _pin(self, program: Any, layouts: EntryLayouts) -> None:
-        """Fix the layouts of what a program's entry takes and returns."""
+        """Set the layouts of the parameters and results of a program's main function, in place."""
         ir = self._ir
         for function in program.body.operations:
             if function.attributes["sym_name"].value == "main":
@@ -233,7 +238,7 @@ class Libtpu:
 
 
 def _write_field(number: int, content: bytes) -> bytes:
-    """Return a field of a protobuf message that holds bytes or another message."""
+    """Return a serialized protobuf field that holds bytes or another message."""
     length, size = b"", len(content)
     while size > 127:
         length, size = length + bytes([size & 127 | 128]), size >> 7
@@ -241,7 +246,7 @@ def _write_field(number: int, content: bytes) -> bytes:
 
 
 def _make_struct(*fields: tuple[str, Any]) -> type[ctypes.Structure]:
-    """Return a structure of PJRT's C interface, which all begin with their size."""
+    """Return a ctypes structure of PJRT's C interface: its size, an extension, then the fields."""
     common = [("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p)]
     return type("Arguments", (ctypes.Structure,), {"_fields_": [*common, *fields]})
 
@@ -269,7 +274,7 @@ _ERROR = _make_struct(("error", ctypes.c_void_p))
 
 
 def _open_interface(topology: str) -> "CInterface | None":
-    """Return libtpu's C interface; None if it has a version that is not known here."""
+    """Return libtpu's C interface; None if its major version is not PJRT_MAJOR."""
     library = ctypes.CDLL(import_module("libtpu").get_library_path())
     library.GetPjrtApi.restype = ctypes.c_void_p
     table = library.GetPjrtApi()
@@ -279,10 +284,10 @@ def _open_interface(topology: str) -> "CInterface | None":
 
 
 class CInterface:
-    """PJRT's C interface to libtpu, in a process in which jax has loaded it."""
+    """PJRT's C interface to libtpu; jax must have loaded libtpu in this process."""
 
     def __init__(self, table: int, topology: str) -> None:
-        """Open a topology by its name; `table` is the address of the interface's functions."""
+        """Open the topology with this name; `table` is the address of the interface's functions."""
         self._table = table
         name = topology.encode()
         asked = _fill(_TOPOLOGY, name, len(name), None, 0, None)
@@ -292,7 +297,7 @@ class CInterface:
     def compile(self, module: bytes, options: bytes) -> None:
         """Compile a serialized HloModuleProto with a serialized CompileOptionsProto.
 
-        Raises RefusedError with what the compiler says.
+        Raises RefusedError with the compiler's message.
         """
         program = _fill(_PROGRAM, module, len(module), b"hlo", len(b"hlo"))
         where = ctypes.addressof(program)

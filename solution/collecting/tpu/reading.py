@@ -1,4 +1,8 @@
-"""Read a CompiledProgram from the modules that the TPU's compiler dumps."""
+"""Read a CompiledProgram from the modules that the TPU's compiler dumps.
+
+Kernels are the instructions that take time. A kernel's canonical name is a hash of what it
+computes; kernels with equal names have equal costs.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,46 +28,52 @@ from solution.collecting.tpu.compiled import (
 from solution.programs.arguments import NAMES, TUPLE
 from solution.programs.hlo.messages import MESSAGES
 
-HBM = 0  # number of this memory space in layouts
+HBM = 0  # number of the chip's main memory in layouts
 TYPE_NAMES = NAMES.split()
 # Instructions that take no time: they only name values, or kernels do their work.
 FREE = {
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "add-dependency",
     "opt-barrier", "partition-id", "replica-id", "domain", "get-dimension-size",
 }  # fmt: skip
-# Custom calls that only reserve or name memory, or promise something.
+# Custom calls that take no time: they reserve or name memory, or state a fact.
 FREE_CALLS = {
     "AllocateBuffer", "AssumeGatherIndicesInBound", "ConcatBitcast", "Sharding",
     "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint",
 }  # fmt: skip
-# Kinds of kernels that read no more of an operand than they write.
+# Kinds of kernels that read only a part of an operand: at most as many bytes as they write.
 PICKING = {"slice", "dynamic-slice", "gather"}
-MAJOR_REDUCE = "major-reduce"  # a reduction that keeps the minor dimension
+MAJOR_REDUCE = "major-reduce"  # kind of a reduction that keeps the minor dimension
 BEGINS, WAITS, UPDATES = "-start", "-done", "-update"
-# The kind of a fusion is the first of these that it contains.
+# A kernel's kind is the first of these opcodes that the kernel contains.
 MAIN = (
     "convolution", "dot", "select-and-scatter", "reduce-window", "scatter", "gather", "sort",
     "reduce", "dynamic-update-slice", "dynamic-slice", "transpose", "copy", "concatenate", "pad",
     "reverse",
 )  # fmt: skip
-DEFAULT_TRIPS = 10  # trips of a loop if the module does not tell them
+DEFAULT_TRIPS = 10  # assumed iterations of a loop whose number the module does not state
 BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
 
 
 @dataclass(frozen=True)
 class Learned:
-    """Costs that a full compilation gives to the kernels from the passes over HLO."""
+    """Costs from a full compilation, assigned to the kernels that the passes over HLO made."""
 
-    costs: dict[str, Cost]  # by canonical name
-    conflicts: int  # kernels with one canonical name and two costs
-    is_same: bool  # False: the compiler started again, and made other kernels
+    costs: dict[str, Cost]  # costs of kernels, by canonical name
+    # number of kernels that have another cost than a kernel with the same canonical name
+    conflicts: int
+    is_same: bool  # False: the full compilation restarted and made other kernels
 
 
 class Reader:
-    """Reads the modules of one compilation, and the kernels in it that cost time."""
+    """Reads the program, its kernels and their costs from the dumps of one compilation."""
 
     def __init__(self, passed: bytes, default_trips: int = DEFAULT_TRIPS) -> None:
-        """Parse a serialized OptimisedModule: the result of the passes over HLO."""
+        """Parse the result of the passes over HLO.
+
+        Args:
+            passed: a serialized OptimisedModule.
+            default_trips: assumed iterations of loops whose number the module does not state.
+        """
         dump = MESSAGES["OptimisedModule"].FromString(passed)
         self.module = dump.module
         self.names = Names(dump.module)
@@ -85,7 +95,8 @@ class Reader:
         return self.names.program
 
     def find_kernels(self, keys: Iterable[str]) -> dict[str, Instruction]:
-        """Return an instruction for each of the kernels with these canonical names."""
+        """Return, for each of these canonical names that the module has, an instruction with
+        that name."""
         wanted = set(keys)
         return {
             key: instruction
@@ -96,9 +107,9 @@ class Reader:
 
     @property
     def beside(self) -> set[str]:
-        """The canonical names of kernels that another engine runs beside the core.
+        """The canonical names of kernels in asynchronous computations, which run on another engine.
 
-        The cost model has no cycles for them.
+        The compiler's cost model has no cycles for them.
         """
         called = [
             computation.id
@@ -115,7 +126,8 @@ class Reader:
         }
 
     def learn(self, generated: bytes) -> Learned:
-        """Return the cost of each kernel from the module of a full compilation."""
+        """Return the costs of the kernels, read from `generated`, the module of a full
+        compilation."""
         module = MESSAGES["OptimisedModule"].FromString(generated).module
         found = {
             instruction.name: read_cost(instruction)
@@ -135,7 +147,7 @@ class Reader:
         return Learned(costs, conflicts, is_same)
 
     def read(self, costs: Mapping[str, Cost]) -> CompiledProgram:
-        """Return the program with the costs of its kernels, by canonical name."""
+        """Return the program; `costs` are the costs of its kernels, by canonical name."""
         copies: list[Copy] = []
         region = self._read_region(self.names.entry, costs, 1, copies.append)
         return CompiledProgram(
@@ -161,7 +173,7 @@ class Reader:
         keep: Callable[[Copy], None],
     ) -> Region:
         steps: list[Step] = []
-        # by an instruction's id: the name of the Begin that it continues
+        # by the id of an asynchronous instruction: the name of the Begin that started the work
         begun: dict[int, str] = {}
         for instruction in self.names.order(computation):
             called = self.names.called(instruction)
@@ -245,7 +257,8 @@ class Reader:
         )
 
     def _list_inside(self, instruction: Instruction) -> list[Instruction]:
-        """Return the instructions of a kernel, including those of nested fusions."""
+        """Return the instructions of a kernel: those inside a fusion and its nested fusions, or
+        itself."""
         if instruction.opcode != "fusion":
             return [instruction]
         return [
@@ -257,7 +270,8 @@ class Reader:
         ]
 
     def _name_kind(self, instruction: Instruction, inside: Sequence[Instruction]) -> str:
-        """Return the main computation of a kernel."""
+        """Return the name of a kernel's main computation: an entry of MAIN, `loop`, or its
+        opcode."""
         opcodes = {inner.opcode for inner in inside}
         kind = next((name for name in MAIN if name in opcodes), "")
         if kind == "reduce":
@@ -266,7 +280,8 @@ class Reader:
         return kind or ("loop" if instruction.opcode == "fusion" else str(instruction.opcode))
 
     def _sums_lanes(self, reduction: Instruction) -> bool:
-        """True if a reduction is over the minor dimension: across the lanes of a register."""
+        """Return True if a reduction includes the minor dimension, so it sums across register
+        lanes."""
         order = self.names.operands(reduction)[0].shape.layout.minor_to_major
         return not order or order[0] in reduction.dimensions
 
@@ -301,8 +316,9 @@ class Reader:
         )
 
     def _count_moved(self, instruction: Instruction) -> int:
-        """Return the bytes of HBM that an asynchronous copy reads and writes."""
-        shapes = open_tuple(instruction.shape)[:2]  # (target, source, context)
+        """Return how many bytes of HBM an asynchronous copy reads and writes."""
+        # a copy-start's result is (target, source, context)
+        shapes = open_tuple(instruction.shape)[:2]
         return _sum_bytes(_in_hbm(shapes), None)
 
     def _read_tensors(self) -> list[Tensor]:
@@ -316,7 +332,10 @@ class Reader:
 
 
 def _find_run(names: Names) -> list[Any]:
-    """Return the computations whose instructions run sequentially, not inside kernels."""
+    """Return the entry and the computations that loops, branches, calls and async-start run.
+
+    Computations inside kernels, such as fused ones, are left out.
+    """
     found: dict[int, Any] = {}
     waiting = [names.entry]
     while waiting:
@@ -331,7 +350,7 @@ def _find_run(names: Names) -> list[Any]:
 
 
 def read_cost(instruction: Instruction) -> Cost:
-    """Return the cost of an instruction in the finished module's cost model data."""
+    """Return an instruction's cost from the cost model's data, which code generation writes."""
     window = _read_config(instruction).get("window_config", {})
     if not window:
         return Cost()
@@ -345,10 +364,10 @@ def read_cost(instruction: Instruction) -> Cost:
 
 
 def find_trips(instruction: Instruction, condition: Any) -> int | None:
-    """Return how many iterations a loop has; None if the module does not tell.
+    """Return a loop's number of iterations; None if the module does not state it.
 
-    The compiler writes the number if it knows it. Otherwise a condition `counter < constant` tells
-    it, if the counter begins at 0 and grows by one, as in jax's loops.
+    The compiler writes the number if it knows it. Otherwise a condition `counter < constant` states
+    it: the counter is assumed to begin at 0 and to grow by one, as in jax's loops.
     """
     known = _read_config(instruction).get("known_trip_count", {}).get("n")
     if known is not None:
@@ -366,21 +385,22 @@ def find_trips(instruction: Instruction, condition: Any) -> int | None:
 def _read_config(instruction: Instruction) -> dict[str, Any]:
     try:
         found = json.loads(instruction.backend_config or b"{}")
-    except ValueError:  # the text is another backend's
+    except ValueError:  # the text was written by another backend
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def open_tuple(shape: Any) -> list[Any]:
-    """Return the arrays of a shape, including those of nested tuples."""
+    """Return the arrays of a shape: of a tuple its elements, also of nested tuples, else itself."""
     if shape.element_type != TUPLE:
         return [shape]
     return [part for inner in shape.tuple_shapes for part in open_tuple(inner)]
 
 
 def count_bytes(shape: Any) -> int:
-    """Return the bytes of an array in memory: its minor dimensions fill whole tiles."""
-    sizes = [shape.dimensions[axis] for axis in shape.layout.minor_to_major]  # minor first
+    """Return the bytes of an array in memory, with its minor dimensions padded to whole tiles."""
+    # sizes of the dimensions, the most minor one first
+    sizes = [shape.dimensions[axis] for axis in shape.layout.minor_to_major]
     if shape.layout.tiles:
         for axis, tile in enumerate(reversed(shape.layout.tiles[0].dimensions)):
             if axis < len(sizes):
@@ -393,7 +413,7 @@ def _in_hbm(shapes: Iterable[Any]) -> list[Any]:
 
 
 def _sum_bytes(shapes: Iterable[Any], most: int | None) -> int:
-    """Return the sum of arrays' bytes, each counted with at most `most`."""
+    """Return the sum of arrays' bytes; an array counts at most `most` bytes (None: no limit)."""
     sizes = (count_bytes(shape) for shape in shapes)
     return sum(size if most is None else min(size, most) for size in sizes)
 
@@ -407,7 +427,7 @@ def _count_bits(element_type: int) -> int:
 
 
 def make_tensor(instruction: Instruction, *, is_fused: bool) -> Tensor:
-    """Describe the result of an instruction."""
+    """Return an instruction's result as a Tensor; `is_fused` if it is inside a kernel."""
     shape = instruction.shape
     return Tensor(
         name=instruction.name,
@@ -423,7 +443,7 @@ def make_tensor(instruction: Instruction, *, is_fused: bool) -> Tensor:
 
 
 def spell(shape: Any) -> str:
-    """Return an array's shape in XLA's notation."""
+    """Return an array's shape in XLA's notation, such as f32[16,64]{1,0:T(8,128)}."""
     instruction = MESSAGES["Instruction"](shape=shape)
     return make_tensor(instruction, is_fused=False).shape
 

@@ -1,15 +1,19 @@
-"""The layouts, drawn as TpuGraphs draws them, and the options that a TPU's compiler may take.
+"""The configurations of a program for a TPU: layouts, drawn as TpuGraphs draws them, or options.
 
-In TpuGraphs' data a convolution's output has its feature and batch dimension as the two most minor
-ones, in either order; a dot's has the last dimension of each factor. A reshape's two layouts fit
-each other, so that no data move: dimensions that are split or merged stay together. Anything else
-becomes a copy behind the instruction.
+A site is a part of the program for which a configuration makes one choice: a configurable node
+(convolution, dot or reshape), or an option of the compiler. Choice 0 sets nothing.
 
-Which of these the compiler takes depends on the program: it may keep the order that it prefers and
-copy behind it. So the first two configurations ask for the first and for the second choice
-everywhere, and what the compiler often did not take so far is not asked for again.
+In TpuGraphs' data, the two most minor dimensions of a convolution's output are feature and batch,
+in either order; those of a dot's output are the last dimension of each factor. A reshape's two
+layouts fit each other, so that no data move: dimensions that are split or merged stay together. Any
+other layout becomes a copy behind the instruction.
 
-Options are those that people tune by hand and whose effect estimates can show.
+Whether the compiler takes a requested layout depends on the program: it may keep the order that it
+prefers and copy the result. So the first two configurations after the default request the first and
+the second choice of every node, and choices that the compiler has often ignored are not requested
+again.
+
+The options are those that people tune by hand and whose effect estimates can show.
 """
 
 from collections.abc import Set
@@ -46,9 +50,9 @@ from solution.programs.portable import OPAQUE, TOKEN
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
-PROBES = 2  # configurations that probe which layouts the compiler takes
-ALIKE = 0.5  # share of random configurations with one choice for all nodes of an opcode
-# By option: its name in the compiler.
+PROBES = 2  # number of configurations that probe which layouts the compiler takes
+ALIKE = 0.5  # share of random configurations in which all nodes of an opcode make the same choice
+# the compiler's names of our options
 NAMES = {
     "tpu_scoped_vmem_kib": "xla_tpu_scoped_vmem_limit_kib",
     "tpu_dot_dot_fusion": "xla_tpu_dot_dot_fusion",
@@ -58,63 +62,73 @@ NAMES = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TpuSpace(ProgramSpace):
-    """A space of a TPU: a site for each configurable node, or for each option."""
+    """The configurations of a program for a TPU: one site per configurable node, or per option."""
 
-    opcodes: tuple[str, ...] = ()  # of the configurable nodes, if layouts are searched
-    # The choices, by site, that the compiler is not known to ignore: see `learn`.
+    # of the configurable nodes, one per site; empty if options are searched
+    opcodes: tuple[str, ...] = ()
+    # By site: the choices other than 0 that the compiler is not known to ignore; `learn` sets them.
     offered: list[np.ndarray] = field(default_factory=list)
 
     option_names: ClassVar[tuple[str, ...]] = tuple(TPU_OPTION_CHOICES)
 
     def learn(self, untaken: Set[tuple[int, int]]) -> None:
-        """Draw all choices but these pairs (site, choice), which the compiler does not take."""
+        """Offer all choices except `untaken`: pairs (site, choice) that the compiler often
+        ignored."""
         self.offered[:] = [
             np.array([c for c in range(1, size) if (site, c) not in untaken], np.int32)
             for site, size in enumerate(self.sizes.tolist())
         ]
 
     def probe(self, number: int) -> np.ndarray:
-        """Return the configuration (sites,) that requests the choice with this number
-        everywhere."""
+        """Return the configuration (sites,) in which each site makes the choice 1 + number,
+        cyclically."""
         counts = self.sizes - 1
         return np.where(counts > 0, 1 + number % np.maximum(counts, 1), 0).astype(np.int32)
 
     def list_choices(self, config: np.ndarray) -> list[tuple[int, int]]:
-        """Return the pairs (site, choice) that a configuration of layouts sets."""
+        """Return the pairs (site, choice) of a configuration, without sites that set nothing."""
         return [(site, choice) for site, choice in enumerate(config.tolist()) if choice]
 
     def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
-        """Return random configurations; in half of them all nodes of an opcode choose alike."""
+        """Return `count` random configurations (count, sites).
+
+        In half of them, all nodes of an opcode make the same choice.
+        """
         if self.members is not None:
             return super().draw(generator, count)
         drawn = [self._draw_one(generator) for _ in range(count if len(self._open) else 0)]
         return np.array(drawn, np.int32).reshape(-1, self.sites)
 
     def breed(self, generator: np.random.Generator, count: int, parents: np.ndarray) -> np.ndarray:
-        """Return children that mix two parents node by node, with some choices drawn or unset."""
+        """Return `count` configurations (count, sites) that mix two parents site by site.
+
+        At a few sites, the child gets a random choice, or none.
+        """
         bred = [self._breed_one(generator, parents) for _ in range(count if len(self._open) else 0)]
         return np.array(bred, np.int32).reshape(-1, self.sites)
 
     def write_module(self, layouts: np.ndarray) -> bytes:
-        """Return the serialized module that requests layouts (configurable, 3, 6)."""
+        """Return the serialized module that requests the layouts (configurable, 3, 6) of a
+        configuration."""
         if (layouts == LAYOUT_UNSET).all():
             return self.unasked
         return ask(self.program.module, self.program.configurable, layouts)
 
     @cached_property
     def unasked(self) -> bytes:
-        """Return the module without layout constraints."""
+        """Return the serialized module without layout constraints."""
         configurable = self.program.configurable
         unset = np.full((len(configurable), len(LAYOUT_TENSORS), MAX_RANK), LAYOUT_UNSET, np.int8)
         return ask(self.program.module, configurable, unset)
 
     def find_flags(self, options: np.ndarray) -> Flags:
-        """Return the compiler's flags for options (options,)."""
+        """Return the compiler's flags for the option choices (options,); none if layouts are
+        searched."""
         return find_tpu_flags(options) if self.option_choices else Flags()
 
     @property
     def _open(self) -> np.ndarray:
-        """Return the sites with an offered choice."""
+        """Return the sites that have a choice other than 0 to offer."""
         return np.array(
             [site for site, choices in enumerate(self.offered) if len(choices)], np.int64
         )
@@ -144,7 +158,7 @@ class TpuSpace(ProgramSpace):
 
 
 def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False) -> TpuSpace:
-    """Return the space of layouts or options.
+    """Return the space of a program's layouts, or of the compiler's options, as `kind` says.
 
     Raises InputError if the program has nothing to set of this kind, was optimised already, or
     returns no elements.
@@ -177,7 +191,7 @@ def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False)
 
 
 def _check_program(program: Program) -> None:
-    """Raise InputError if estimates of the program would mean nothing."""
+    """Raise InputError if the program was optimised already, or has an empty result."""
     if sign := find_optimised(program.module):
         raise InputError(
             f"{program.name}: expected a program as it is before optimisation, found one that was "
@@ -195,7 +209,10 @@ def _check_program(program: Program) -> None:
 
 
 def find_tpu_flags(options: np.ndarray) -> Flags:
-    """Return the compiler's flags for options (options,): positions in TPU_OPTION_CHOICES."""
+    """Return the compiler's flags; options (options,) are positions in TPU_OPTION_CHOICES' values.
+
+    Position 0 sets no flag.
+    """
     told: list[tuple[str, bool | int | str]] = []
     for (name, choices), value in zip(TPU_OPTION_CHOICES.items(), options.tolist(), strict=True):
         if value:
@@ -204,15 +221,20 @@ def find_tpu_flags(options: np.ndarray) -> Flags:
 
 
 def read_choice(choice: str) -> bool | int | str:
-    """Return a choice as the compiler's value: True or False for on and off, an integer, or a
-    word."""
+    """Return an option's choice as the compiler's value.
+
+    `on` becomes True, `off` False, digits an integer; other words stay unchanged.
+    """
     if choice in ("on", "off"):
         return choice == "on"
     return int(choice) if choice.isdigit() else choice
 
 
 def _list_choices(node: Any, shapes: dict[int, list[int]], ranks: np.ndarray) -> np.ndarray:
-    """Return the choices (choices, 3, 6) of a configurable node: first, nothing is set."""
+    """Return the distinct choices (choices, 3, 6) of layouts of a configurable node.
+
+    The first one sets nothing (-1 everywhere). A layout is minor to major.
+    """
     layouts: list[dict[int, list[int]]] = []
     if node.opcode == "reshape":
         layouts = _list_of_reshape(shapes[node.operand_ids[0]], list(node.shape.dimensions))
@@ -231,11 +253,11 @@ def _list_choices(node: Any, shapes: dict[int, list[int]], ranks: np.ndarray) ->
 
 
 def _find_minor(node: Any, shapes: dict[int, list[int]]) -> list[int]:
-    """Return the two dimensions of a product's output that may be the most minor ones."""
+    """Return the two dimensions that TpuGraphs makes the most minor ones of a product's output."""
     if node.opcode == "convolution":
         numbers = node.convolution
         return [numbers.output_feature_dimension, numbers.output_batch_dimension]
-    # The output's dimensions: batch, then the left factor's, then the right factor's.
+    # A dot's output has the batch dimensions, then the left factor's, then the right factor's.
     batch, rank = len(node.dot.lhs_batch_dimensions), len(node.shape.dimensions)
     left, right = (len(shapes[operand]) - batch for operand in node.operand_ids)
     rows = left - len(node.dot.lhs_contracting_dimensions)
@@ -244,9 +266,10 @@ def _find_minor(node: Any, shapes: dict[int, list[int]]) -> list[int]:
 
 
 def _list_of_reshape(source: list[int], target: list[int]) -> list[dict[int, list[int]]]:
-    """Return two pairs of layouts under which a reshape moves no data, row-major first.
+    """Return two pairs of layouts (of output and operand) under which a reshape moves no data.
 
-    In the other pair the most major group of dimensions is the most minor one.
+    The first pair is row-major. In the second, the most major group of dimensions that are split or
+    merged together becomes the most minor one.
     """
     groups = split_into_groups(source, target)
     found = []
@@ -259,10 +282,11 @@ def _list_of_reshape(source: list[int], target: list[int]) -> list[dict[int, lis
 
 
 def split_into_groups(source: list[int], target: list[int]) -> list[tuple[list[int], list[int]]]:
-    """Return the dimensions of a reshape's operand and result that hold the same elements.
+    """Return groups of dimensions of a reshape's operand and result that hold the same elements.
 
-    Groups are as small as can be, in the order of the dimensions; a dimension of size 1 belongs to
-    the group before it.
+    Each group is a pair: dimensions of the operand, dimensions of the result. Groups are as small
+    as possible and in the order of the dimensions; a dimension of size 1 belongs to the group
+    before it.
     """
     groups: list[tuple[list[int], list[int]]] = []
     left = right = 0

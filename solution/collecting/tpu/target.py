@@ -1,6 +1,7 @@
-"""A TPU as a target: its compiler, which libtpu contains and which needs no TPU, estimates.
+"""A TPU as a target of collection: labels are estimates of its compiler, libtpu.
 
-Only a clock measures; labels of a TPU are estimates, and say so.
+The compiler runs without a TPU. Estimates are no measurements, and the labels state that they are
+estimates.
 """
 
 import platform
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from solution.programs.child import Limits
     from solution.programs.program import Program
 
-PREFIX = "tpu:"  # of all TPUs' names
+PREFIX = "tpu:"  # prefix of the names of all TPU targets
 GENERATIONS = ("v2", "v3", "v4", "v5e", "v5p", "v6e", "v7x")
-EXTRA = "tpu"  # the optional dependencies of this project that install libtpu
+EXTRA = "tpu"  # the extra of this project's package that installs libtpu
 
 
 class TpuTarget(Target):
@@ -34,7 +35,7 @@ class TpuTarget(Target):
 
     NAMES: ClassVar[tuple[str, ...]] = tuple(f"{PREFIX}{name}" for name in GENERATIONS)
     platform: ClassVar[str] = "tpu"
-    # Its compiler needs more time and memory.
+    # Default limits, higher than a CPU's because the TPU's compiler needs more time and memory.
     seconds: ClassVar[float] = 600
     megabytes: ClassVar[int] = 8192
     minutes: ClassVar[float] = 20
@@ -45,9 +46,10 @@ class TpuTarget(Target):
         return self.name.removeprefix(PREFIX)
 
     def check(self, kind: str = "") -> None:
-        """Raise InputError if libtpu is not here or cannot run here; it is not loaded.
+        """Raise InputError if libtpu is not installed or cannot run on this machine.
 
-        InputError also for tiles, which the compiler does not take.
+        libtpu is not loaded for this. Also raise InputError if `kind` is "tiles", because the
+        compiler takes no tile sizes.
         """
         if kind == "tiles":
             raise InputError(
@@ -71,7 +73,7 @@ class TpuTarget(Target):
     def make_space(
         self, program: "Program", kind: str, *, varies_fastest: bool = False
     ) -> "ProgramSpace":
-        """Return the space of a program's configurations; see Target."""
+        """Return the configurations of a program that can be collected; see Target.make_space."""
         from solution.collecting.tpu.space import make_tpu_space
 
         self.check(kind)
@@ -79,7 +81,7 @@ class TpuTarget(Target):
 
     @property
     def schema(self) -> "pl.Schema":
-        """Return the columns of the journal's candidates."""
+        """Return the columns of the journal's table of configurations, with those for estimates."""
         from solution.collecting.tpu.labelling import ESTIMATES
 
         return ESTIMATES
@@ -87,7 +89,7 @@ class TpuTarget(Target):
     def summarise(
         self, sound: "pl.DataFrame", repeats: "pl.DataFrame", state: Mapping[str, Any]
     ) -> "Outcome":
-        """Return the estimates, which no repetition would change."""
+        """Return the estimates of the sound configurations, which no repetition would change."""
         from solution.collecting.tpu.labelling import read_estimates
 
         return read_estimates(sound)
@@ -95,7 +97,7 @@ class TpuTarget(Target):
     def open_workers(
         self, limits: "Limits", processes: int | None = None
     ) -> "AbstractContextManager[EstimatingWorkers]":
-        """Open the child that reads programs, and those that compile for the target."""
+        """Open the child process that reads programs, and those that compile for the target."""
         from solution.collecting.tpu.labelling import open_estimating
         from solution.programs.child import list_cores
 
@@ -103,9 +105,9 @@ class TpuTarget(Target):
 
 
 def find_libtpu_version() -> str:
-    """Return the version of the installed libtpu, which decides what is compiled.
+    """Return the version of the installed libtpu; programs compile differently in other versions.
 
-    Raises InputError if it is not installed.
+    Raises InputError if libtpu is not installed.
     """
     try:
         return version("libtpu")
