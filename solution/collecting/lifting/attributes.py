@@ -1,4 +1,9 @@
-"""Infer attributes of instructions: dimension numbers, windows, slices, padding, directions."""
+"""Infer attributes of instructions: dimension numbers, windows, slices, padding, directions.
+
+Lifting turns a graph back into a program. The graph's node features hold only the first entries of
+each attribute (two for slices and padding, up to six for others), and for some a sum and a product
+of all entries.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
@@ -18,12 +23,14 @@ from solution.domain import vocabulary
 from solution.programs.hlo.nodes import FEW, SPATIAL
 
 Fields = dict[str, Any]
-# columns of the features: two numbers, sum, product
+# Columns of the node features at which slices (first three) and padding (last two) begin. Four
+# columns each: the numbers of two dimensions, then sum and product over all dimensions.
 STARTS, STRIDES, LIMITS, LOWS, HIGHS = 109, 113, 117, 125, 129
 IS_STABLE = 133
-MAX_TRIES = 20_000  # tried divisions of a sum among the dimensions that the features leave out
-MAX_WAYS = 2000  # dimension numbers of a gather that are compared
-UNIFORM = 1  # numbers of XLA's enumerations
+# most combinations of slice starts that are tried for the dimensions beyond the second
+MAX_TRIES = 20_000
+MAX_WAYS = 2000  # most candidates of a gather's dimension numbers that are compared
+UNIFORM = 1  # number of the uniform distribution in XLA's enumeration
 NO_TRANSPOSE = 1
 HALVES = ("X64SplitLow", "X64SplitHigh")
 JOINED = "X64Combine"
@@ -32,24 +39,27 @@ S64, U64, U32, S32 = 5, 9, 8, 4
 
 
 class Indexing(NamedTuple):
-    """The dimension numbers of a gather; of a scatter too, with its updates as the output."""
+    """The dimension numbers of a gather or scatter; a scatter's updates take the role of the
+    output."""
 
-    offsets: list[int]  # dimensions of the output that belong to a slice
-    collapsed: list[int]  # dimensions of the tensor whose slice has size 1 and is dropped
-    mapped: list[int]  # dimensions of the tensor that an index vector addresses
-    vector: int  # the dimension of the indices that holds the index vectors
-    slices: list[int]  # sizes of a slice
+    offsets: list[int]  # dimensions of the output along which the elements of a slice lie
+    # dimensions of the tensor in which a slice has size 1 and that the output lacks
+    collapsed: list[int]
+    mapped: list[int]  # dimensions of the tensor to which the components of an index vector refer
+    vector: int  # dimension of the indices along which an index vector lies
+    slices: list[int]  # sizes of a slice, one per dimension of the tensor
 
 
 class Attributes:
-    """Infers the attributes of a draft's instructions."""
+    """Infers the attributes of the instructions of a draft (a graph that is being lifted)."""
 
     def __init__(self, draft: Draft, types: TupleTypes) -> None:
         self._draft = draft
         self._types = types
 
     def describe(self, node: int) -> Fields:
-        """Return the fields of the message Instruction, except for shape, operands and literal."""
+        """Return a node's fields of the message Instruction, except for shape, operands and
+        literal."""
         draft = self._draft
         row = draft.features[node]
         known: Fields = {
@@ -81,7 +91,10 @@ class Attributes:
         return found
 
     def _list_many(self, node: int) -> list[int]:
-        """Return dimension numbers if one is above 5, from the file's unrepaired numbers."""
+        """Return a node's `dimensions` if one of them is above 5.
+
+        The correction of padding removes such numbers, so they are read from the file's features.
+        """
         draft, rank = self._draft, len(self._draft.sizes[node])
         read = len(draft.sizes[self._types.operands[node][0]]) if draft.operands[node] else 0
         counts = {"broadcast": read, "reduce": read - rank}
@@ -158,7 +171,12 @@ class Attributes:
         return {"slices": [{"start": a, "stride": b, "limit": c} for a, b, c in columns]}
 
     def _cut(self, node: int, cut: list[int], left: list[int]) -> dict[int, tuple[int, int, int]]:
-        """Return start, stride and limit of the sliced dimensions, which have the given sums."""
+        """Return (start, stride, limit) of the dimensions beyond the second that a slice cuts.
+
+        Args:
+            cut: these dimensions.
+            left: the sums of their starts, strides and limits.
+        """
         draft = self._draft
         if not cut:
             return {}
@@ -252,7 +270,11 @@ class Attributes:
         return found
 
     def _compare(self, node: int) -> Fields:
-        """Guess the direction of a comparison: the usual one of comparators, loops and masks."""
+        """Guess the direction of a comparison.
+
+        In a computation that a loop or sort calls it is LT, in a select-and-scatter GE. Elsewhere
+        it depends on the element type: GT for floats, EQ for predicates, GE for integers.
+        """
         draft = self._draft
         draft.guesses.add("direction of compare", node)
         caller = draft.callers.get(draft.computation[node])
@@ -267,7 +289,11 @@ class Attributes:
         return {"distribution": UNIFORM}
 
     def _call_custom(self, node: int) -> Fields:
-        """Infer a custom call: a TPU's for halves of 64-bit integers; others are unknown."""
+        """Infer the target of a custom call.
+
+        Known are a TPU's calls that split a 64-bit integer into halves of 32 bits, or join the
+        halves.
+        """
         draft, operands = self._draft, self._types.operands[node]
         read = [draft.kinds[one] for one in operands]
         if draft.kinds[node] in (U32, S32) and read in ([S64], [U64]):
@@ -284,7 +310,8 @@ class Attributes:
         return {"fusion_kind": "kLoop"}
 
     def _normalize(self, node: int) -> Fields:
-        """Take the last dimension with the scale's length as the feature dimension."""
+        """Infer the feature dimension: the last dimension that is as long as the scale (second
+        operand)."""
         draft = self._draft
         tensor, scale = (draft.sizes[one] for one in self._types.operands[node][:2])
         fitting = [axis for axis, size in enumerate(tensor) if (size,) == scale]
@@ -294,7 +321,8 @@ class Attributes:
         return {"feature_index": fitting[-1], "epsilon": 1e-3}
 
     def _transform(self, node: int) -> Fields:
-        """Infer a Fourier transform along the last dimension; the element types tell its kind."""
+        """Infer the type of a Fourier transform from the element types; it is along the last
+        dimension."""
         draft = self._draft
         source = self._types.operands[node][0]
         kinds = draft.kinds[source] in FLOATS, draft.kinds[node] in FLOATS
@@ -319,10 +347,15 @@ class Attributes:
 def find_indexing(
     tensor: Sequence[int], indices: Sequence[int], output: Sequence[int]
 ) -> Indexing | None:
-    """Return the likeliest dimension numbers for tensors of these sizes; None if none fit.
+    """Return the likeliest dimension numbers of a gather; None if none fit the sizes.
 
     Preferred are slices of whole dimensions, indices into the first dimensions, and outputs that
     begin with the dimensions of the indices.
+
+    Args:
+        tensor: sizes of the tensor that is read.
+        indices: sizes of the indices.
+        output: sizes of the result.
     """
     best: tuple[tuple[int, ...], Indexing] | None = None
     for count, found in enumerate(_list_ways(tensor, indices, output)):
@@ -371,7 +404,11 @@ def _list_ways(
 def _map(
     tensor: Sequence[int], slices: Sequence[int], collapsed: Sequence[int], width: int
 ) -> list[int]:
-    """Return `width` indexed dimensions: collapsed ones, cut ones, then the first of the others."""
+    """Return the `width` dimensions of the tensor that an index vector addresses.
+
+    Collapsed dimensions are taken first, then those in which a slice is shorter than the tensor,
+    then the first of the others.
+    """
     cut = [axis for axis, size in enumerate(tensor) if slices[axis] != size]
     order = [*collapsed, *cut, *range(len(tensor))]
     return sorted(dict.fromkeys(order).keys(), key=order.index)[:width]

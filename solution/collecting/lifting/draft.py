@@ -1,4 +1,7 @@
-"""Represent a graph's nodes as plain lists, divided into computations, as input of lifting."""
+"""Represent a graph's nodes as plain lists, divided into computations, as input of lifting.
+
+Lifting turns a graph back into a program.
+"""
 
 import math
 from collections.abc import Sequence
@@ -15,10 +18,10 @@ from solution.programs.hlo.nodes import ELEMENT_TYPES
 from solution.system.errors import InputError
 
 CALLERS = frozenset([*CALLING.split(), "custom-call"])
-# Columns of the node features that the vocabulary does not name
+# Columns of the node features to which the vocabulary gives no name
 TUPLE_COUNT = 29
-WINDOW_COUNTS = slice(91, 93)  # numbers of reversed and of other window dimensions
-PRED, S32, S64, U32, U64 = 1, 4, 5, 8, 9  # XLA's PrimitiveType
+WINDOW_COUNTS = slice(91, 93)  # numbers of window dimensions: reversed ones, others
+PRED, S32, S64, U32, U64 = 1, 4, 5, 8, 9  # numbers of element types in XLA's PrimitiveType
 TUPLE, OPAQUE, TOKEN = 13, 14, 17
 INTEGERS = frozenset(range(2, 10))
 FLOATS = frozenset({10, 11, 12, 16})
@@ -26,12 +29,13 @@ UNKNOWN_TYPE = -1
 
 
 class NotLiftedError(InputError):
-    """The graph has a node that cannot be part of any program."""
+    """The graph cannot be turned into a program; the message names the node and the reason."""
 
 
 @dataclass
 class Guesses:
-    """The nodes at which lifting guesses something that the graph lacks, by kind of guess."""
+    """The nodes for which lifting guesses a fact that the graph lacks, by a text that names the
+    fact."""
 
     nodes: dict[str, list[int]] = field(default_factory=dict)
 
@@ -41,28 +45,30 @@ class Guesses:
 
 @dataclass(frozen=True)
 class Draft:
-    """The nodes of a graph; each list has an entry per node, unless its comment says otherwise."""
+    """The nodes of a graph as lists, with an entry per node unless a field's comment says
+    otherwise."""
 
-    graph: Graph  # with repaired padding
-    features: np.ndarray  # (nodes, 140) int64
-    listed: np.ndarray  # (nodes, 6) int64 `dimensions` as in the file, padded with 0
+    graph: Graph  # the graph, with corrected padding of the features
+    features: np.ndarray  # (nodes, 140) int64: node features after padding was corrected
+    listed: np.ndarray  # (nodes, 6) int64: `dimensions` as in the file, padded with 0
     opcodes: list[str]
-    kinds: list[int]  # element types, as XLA's numbers
-    sizes: list[tuple[int, ...]]  # dimension sizes of tensors; () for tuples
-    layouts: list[tuple[int, ...]]  # minor to major
-    parts: list[int]  # number of elements of a tuple
-    numbers: list[int]  # parameter numbers
-    operands: list[list[int]]  # distinct, ascending
+    kinds: list[int]  # element types, as numbers of XLA's PrimitiveType
+    sizes: list[tuple[int, ...]]  # sizes of a tensor's dimensions; () for a tuple
+    layouts: list[tuple[int, ...]]  # layouts of tensors, minor to major
+    parts: list[int]  # number of elements of a tuple; 0 for a tensor
+    numbers: list[int]  # parameter numbers of parameters
+    operands: list[list[int]]  # nodes that a node reads: distinct, ascending
     called: list[list[int]]  # root nodes of the computations that a node calls, ascending
-    users: list[list[int]]  # readers of a node in its computation
-    roots: list[int]  # per computation: its root node
-    ranges: list[range]  # per computation: its nodes
-    computation: list[int]  # the computation of a node
-    callers: dict[int, int]  # by a called computation: the first node that calls it
+    users: list[list[int]]  # nodes of the same computation that read a node
+    roots: list[int]  # by computation: its root node
+    ranges: list[range]  # by computation: its nodes
+    computation: list[int]  # number of the computation that contains a node
+    callers: dict[int, int]  # by number of a called computation: the first node that calls it
     guesses: Guesses
 
     def key(self, node: int) -> tuple[int, tuple[int, ...], int]:
-        """Return what the features tell of a type: element type, sizes, number of elements."""
+        """Return a node's type without its layout: element type, sizes, number of tuple
+        elements."""
         return self.kinds[node], self.sizes[node], self.parts[node]
 
     def refuse(self, node: int, reason: str) -> NotLiftedError:
@@ -71,13 +77,17 @@ class Draft:
         )
 
     def find_constant(self, node: int) -> int | None:
-        """Return the constant that a node broadcasts, converts or reshapes, if any."""
+        """Return the constant that a node is, or broadcasts, converts or reshapes; None if there
+        is none."""
         while self.opcodes[node] in ("broadcast", "convert", "reshape") and self.operands[node]:
             node = self.operands[node][0]
         return node if self.opcodes[node] == "constant" else None
 
     def is_kept(self, node: int) -> bool:
-        """Return True if a call returns a value that only other calls read, such as gradients."""
+        """Return True if a node is an element of a call's result that only calls and tuples read.
+
+        The forward pass of a gradient returns such values for the backward pass.
+        """
         return (
             self.opcodes[node] == "get-tuple-element"
             and self.opcodes[self.operands[node][0]] == "call"
@@ -85,18 +95,20 @@ class Draft:
         )
 
     def parameters(self, root: int) -> list[int]:
-        """Return the parameters of the computation with that root, in order."""
+        """Return the parameters of the computation with the root node `root`, by parameter
+        number."""
         nodes = self.ranges[self.computation[root]]
         found = [node for node in nodes if self.opcodes[node] == "parameter"]
         return sorted(found, key=self.numbers.__getitem__)
 
 
 def make_draft(graph: Graph) -> Draft:
-    """Read a graph into lists.
+    """Convert a graph into a draft: lists of its nodes' facts, divided into computations.
 
-    Raises NotLiftedError if an opcode or element type is unknown, or no node is a root.
+    Raises NotLiftedError if an opcode or element type is unknown, a node reads a later node or one
+    of another computation, or no node is a root.
     """
-    # before the repair, which removes dimension numbers above 5
+    # keep the features before padding is corrected, which removes dimension numbers above 5
     listed = np.rint(graph.node_features).astype(np.int64)
     graph = repair_padding(graph)
     features = np.rint(graph.node_features).astype(np.int64)
@@ -122,7 +134,10 @@ def make_draft(graph: Graph) -> Draft:
 
 
 def _link(draft: Draft) -> None:
-    """Find users and callers; a root that is read in its computation is an operand."""
+    """Fill `users` and `callers`, in place.
+
+    A root that is read within its computation counts as an operand, not as a called computation.
+    """
     computation = draft.computation
     for node, (operands, called) in enumerate(zip(draft.operands, draft.called, strict=True)):
         for root in [one for one in called if computation[one] == computation[node]]:
@@ -149,7 +164,10 @@ def _check(draft: Draft) -> None:
 def _read_shapes(
     features: np.ndarray, layouts: np.ndarray, ranks: np.ndarray
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """Return sizes and layouts of all tensors; each distinct row is converted once."""
+    """Return the sizes of all nodes' dimensions, then their layouts (minor to major).
+
+    Equal rows of features are converted once.
+    """
     shapes = features[:, vocabulary.SHAPE_DIMENSIONS]
     rest = features[:, vocabulary.SHAPE_SUM] - shapes.sum(axis=1)
     table = np.column_stack([ranks, rest, features[:, vocabulary.SHAPE_PRODUCT], shapes, layouts])
@@ -160,9 +178,12 @@ def _read_shapes(
 
 
 def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return a row's sizes and layout.
+    """Return the sizes and the layout (minor to major) of one tensor.
 
-    The row has: rank, sum of the sizes beyond the sixth, product, six sizes, six layout entries.
+    Args:
+        row: rank, sum of the sizes beyond the sixth, product of all sizes, first six sizes, first
+        six
+            entries of the layout.
     """
     rank, rest, product = row[:3]
     sizes, order = row[3 : 3 + MAX_RANK], row[3 + MAX_RANK :]
@@ -174,7 +195,7 @@ def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def complete(total: int, product: int) -> list[int]:
-    """Return the sizes beyond the sixth dimension, one or two, with this sum and product."""
+    """Return the one or two sizes beyond the sixth dimension, which have this sum and product."""
     root = math.isqrt(max(0, total * total - 4 * product))
     first, second = (total - root) // 2, (total + root) // 2
     if total != product and first > 0 and first * second == product:
@@ -185,7 +206,10 @@ def complete(total: int, product: int) -> list[int]:
 def _divide_edges(
     graph: Graph, is_root: np.ndarray, opcodes: Sequence[str]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return each node's operands and the roots that it calls, ascending."""
+    """Return each node's operands, then the roots of the computations that each node calls.
+
+    Both are ascending. An edge from a calling opcode to a root is a call.
+    """
     operands: list[list[int]] = [[] for _ in opcodes]
     called: list[list[int]] = [[] for _ in opcodes]
     calls = np.array([opcode in CALLERS for opcode in opcodes])
@@ -203,10 +227,10 @@ def find_computations(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> list[range]:
-    """Return the nodes of each computation: consecutive, with one root each.
+    """Return the nodes of each computation: consecutive ones, with one root each.
 
-    A node between two roots belongs to the first root's computation if it, or a later node before
-    the second root, reads a node of that computation.
+    A node between two roots belongs to the first root's computation if it reads a node of that
+    computation, or if a later node before the second root does.
     """
     starts = [0]
     for root, following in zip(roots, roots[1:], strict=False):
@@ -228,7 +252,11 @@ def _take_unread(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> int:
-    """Move a computation's end behind parameters whose number the next computation repeats."""
+    """Return the last node of a computation, moved behind parameters that belong to it.
+
+    If two parameters between `last` and the next root (`following`) have the same number, the first
+    of them belongs to this computation, and the second to the next one.
+    """
     later = [node for node in range(last + 1, following + 1) if opcodes[node] == "parameter"]
     seen: dict[int, int] = {}
     for node in later:

@@ -1,9 +1,9 @@
-"""Lift a graph back to a program: a module that has the graph's features.
+"""Lift a graph: turn it back into a program, a module that has the graph's features.
 
 The competition publishes graphs, not programs. Opcodes, types, shapes, windows and edges are in the
-features. The rest is inferred from shapes, or guessed such that it costs the same; guesses are
-counted. solution.programs.hlo.nodes reads the same node features, edges and configurable nodes from
-the module.
+features. Other facts are inferred from shapes, or guessed such that the program costs the same;
+the guesses are recorded. solution.programs.hlo.nodes reads the same node features, edges and
+configurable nodes from the module.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from solution.programs.compiler import print_hlo
 from solution.programs.hlo.messages import MESSAGES
 from solution.system.files import replace_file
 
-# Opcodes whose attributes are not in the features, so that no equivalent can be written.
+# Opcodes that cannot be lifted, because the features lack their attributes.
 REFUSED_NAMES = """
     send send-done recv recv-done copy-start copy-done async-start async-update async-done
     all-gather-start all-gather-done collective-permute-start collective-permute-done
@@ -39,7 +39,7 @@ UNARY = frozenset(UNARY_NAMES.split())
 BINARY = frozenset([*COMMUTATIVE, *ORDERED])
 REORDERS = frozenset({"reshape", "transpose", "reverse"})
 SINGLE = UNARY | REORDERS | {"broadcast", "slice", "bitcast-convert", "get-tuple-element"}
-# By opcode, the largest number of operands.
+# largest number of operands, by opcode
 MOST = dict.fromkeys(SINGLE, 1) | dict.fromkeys(BINARY, 2) | {"select": 3, "clamp": 3}
 PROTOBUF = ".pb"
 CONTRADICTS = "its features, or the sizes of what it reads, contradict each other"
@@ -48,17 +48,18 @@ FIXED, FREE = "value of constant, by its readers", "value of constant, any"
 
 @dataclass(frozen=True)
 class Lifted:
-    """A program with the features of a graph."""
+    """A program that has the features of a graph, and what was guessed to write it."""
 
-    module: Any  # the message Module; instruction n + 1 is node n
+    module: Any  # by a text that names the guessed fact: the nodes for which it was guessed
     guesses: dict[str, list[int]]  # by kind of guess: the nodes with such a guess
 
 
 def lift(graph: Graph) -> Lifted:
-    """Return the graph as a module.
+    """Turn a graph back into a program.
 
     Raises:
-        NotLiftedError: a node cannot become an instruction; the message names it and the reason.
+        NotLiftedError: a node cannot become an instruction; the message names the node and the
+            reason.
     """
     draft = make_draft(graph)
     for node, opcode in enumerate(draft.opcodes):
@@ -72,12 +73,12 @@ def lift(graph: Graph) -> Lifted:
 
 
 def write_program(lifted: Lifted, graph: Graph, path: Path) -> None:
-    """Write the program of a graph atomically: a .pb file as protobuf, any other as text.
+    """Write a graph's program to a file, atomically: as protobuf if .pb, else as HLO text.
 
     The protobuf is a tuning record without runs, which XLA's tools read like a dumped module.
 
     Raises:
-        InputError: jax, which writes text, is needed but not installed.
+        InputError: jax, which writes the text, is not installed.
         RefusedError: XLA rejects the module.
     """
     if path.suffix == PROTOBUF:
@@ -92,10 +93,8 @@ def write_program(lifted: Lifted, graph: Graph, path: Path) -> None:
 
 
 def _check_operands(draft: Draft) -> None:
-    """Check numbers and sizes of operands.
-
-    Raises NotLiftedError if a node has too many or too few operands, or operands of other sizes.
-    """
+    """Raise NotLiftedError if a node has too many or no operands, or operands whose sizes do not
+    fit."""
     for node, opcode in enumerate(draft.opcodes):
         most = MOST.get(opcode)
         if most is None:
@@ -113,7 +112,8 @@ def _check_operands(draft: Draft) -> None:
 
 
 def _is_fit(opcode: str, sizes: tuple[int, ...], read: tuple[int, ...]) -> bool:
-    """Return True if an operation may have a result of other sizes than its operand (`read`)."""
+    """Return True if an operation's result may have these sizes, given an operand's other sizes
+    `read`."""
     if opcode in ("select", "clamp"):
         return not read
     if opcode in REORDERS:
@@ -151,7 +151,8 @@ class _Writer:
         return module
 
     def _name(self, number: int) -> str:
-        """Return a computation's name, by which readers of modules recognise main computations."""
+        """Return a computation's name; readers of modules recognise loops and the entry by their
+        names."""
         draft = self._draft
         caller = draft.callers.get(number)
         if caller is None:

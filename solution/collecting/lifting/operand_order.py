@@ -1,7 +1,8 @@
 """Restore the operand order of each node, and repeat operands that are read twice.
 
 The edges of a graph are a set: an operand that is read twice has one edge, and operands are sorted
-by number. Types and shapes mostly determine the order.
+by number. Types and shapes mostly determine the order; if they do not, it is guessed, and the guess
+is recorded in the draft (a graph that is being turned back into a program).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +16,14 @@ ORDERED_NAMES = """
     shift-right-logical
 """
 ORDERED = frozenset(ORDERED_NAMES.split())
-RECIPROCAL = ("add", "exponential", "sqrt")  # opcodes of the divisors of 1 in sigmoids and norms
-CALLS = ("call", "fusion")  # may have no operands
+# In a division of a constant and one of these opcodes, the constant is divided, as in 1 / x of
+# sigmoids and norms.
+RECIPROCAL = ("add", "exponential", "sqrt")
+CALLS = ("call", "fusion")  # opcodes that may have no operands
 
 
 def order_operands(draft: Draft) -> list[list[int]]:
-    """Return the operands of each node in the order of its instruction.
+    """Return the operands of each node, in the order in which its instruction takes them.
 
     Raises NotLiftedError if operands that an operation needs are missing.
     """
@@ -41,12 +44,12 @@ def order_operands(draft: Draft) -> list[list[int]]:
 
 
 def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return both operands; their order is guessed as most known programs have it.
+    """Return both operands in the order that is usual in known programs; record it as a guess.
 
-    * A constant is the second operand. Exceptions: it is divided by an opcode in RECIPROCAL or by a
-      square, or something is subtracted from it (see _is_subtrahend).
-    * Tensors are divided by a broadcast.
-    * All other operands are in the order of their nodes.
+    * A constant is the second operand. Exceptions: an opcode in RECIPROCAL or a square divides the
+      constant, or something is subtracted from it (see _is_subtrahend).
+    * In a division, a broadcast is the divisor.
+    * Any other operands are in the order of their nodes.
     """
     if len(operands) == 1:
         return operands * 2
@@ -61,18 +64,21 @@ def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _is_divisor(draft: Draft, other: int) -> bool:
-    """Return True if a constant is divided by a node, and not the node by the constant."""
+    """Return True if `other` divides the constant, and False if the constant divides `other`."""
     is_square = draft.opcodes[other] == "multiply" and len(draft.operands[other]) == 1
     return is_square or draft.opcodes[other] in RECIPROCAL
 
 
 def _is_subtrahend(draft: Draft, other: int) -> bool:
-    """Return True if a node is subtracted from a constant; not so in step counts `n - i - 1`."""
+    """Return True if `other` is subtracted from a constant, and False if the constant from `other`.
+
+    False for a difference with a constant, as in step counts `n - i - 1`.
+    """
     is_difference = draft.opcodes[other] == "subtract"
     return not (is_difference and _has_one_constant(draft, draft.operands[other]))
 
 
-# By opcode: a function that tells whether a constant stands before its other operand.
+# By opcode: a function that returns True if the constant is the first operand.
 FROM_CONSTANT = {"divide": _is_divisor, "subtract": _is_subtrahend}
 
 
@@ -91,12 +97,13 @@ def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
     rest = [one for one in operands if one != flags[0]] or [flags[0]]
     if len(operands) == len(flags) > 1 or len(rest) == 2:
         draft.guesses.add("order of the operands of select", node)
-        rest.sort(key=lambda one: _is_constant(draft, one))  # the order of most programs
+        # in most programs, a constant is the second of the two
+        rest.sort(key=lambda one: _is_constant(draft, one))
     return [flags[0], rest[0], rest[-1]]
 
 
 def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return lower bound, value, upper bound: the value has the node's shape and is no constant."""
+    """Return lower bound, value, upper bound: the value has the node's type, and is no constant."""
     fitting = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     value = min(fitting, key=lambda one: _is_constant(draft, one))
     bounds = [one for one in operands if one != value] or [value]
@@ -105,7 +112,11 @@ def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_reduction(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the tensors, then their initial values; if several, the reducer tells the types."""
+    """Return the reduced tensors, then their initial values.
+
+    If there are several tensors, both are in the order of the element types of the reducer's
+    parameters.
+    """
     if len(operands) == 1:
         return operands * 2
     count = max(1, draft.parts[node])
@@ -129,9 +140,10 @@ def _match_kinds(draft: Draft, wanted: Sequence[int], pool: Sequence[int]) -> li
 def _match(
     wanted: Sequence[object], pool: Sequence[int], describe: Callable[[int], object]
 ) -> tuple[list[int], bool]:
-    """Return a node of the pool for each wanted type, in order, and whether there was a choice.
+    """Return a node of the pool for each wanted type; and True if two nodes have one type.
 
-    A node is taken again if no other node has the type.
+    If too few nodes have a type, the last one of them is repeated. If none has it, all are
+    eligible.
     """
     by_type: dict[object, list[int]] = {}
     for one in pool:
@@ -147,13 +159,13 @@ def _match(
 
 
 def _order_scattered_window(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return operand, source and initial value of a select-and-scatter."""
+    """Return the tensor, the source and the initial value of a select-and-scatter."""
     whole = [one for one in operands if draft.sizes[one] == draft.sizes[node]]
     initial = [one for one in operands if not draft.sizes[one]]
     if not whole or not initial:
         raise draft.refuse(node, "its operand or its initial value is missing")
     sources = [one for one in operands if one not in (whole[0], initial[0])] or whole[:1]
-    # the select computation first, then scatter
+    # the computation that selects comes first, then the one that scatters
     draft.called[node].sort(key=lambda root: draft.kinds[root] != PRED)
     return [whole[0], sources[0], initial[0]]
 
@@ -165,9 +177,10 @@ def _order_padding(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return tensor, update (if any), and an index per dimension of a dynamic slice or update.
+    """Return a dynamic slice's or update's tensor, update (if any), and an index per dimension.
 
-    The index is 0 for dimensions that are taken whole; one constant serves all of them.
+    If there are fewer indices than dimensions, a constant index is repeated: the other indices
+    belong to dimensions in which the slice is shorter than the tensor.
     """
     is_update = draft.opcodes[node] == "dynamic-update-slice"
     rank = len(draft.sizes[node])
@@ -180,7 +193,7 @@ def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
     if not tensors:
         raise draft.refuse(node, "none of its operands has its rank")
     if len(draft.sizes[indices[0]]) == 1 and rank != 0:
-        return [*tensors, indices[0]]  # an older form of the operation: one tensor of indices
+        return [*tensors, indices[0]]  # an older form of the operation: a tensor of all indices
     whole = draft.sizes[tensors[0]]
     part = draft.sizes[tensors[1]] if is_update else draft.sizes[node]
     return [*tensors, *_spread_indices(draft, node, indices, whole, part)]
@@ -206,7 +219,8 @@ def _spread_indices(
 
 
 def _order_gather(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return tensor and indices: indices are integers, and the tensor has the node's type."""
+    """Return tensor, then indices, of a gather: the tensor has the node's type, indices are
+    integers."""
     if len(operands) == 1:
         return operands * 2
     indices = [one for one in operands if draft.kinds[one] in INTEGERS]
@@ -220,7 +234,7 @@ def _order_gather(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_scatter(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return tensor, indices, updates."""
+    """Return the tensor, the indices and the updates of a scatter."""
     whole = [one for one in operands if draft.key(one) == draft.key(node)]
     if not whole or draft.parts[node]:
         raise draft.refuse(node, "it scatters into several tensors, or into none of its shape")
@@ -233,7 +247,8 @@ def _order_scatter(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the arguments of a call, matched with the types of the parameters."""
+    """Return the arguments of a call, in the order of the parameters, whose types they must
+    have."""
     called = draft.called[node]
     if not called:
         return operands
@@ -242,7 +257,7 @@ def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
         raise draft.refuse(node, "no edge says what it is called with")
     if draft.opcodes[node] == "map":
         return _match_kinds(draft, [kind for kind, _, _ in wanted], operands)
-    # A gradient's first arguments are the values that the forward pass kept for it.
+    # The first arguments of a gradient are values that the forward pass returned for it.
     kept_first = sorted(operands, key=lambda one: not draft.is_kept(one))
     found, is_guess = _match(wanted, kept_first, draft.key)
     if is_guess:
@@ -251,7 +266,10 @@ def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_sort(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the tensors, matched with the comparator's pairs of parameters."""
+    """Return the sorted tensors, in the order of the element types of the comparator's parameters.
+
+    The comparator has two parameters per tensor.
+    """
     called = draft.called[node]
     kinds = [draft.kinds[one] for one in draft.parameters(called[0])][::2] if called else []
     count = max(1, draft.parts[node])
@@ -263,19 +281,22 @@ def _order_sort(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_outfeed(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the values, then the token that orders them."""
+    """Return the operands of an outfeed: the values, then the token."""
     return sorted(operands, key=lambda one: draft.kinds[one] == TOKEN)
 
 
 def _order_random(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the two bounds of random numbers."""
+    """Return the operands of an rng: lower bound, then upper bound, in the order of their nodes."""
     if len(operands) > 1:
         draft.guesses.add("order of the operands of rng", node)
     return [operands[0], operands[-1]]
 
 
 def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a batch normalization's tensor and vectors; its gradient has a second tensor."""
+    """Return the operands of a batch normalization: the tensor, then the vectors.
+
+    Its gradient has a second tensor at the end. If vectors are missing, the last one is repeated.
+    """
     counts = {"batch-norm-training": 3, "batch-norm-inference": 5, "batch-norm-grad": 5}
     tensors = [one for one in operands if len(draft.sizes[one]) > 1]
     vectors = [one for one in operands if one not in tensors]
@@ -289,7 +310,7 @@ def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the joined parts; if their sizes do not add up, a part is joined several times."""
+    """Return the concatenated parts; if their sizes do not add up, one part is repeated."""
     axis = int(draft.features[node, 31])
     missing = draft.sizes[node][axis] - sum(draft.sizes[one][axis] for one in operands)
     found = list(operands)
@@ -306,17 +327,17 @@ def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_solver(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the square matrix of a triangular solve, then the operand with the node's shape."""
+    """Return the operands of a triangular solve: the matrix, then the one with the node's type."""
     other = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     matrix = [one for one in operands if one != other[-1]] or operands
     return [matrix[0], other[-1]]
 
 
 def order_results(draft: Draft, results: list[int]) -> None:
-    """Sort the elements that a called computation returns in the order of jax.
+    """Sort the elements of the tuple that a called computation returns like jax does, in place.
 
-    First the computed values, then those that the gradient needs: derivatives, intermediates and
-    arguments.
+    First the results of the function, then the values that its gradient needs: derivatives,
+    intermediates, and last arguments and constants.
     """
     is_derivative = {one: _is_derivative(draft, one) for one in results}
     inner: set[int] = set()
@@ -333,7 +354,7 @@ def order_results(draft: Draft, results: list[int]) -> None:
 
 
 def _is_derivative(draft: Draft, node: int) -> bool:
-    """Return True for `1 - y` and `y * (1 - y)`, the factors in gradients of activations."""
+    """Return True if a node is `1 - y` or `y * (1 - y)`, factors in gradients of activations."""
     return any(
         draft.opcodes[one] == "subtract" and _has_one_constant(draft, draft.operands[one])
         for one in (node, *draft.operands[node])
@@ -341,7 +362,7 @@ def _is_derivative(draft: Draft, node: int) -> bool:
 
 
 def _find_ancestors(draft: Draft, node: int) -> set[int]:
-    """Return all nodes of the computation from which a node is computed."""
+    """Return all nodes that a node is computed from, without itself."""
     found: set[int] = set()
     waiting = [node]
     while waiting:

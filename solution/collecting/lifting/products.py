@@ -1,4 +1,4 @@
-"""Infer the operand order and the shared dimensions of convolutions and dots."""
+"""Infer the operand order and the summed dimensions of convolutions and dots."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ FEATURE_GROUPS, BATCH_GROUPS = 107, 108
 
 @dataclass(frozen=True)
 class WindowDimension:
-    """A window along one dimension; XLA's names."""
+    """A window along one dimension, with the field names of XLA's WindowDimension."""
 
     size: int
     stride: int
@@ -28,7 +28,7 @@ class WindowDimension:
     window_reversal: bool
 
     def count(self, size: int) -> int:
-        """Return the number of window positions along a dimension of that size."""
+        """Return the number of window positions along a dimension with `size` elements."""
         dilated = (size - 1) * self.base_dilation + 1 if size else 0
         length = (self.size - 1) * self.window_dilation + 1
         room = dilated + self.padding_low + self.padding_high - length
@@ -36,7 +36,7 @@ class WindowDimension:
 
 
 def read_window(draft: Draft, node: int) -> list[WindowDimension]:
-    """Return the window of a node, an entry per dimension; empty if it has none."""
+    """Return a node's window, one entry per dimension; empty if the node has no window."""
     row = draft.features[node]
     return [
         WindowDimension(
@@ -48,7 +48,10 @@ def read_window(draft: Draft, node: int) -> list[WindowDimension]:
 
 
 def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return input and kernel; if shapes allow both orders, the larger tensor is the input."""
+    """Return input and kernel of a convolution.
+
+    If shapes allow both orders, the choice of `find_operands` is taken, and recorded as a guess.
+    """
     pairs = [list(pair) for pair in permutations(operands, 2)] or [operands * 2]
     fitting = [pair for pair in pairs if find_output_dimensions(draft, node, pair) is not None]
     if not fitting:
@@ -64,7 +67,10 @@ def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]
 def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list[int] | None:
     """Return the spatial dimensions of a convolution's output, in the order of its window.
 
-    None if the operands' sizes do not fit.
+    None if the sizes of the operands do not fit the convolution.
+
+    Args:
+        pair: input and kernel.
     """
     left, right = (draft.sizes[one] for one in pair)
     output, window, row = draft.sizes[node], read_window(draft, node), draft.features[node]
@@ -93,7 +99,7 @@ def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list
 
 
 def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
-    """Return both operands of each dot, in order.
+    """Return by dot node its left and its right operand.
 
     Raises NotLiftedError if the sizes of a dot's operands do not fit its result.
     """
@@ -108,7 +114,11 @@ def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class DotDimensions:
-    """Dimensions of a dot's operands; the n-th entries of a pair of lists belong together."""
+    """Dimensions of a dot's operands.
+
+    The n-th entries of left_summed and right_summed are summed together; the n-th entries of
+    left_batch and right_batch are the same batch dimension.
+    """
 
     left_summed: list[int]
     right_summed: list[int]
@@ -117,7 +127,10 @@ class DotDimensions:
 
 
 def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
-    """Return the summed and the batch dimensions of a dot."""
+    """Return the dimensions that a dot sums, and its batch dimensions, in both operands.
+
+    Raises NotLiftedError if the output does not have the order that a dot gives it.
+    """
     letters = find_operands(draft.graph).letters[node]
     if not _is_ordered(letters):
         raise draft.refuse(node, "its output has the dimensions of its operands in another order")
@@ -131,7 +144,8 @@ def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
 
 
 def _is_ordered(letters: Einsum) -> bool:
-    """Return True if the output has the batch, then the left dimensions, then the right ones."""
+    """Return True if the output has the batch dimensions, then those of the left, then of the
+    right."""
     batch = letters.batch
     left = [one for one in letters.left if one in letters.output and one not in batch]
     right = [one for one in letters.right if one in letters.output and one not in batch]

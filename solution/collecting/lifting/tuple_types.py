@@ -1,9 +1,12 @@
 """Infer the types of tuples, and which element of a tuple each get-tuple-element reads.
 
-A tuple's features tell only its number of elements. Their types follow from the tuple's operands
-or its readers. If several elements have the same type, the n-th reader of that type reads the n-th
-such element. In loops, an element is assigned to the reader that is nearest before the node that
-computes its next value.
+A reader of a tuple is a get-tuple-element; its index is the number of the element that it reads.
+The features of a tuple give only its number of elements. The elements' types follow from the
+tuple's operands or its readers. If several elements have the same type, the n-th reader of that
+type reads the n-th such element.
+
+The state of a loop is the tuple that its body takes and returns. A reader of the state gets the
+element whose next value is computed nearest behind the reader.
 """
 
 from collections import Counter, defaultdict, deque
@@ -13,13 +16,14 @@ from typing import NamedTuple
 from solution.collecting.lifting.draft import PRED, S32, TOKEN, TUPLE, Draft
 from solution.collecting.lifting.operand_order import order_results
 
-NEAR = 6  # largest distance from a loop element's next value back to its current value
-SEEN = 64  # largest number of nodes visited in this search
+# largest distance, in nodes, that is searched back from the next value of a loop's element
+NEAR = 6
+SEEN = 64  # largest number of nodes that one such search visits
 READ = "get-tuple-element"
 
 
 class Tensor(NamedTuple):
-    """The type of an array or a token."""
+    """The type of a tensor or a token."""
 
     kind: int
     sizes: tuple[int, ...]
@@ -31,7 +35,7 @@ class Tensor(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The type of a tuple."""
+    """The type of a tuple: the types of its elements."""
 
     parts: tuple["Type", ...]
 
@@ -42,34 +46,37 @@ class Parts(NamedTuple):
 
 Type = Tensor | Parts
 TOKEN_TYPE = Tensor(TOKEN, (), ())
-UNREAD = Tensor(S32, (), ())  # type of an element without readers
+UNREAD = Tensor(S32, (), ())  # assumed type of a tuple's element that nothing reads
 PASSED = ("opt-barrier", "add-dependency", "copy", "all-reduce")
 LACKING = "it has no element of a type that its loop needs"
 
 
 class Loop(NamedTuple):
-    """A while loop: its computations, its counter, and the elements that never change."""
+    """A while loop: its computations, its counter, and the elements of its state that never
+    change."""
 
     node: int
-    condition: int  # root node
-    body: int  # root node
-    counter: int | None  # the element that counts the iterations
-    fixed: frozenset[int] = frozenset()  # elements that the body returns unchanged
+    condition: int  # root node of the condition
+    body: int  # root node of the body
+    counter: int | None  # index of the element that counts the iterations, if found
+    fixed: frozenset[int] = frozenset()  # indices of elements that the body returns unchanged
 
 
 class TupleTypes:
-    """Infers the types of tuples, and orders the operands of the tuples that loops start with."""
+    """Infers the types of all tuples, and corrects the operands of tuples (order and
+    repetition)."""
 
     def __init__(self, draft: Draft, operands: list[list[int]]) -> None:
         self._draft = draft
-        self.operands = operands  # by node, in order; this class changes them
-        self.index: dict[int, int] = {}  # by get-tuple-element: the element that it reads
-        self.loops: dict[int, Loop] = {}  # by while
+        self.operands = operands  # operands of each node, in order; this class changes them
+        self.index: dict[int, int] = {}  # by get-tuple-element: index of the element that it reads
+        self.loops: dict[int, Loop] = {}  # by node of a while loop
         self._types: dict[int, Type] = {}
-        self._open: set[int] = set()  # nodes whose type is being inferred: stops endless recursion
+        # nodes whose type is being inferred, to stop endless recursion
+        self._open: set[int] = set()
 
     def resolve(self) -> None:
-        """Infer all types and indices.
+        """Infer the types of all tuples, and the index of each get-tuple-element.
 
         Raises NotLiftedError if the types of a tuple's elements cannot be inferred.
         """
@@ -124,7 +131,8 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_element(self, node: int) -> Type:
-        """Return the type of a nested tuple: from the outer tuple, otherwise from its readers."""
+        """Return the type of a tuple inside a tuple: from the outer tuple, otherwise from its
+        readers."""
         (outer,) = self.operands[node]
         if self._draft.opcodes[outer] == "infeed" or outer in self._open:
             return self._read_from_readers(node)
@@ -136,7 +144,7 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_parameter(self, node: int) -> Type:
-        """Return the type of a parameter: from the caller; without a caller, from its readers."""
+        """Return the type of a parameter: from its caller; without a caller, from its readers."""
         draft = self._draft
         caller = draft.callers.get(draft.computation[node])
         if caller is None:
@@ -156,14 +164,17 @@ class TupleTypes:
         return Parts((data, TOKEN_TYPE))
 
     def _find_reduction(self, node: int) -> Type:
-        """Return the result type of a reduction: element types of its tensors, remaining sizes."""
+        """Return the type of a reduction of several tensors: a tuple of as many tensors.
+
+        Each has the element type of its tensor, and the sizes of the dimensions that are left.
+        """
         draft = self._draft
         tensors = self.operands[node][: draft.parts[node]]
         sizes = draft.sizes[tensors[0]]
         gone = {axis for axis in draft.features[node, 31:37].tolist() if axis >= 0}
         left = tuple(size for axis, size in enumerate(sizes) if axis not in gone)
         readers = [one for one in self._readers(node) if draft.kinds[one] != TUPLE]
-        if readers:  # all elements have the same sizes and layout
+        if readers:  # all elements have the sizes and layout of the first reader
             left, layout = draft.sizes[readers[0]], draft.layouts[readers[0]]
         else:
             layout = tuple(range(len(left)))[::-1]
@@ -184,14 +195,17 @@ class TupleTypes:
         return [one for one in draft.users[node] if draft.opcodes[one] == READ]
 
     def _find_caller(self, node: int) -> int | None:
-        """Return the call whose result a node is."""
+        """Return the call whose result is `node`; None if there is none."""
         draft = self._draft
         computation = draft.computation[node]
         caller = draft.callers.get(computation) if draft.roots[computation] == node else None
         return caller if caller is not None and draft.opcodes[caller] == "call" else None
 
     def _fill(self, node: int) -> None:
-        """Repeat operands of a tuple until it has as many as the features tell."""
+        """Repeat operands of a tuple until it has as many elements as its features state, in place.
+
+        Operands of types that the tuple's readers need are repeated first.
+        """
         draft, found = self._draft, self.operands[node]
         if self._find_caller(node) is not None:
             order_results(draft, found)
@@ -210,24 +224,27 @@ class TupleTypes:
                 found.insert(found.index(one), one)
 
     def _number_readers(self, node: int) -> None:
-        """Assign an element of its type to each reader of a tuple that has no index yet."""
+        """Assign an element of the same type to each reader of a tuple that has no index yet."""
         whole = self.type_of(node)
         readers = [one for one in self._readers(node) if one not in self.index]
         if readers and isinstance(whole, Parts):
-            # Most readers of a loop read elements that it changes.
+            # Most readers of a loop's result read elements that the loop changes.
             fixed = self.loops[node].fixed if node in self.loops else ()
-            if self._draft.opcodes[node] == "call":  # first the readers of its result
+            # first readers of the call's result, then of values kept for gradients
+            if self._draft.opcodes[node] == "call":
                 readers.sort(key=self._draft.is_kept)
             self._give(node, readers, [part.key for part in whole.parts], set(fixed))
 
     def _give(
         self, node: int, readers: Iterable[int], keys: Sequence[object], taken: set[int]
     ) -> None:
-        """Assign to the n-th reader of a type the n-th element of the type.
+        """Assign to the n-th reader of a type the n-th element of that type.
 
         Args:
+            node: the tuple, for messages.
+            readers: get-tuple-elements of the tuple.
             keys: the types of the tuple's elements.
-            taken: elements to assign only if no other has the type.
+            taken: indices of elements to assign only if no other element has the type.
         """
         draft = self._draft
         free: dict[object, list[int]] = defaultdict(list)
@@ -246,13 +263,17 @@ class TupleTypes:
             used[key] += 1
 
     def _resolve_loop(self, node: int) -> None:
-        """Order the state with which a loop starts like the state that its body returns."""
+        """Infer a loop's state: the order of its elements, their readers, the counter.
+
+        The elements of the tuple with which the loop starts are put into the order of the tuple
+        that its body returns.
+        """
         draft = self._draft
         is_flag = [draft.key(root) == (PRED, (), 0) for root in draft.called[node]]
         if sorted(is_flag) != [False, True]:
             raise draft.refuse(node, "no edge says which computation is its condition")
         condition, body = (draft.called[node][is_flag.index(flag)] for flag in (True, False))
-        draft.called[node][:] = [body, condition]  # XLA's order
+        draft.called[node][:] = [body, condition]  # XLA's order: body, then condition
         self.loops[node] = Loop(node, condition, body, None)
         if draft.opcodes[body] != "tuple":
             return
@@ -274,7 +295,11 @@ class TupleTypes:
             self._order_start(self.loops[node], keys)
 
     def _order_by_start(self, node: int, body: int) -> None:
-        """Complete the body's result, and order it like the start if that cannot be changed."""
+        """Complete the tuple that the body returns.
+
+        If the loop starts with neither a tuple nor a parameter, order it like the value it starts
+        with.
+        """
         draft = self._draft
         self._complete_state(node, body)
         (start,) = self.operands[node]
@@ -285,7 +310,11 @@ class TupleTypes:
             self._reorder(body, [part.key for part in whole.parts])
 
     def _complete_state(self, node: int, body: int) -> None:
-        """Repeat elements of the body's result so that there is one for each reader's type."""
+        """Repeat elements of the tuple that the body returns until none is missing.
+
+        Elements of types that readers of the state or the loop's start have, but the tuple lacks,
+        are repeated first.
+        """
         draft, found = self._draft, self.operands[body]
         missing = draft.parts[body] - len(found)
         if missing <= 0:
@@ -306,7 +335,8 @@ class TupleTypes:
         found += [*added, *[found[-1]] * missing][:missing]
 
     def _reorder(self, node: int, keys: Sequence[object]) -> None:
-        """Order the operands of a tuple by their types; repeat one if none is left."""
+        """Order the operands of a tuple so that their types are `keys`; repeat the last one of a
+        type."""
         draft = self._draft
         pool: dict[object, list[int]] = defaultdict(list)
         for one in self.operands[node]:
@@ -320,11 +350,11 @@ class TupleTypes:
         self.operands[node][:] = ordered
 
     def _order_start(self, loop: Loop, keys: Sequence[object]) -> None:
-        """Order the tuple with which a loop starts like its body's result.
+        """Order the tuple with which a loop starts like the tuple that its body returns.
 
-        Of operands of one type, tensors go to the elements that the loop does not change, constants
-        to those that it changes: first to its counter, then to elements into which it writes
-        slices. If operands are missing, a constant is repeated.
+        If several operands have one type, tensors go to the elements that the loop does not change,
+        and constants to those that it changes: first to its counter, then to elements into which it
+        writes slices. If operands are missing, a constant is repeated.
         """
         draft = self._draft
         (start,) = self.operands[loop.node]
@@ -346,12 +376,13 @@ class TupleTypes:
             repeated = constants[:1] or values[-1:]
             constants = repeated * (len(indices) - len(pool[key])) + constants
             if loop.counter in indices:
-                constants.reverse()  # it starts with the first constant
+                constants.reverse()  # so that the counter starts with the first constant
             ordered |= dict(zip(indices, values + constants, strict=True))
         self.operands[start][:] = [ordered[index] for index in range(len(keys))]
 
     def _rank_start(self, loop: Loop, index: int) -> int:
-        """Return how likely an element starts with a constant: 0 (least) to 3."""
+        """Return how likely an element of a loop's state starts with a constant, from 0 (least)
+        to 3."""
         if index == loop.counter:
             return 3
         if index in loop.fixed:
@@ -362,9 +393,14 @@ class TupleTypes:
         return 2 if draft.opcodes[node] == "dynamic-update-slice" else 1
 
     def _match_state(self, parameter: int, results: Sequence[int], keys: Sequence[object]) -> None:
-        """Assign to each reader of a body's parameter the element whose next value is nearest."""
+        """Assign to each reader of a body's parameter the element whose next value is nearest.
+
+        Args:
+            results: the next values of the elements, which the body returns.
+            keys: the types of the elements.
+        """
         draft = self._draft
-        nearest: dict[int, int] = {}  # by reader: the element
+        nearest: dict[int, int] = {}  # by reader: index of the element
         steps = sorted(
             (distance, reader, index)
             for index, result in enumerate(results)
@@ -382,7 +418,10 @@ class TupleTypes:
         self._give(parameter, rest, keys, taken)
 
     def _look_back(self, result: int, parameter: int) -> dict[int, int]:
-        """Return the distances of a parameter's readers that a result is computed from."""
+        """Return the readers of `parameter` from which `result` is computed, with their distances.
+
+        The distance is the number of edges between reader and result.
+        """
         draft = self._draft
         found: dict[int, int] = {}
         distance, waiting = {result: 0}, deque([result])
@@ -398,7 +437,8 @@ class TupleTypes:
         return found
 
     def _find_counter(self, parameter: int, results: Sequence[int]) -> int | None:
-        """Return the element to which a constant is added in each iteration."""
+        """Return the index of the element to which the body adds a constant; None if there is
+        none."""
         draft = self._draft
         for index, result in enumerate(results):
             read = draft.operands[result]
@@ -410,7 +450,8 @@ class TupleTypes:
         return None
 
     def _read_counter(self, condition: int, counter: int | None, keys: Sequence[object]) -> None:
-        """Let the condition's first reader of the counter's type read the counter."""
+        """Assign the readers of the condition's parameter; the first with the counter's type
+        reads it."""
         draft = self._draft
         for parameter in draft.parameters(condition):
             readers, taken = self._readers(parameter), set[int]()

@@ -1,7 +1,7 @@
 """Choose values of constants: the graph lacks them, but some affect compilation.
 
-Values follow from the readers where these tell (a sum starts with 0). All other values are chosen
-so that no simplification removes them.
+If the readers of a constant determine its value, it gets that value (a sum starts with 0). All
+other values are chosen so that no simplification removes the constant.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,19 +15,19 @@ from solution.collecting.lifting.tuple_types import TupleTypes
 from solution.programs.arguments import DTYPES
 from solution.programs.hlo.messages import MESSAGES
 
-TRIPS = 10  # iterations of a loop of unknown length
-# The neutral element of each reduction; infinity stands for the type's largest or smallest number.
+TRIPS = 10  # assumed iterations of a loop of unknown length
+# Neutral elements of reductions; infinity stands for the type's largest or smallest number.
 NEUTRAL = {"add": 0.0, "or": 0.0, "xor": 0.0, "multiply": 1.0, "and": 1.0,
            "maximum": -np.inf, "minimum": np.inf}  # fmt: skip
-# By element type, the literal's field; numpy's type name if the field holds bytes.
+# By element type: the field of a literal; and numpy's type name if the field holds bytes.
 LISTS = {1: "preds", 4: "s32s", 5: "s64s", 8: "u32s", 9: "u64s", 11: "f32s", 12: "f64s"}
 BYTES = {2: ("s8s", "<i1"), 3: ("s16s", "<i2"), 6: ("u8s", "<u1"), 7: ("u16s", "<u2"),
          10: ("f16s", "<f2"), 16: ("bf16s", "bfloat16")}  # fmt: skip
-PERIOD = 53  # an array's values repeat with this period
+PERIOD = 53  # the numbers in an array repeat with this period
 
 
 def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
-    """Return by node the values of scalar constants that follow from their readers."""
+    """Return the values that readers determine for scalar constants, by the constant's node."""
     values: dict[int, float] = {}
     for node, opcode in enumerate(draft.opcodes):
         rule = RULES.get(opcode)
@@ -65,7 +65,10 @@ def _bound(draft: Draft, node: int, number: int) -> float | None:
 
 
 def _limit(draft: Draft, node: int, number: int) -> float | None:
-    """Return the lower bound of a tensor: 0, or -infinity if it reads a maximum of elements."""
+    """Return the constant of a maximum: -infinity if the tensor is a reduced maximum, else 0.
+
+    None if the result is a scalar or no float.
+    """
     if draft.kinds[node] not in FLOATS or not draft.sizes[node]:
         return None
     reduced = (_find_reduction(draft, one) for one in draft.operands[node])
@@ -73,7 +76,8 @@ def _limit(draft: Draft, node: int, number: int) -> float | None:
 
 
 def _find_reduction(draft: Draft, node: int) -> str:
-    """Return the opcode that reduces a tensor to a node's elements; empty if none does."""
+    """Return the opcode of the reduction that computes a node, behind reshapes and converts; ""
+    if none."""
     while draft.opcodes[node] in ("reshape", "convert") and draft.operands[node]:
         node = draft.operands[node][0]
     called = [draft.opcodes[root] for root in draft.called[node]]
@@ -82,7 +86,10 @@ def _find_reduction(draft: Draft, node: int) -> str:
 
 
 def _average(draft: Draft, node: int, number: int) -> float | None:
-    """Return the number of summed elements if a sum is divided by a constant: a mean."""
+    """Return the constant that makes a division a mean: the number of elements in the sum.
+
+    None if `node` divides no such sum.
+    """
     others = [one for one in draft.operands[node] if draft.find_constant(one) is None]
     if number == 0 or len(others) != 1:
         return None
@@ -113,7 +120,8 @@ RULES: dict[str, Callable[[Draft, int, int], float | None]] = {
 
 
 def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, float]) -> None:
-    """Make a loop count from 0 to its number of iterations in steps of 1."""
+    """Set the constants of a loop so that it counts from 0 to its number of iterations by steps
+    of 1."""
     loop = types.loops[node]
     trips = find_trips(draft, types, node)
     for one in types.operands[loop.condition]:
@@ -133,7 +141,11 @@ def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, fl
 
 
 def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
-    """Return a loop's iterations: the length of the dimension that its body slices one by one."""
+    """Return the number of a loop's iterations; record it as a guess.
+
+    It is the most frequent length of a dimension along which the body slices single elements, or
+    TRIPS if there is none.
+    """
     lengths = []
     for one in draft.ranges[draft.computation[types.loops[node].body]]:
         if draft.opcodes[one] in ("dynamic-slice", "dynamic-update-slice"):
@@ -150,14 +162,18 @@ def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
 
 
 def make_literal(draft: Draft, node: int, shape: Any, values: Mapping[int, float]) -> Any:
-    """Return the message Literal of a constant of that shape.
+    """Return the message Literal with the values of a constant.
 
-    Raises NotLiftedError if constants of its type are not supported.
+    Args:
+        shape: the constant's message Shape.
+        values: known values, by node; other constants get varied numbers.
+
+    Raises NotLiftedError if constants of its element type are not supported.
     """
     kind, sizes = draft.kinds[node], draft.sizes[node]
     count = int(np.prod(sizes, dtype=np.int64))
     literal = MESSAGES["Literal"](shape=shape)
-    if kind in (15, 18):  # complex numbers are pairs
+    if kind in (15, 18):  # a complex number is a pair of floats
         numbers = _draw(node, 2 * count, 11, None).tolist()
         (literal.c64s if kind == 15 else literal.c128s).extend(numbers)
         return literal
@@ -173,7 +189,7 @@ def make_literal(draft: Draft, node: int, shape: Any, values: Mapping[int, float
 
 
 def _draw(node: int, count: int, kind: int, value: float | None) -> np.ndarray:
-    """Return numbers (count,) of an element type: all `value` if given, otherwise various ones."""
+    """Return numbers (count,) of an element type: all `value`, or varied numbers if it is None."""
     steps = (np.arange(count) + node) % PERIOD
     if value is not None:
         numbers = np.full(count, value)
@@ -194,7 +210,7 @@ def _draw(node: int, count: int, kind: int, value: float | None) -> np.ndarray:
 
 
 def _to_bytes(numbers: np.ndarray, dtype: str) -> bytes:
-    """Return little-endian bytes; bfloat16 is the upper half of a float32."""
+    """Return numbers as little-endian bytes; bfloat16 is the upper half of a float32."""
     if dtype == "bfloat16":
         return (numbers.astype("<f4").view("<u4") >> 16).astype("<u2").tobytes()
     return numbers.astype(dtype).tobytes()
