@@ -1,8 +1,8 @@
-"""Find a program's parameters, and draw arguments for them: random numbers of their types.
+"""Find a program's parameters, and draw random arguments of the parameters' types for them.
 
-How a parameter is used decides which numbers are drawn. Square roots, logarithms and divisors need
-positive numbers: a negative variance would make every result NaN, and a comparison of NaN shows
-nothing. Weights must be small where many products are summed, or a deep program's results overflow,
+The use of a parameter decides which numbers are drawn. Square roots, logarithms and divisors need
+positive numbers: a negative variance would make every result NaN, and comparing NaN shows nothing.
+Weights must be small if many products are summed; otherwise the results of a deep program overflow,
 or do not depend on its first layers.
 """
 
@@ -17,53 +17,56 @@ import numpy as np
 from solution.programs.hlo.messages import instructions
 from solution.system.errors import InputError
 
-TUPLE = 13  # in XLA's PrimitiveType
-# numpy's type names by the numbers of PrimitiveType; bfloat16 comes from ml_dtypes.
+TUPLE = 13  # the element type "tuple" in XLA's PrimitiveType
+# numpy's type names, by number of XLA's PrimitiveType; bfloat16 comes from ml_dtypes.
 DTYPES = {1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16",
           8: "uint32", 9: "uint64", 10: "float16", 11: "float32", 12: "float64", 15: "complex64",
           16: "bfloat16", 18: "complex128"}  # fmt: skip
-# Type names in XLA's text, by the numbers of PrimitiveType.
+# Type names in XLA's text, in the order of PrimitiveType's numbers, from 0.
 NAMES = (
     "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16 token c128 "
     "f8e5m2 f8e4m3fn s4 u4 f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz s2 u2 f8e4m3 f8e3m4 s1 u1 "
     "f4e2m1fn f8e8m0fnu"
 )
-VERSION = 2  # of the drawing rules; increase it when other numbers are drawn
-HIGHEST_INTEGER = 8  # exclusive bound of integers, which are mostly indices
+VERSION = 2  # version of the drawing rules; increase it if they draw other numbers
+HIGHEST_INTEGER = 8  # integers are below this number, because most of them are indices
 SPREAD = 0.5  # standard deviation of the logarithms of numbers that must be positive
-POWERS = (-2, 3)  # exponents of 2 for the one type that has only powers of 2
-PART = 1 << 20  # numbers drawn at once as float64, to limit memory
-# Types that cannot be drawn: they hold no numbers, or the CPU's compiler rejects them.
+POWERS = (-2, 3)  # range of the exponents drawn for float8_e8m0fnu, which has only powers of 2
+PART = 1 << 20  # most numbers drawn as float64 at once, to limit memory
+# Element types that cannot be drawn: they hold no numbers, or the CPU's compiler rejects them.
 WITHOUT_NUMBERS = ("invalid", "tuple", "opaque", "token", "s1", "u1")
-# Positions of operands that must be positive, by opcode.
+# By opcode: positions of the operands that must be positive.
 POSITIVE = {"sqrt": (0,), "rsqrt": (0,), "log": (0,), "log-plus-one": (0,), "power": (0,),
             "divide": (1,), "batch-norm-inference": (4,)}  # fmt: skip
-# Opcodes whose result consists of numbers of the first operand (custom calls by assumption).
+# Opcodes whose result consists of numbers of the first operand (assumed for custom calls).
 _MOVES = (
     "reshape broadcast transpose copy convert slice bitcast reverse dynamic-slice gather "
     "reduce-precision optimization-barrier pad custom-call copy-start copy-done"
 )
 MOVES = frozenset(_MOVES.split())
-# Opcodes whose result is positive if these operands are; None: all of them.
+# By opcode: positions of the operands that must be positive to make the result positive; None: all.
 KEEPS: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(MOVES, (0,)), "reduce": (0,), "reduce-window": (0,), "subtract": (0,),
     "power": (0,), "select": (1, 2), "dynamic-update-slice": (0, 1), "add": None, "multiply": None,
     "divide": None, "maximum": None, "minimum": None, "dot": None, "convolution": None,
     "concatenate": None,
 }  # fmt: skip
-# Opcodes whose operands become the parameters of the computation that they call.
+# Opcodes whose operands are the arguments of the computation that they call.
 INSIDE = ("call", "fusion", "map", "async-start")
-Value = tuple[int, int | None]  # an instruction, and an element of its tuple
+# an instruction's id, and an element of its tuple (None: the whole result)
+Value = tuple[int, int | None]
 
 
 def find_parameters(module: Any) -> list[Any]:
-    """Return the shapes of the entry's parameters; if the only one is a tuple, of its elements."""
+    """Return the shapes of the entry's parameters, or of the elements of its only, tuple
+    parameter."""
     shapes = _find_shapes(module)
     return list(shapes[0].tuple_shapes) if is_tupled(module) else shapes
 
 
 def is_tupled(module: Any) -> bool:
-    """Return True if the entry has one parameter, a tuple of all arguments."""
+    """Return True if the entry has a single parameter that is a tuple, which holds all
+    arguments."""
     shapes = _find_shapes(module)
     return len(shapes) == 1 and shapes[0].element_type == TUPLE
 
@@ -74,21 +77,22 @@ def _find_shapes(module: Any) -> list[Any]:
 
 
 def find_entry(module: Any) -> Any:
-    """Return the entry computation; the last one if the module does not name it."""
+    """Return the entry computation; the last computation if the module names none."""
     named = [c for c in module.computations if c.id == module.entry_computation_id]
     return named[0] if named else module.computations[-1]
 
 
 @dataclass(frozen=True)
 class Role:
-    """How the numbers of a parameter are used."""
+    """The use of a parameter, which decides which numbers are drawn for it."""
 
-    is_positive: bool = False  # a root, a logarithm or a division needs positive numbers
-    terms: int = 1  # number of summed products in which the parameter is a factor
+    is_positive: bool = False  # True: a root, a logarithm or a division needs positive numbers
+    # number of products that are summed for an element of the result, if it is a factor in them
+    terms: int = 1
 
 
 def find_roles(module: Any) -> list[Role]:
-    """Return the role of each array parameter of a message Module's entry."""
+    """Return the role of each parameter of the entry of a message Module, by parameter number."""
     flow = _Flow(module)
     positive = flow.find_parameters(_list_positive(module), _list_kept)
     terms = _find_terms(module, flow)
@@ -97,7 +101,8 @@ def find_roles(module: Any) -> list[Role]:
 
 
 class _Flow:
-    """Traces values back to parameters, through operands, calls, loops, conditionals and tuples."""
+    """Traces values back to the entry's parameters through calls, loops, conditionals and
+    tuples."""
 
     def __init__(self, module: Any) -> None:
         self._nodes = {i.id: i for i in instructions(module)}
@@ -110,7 +115,8 @@ class _Flow:
         entry = find_entry(module)
         self._entry = entry.id
         self._is_tupled = is_tupled(module)
-        self.parameters: dict[Value, int] = {}  # the entry's parameters, by value
+        # by value of the entry's parameters: the parameter's number
+        self.parameters: dict[Value, int] = {}
         for instruction in entry.instructions:
             if instruction.opcode == "parameter":
                 self._number(instruction)
@@ -118,11 +124,10 @@ class _Flow:
     def find_parameters(
         self, starts: Iterable[Value], follow: Callable[[Any], Iterable[int]]
     ) -> set[int]:
-        """Return the numbers of the parameters from which values are computed.
+        """Return the numbers of the entry's parameters from which the values `starts` are computed.
 
         Args:
-            follow: returns the positions of the operands through which to trace an instruction
-                back.
+            follow: returns the positions of an instruction's operands that are traced further.
         """
         waiting, seen = list(starts), set[Value]()
         while waiting:
@@ -162,7 +167,10 @@ class _Flow:
             yield from ((operands[p], None) for p in follow(node) if p < len(operands))
 
     def _list_given(self, parameter: Any, element: int | None) -> Iterator[Value]:
-        """Return the values that callers pass to a parameter of their called computation."""
+        """Return the values that callers pass to a parameter of a called computation.
+
+        For a loop, these are its first state and the result of its body.
+        """
         home = self._home[parameter.id]
         if home == self._entry:
             return
@@ -191,7 +199,7 @@ def _list_positive(module: Any) -> Iterator[Value]:
 
 def _list_kept(node: Any) -> Iterable[int]:
     if node.opcode == "multiply" and len(set(node.operand_ids)) == 1:
-        return ()  # x * x is positive for any x, so x need not be
+        return ()  # x * x is positive for any x, so x need not be positive
     kept = KEEPS.get(node.opcode, ())
     return range(len(node.operand_ids)) if kept is None else kept
 
@@ -201,10 +209,11 @@ def _list_moved(node: Any) -> Iterable[int]:
 
 
 def _find_terms(module: Any, flow: _Flow) -> dict[int, int]:
-    """Return, by parameter number, how many products are summed where it is a factor.
+    """Return, by parameter number, how many products are summed for an element of a result.
 
-    Of two factors the second counts as the weight; the first only if the second depends on no
-    parameter.
+    Only parameters that are a factor of a dot or convolution are listed; if there are several, the
+    largest number counts. Of the two factors, the second is taken for the weight; if it depends on
+    no parameter, the first.
     """
     shapes = {i.id: i.shape for i in instructions(module)}
     terms: dict[int, int] = {}
@@ -231,11 +240,13 @@ def _count_terms(node: Any, shapes: dict[int, Any]) -> int:
 
 @dataclass(frozen=True)
 class Manner:
-    """A way to draw numbers; others than the first are tried if its results are useless."""
+    """A way to draw random numbers; others are tried if the results of the first are useless."""
 
-    scale: float = 1.0  # factor of numbers that may be negative; below 1 of weights too
-    is_positive: bool = False  # draw all numbers positive, not only where a root needs it
-    bounds: tuple[float, float] | None = None  # draw all numbers between these
+    scale: float = 1.0  # factor of numbers that may be negative; for weights at most 1
+    # True: draw only positive numbers, also for parameters that do not need them
+    is_positive: bool = False
+    # if given: draw all numbers uniformly between these bounds
+    bounds: tuple[float, float] | None = None
     seed: int = 0
 
 
@@ -244,18 +255,21 @@ MANNERS = (
     Manner(scale=100.0, seed=1),  # for a training step, which changes its weights only a little
     Manner(scale=0.1, seed=5),
     Manner(is_positive=True, seed=2),
-    Manner(bounds=(0.05, 0.95), seed=3),  # for 1 - x, arcsines and logits
-    Manner(bounds=(1.5, 3.0), seed=4),  # for x - 1
+    Manner(bounds=(0.05, 0.95), seed=3),  # for programs with 1 - x, arcsines or logits
+    Manner(bounds=(1.5, 3.0), seed=4),  # for programs with x - 1
 )
 
 
 def make_arguments(module: Any, name: str, manner: Manner = MANNERS[0]) -> list[np.ndarray]:
-    """Return an array for each parameter of the entry of a message Module, in order.
+    """Draw an array for each parameter of the entry of a message Module; return them in order.
 
-    Numbers are normal, or log-normal if the program needs positive ones. Weights are divided by the
-    root of the number of summed products, so that results neither vanish nor overflow.
+    Floats are normal, or log-normal if the program needs positive numbers. Weights are divided by
+    the root of the number of products that are summed, so that results neither vanish nor overflow.
 
-    Raises InputError if a parameter is a tuple among others, or of an unknown type.
+    Args:
+        name: the program's name, for messages.
+
+    Raises InputError if a parameter is a tuple among others, or of a type that cannot be drawn.
     """
     generator = np.random.default_rng(manner.seed)
     shapes, roles = find_parameters(module), find_roles(module)
@@ -266,7 +280,7 @@ def make_arguments(module: Any, name: str, manner: Manner = MANNERS[0]) -> list[
 
 
 def check_memory(module: Any, name: str, megabytes: int) -> None:
-    """Raise InputError if the arguments would exceed the program's memory limit."""
+    """Raise InputError if the arguments would take more than `megabytes`."""
     sizes = [
         prod(shape.dimensions) * dtype.itemsize
         for number, shape in enumerate(find_parameters(module))
@@ -282,7 +296,7 @@ def check_memory(module: Any, name: str, megabytes: int) -> None:
 
 
 def list_draws(module: Any, name: str) -> Iterator[list[np.ndarray]]:
-    """Yield arguments drawn in one manner after the other."""
+    """Yield arguments for the program once per way to draw numbers (MANNERS), in order."""
     for manner in MANNERS:
         yield make_arguments(module, name, manner)
 
@@ -295,7 +309,7 @@ def _make_array(
     for begin in range(0, len(flat), PART):
         part = flat[begin : begin + PART]
         drawn = _draw(array.dtype, len(part), role, manner, generator)
-        if array.dtype.itemsize == 1:  # numbers beyond a narrow type's range would become NaN
+        if array.dtype.itemsize == 1:  # numbers beyond the range of a narrow type would become NaN
             drawn = np.clip(drawn, *_find_ends(array.dtype))
         part[:] = drawn
     return array
@@ -308,7 +322,7 @@ def _draw(
         return generator.random(count) < 0.5
     limits = _find_limits(dtype)
     if limits is not None:
-        lowest, highest = limits  # of the two narrowest types, draw from the full range
+        lowest, highest = limits  # for 2-bit types, draw from the full range
         begin = lowest if highest < HIGHEST_INTEGER // 2 else 0
         return generator.integers(begin, min(HIGHEST_INTEGER, highest + 1), count)
     if dtype.name == "float8_e8m0fnu":
@@ -325,7 +339,7 @@ def _draw(
 
 
 def _find_ends(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Return the smallest and the largest number of a type."""
+    """Return the smallest and the largest number of a type of any kind."""
     import ml_dtypes  # comes with jax
 
     limits = _find_limits(dtype)
@@ -338,7 +352,7 @@ def _find_ends(dtype: np.dtype[Any]) -> tuple[float, float]:
 
 
 def _find_limits(dtype: np.dtype[Any]) -> tuple[int, int] | None:
-    """Return the smallest and the largest integer of a type; None if it is no integer type."""
+    """Return the smallest and the largest integer of an integer type; None for other types."""
     import ml_dtypes  # comes with jax
 
     if dtype.kind == "c":
@@ -351,7 +365,13 @@ def _find_limits(dtype: np.dtype[Any]) -> tuple[int, int] | None:
 
 
 def find_dtype(shape: Any, name: str) -> np.dtype[Any]:
-    """Return the numpy type of an array's shape; ml_dtypes has those that numpy lacks."""
+    """Return the numpy type of a message Shape; types that numpy lacks come from ml_dtypes.
+
+    Args:
+        name: the parameter, for messages.
+
+    Raises InputError if numbers of the type cannot be drawn.
+    """
     import ml_dtypes
 
     number = shape.element_type
@@ -373,7 +393,10 @@ def find_dtype(shape: Any, name: str) -> np.dtype[Any]:
 
 
 def _spell(kind: str) -> str:
-    """Return a type's name in numpy or ml_dtypes: f32 is float32, f8e4m3fn float8_e4m3fn."""
+    """Return the name in numpy or ml_dtypes of a type in XLA's text.
+
+    For example, f32 is float32, and f8e4m3fn is float8_e4m3fn.
+    """
     if kind in ("pred", "bf16"):
         return {"pred": "bool", "bf16": "bfloat16"}[kind]
     words = {"s": "int", "u": "uint", "f": "float", "c": "complex"}

@@ -1,8 +1,8 @@
 """Ask a child process to work with the compiler; end it if it exceeds a limit.
 
-A compiler may abort, take all memory or hang; then only a child is lost. Each request is an
-instance of a class that is answered in the child. The reply is its result, or a Refusal with the
-reason why there is none.
+A compiler may abort, take all memory or hang; then only the child process is lost. A request is an
+instance of a class whose method `answer` runs in the child. The reply is the method's result, or a
+Refusal with the reason why there is none.
 """
 
 import ctypes
@@ -30,13 +30,14 @@ from solution.system.processes import SPAWN, end_marked, start_child
 from solution.system.scratch import ScratchFolder, find_base
 
 SUBREAPER = 36  # option of prctl: orphaned descendants become children of this process
-WATCH_SECONDS = 0.02  # interval between two checks of a child's memory
-START_SECONDS = 300.0  # a busy machine needs many times the two seconds of a free one
-# XLA's last output before it ends a process because of the variable XLA_FLAGS.
+WATCH_SECONDS = 0.02  # seconds between two checks of a child's memory
+START_SECONDS = 300.0  # limit for the start of a child, which takes two seconds on an idle machine
+# What XLA prints before it ends the process because of the environment variable XLA_FLAGS.
 UNKNOWN_FLAGS = re.compile(r"Unknown flags? in XLA_FLAGS: (.*\S)")
 WRONG_VALUE = re.compile(r"Couldn't interpret value (\S*) for flag (\S+)")
 NO_FLAGS_FILE = re.compile(r"Could not open file (\".*?\") to read flags .*\"XLA_FLAGS\"")
-# format of a message: LONG says that the size follows in 8 bytes; a pickle begins with MARK
+# Format of a message: a size in 4 bytes, then a pickle, which begins with MARK. The size LONG means
+# that the true size follows in 8 bytes.
 LONG, MARK = -1, b"\x80"
 LAST_LINES = 4000  # bytes read from the end of a child's output
 State = TypeVar("State")
@@ -44,39 +45,42 @@ State = TypeVar("State")
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reply that says why there is no result."""
+    """A reply that states why there is no result."""
 
     reason: str
-    is_input: bool = False  # True if the user's file is the cause
+    is_input: bool = False  # True: the user's file or settings are the cause
 
 
 class Host:
-    """The compiler of a child, and the state that its requests share."""
+    """The compiler in a child process, and a cache of what its requests share."""
 
     def __init__(self, compiler: Compiler) -> None:
         self.compiler = compiler
         self._states: dict[Callable[[Compiler], Any], Any] = {}
 
     def find(self, make: Callable[[Compiler], State]) -> State:
-        """Return the cached result of `make(compiler)`."""
+        """Return `make(compiler)`, cached by the function `make`."""
         if make not in self._states:
             self._states[make] = make(self.compiler)
         return cast(State, self._states[make])
 
 
 class ChildRequest(ABC):
-    """Work for a child."""
+    """Work for a child process: a picklable request that the child answers."""
 
     @abstractmethod
     def answer(self, host: Host) -> Any:
         """Do the work in the child; return the reply.
 
-        Raises RefusedError or InputError with the reason why there is none.
+        Raises RefusedError or InputError with the reason if there is no result.
         """
 
 
 def serve(connection: Connection, errors: Path, core: int | None) -> None:
-    """Send the platform and the core, then answer requests until the other end closes."""
+    """Run in the child: answer requests until the other end closes the connection.
+
+    First send the platform's name, and whether the process is pinned to `core`.
+    """
     redirect(errors)
     keep_to_itself()
     pinned = core is not None and _pin(core)
@@ -96,7 +100,7 @@ def serve(connection: Connection, errors: Path, core: int | None) -> None:
 
 
 def _answer(request: ChildRequest, host: Host) -> Any:
-    """Return the result of a request, or a Refusal."""
+    """Return the result of a request, or a Refusal if the request raises an error."""
     try:
         return request.answer(host)
     except (RefusedError, InputError) as error:
@@ -106,23 +110,25 @@ def _answer(request: ChildRequest, host: Host) -> Any:
 
 
 class ChildDiedError(Exception):
-    """A child died, or was ended, before it answered; the message says why."""
+    """A child process ended, or was ended, before it answered; the message says why."""
 
 
 class TooMuchError(ChildDiedError):
-    """A child was ended because it exceeded its memory or time limit: a retry would do so too."""
+    """A child was ended because it exceeded a memory or time limit; a retry would exceed it
+    again."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a child for one request."""
+    """Limits of one request to a child."""
 
     seconds: float = 60.0
     megabytes: int = 4096
 
 
 class Child:
-    """A process that compiles and runs programs; if it died, the next request starts a new one."""
+    """A process that compiles and runs programs; the next request after its end starts a new
+    one."""
 
     def __init__(
         self,
@@ -133,20 +139,22 @@ class Child:
         """Store the settings; the process starts at the first request.
 
         Args:
+            limits: time and memory that a request may take.
             core: the core to pin the process to; None: no pinning.
             work: the process's main function, called with a connection, a file for its output, and
-                the core. First it sends the platform and whether it is pinned, or a Refusal.
+                the core. It must first send (platform, whether it is pinned), or a Refusal.
         """
         self.limits = limits
         self.core = core
         self._work = work
         self.platform, self.pinned = "", False
-        self.has_run_python = False  # a user's file ran in it and may have changed anything
+        # True: a user's Python file ran in the process and may have changed its state
+        self.has_run_python = False
         self._mark = uuid4().hex
         self._folder = ScratchFolder()
         self._errors = self._folder.path / "printed.txt"
         self._errors.touch()
-        self._said = 0  # bytes of output before the current request
+        self._said = 0  # size of the output file at the start of the current request
         self._process: Any = None
         self._connection: Connection | None = None
 
@@ -155,10 +163,13 @@ class Child:
         return self._process is not None and self._process.is_alive()
 
     def ask(self, request: Any, seconds: float | None = None) -> Any:
-        """Send a request and return the reply.
+        """Send a request and return the reply: its result or a Refusal.
+
+        Args:
+            seconds: time limit; by default that of `limits`.
 
         Raises:
-            ChildDiedError: the child died, exceeded its memory, or took longer than `seconds`.
+            ChildDiedError: the child ended, exceeded its memory, or took longer than `seconds`.
             InputError: the user's file is the cause, jax is not installed, or the process does not
                 start within START_SECONDS.
         """
@@ -181,13 +192,13 @@ class Child:
                         started.kill()
             self._process.kill()
             self._process.join()
-            end_marked(self._mark)  # what a process that ended by itself left running
+            end_marked(self._mark)  # processes that the child started and left running
         if self._connection is not None:
             self._connection.close()
         self._process = self._connection = None
 
     def close(self) -> None:
-        """End the process, and delete its output."""
+        """End the process, and delete its output file."""
         self.end()
         self._folder.remove()
 
@@ -202,7 +213,7 @@ class Child:
         self.has_run_python = False
         self._said = 0  # the output file is empty
         self._connection, other = SPAWN.Pipe()
-        # Spawn instead of forking: the child must contain nothing but what its work needs.
+        # Spawn instead of fork, so that the child holds only what its work needs.
         self._process = start_child(
             self._work, other, self._errors, self.core, context=SPAWN, mark=self._mark
         )
@@ -230,10 +241,10 @@ class Child:
         return reply
 
     def _read_reply(self, deadline: float, seconds: float) -> Any:
-        """Read what `Connection.send` wrote, with a deadline.
+        """Read a reply, in the format of `Connection.send`, until a deadline.
 
-        The program under test inherits the connection and may write to it. Only a size followed by
-        a pickle of that size, which begins with MARK, is accepted as a reply.
+        The program under test inherits the connection and may write to it. So only a size followed
+        by a pickle of that size, which begins with MARK, is accepted as a reply.
         """
         (size,) = struct.unpack("!i", self._read(4, deadline, seconds))
         if size == LONG:
@@ -257,7 +268,7 @@ class Child:
         return bytes(found)
 
     def _wait(self, deadline: float, seconds: float) -> None:
-        """Wait for data; end the child if it exceeds its memory or time meanwhile."""
+        """Wait for data; end the child if it exceeds its memory or time limit meanwhile."""
         assert self._connection is not None
         while not self._connection.poll(WATCH_SECONDS):
             if time.monotonic() > deadline:
@@ -279,7 +290,7 @@ class Child:
         return reason
 
     def _last_words(self) -> str:
-        """Return the compiler's output before it aborted, or how the process ended.
+        """Return the last error in the compiler's output, or the exit code of the process.
 
         Raises InputError if the user's XLA_FLAGS are the cause.
         """
@@ -316,12 +327,13 @@ def find_flag_defect(printed: str) -> str:
 
 
 def choose_core() -> int | None:
-    """Return the least busy core that this process may use; None: no pinning."""
+    """Return the least busy core that this process may use; None if it cannot be pinned."""
     return next(iter(list_cores()), None)
 
 
 def list_cores() -> list[int]:
-    """Return the cores that this process may use, the least busy first; empty: no pinning."""
+    """Return the cores that this process may use, the least busy first; empty if it cannot be
+    pinned."""
     process = psutil.Process()
     if not hasattr(process, "cpu_affinity"):  # macOS
         return []
@@ -332,7 +344,12 @@ def list_cores() -> list[int]:
 
 @contextmanager
 def lease_core() -> Iterator[int | None]:
-    """Lock and yield the least busy core that no other collection on this machine has locked."""
+    """Lock a core until the block ends, and yield it.
+
+    It is the least busy core that no other collection of this user on this machine has locked. If
+    all are locked, the least busy one is yielded without a lock; None if processes cannot be
+    pinned.
+    """
     cores = list_cores()
     for core in cores:
         path = find_base() / f"fastslow-core-{os.getuid()}-{core}"
@@ -343,11 +360,13 @@ def lease_core() -> Iterator[int | None]:
                 return
         finally:
             os.close(descriptor)
-    yield next(iter(cores), None)  # all are locked: share one; the timings will show the noise
+    # all cores are locked: share one, and the timings will show the noise
+    yield next(iter(cores), None)
 
 
 def redirect(errors: Path) -> None:
-    """Redirect the compiler's output to a file, whose end tells why the process died."""
+    """Redirect this process's output to a file; its end tells why the compiler ended the
+    process."""
     descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -355,10 +374,10 @@ def redirect(errors: Path) -> None:
 
 
 def keep_to_itself() -> None:
-    """Isolate a program that runs here: it must not disturb other processes or outlive this one.
+    """Isolate a program that runs in this process, so that it disturbs no other process.
 
-    Its output must not reach inherited channels such as the resource tracker's. Processes that it
-    leaves behind become children of this process (on Linux), and end with it.
+    The program must not write into inherited channels such as the resource tracker's. Processes
+    that it leaves behind become children of this process (on Linux), and end with it.
     """
     tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
     if tracker is not None:
@@ -370,7 +389,7 @@ def keep_to_itself() -> None:
 
 
 def _pin(core: int) -> bool:
-    """Pin the process to one core, before XLA counts cores; return False if the system cannot."""
+    """Pin the process to one core, before XLA counts cores; return True if that succeeded."""
     if not hasattr(os, "sched_setaffinity"):
         return False
     try:

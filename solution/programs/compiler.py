@@ -1,9 +1,10 @@
 """Use XLA's compiler through jax; no other file depends on the internals of jax and jaxlib.
 
 Programs go in as serialized modules (HloModuleProto). Executables come out as bytes that another
-process can load, so a crash in compiling does not end the process that measures. Used parts:
+process can load, so a crash while compiling does not end the process that measures. Used parts:
 
-* `jax.extend.mlir.hlo_to_stablehlo` and the client of `jax.extend.backend`, which compiles it;
+* `jax.extend.mlir.hlo_to_stablehlo`, which converts modules, and the client of
+  `jax.extend.backend`, which compiles the result;
 * `jaxlib._hlo` for HLO text (`jaxlib._jax` up to 0.10.1), `jaxlib._jax` for options of a single
   compilation.
 """
@@ -33,15 +34,17 @@ BUILD_OPTIONS, DEBUG_OPTIONS, BACKEND_OPTIONS = 3, 3, 500
 
 
 class RefusedError(Exception):
-    """The compiler rejects a program; the message has its reason."""
+    """The compiler rejects a program; the message states its reason."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Compile options of a single compilation."""
+    """Options of a single compilation."""
 
-    options: tuple[tuple[str, bool | int | str], ...] = ()  # by name, such as xla_cpu_...
-    backend: tuple[tuple[str, str], ...] = ()  # the map xla_backend_extra_options
+    # (name, value) of options that have a field, such as xla_cpu_...
+    options: tuple[tuple[str, bool | int | str], ...] = ()
+    # (name, value) of options in the map xla_backend_extra_options
+    backend: tuple[tuple[str, str], ...] = ()
 
 
 def check_installed() -> str:
@@ -62,17 +65,19 @@ def check_installed() -> str:
 
 
 class Compiler:
-    """An XLA client in this process; it uses the cores that the process has when it is created."""
+    """An XLA client in this process; it uses the cores that the process may use when it is
+    created."""
 
     def __init__(self) -> None:
         check_installed()
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
-        # the cache may be shared with other users
+        # a compilation cache may be shared with other users
         os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")
         self._jax = import_module("jax")
         self._internals = import_module("jaxlib._jax")
         self._jax.config.update("jax_cpu_enable_async_dispatch", False)
-        # Keep file paths out of modules: they would change the hash and reveal users' folders.
+        # Keep file paths out of modules: they would change the hash and reveal names of users'
+        # folders.
         self._jax.config.update("jax_traceback_in_locations_limit", 0)
         _find_lapack()
         self._client = import_module("jax.extend.backend").get_backend()
@@ -87,10 +92,11 @@ class Compiler:
     def lower(
         self, function: Callable[..., Any], arguments: Sequence[Any], platform: str = "cpu"
     ) -> tuple[bytes, list[np.ndarray | None]]:
-        """Return the module that jax makes of a function, and the arguments in the module's order.
+        """Return the serialized module that jax makes of a function, and its arguments.
 
-        Arguments are trees of arrays. Their leaves become parameters, even unused ones. The
-        argument is None for a jax.ShapeDtypeStruct, which has no numbers.
+        The arguments are trees of arrays. Their leaves become the module's parameters, even unused
+        ones, and are returned as numpy arrays in that order. A leaf that is a jax.ShapeDtypeStruct,
+        which has no numbers, is returned as None.
 
         Args:
             platform: cpu or tpu: jax writes a few functions in other instructions for a TPU.
@@ -112,20 +118,21 @@ class Compiler:
         return np.asarray(self._jax.numpy.asarray(self._open_key(leaf)))
 
     def _open_key(self, leaf: Any) -> Any:
-        """Replace a key of random numbers by its integers, which become the parameter."""
+        """Return a jax random key as the array of its integers, which is the parameter; others
+        as is."""
         is_key = self._jax.dtypes.issubdtype(
             getattr(leaf, "dtype", None), self._jax.dtypes.prng_key
         )
         return self._jax.random.key_data(leaf) if is_key else leaf
 
     def parse_stablehlo(self, content: str | bytes, function: str = "") -> bytes:
-        """Parse StableHLO, as MLIR text or bytecode, into a module.
+        """Parse StableHLO (MLIR text or bytecode) into a serialized module.
 
         Args:
-            function: the function to take; by default main, or the only one.
+            function: the function that becomes the program; by default main, or the only one.
 
-        Raises RefusedError if the text is no StableHLO, or has several functions and none is called
-        main.
+        Raises RefusedError if the content is no StableHLO, or has several functions and none is
+        called main.
         """
         from solution.programs.functions import has_declaration, make_main
 
@@ -151,7 +158,10 @@ class Compiler:
         return bytes(computation.as_serialized_hlo_module_proto())
 
     def parse_hlo(self, text: str) -> bytes:
-        """Parse HLO text into a module."""
+        """Parse HLO text into a serialized module.
+
+        Raises RefusedError if XLA cannot parse it.
+        """
         try:
             module = _import_hlo().hlo_module_from_text(text)
         except Exception as error:
@@ -159,7 +169,7 @@ class Compiler:
         return bytes(module.as_serialized_hlo_module_proto())
 
     def compile(self, module: bytes, flags: Flags) -> "Executable":
-        """Compile for the first device.
+        """Compile a serialized module for the first device.
 
         Raises RefusedError with the compiler's message. If the compiler aborts, the process ends.
         """
@@ -172,19 +182,20 @@ class Compiler:
         return Executable(self._client, compiled)
 
     def load(self, executable: bytes) -> "Executable":
-        """Load the bytes of `Executable.serialize`, from any process of the same session."""
+        """Load bytes from `Executable.serialize`, which any process of the same session may have
+        made."""
         return Executable(
             self._client, self._client.deserialize_executable(executable, self._devices, None)
         )
 
     def place(self, arguments: Sequence[np.ndarray]) -> list[Any]:
-        """Copy the arguments to the device without changing their types."""
+        """Copy arrays to the device, without changing their types; return the device's arrays."""
         with self._jax.enable_x64(True):
             return [self._jax.device_put(array, self._device) for array in arguments]
 
     def _compile_options(self, flags: Flags) -> Any:
         options = self._internals.CompileOptions()
-        # appending a submessage to serialized protobuf bytes merges it with the first one
+        # Protobuf merges a message field that is written twice, so this adds to the options.
         if flags.backend:
             pairs = [
                 encode_field(1, key.encode()) + encode_field(2, text.encode())
@@ -205,9 +216,9 @@ class Executable:
         self._compiled = compiled
 
     def serialize(self) -> bytes:
-        """Return bytes for Compiler.load, valid in processes of the same session only.
+        """Return bytes for Compiler.load, valid only in processes of the same session.
 
-        Raises RefusedError if jax cannot serialize this program.
+        Raises RefusedError if jax cannot serialize it.
         """
         try:
             return bytes(self._client.serialize_executable(self._compiled))
@@ -218,11 +229,11 @@ class Executable:
             ) from error
 
     def optimised(self) -> bytes:
-        """Return the serialized module after all compiler passes."""
+        """Return the serialized module after all of the compiler's passes."""
         return bytes(self._compiled.hlo_modules()[0].as_serialized_hlo_module_proto())
 
     def call(self, arguments: list[Any]) -> list[Any]:
-        """Run once and wait for the results, which stay on the device."""
+        """Run once, wait for the results, and return them as arrays on the device."""
         results = self._compiled.execute_sharded(arguments)
         arrays = [shards[0] for shards in results.disassemble_into_single_device_arrays()]
         for array in arrays:
@@ -235,7 +246,7 @@ class Executable:
 
 
 def print_hlo(module: bytes) -> str:
-    """Return a serialized module as text, with the values of all constants.
+    """Return a serialized module as HLO text, with the numbers of all constants.
 
     Raises:
         InputError: jax is not installed, or too old.
@@ -253,22 +264,26 @@ def print_hlo(module: bytes) -> str:
 
 
 def _import_hlo() -> Any:
-    """Import the part of jaxlib that reads and writes HLO; its name depends on the version."""
+    """Return the part of jaxlib that reads and writes HLO, whose name depends on jaxlib's
+    version."""
     return import_module("jaxlib._hlo" if find_spec("jaxlib._hlo") else "jaxlib._jax")
 
 
 def _find_lapack() -> None:
-    """Register LAPACK with XLA.
+    """Register LAPACK's functions with XLA.
 
     jax does so when it lowers a program that needs LAPACK. In a process that only compiles or runs
-    programs lowered elsewhere, the first call would otherwise crash.
+    programs lowered elsewhere, the first call of LAPACK would otherwise crash.
     """
     with suppress(ImportError, AttributeError):
         import_module("jaxlib.lapack")._lapack.initialize()
 
 
 def shorten(error: BaseException) -> str:
-    """Return the first line of an error's message, and its position if a text cannot be parsed."""
+    """Return the first line of an error's message, at most 300 characters.
+
+    If that line ends with a colon, the second line is added.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = (lines or [type(error).__name__])[0]
     if said.endswith(":") and len(lines) > 1:
@@ -277,7 +292,7 @@ def shorten(error: BaseException) -> str:
 
 
 def encode_field(number: int, data: bytes) -> bytes:
-    """Encode a protobuf field that holds bytes."""
+    """Return a serialized protobuf field that holds bytes."""
     return _varint(number << 3 | 2) + _varint(len(data)) + data
 
 

@@ -1,8 +1,8 @@
-"""Tell a program file's form by its bytes, and split it into its modules.
+"""Recognise the form of a program file by its bytes, and split it into its modules.
 
-HLO text begins with HloModule; text of StableHLO or VHLO begins with a module or a function. Lines
-of a log before it are skipped. If a text was printed without its large constants, a custom call
-named LEFT_OUT stands for each; the reader of the module replaces it with numbers.
+HLO text begins with HloModule; StableHLO or VHLO text begins with a module or a function. Lines of
+a log before the beginning are skipped. If a text was printed without its large constants, a custom
+call named LEFT_OUT replaces each of them; solution.programs.left_out turns it into drawn numbers.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 HLO, STABLEHLO, PROTOBUF = "HLO", "StableHLO", "protobuf"
 BYTECODE = b"ML\xefR"  # first bytes of MLIR bytecode, also inside the output of jax.export
-MODULE_BEGIN = b"\n"  # the first field of a serialized module, and of every tuning record
+MODULE_BEGIN = b"\n"  # first byte of a serialized module, and of a tuning record
 LEFT_OUT = "fastslow.constant_left_out"
 BOM = "\ufeff"
 COMPRESSED = {
@@ -20,9 +20,9 @@ COMPRESSED = {
     b"\xfd7zXZ": "xz",
 }  # fmt: skip
 TEXT_BEGIN = re.compile(rb"\s*(HloModule|module|func\.func|//|#loc)\b")
-LOOKED_AT = 256  # letters that are examined to recognise text
-HEAD = 1 << 16  # bytes that are examined to tell protobuf from text
-LENGTH = 4  # bytes of the length that stands before a vector in flatbuffers
+LOOKED_AT = 256  # characters at the beginning that are checked to recognise text
+HEAD = 1 << 16  # bytes at the beginning that are read to distinguish protobuf from text
+LENGTH = 4  # bytes that hold the length of a vector, before the vector, in flatbuffers
 
 HLO_BEGIN = re.compile(
     r"^(?P<log>[IWEF]\d{4} .*?\] ?)?[ \t]*HloModule[ \t]+(?P<name>[^\s,]+)", re.M
@@ -43,7 +43,7 @@ MLIR_LEFT_OUT = (
         r" : \(\) -> (tensor<[^<>]*>)"
     ),
 )
-# Numbers of partitions and replicas in the text of a module.
+# Patterns of the numbers of partitions and of replicas in the text of a module.
 HLO_COUNTS = re.compile(r"\bnum_partitions=(\d+)"), re.compile(r"\breplica_count=(\d+)")
 MLIR_COUNTS = (
     re.compile(r"\bmhlo\.num_partitions = (\d+)"),
@@ -53,17 +53,18 @@ MLIR_COUNTS = (
 
 @dataclass(frozen=True)
 class Source:
-    """One module, in a form that a compiler reads."""
+    """One module, as text or bytecode that a compiler reads."""
 
     form: str  # HLO or STABLEHLO
-    content: str | bytes  # bytes: MLIR's bytecode
-    name: str = ""  # of the module, if the text has it
+    content: str | bytes  # text, or MLIR bytecode as bytes
+    name: str = ""  # name of the module; "" if the text has none
     partitions: int = 1  # number of partitions for which the module was made
     replicas: int = 1
 
 
 def find_form(data: bytes) -> str:
-    """Return HLO, STABLEHLO or PROTOBUF; "" for text without the beginning of a module."""
+    """Return the form of a file's bytes: HLO, STABLEHLO or PROTOBUF; "" for text without a
+    module."""
     if find_bytecode(data) is not None:
         return STABLEHLO
     text = decode(data)
@@ -76,20 +77,23 @@ def find_form(data: bytes) -> str:
 
 
 def find_form_of(path: Path) -> str:
-    """Return the form of a file; of a protobuf file only the head is read."""
+    """Return a file's form, like `find_form`; of a protobuf file only the beginning is read."""
     with path.open("rb") as file:
         head = file.read(HEAD)
     return find_form(path.read_bytes()) if find_form(head) != PROTOBUF else PROTOBUF
 
 
 def has_module_begin(path: Path) -> bool:
-    """Return True if a file begins like a serialized module or tuning record."""
+    """Return True if a file begins like a serialized module or a tuning record."""
     with path.open("rb") as file:
         return file.read(len(MODULE_BEGIN)) == MODULE_BEGIN
 
 
 def find_defect(data: bytes) -> str:
-    """Return why bytes that are no text are no program: compressed, or in an unknown encoding."""
+    """Return why bytes that are not recognised as text are no program; "" if nothing is known.
+
+    The reasons are compression, an unknown encoding, and control characters.
+    """
     for begin, name in COMPRESSED.items():
         if data.startswith(begin):
             return f"is compressed with {name}. Unpack it, and give the file in it."
@@ -106,11 +110,15 @@ def find_defect(data: bytes) -> str:
 
 
 def find_bytecode(data: bytes) -> bytes | None:
-    """Return MLIR bytecode: all bytes, or the part inside the output of jax.export."""
+    """Return the MLIR bytecode in a file's bytes: all bytes, or a part in the output of jax.export.
+
+    None if there is no bytecode.
+    """
     if data.startswith(BYTECODE):
         return data
     begin = data.find(BYTECODE)
-    # A flatbuffers file begins with a multiple of four, a serialized module with 10.
+    # jax.export writes flatbuffers, whose first byte is a multiple of 4; a serialized module begins
+    # with the byte 10.
     if begin < LENGTH or data[0] % LENGTH:
         return None
     length = int.from_bytes(data[begin - LENGTH : begin], "little")
@@ -118,15 +126,16 @@ def find_bytecode(data: bytes) -> bytes | None:
 
 
 def decode(data: bytes) -> str | None:
-    """Decode UTF-8 or UTF-16 text, without a byte order mark; None if it is no text.
+    """Decode UTF-8 or UTF-16 text, without a byte order mark; return None if the bytes are no text.
 
-    Zeros at the end are left out: copies from fixed buffers are padded with them.
+    Zeros at the end are removed: copies from buffers of a fixed size are padded with them.
     """
     encoding = json.detect_encoding(data)
     try:
         text = data.decode(encoding).removeprefix(BOM).rstrip("\0")
     except UnicodeDecodeError as error:
-        if len(data) != HEAD or error.end < HEAD - 1:  # the last letter of a head may be cut
+        # the last character of a file's beginning may be incomplete
+        if len(data) != HEAD or error.end < HEAD - 1:
             return None
         text = data.decode(encoding, errors="ignore").removeprefix(BOM).rstrip("\0")
     is_text = all(sign.isprintable() or sign in "\n\r\t\f" for sign in text[:LOOKED_AT])
@@ -134,9 +143,10 @@ def decode(data: bytes) -> str | None:
 
 
 def list_sources(data: bytes, form: str) -> list[Source]:
-    """Return the modules of a file that is not protobuf, in order.
+    """Return the modules of a file with HLO or StableHLO, in order.
 
     Args:
+        data: the file's bytes.
         form: HLO or STABLEHLO.
     """
     bytecode = find_bytecode(data)
@@ -161,7 +171,7 @@ def _divide_hlo(text: str) -> list[str]:
 
 
 def _cut_end(text: str) -> str:
-    """Cut off what a log says after an HLO module's last bracket."""
+    """Remove lines of a log that follow an HLO module's last closing bracket."""
     lines = text.splitlines()
     last = max((number for number, line in enumerate(lines) if line.strip() == "}"), default=None)
     rest = [] if last is None else lines[last + 1 :]

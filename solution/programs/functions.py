@@ -1,4 +1,4 @@
-"""Make a function of a StableHLO module its program: XLA only accepts one called main.
+"""Make a function of a StableHLO module its main function, the only one that XLA compiles.
 
 This is the only file that uses MLIR's Python bindings, which come with jaxlib.
 """
@@ -17,25 +17,28 @@ MOST_NAMED = 10
 
 
 def has_declaration(content: str | bytes) -> bool:
-    """Return True if a function of the module has no body; False for unreadable text.
+    """Return True if a function of the module has no body; False also for unreadable text.
 
-    XLA's conversion of such a module ends its process.
+    XLA's conversion of a module with such a function would end the process.
     """
     ir = import_module("jaxlib.mlir.ir")
     with import_module("jax.interpreters.mlir").make_ir_context() as context:
         context.allow_unregistered_dialects = True
         try:
             module = ir.Module.parse(content)
-        except Exception:  # the caller's conversion says what is wrong with it
+        except Exception:  # the caller converts the text too, and reports what is wrong with it
             return False
         return not all(map(_has_body, _list_functions(module)))
 
 
 def make_main(content: str | bytes, function: str) -> bytes:
-    """Return the bytecode of a module with the function as main; by default the public one.
+    """Return the bytecode of a module in which a function is main; drop what it does not call.
 
-    Raises InputError if there is no such function, or several and none is named. MLIR's errors on
-    unreadable text pass through.
+    Args:
+        function: name of the function; "": the only public one, or main.
+
+    Raises InputError if there is no such function, if several are possible and none is named, or if
+    it calls a function without a body. MLIR's errors on unreadable text are not caught.
     """
     ir = import_module("jaxlib.mlir.ir")
     with import_module("jax.interpreters.mlir").make_ir_context() as context:
@@ -62,9 +65,9 @@ def make_main(content: str | bytes, function: str) -> bytes:
 
 
 def drop_uncalled(module: Any) -> None:
-    """Delete the computations of a message Module that its entry does not call.
+    """Delete the computations of a message Module that its entry does not call, in place.
 
-    XLA keeps a function of StableHLO that nothing calls.
+    XLA does not delete StableHLO functions that nothing calls.
     """
     by_id = {computation.id: computation for computation in module.computations}
     called, waiting = set(), [module.entry_computation_id]
@@ -81,7 +84,7 @@ def drop_uncalled(module: Any) -> None:
 
 
 def _read(ir: Any, content: str | bytes) -> Any:
-    """Parse the module; convert VHLO, the serialization format of StableHLO, to StableHLO."""
+    """Parse a module; convert VHLO, the serialization format of StableHLO, to StableHLO."""
     module = ir.Module.parse(content)
     if any(operation.name == "vhlo.func_v1" for operation in _list_functions(module)):
         portable = import_module("jax.extend.mlir").deserialize_portable_artifact(_write(module))
@@ -111,7 +114,7 @@ def _choose(functions: list[Any], name: str) -> Any:
                 f"it has no function {name}. It has {join_names(names, MOST_NAMED) or 'none'}."
             )
         return functions[names.index(name)]
-    if len(public) > 1 and MAIN in names:  # XLA's choice, unless a declaration is in the way
+    if len(public) > 1 and MAIN in names:  # as XLA chooses, if main has a body
         return functions[names.index(MAIN)]
     if len(public) != 1:
         listed = join_names([_name(operation) for operation in public], MOST_NAMED)
@@ -133,7 +136,7 @@ def _is_public(operation: Any) -> bool:
 
 
 def _has_body(operation: Any) -> bool:
-    """Return False for a declaration, of which there is nothing to compile."""
+    """Return False for a declaration, a function without a body."""
     return len(operation.regions) > 0 and len(operation.regions[0].blocks) > 0
 
 
@@ -146,7 +149,7 @@ def _find_free(module: Any) -> str:
 
 
 def _rename(ir: Any, module: Any, operation: Any, name: str) -> None:
-    """Rename a function and all references to it in the module."""
+    """Rename a function and all references to it in the module, in place."""
     before = ir.FlatSymbolRefAttr.get(_name(operation))
     after = ir.FlatSymbolRefAttr.get(name)
     for found in _walk(module.operation):

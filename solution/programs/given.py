@@ -1,7 +1,7 @@
 """Read a user's arguments for a program: arrays named by the parameters' numbers or names.
 
-numpy.savez("arguments.npz", *arrays)                    in the order of the parameters
-numpy.savez("arguments.npz", **{"0": first, "w": other})
+numpy.savez("arguments.npz", *arrays)                    arrays in the order of the parameters
+numpy.savez("arguments.npz", **{"0": first, "w": other})  first for parameter 0, other for w
 """
 
 import zipfile
@@ -22,13 +22,14 @@ from solution.programs.arguments import (
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
-KINDS = "bfiucV"  # numpy stores bfloat16 and narrower types as bytes (V)
+KINDS = "bfiucV"  # numpy's type kinds; bfloat16 and narrower types are stored as raw bytes (V)
 
 
 def give_arguments(program: Program, path: Path | None, megabytes: int) -> Program:
     """Return the program with the arguments of an npz file; unchanged if `path` is None.
 
-    An array must have its parameter's shape, and its type or one whose numbers that type can hold.
+    An array must have its parameter's shape, and its type or another type with numbers that the
+    parameter's type can hold.
 
     Args:
         megabytes: memory limit for all arguments.
@@ -55,7 +56,8 @@ def give_arguments(program: Program, path: Path | None, megabytes: int) -> Progr
 
 
 def _list_names(module: Any) -> list[tuple[str, ...]]:
-    """Return the accepted names of each parameter's array."""
+    """Return, for each parameter, the names that its array may have: its number, arr_number, its
+    name."""
     count = len(find_parameters(module))
     names = [""] * count
     if not is_tupled(module):

@@ -1,6 +1,7 @@
-"""Replace constants that a text was printed without by drawn numbers.
+"""Replace constants that the text of a module does not show by randomly drawn numbers.
 
-The numbers depend on the module alone, so a program is the same each time it is read.
+XLA prints them as {...}; solution.programs.forms replaces each by a custom call before the text is
+parsed. The drawn numbers depend on the module alone, so a program is the same each time it is read.
 """
 
 from typing import Any
@@ -12,14 +13,15 @@ from solution.programs.forms import HLO, LEFT_OUT
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.system.errors import InputError
 
-MAX_BYTES, BYTES = 1 << 31, 16  # limit of a protobuf message; largest size of a number
-SCALE = 0.1  # standard deviation of floats, as of drawn arguments
-POWERS = (-2, 3)  # exponents of 2 for the one type that has only powers of 2
-HIGHEST_INTEGER = 8  # exclusive bound of integers
-SHAPE, TUPLES = 1, 10  # fields of LiteralProto, in xla_data.proto of XLA
-TUPLE = 13  # in XLA's PrimitiveType
-# By number of XLA's PrimitiveType: the field of LiteralProto that holds the numbers, and their
-# numpy type. Integers of 32 and 64 bits are written as varints: small ones in a byte.
+# limit of a protobuf message; largest size of a number; both in bytes
+MAX_BYTES, BYTES = 1 << 31, 16
+SCALE = 0.1  # standard deviation of the drawn floats
+POWERS = (-2, 3)  # range of the exponents drawn for float8_e8m0fnu, which has only powers of 2
+HIGHEST_INTEGER = 8  # drawn integers are below this number
+SHAPE, TUPLES = 1, 10  # field numbers of LiteralProto in XLA's xla_data.proto
+TUPLE = 13  # the element type "tuple" in XLA's PrimitiveType
+# By number of XLA's PrimitiveType: the field number of LiteralProto that holds the numbers, and
+# their numpy type. Integers of 32 and 64 bits are varints: a small number takes one byte.
 VARINT = "varint"
 FOUR_BITS, POWERS_ONLY = "float4_e2m1fn", "float8_e8m0fnu"
 FIELDS = {
@@ -31,12 +33,12 @@ FIELDS = {
     26: (26, "int2"), 27: (27, "uint2"), 28: (28, "float8_e4m3"), 29: (29, "float8_e3m4"),
     32: (32, FOUR_BITS), 33: (33, POWERS_ONLY),
 }  # fmt: skip
-# Integers narrower than a byte: their bounds, and the mask of their bits in a byte.
+# Integers narrower than a byte: (lower bound, exclusive upper bound, mask of their bits in a byte).
 NARROW = {"int4": (0, 8, 15), "uint4": (0, 8, 15), "int2": (-2, 2, 3), "uint2": (0, 4, 3)}
 
 
 def find_left_out(module: Any) -> list[Any]:
-    """Return the instructions of a message Module that replace left-out constants."""
+    """Return the instructions of a message Module that stand for constants missing in its text."""
     return [
         instruction
         for instruction in instructions(module)
@@ -45,11 +47,12 @@ def find_left_out(module: Any) -> list[Any]:
 
 
 def restore_constants(module: Any, name: str, *, fill: bool) -> int:
-    """Turn these instructions of the module into constants; return their count of numbers.
+    """Turn the instructions of `find_left_out` into constants; return how many numbers they have.
 
     Args:
+        module: the message Module, which is changed in place.
         name: the program's name, for messages.
-        fill: draw the numbers; they are not needed if nothing is run.
+        fill: True: draw the numbers. They are not needed if the program is not run.
 
     Raises InputError if numbers of a type cannot be drawn, or are too many.
     """
@@ -73,7 +76,13 @@ def restore_constants(module: Any, name: str, *, fill: bool) -> int:
 
 
 def describe_left_out(form: str, constants: int, numbers: int) -> str:
-    """Return a sentence for the user; "" if nothing was left out."""
+    """Return a sentence for the user about constants missing in the text; "" if there are none.
+
+    Args:
+        form: HLO or STABLEHLO.
+        constants: number of missing constants.
+        numbers: number of numbers in them.
+    """
     if not constants:
         return ""
     how = (
@@ -95,7 +104,7 @@ def _count(shape: Any) -> int:
 
 
 def _draw_literal(shape: Any, generator: np.random.Generator, name: str) -> bytes:
-    """Draw a serialized LiteralProto of the shape."""
+    """Return a serialized LiteralProto of a shape, with random numbers."""
     found = encode_field(SHAPE, shape.SerializeToString())
     if shape.element_type == TUPLE:
         parts = [_draw_literal(part, generator, name) for part in shape.tuple_shapes]

@@ -1,7 +1,7 @@
-"""Say why a module cannot be run here, and what is special about one that can.
+"""Explain why a module cannot be run here, or how it differs from the whole program.
 
-Obstacles are modules for several devices, with callbacks into the Python process that made them, or
-optimised for another backend.
+A module cannot be run if it is for several devices, calls back into the Python process that made
+it, exchanges data with the host, or was optimised for another backend.
 """
 
 from typing import Any
@@ -9,19 +9,20 @@ from typing import Any
 from solution.programs.forms import Source
 from solution.programs.hlo.messages import instructions
 
-CALLBACK = "python"  # with "callback" in a custom call's target: XLA calls into Python
+CALLBACK = "python"  # A custom call calls Python if its target contains this word and "callback".
 COLLECTIVES = (
     "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute",
     "ragged-all-to-all", "reduce-scatter",
 )  # fmt: skip
-# Instructions that wait for the host or another device; some end with -done.
+# Instructions that wait for the host or another device; some names end with -done.
 WAITING = ("infeed", "outfeed", "send", "recv")
-# Custom calls of jax.shard_map, around the part that each device runs by itself.
+# Custom calls of jax.shard_map, before and after the part that runs on each device.
 BORDERS = (
     "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "SPMDFullToShardShape",
     "SPMDShardToFullShape",
 )  # fmt: skip
-OF_GPUS = ("__cu", "__triton", "__gpu", "triton")  # prefixes of custom calls that only GPUs have
+# prefixes of custom calls that only exist on GPUs
+OF_GPUS = ("__cu", "__triton", "__gpu", "triton")
 DUMP = (
     "Dump it before optimisation: XLA_FLAGS=--xla_dump_to=FOLDER writes "
     "*before_optimizations.txt, with --xla_dump_hlo_as_proto *before_optimizations.hlo.pb."
@@ -32,7 +33,7 @@ def find_obstacle(module: Any, source: Source | None = None) -> str:
     """Return why a message Module cannot be run on one device of this machine; "" if it can.
 
     Args:
-        source: the text that it was read from, if any; it has the number of devices.
+        source: the text that the module was read from, if any; it states the number of partitions.
     """
     partitions = source.partitions if source else 1
     for instruction in instructions(module):
@@ -81,7 +82,7 @@ def _is_shared(module: Any) -> bool:
 
 
 def describe_module(module: Any, source: Source | None = None) -> list[str]:
-    """Return sentences on how the module differs from the whole program as it was written."""
+    """Return sentences for the user on how a module differs from the whole program as written."""
     found = []
     if source and source.partitions > 1:
         number = source.partitions
@@ -127,7 +128,7 @@ def _names_devices(instruction: Any) -> bool:
 
 
 def _count_named(instruction: Any) -> int:
-    """Return 1 + the highest device number that a collective names."""
+    """Return how many devices a collective instruction names: its highest device number plus 1."""
     groups = [*instruction.replica_groups, *instruction.collective_device_list.replica_groups]
     named = [number for group in groups for number in group.replica_ids]
     named += [n for pair in instruction.source_target_pairs for n in (pair.source, pair.target)]

@@ -1,8 +1,9 @@
 """Rewrite a dumped module so that other backends can compile it.
 
 A TPU's dump holds special kinds of fusions, tiled layouts, and 64-bit integers as pairs of 32-bit
-ones, which other backends reject. They describe the implementation, not the result, so they are
-replaced with plain instructions that compute the same. Instructions keep their ids.
+integers, which other backends reject. They belong to the implementation and do not affect the
+result, so they are replaced with plain instructions that compute the same. Instructions keep their
+ids.
 """
 
 from collections.abc import Sequence
@@ -12,18 +13,18 @@ from solution.programs.arguments import find_entry, is_tupled
 from solution.programs.hlo.messages import MESSAGES
 from solution.programs.hlo.nodes import find_places
 
-TUPLE, OPAQUE, TOKEN = 13, 14, 17  # in XLA's PrimitiveType; these have no layout
+TUPLE, OPAQUE, TOKEN = 13, 14, 17  # numbers in XLA's PrimitiveType of types that have no layout
 U32, U64 = 8, 9
 PAIR = 2
-LOCAL_BITS = 32  # low bits of an instruction's id that count inside its computation
+LOCAL_BITS = 32  # low bits of an instruction's id: its number inside its computation
 
 
 def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
-    """Return a copy of a message Module without anything specific to one backend.
+    """Return a copy of a message Module without anything that only one backend accepts.
 
     Args:
-        keeps_boundary: keep the module's layouts of the entry's parameters and of infeeds; by
-            default all layouts become row-major. Tiles are dropped in any case.
+        keeps_boundary: True: keep the module's layouts of the entry's parameters and of infeeds,
+            without tiles. By default all layouts become row-major.
     """
     copy = MESSAGES["Module"].FromString(module.SerializeToString())
     for name in ("schedule", "input_output_alias", "buffer_donor"):
@@ -48,8 +49,9 @@ def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
 class FreshIds:
     """Generates ids that no instruction of a module has.
 
-    XLA keeps only the lower half of an id inside a computation; the upper half names the
-    computation. So a new id's lower half is above all others, whichever computation it is used in.
+    XLA uses only the lower half of an id inside a computation; the upper half names the
+    computation. So the lower half of a new id is above all others, and the id can be used in any
+    computation.
     """
 
     def __init__(self, module: Any) -> None:
@@ -63,7 +65,7 @@ class FreshIds:
 
 
 def replace_instructions(computation: Any, instructions: list[Any]) -> None:
-    """Replace the instructions of a computation."""
+    """Replace the instructions of a computation by copies of `instructions`, in place."""
     copies = [MESSAGES["Instruction"].FromString(i.SerializeToString()) for i in instructions]
     del computation.instructions[:]
     computation.instructions.extend(copies)
@@ -75,7 +77,10 @@ def lay_out(shape: Any) -> list[int]:
 
 
 def _take_apart(module: Any, fresh: FreshIds) -> None:
-    """Replace the entry's only parameter, if it is a tuple, with one parameter per element."""
+    """Replace the entry's tuple parameter with one parameter per element, in place.
+
+    The entry must have no other parameter.
+    """
     entry = find_entry(module)
     (whole,) = (i for i in entry.instructions if i.opcode == "parameter")
     parts = [
@@ -112,20 +117,21 @@ def _make_parameter(number: int, shape: Any, fresh: FreshIds) -> Any:
 
 
 def _lay_out(shape: Any, *, keeps: bool = False) -> None:
-    """Make a shape row-major, or keep its dimension order if `keeps`; drop its tiles."""
+    """Make a shape's layout row-major, or keep its dimension order if `keeps`; drop tiles. In
+    place."""
     for part in shape.tuple_shapes:
         _lay_out(part, keeps=keeps)
     if shape.element_type not in (TUPLE, OPAQUE, TOKEN):
         order = list(shape.layout.minor_to_major)
-        shape.ClearField("layout")  # its tiles are cleared too
+        shape.ClearField("layout")  # clears the tiles too
         is_kept = keeps and sorted(order) == list(range(len(shape.dimensions)))
         shape.layout.minor_to_major[:] = order if is_kept else lay_out(shape)
 
 
 def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
-    """Rewrite forms that only older compilers accept.
+    """Replace instructions that only older compilers accept; return the new list.
 
-    A copy, which changes the layout alone, becomes a reshape to the same sizes. A reshape that also
+    A copy, which only changes the layout, becomes a reshape to the same sizes. A reshape that also
     changes the element type becomes a reshape and a conversion.
     """
     types = {instruction.id: instruction.shape.element_type for instruction in instructions}
@@ -147,15 +153,17 @@ def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
 
 
 def copy_shape(shape: Any) -> Any:
-    """Return an independent copy of a shape message."""
+    """Return an independent copy of a message Shape."""
     return MESSAGES["Shape"].FromString(shape.SerializeToString())
 
 
 def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) -> list[Any]:
-    """Return instructions of all backends that compute the same; the last one keeps the id.
+    """Return instructions that compute the same and that all backends accept.
+
+    The last one has the id of `instruction`.
 
     Args:
-        shapes: shapes with the module's layouts, by the ids of the computation's instructions.
+        shapes: by id of the computation's instructions: shapes with the module's original layouts.
     """
     halves = {"X64SplitLow": _split, "X64SplitHigh": _split, "X64Combine": _combine}
     if instruction.opcode == "custom-call" and instruction.custom_call_target in halves:
@@ -169,7 +177,15 @@ def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) ->
 
 
 def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> list[Any]:
-    """Write a bitcast as: transpose to memory order, reshape, transpose to the result's order."""
+    """Replace a bitcast, which reinterprets memory, by transpose, reshape and transpose.
+
+    The first transpose goes to the operand's order in memory, the second from the result's order in
+    memory to its dimensions.
+
+    Args:
+        read: shape of the operand.
+        made: shape of the result.
+    """
     sizes, result = list(read.dimensions), list(made.dimensions)
     before, after = (
         list(shape.layout.minor_to_major)[::-1] or list(range(len(shape.dimensions)))
@@ -187,7 +203,10 @@ def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> lis
 
 
 def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
-    """Draw random bits from a state in two halves: join them, and drop the new state."""
+    """Replace an rng-bit-generator whose state is a pair of 32-bit halves.
+
+    The halves are joined into a 64-bit state; the new state is dropped, and only the bits are kept.
+    """
     written = []
     for number, half in enumerate(state.tuple_shapes):
         sizes = list(half.dimensions)
@@ -209,7 +228,10 @@ def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
 
 
 def _split(instruction: Any, fresh: FreshIds) -> list[Any]:
-    """Take the lower or upper half: split bits into pairs of 32, select one, drop the dimension."""
+    """Replace a custom call that takes the lower or upper half of 64-bit integers.
+
+    The integers become pairs of 32-bit integers, of which one is selected.
+    """
     upper = int(instruction.custom_call_target == "X64SplitHigh")
     sizes = list(instruction.shape.dimensions)
     pairs = _make("bitcast-convert", [*sizes, PAIR], list(instruction.operand_ids), fresh)
@@ -241,7 +263,8 @@ def _make(
 
 
 def _as(instruction: Any, opcode: str, operands: list[int]) -> Any:
-    """Return the instruction with its id and shape, but another operation."""
+    """Return an instruction with the id and shape of `instruction`, but another opcode and
+    operands."""
     return MESSAGES["Instruction"](
         id=instruction.id,
         name=f"{opcode}.{instruction.id}",

@@ -1,4 +1,4 @@
-"""Read programs from files in any form: modules, arguments and graphs."""
+"""Read programs from files of any form: their modules, arguments and graphs."""
 
 import hashlib
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ from solution.system.wording import join_names
 
 PYTHON, PROTOBUF_SUFFIX = ".py", ".pb"
 OF_PYTHON = "Python with a jax function or a torch module"
-# By suffix: the form of a text whose content does not tell it.
+# By suffix: the form that is assumed if the content of a text does not show it.
 FORMS = {
     ".hlo": HLO, ".txt": HLO, ".mlir": STABLEHLO, ".stablehlo": STABLEHLO, ".pb": PROTOBUF,
     ".binpb": PROTOBUF,
@@ -53,15 +53,16 @@ class Program:
     """A program that is compiled in many configurations."""
 
     name: str
-    module: Any  # the message Module, as the graph shows it
-    # The file's arguments, with None for one without numbers; None: the file has none.
+    module: Any  # the message Module from which the graph is made
+    # Arguments from the file, with None for an argument without numbers; None if the file has none.
     given: list[np.ndarray | None] | None
-    notes: tuple[str, ...] = ()  # sentences on which parts of the program are considered
-    obstacle: str = ""  # why it cannot be run on one device of this machine; "" if it can
+    # sentences for the user on how the module differs from the whole program
+    notes: tuple[str, ...] = ()
+    obstacle: str = ""  # why the program cannot be run on one device of this machine; "" if it can
 
     @cached_property
     def arguments(self) -> list[np.ndarray]:
-        """Return the arguments; missing ones are drawn at random when first needed.
+        """Return the arguments; those that the file lacks are drawn at random at the first use.
 
         Raises InputError if numbers of a parameter's type cannot be drawn.
         """
@@ -76,12 +77,12 @@ class Program:
 
     @property
     def is_drawn(self) -> bool:
-        """Return True if some arguments are drawn at random."""
+        """Return True if some arguments are drawn at random because the file lacks them."""
         return self.given is None or any(array is None for array in self.given)
 
     @property
     def brings_some(self) -> bool:
-        """Return True if the file has numbers for some parameters."""
+        """Return True if the file has numbers for some arguments."""
         return self.given is not None and any(array is not None for array in self.given)
 
     @cached_property
@@ -90,19 +91,21 @@ class Program:
 
     @cached_property
     def configurable(self) -> np.ndarray:
-        """Return the nodes (configurable,) whose layouts may be set, as TpuGraphs chooses them."""
+        """Return the nodes (configurable,) whose layouts can be set, by TpuGraphs' rule."""
         return find_configurable(self.nodes.opcodes)
 
     @cached_property
     def plain(self) -> bytes:
-        """Return the serialized module of the default configuration."""
+        """Return the serialized module of the default configuration, which any backend can
+        compile."""
         return bytes(make_portable(self.module).SerializeToString())
 
     @cached_property
     def digest(self) -> str:
-        """Return a hash of the module, without its process-specific id, and its arguments."""
+        """Return a hash of the arguments and the module, without an id that differs between
+        processes."""
         found = self._hash_module()
-        if self.is_drawn:  # drawn arguments follow from the module
+        if self.is_drawn:  # drawn arguments depend only on the module and on the drawing rules
             found.update(f"drawn {VERSION}".encode())
         for array in self.given or ():
             if array is not None:
@@ -111,7 +114,7 @@ class Program:
 
     @cached_property
     def module_digest(self) -> str:
-        """Return a hash of the module alone: estimates do not depend on the arguments."""
+        """Return a hash of the module without the arguments, on which estimates do not depend."""
         return self._hash_module().hexdigest()[:16]
 
     def _hash_module(self) -> "hashlib._Hash":
@@ -124,10 +127,13 @@ class Program:
 
 @dataclass(frozen=True)
 class Lower(ChildRequest):
-    """Lower a Python file. Reply: the module's bytes, and its arguments (None: has no numbers)."""
+    """A request to lower a Python file: to turn its program into a module.
+
+    The reply is the serialized module, and its arguments (None for one without numbers).
+    """
 
     path: Path
-    platform: str = "cpu"  # a jax function is lowered for this platform
+    platform: str = "cpu"  # cpu or tpu: the platform that a jax function is lowered for
 
     def answer(self, host: Host) -> tuple[bytes, list[np.ndarray | None]]:
         return lower_file(host.compiler, self.path, self.platform)
@@ -135,11 +141,11 @@ class Lower(ChildRequest):
 
 @dataclass(frozen=True)
 class Parse(ChildRequest):
-    """Parse a module from text or bytecode. Reply: the module's bytes."""
+    """A request to parse text or bytecode; the reply is the serialized module."""
 
-    form: str  # a form of solution.programs.forms
+    form: str  # HLO or STABLEHLO, as in solution.programs.forms
     content: str | bytes
-    function: str = ""  # the StableHLO function to take; "": main, or the only one
+    function: str = ""  # the StableHLO function that becomes the program; "": main, or the only one
 
     def answer(self, host: Host) -> bytes:
         if self.form == STABLEHLO:
@@ -149,10 +155,10 @@ class Parse(ChildRequest):
 
 @dataclass(frozen=True)
 class Wanted:
-    """Selects programs of a file; by default all of its modules."""
+    """Selects programs of a file; the defaults select all of its modules."""
 
-    module: str = ""  # the name of a module, or its number from 1
-    function: str = ""  # the StableHLO function to take; by default main, or the only one
+    module: str = ""  # a module's name, or its number from 1; "": all modules
+    function: str = ""  # the StableHLO function that becomes the program; "": main, or the only one
 
 
 def read_programs(
@@ -163,16 +169,20 @@ def read_programs(
     runs: bool = True,
     platform: str = "cpu",
 ) -> Iterator[Program]:
-    """Yield the programs of a file: one, or one per module.
+    """Yield the programs of a file, one per selected module.
 
     Args:
-        runs: True if they are to be run here, on one device.
+        path: the file, in any form.
+        child: the process that lowers and parses.
+        wanted: selects modules and a function; by default all modules.
+        runs: True if the programs are to be run here, on one device.
         platform: the platform to compile for, cpu or tpu. jax writes a few functions in other
-            instructions for a TPU, and nothing is run here for a TPU.
+            instructions for a TPU, and a program for a TPU is not run here.
 
     Raises:
-        InputError: no such file, an unknown form, or jax or XLA rejects it; or it cannot be run
-            here although `runs` is set.
+        InputError: the file does not exist, its form is unknown, jax or XLA rejects it, or `runs`
+        is
+            set and it cannot be run here.
     """
     wanted = wanted or Wanted()
     if path.is_dir():
@@ -204,9 +214,13 @@ def read_programs(
 
 
 def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
-    """Return the positions of the selected modules: by a name or a number from 1; "": all.
+    """Return the positions of the modules that `wanted` selects: a name, a number from 1, or "".
 
-    Raises InputError if there is no such module, or several have the name.
+    Args:
+        names: the names of the file's modules.
+        wanted: "" selects all modules.
+
+    Raises InputError if there is no such module, or if several have the name.
     """
     if not wanted:
         return list(range(len(names)))
@@ -223,7 +237,11 @@ def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
 
 
 def make_graph(program: Program, name: str) -> Graph:
-    """Return the program as a graph of the collection, with the default as its configuration."""
+    """Return the program as a graph with one configuration, the default, and without runtimes.
+
+    Args:
+        name: the collection that the graph belongs to, such as layout:xla:random.
+    """
     nodes, found = program.nodes, collection(name)
     is_tile = found.kind == "tile"
     unset = np.full((1, len(program.configurable), NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8)
@@ -241,12 +259,12 @@ def make_graph(program: Program, name: str) -> Graph:
 
 
 def name_program(path: Path, number: int | None = None) -> str:
-    """Return the name under which a file's program and all its outputs are stored.
+    """Return the name under which a file's program and all outputs about it are stored.
 
-    The name is made safe like that of an npz file, so that programs of one npz file have one name.
+    It is the file's name, made safe for file systems like the names of graphs in npz files.
 
     Args:
-        number: position of the program, if the file has several.
+        number: position of the program, if the file has several; it is appended to the name.
     """
     name = path.stem
     if path.suffix == PROTOBUF_SUFFIX:
@@ -273,7 +291,7 @@ def _read_protobuf(path: Path) -> list[Program]:
 def _read_sources(
     path: Path, sources: list[Source], child: Child, wanted: Wanted, *, runs: bool
 ) -> list[Program]:
-    """Read the modules of a text or of bytecode."""
+    """Return the programs of a text or of bytecode."""
     found = []
     for number, source in enumerate(sources):
         name = name_program(path, number if len(sources) > 1 else None)
@@ -293,7 +311,7 @@ def _read_sources(
 def _read_python(path: Path, child: Child, platform: str, *, runs: bool) -> Program:
     _check_content(path, path.read_bytes(), OF_PYTHON)
     if child.has_run_python:
-        child.end()  # end the process that ran it: the next file must find a clean one
+        child.end()  # the process ran another Python file, and the next one needs a clean process
     try:
         data, arguments = _ask(path, child, Lower(path.absolute(), platform), OF_PYTHON)
     finally:

@@ -29,7 +29,8 @@ from solution.programs.compiler import Compiler, shorten
 from solution.system.errors import InputError
 from solution.system.wording import how_to_install
 
-OLDEST = Version("0.0.14.dev0")  # of torchax: earlier ones fail to import with current torch
+# oldest supported torchax: earlier ones fail to import with current torch
+OLDEST = Version("0.0.14.dev0")
 INSTALL = how_to_install("collect-torch")
 
 EXPECTED = "expected a function `program` and a tuple `arguments` (or a function that returns it)"
@@ -42,12 +43,12 @@ TRACED = (
 def lower_file(
     compiler: Compiler, path: Path, platform: str = "cpu"
 ) -> tuple[bytes, list[np.ndarray | None]]:
-    """Return a Python file's serialized module and arguments: None for one without numbers.
+    """Return a Python file's serialized module, and its arguments (None for one without numbers).
 
     The file may change jax's settings, the environment and imported modules. So a process that ran
     one must read no other file.
 
-    Raises InputError for a file without a program, or with one that fails.
+    Raises InputError if the file has no program, or its program fails.
     """
     sys.path.insert(0, str(path.absolute().parent))
     _seed()
@@ -59,7 +60,8 @@ def lower_file(
 
 
 def _seed() -> None:
-    """Seed the random generators, so that a file draws the same numbers when it is resumed."""
+    """Seed the global random generators, so that a file draws the same numbers each time it is
+    read."""
     random.seed(0)
     np.random.seed(0)
 
@@ -69,12 +71,12 @@ def _import_program(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: expected a Python file that can be imported.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module  # dataclasses look up the module that defines them
     try:
         spec.loader.exec_module(module)
         arguments = getattr(module, "arguments", None)
         arguments = arguments() if callable(arguments) else arguments
-    except (Exception, SystemExit) as error:  # importing a script may exit Python
+    except (Exception, SystemExit) as error:  # a script may exit Python when it is imported
         raise _failed(path, "importing it", error) from error
     program = getattr(module, "program", None)
     if not callable(program) or not isinstance(arguments, tuple | list):
@@ -92,7 +94,7 @@ def _failed(path: Path, what: str, error: BaseException, advice: str = "") -> In
 def _translate(
     path: Path, module: Any, arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return a jax function of a torch module's weights and arguments, and their values.
+    """Return a torch module as a jax function of (weights, arguments), and both as its arguments.
 
     Raises InputError if torchax is not installed, is too old, or does not know an operation.
     """

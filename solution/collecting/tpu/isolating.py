@@ -18,7 +18,7 @@ from solution.programs.arguments import TUPLE
 from solution.programs.hlo.messages import MESSAGES
 from solution.programs.obstacles import COLLECTIVES, WAITING
 
-U32 = 8  # in XLA's PrimitiveType
+U32 = 8  # the element type u32 in XLA's PrimitiveType
 HBM, VMEM, SMEM = 0, 1, 2  # memory spaces in layouts
 ENTRY = 1 << 20  # id of the new entry computation, larger than the ids in any program
 LOCAL_BITS = 32  # lower bits of an instruction's id; the bits above are its computation's id

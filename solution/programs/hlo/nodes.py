@@ -15,14 +15,15 @@ from solution.domain.graph import InvalidGraphError
 from solution.domain.vocabulary import CONFIGURABLE_OPCODES, MAX_RANK, OPCODE_IDS, SUMMED
 from solution.programs.hlo.messages import instructions
 
-# Numbers in XLA's PrimitiveType of the element types, in the order of the one-hot encoding.
+# Element types in the order of the one-hot encoding, as numbers of XLA's PrimitiveType.
 ELEMENT_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 17)
 WINDOW_NUMBERS = ("size", "stride", "padding_low", "padding_high", "window_dilation",
                   "base_dilation")  # fmt: skip
-SPATIAL = 4  # convolution dimensions in the features
-FEW = 2  # dimensions of slices and padding in the features
-NONE = -1  # marks a missing dimension; 0 is a dimension
-# computations with one of these in their names end the parts of node_splits
+SPATIAL = 4  # number of a convolution's spatial dimensions that the features hold
+FEW = 2  # number of dimensions of slices and padding that the features hold
+NONE = -1  # stands for a missing dimension, because 0 is a dimension
+# A computation is a main computation if its name contains one of these words. Each section of
+# node_splits ends with a main computation.
 MAIN_COMPUTATIONS = ("cluster", "while", "cond")
 
 
@@ -31,17 +32,20 @@ class Nodes:
     """The graph of a module, without configurations."""
 
     features: np.ndarray  # (nodes, 140) float32
-    opcodes: np.ndarray  # (nodes,) uint8; 0 if the opcode has no id
-    edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer]
-    splits: np.ndarray  # (1, s) int64: where the main computations begin and end
-    summed: np.ndarray  # (nodes, 2, SUMMED) int8: dimensions that dots sum, -1: none
+    # (nodes,) uint8: ids of opcodes; 0 for an opcode that the competition does not know
+    opcodes: np.ndarray
+    edges: np.ndarray  # (edges, 2) int64: each row is [consumer, producer]
+    # (1, s) int64: first nodes of sections, then the number of nodes; main computations end sections
+    splits: np.ndarray
+    # (nodes, 2, SUMMED) int8: dimensions that a dot sums, in its left and right operand; -1: none
+    summed: np.ndarray
 
 
 def read_nodes(module: Any) -> Nodes:
-    """Extract the graph of a message Module.
+    """Return the graph of a message Module.
 
-    Raises InvalidGraphError if an instruction or computation that is referred to is missing, or
-    exists twice.
+    Raises InvalidGraphError if an instruction or computation that is referred to is missing, or if
+    two instructions have one id.
     """
     rows = [
         describe(instruction, is_root=instruction.id == computation.root_id)
@@ -59,7 +63,7 @@ def read_nodes(module: Any) -> Nodes:
 
 
 def find_configurable(opcodes: np.ndarray) -> np.ndarray:
-    """Return the nodes (configurable,) whose layouts may be set, by the competition's rule."""
+    """Return the nodes (configurable,) whose layouts can be set, by the competition's rule."""
     wanted = [OPCODE_IDS[name] for name in CONFIGURABLE_OPCODES]
     return np.flatnonzero(np.isin(opcodes, wanted))
 
@@ -69,7 +73,7 @@ def describe(instruction: Any, *, is_root: bool) -> list[int]:
     shape = instruction.shape
     return [
         int(is_root),
-        0,  # bits of an element, which the extractor always leaves 0
+        0,  # bits of an element, which TpuGraphs' extractor always leaves 0
         *(int(shape.element_type == kind) for kind in ELEMENT_TYPES),
         *summarise(shape.dimensions, MAX_RANK),
         len(shape.tuple_shapes),
@@ -90,21 +94,23 @@ def describe(instruction: Any, *, is_root: bool) -> list[int]:
 
 
 def first(values: Sequence[int], length: int, missing: int = 0) -> list[int]:
-    """Return the first `length` values, padded with `missing`."""
+    """Return the first `length` values; if there are fewer, fill up with `missing`."""
     kept = list(values[:length])
     return kept + [missing] * (length - len(kept))
 
 
 def summarise(values: Sequence[int], length: int) -> list[int]:
-    """Return the first `length` values, their sum and their product; without values, 0 and 1."""
+    """Return the first `length` values (filled up with 0), then the sum and the product of all
+    values."""
     product = 1
-    for value in values:  # wrap after each factor: the whole product may have millions of digits
+    # wrap after each factor, because the whole product may have millions of digits
+    for value in values:
         product = wrap(product * value)
     return [*first(values, length), wrap(sum(values)), product]
 
 
 def wrap(value: int) -> int:
-    """Wrap an integer of any size around to 64 bits."""
+    """Return an integer of any size as a signed 64-bit integer, which wraps around."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -138,7 +144,8 @@ def _describe_convolution(numbers: Any) -> list[int]:
 
 
 def _describe_dot(instruction: Any) -> list[list[int]]:
-    """Return the dimensions that a dot sums in its left and right operand; none for others."""
+    """Return the dimensions that a dot sums in its left and right operand; -1 for other
+    instructions."""
     numbers = instruction.dot
     lists = [numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions]
     is_dot = instruction.opcode == "dot"
@@ -147,9 +154,9 @@ def _describe_dot(instruction: Any) -> list[list[int]]:
 
 
 def find_places(module: Any) -> dict[int, int]:
-    """Return the node number of each instruction's id.
+    """Return the node numbers of a message Module's instructions, by instruction id.
 
-    Raises InvalidGraphError if two instructions have one id.
+    Raises InvalidGraphError if two instructions have the same id.
     """
     nodes: dict[int, int] = {}
     for node, instruction in enumerate(instructions(module)):
@@ -159,7 +166,10 @@ def find_places(module: Any) -> dict[int, int]:
 
 
 def _find_edges(module: Any) -> np.ndarray:
-    """Return edges to each operand and to the root of each called computation, in order."""
+    """Return the edges (edges, 2) from each instruction to its operands and called roots, sorted.
+
+    A row is [consumer, producer]; a called root is the root of a computation that it calls.
+    """
     nodes = find_places(module)
     roots = {computation.id: computation.root_id for computation in module.computations}
     edges = []

@@ -1,13 +1,15 @@
 """Convert tuning records to graphs: the nodes of a module, its configurations, their runtimes.
 
-Write such a graph as an npz file, in the folder structure of the competition's download.
+A tuning record is a module with runs: configurations and the times measured for them. The graphs
+can be written as npz files, in the folder structure of the competition's download.
 
-Failed runs are left out, and if some runs were timed, so are those that were not. If none was
-timed, the graph has no labels, as in a test split. A module without runs is a layout graph with one
-configuration, in which the compiler chooses everything.
+Failed runs are left out. If some runs were timed, runs without a time are left out too. If none was
+timed, the graph has no labels, as in a test split. A module without runs becomes a layout graph
+with one configuration, in which the compiler chooses everything.
 
-Source: tuning_data_iterator.cc of google-research-datasets/tpu_graphs. It requires a default run;
-if a record has none, a tile's runtimes are divided by the shortest here: no score depends on it.
+Source: tuning_data_iterator.cc of google-research-datasets/tpu_graphs. It requires a default run.
+If a record has none, a tile graph's runtimes are divided by the shortest one here, which no score
+depends on.
 """
 
 from collections import Counter
@@ -34,31 +36,32 @@ from solution.system.errors import InputError
 from solution.system.names import make_safe
 
 DEFAULT_COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
-NO_TIME = 1  # nanoseconds; a run with at most this time was not timed
-BLOCK_VALUES = 1 << 22  # values of the config tensor that are expanded at once: 16 MB
+NO_TIME = 1  # nanoseconds; a run with at most this time counts as not timed
+BLOCK_VALUES = 1 << 22  # numbers of the config tensor that are expanded at once: 16 MB
 BLOCK_RUNS = 256  # runs whose layouts are expanded in memory at once
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A usable tuning record as a graph, with facts that a Graph does not hold."""
+    """A tuning record as a graph, with facts that a Graph does not hold."""
 
     graph: Graph
     module: Any  # the message Module
-    splits: np.ndarray  # (1, s) int64: where the main computations begin and end
-    nanoseconds: np.ndarray  # (configs,) int64; zeros if there are no labels
-    normalizer: int  # nanoseconds by which a tile's runtimes are divided
-    left_out: int  # number of runs that are not among the configurations
+    splits: np.ndarray  # (1, s) int64: boundaries of the sections of nodes, see nodes.Nodes
+    nanoseconds: np.ndarray  # (configs,) int64: runtimes; zeros if there are no labels
+    normalizer: int  # nanoseconds by which a tile graph's runtimes are divided
+    left_out: int  # number of runs with a configuration that are left out of the graph
 
 
 def read_module_file(path: Path, collection_name: str | None = None) -> list[Record]:
-    """Read every record of a protobuf file.
+    """Return the records of a protobuf file as graphs.
 
     Args:
-        collection_name: the collection of layout graphs; tiles belong to tile:xla.
+        collection_name: the collection of layout graphs, such as layout:xla:random, which is the
+            default; tile graphs belong to tile:xla.
 
     Raises:
-        InputError: no such protobuf, truncated, or a record that is no graph.
+        InputError: the file is no such protobuf or truncated, or a record is no graph.
     """
     return make_records(path, read_records(path), collection_name)
 
@@ -66,7 +69,14 @@ def read_module_file(path: Path, collection_name: str | None = None) -> list[Rec
 def make_records(
     path: Path, messages: Sequence[Any], collection_name: str | None = None
 ) -> list[Record]:
-    """Convert the TuningRecord messages of the file `path`, as read_module_file does."""
+    """Return TuningRecord messages as graphs, like read_module_file.
+
+    Args:
+        path: the file of the messages.
+
+    Raises:
+        InputError: a record is no graph.
+    """
     names = _names(path, messages)
     records = []
     named = list(zip(names, messages, strict=True))
@@ -113,7 +123,10 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
 
 
 def _usable(runs: Sequence[Any]) -> tuple[str, list[Any], int]:
-    """Return "layout" or "tile", the usable runs, and how many runs have a configuration at all."""
+    """Return "layout" or "tile", the usable runs, and the number of runs with a configuration.
+
+    Usable are the timed runs; if none was timed, the runs that did not fail.
+    """
     given = [run for run in runs if run.tile.HasField("sizes") or run.layout.HasField("layouts")]
     kinds = {run.WhichOneof("configuration") for run in given}
     if len(kinds) > 1:
@@ -139,7 +152,10 @@ def _configurable(message: Any, nodes: Nodes) -> np.ndarray:
 
 
 def read_tiles(runs: Sequence[Any]) -> np.ndarray:
-    """Return tiles (configs, 24) float32: sizes, sum and product for kernel, output, input."""
+    """Return the tiles (configs, 24) float32 of runs.
+
+    A row has six sizes, their sum and their product for the kernel, the output, and the input.
+    """
     rows = []
     for run in runs:
         sizes = run.tile.sizes
@@ -149,12 +165,15 @@ def read_tiles(runs: Sequence[Any]) -> np.ndarray:
 
 
 def _summarise_tile(bounds: Sequence[int]) -> list[int]:
-    """Summarise like the numbers of a node, except that the product of no sizes is 0."""
+    """Return six sizes, their sum and their product; eight zeros if there are no sizes."""
     return summarise(bounds, MAX_RANK) if len(bounds) else [0] * (MAX_RANK + 2)
 
 
 def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
-    """Return Graph's fields for options; a run without options has the compiler's defaults."""
+    """Return Graph's fields for options; {} if no run has options.
+
+    A run without options has the compiler's defaults.
+    """
     if not any(run.HasField("options") for run in runs):
         return {}
     names = find_option_set(message.option_names)  # the CPU's options if the record has no names
@@ -171,7 +190,11 @@ def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
 
 
 def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
-    """Return the codebook of the runs; without runs, of one configuration without layouts."""
+    """Return the runs' layouts as a codebook; without runs, one configuration without layouts.
+
+    Args:
+        nodes: number of configurable nodes.
+    """
     encoder = LayoutEncoder(max(1, len(runs)), nodes)
     if not runs:
         encoder.add(np.full((1, nodes, NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8))
@@ -187,14 +210,14 @@ def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
 
 
 def _layout_rows(run: Any, nodes: int) -> list[tuple[int, ...]]:
-    """Return the 18 numbers of each configurable node."""
+    """Return the 18 layout numbers of each configurable node in a run."""
     given = run.layout.layouts.nodes
     if len(given) != nodes:
         raise InvalidGraphError([f"a run has layouts for {len(given)} of {nodes} nodes"])
     return [_layout_row(node.SerializeToString()) for node in given]
 
 
-@lru_cache(maxsize=1 << 16)  # few layouts are distinct: four times as fast
+@lru_cache(maxsize=1 << 16)  # few layouts are distinct, so a cache makes reading four times as fast
 def _layout_row(data: bytes) -> tuple[int, ...]:
     tensors = MESSAGES["NodeLayout"].FromString(data).tensors
     if len(tensors) > len(LAYOUT_TENSORS):
@@ -204,19 +227,21 @@ def _layout_row(data: bytes) -> tuple[int, ...]:
 
 
 def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Iterator[Any]]:
-    """Return an iterator over the records, with a progress bar if there are several."""
+    """Return a context with an iterator over the records; it shows progress if there are
+    several."""
     if len(named) == 1:
         return nullcontext(iter(named))
-    from solution.system.progress import track  # imports rich, which one file does not need
+    # it imports rich, which a file with one record does not need
+    from solution.system.progress import track
 
     return track(named, f"Reading {path.name}")
 
 
 def _names(path: Path, messages: Sequence[Any]) -> list[str]:
-    """Name records: by the file if it is the only one, otherwise by module and fingerprint.
+    """Return the names of a file's records: the file's name if there is one record.
 
-    The second form is the competition's. Names are made safe for file systems; equal ones are
-    numbered.
+    Several records are named like in the competition, by module name and fingerprint. Names are
+    made safe for file systems, and equal names are numbered.
     """
     if len(messages) == 1:
         return [make_safe(path.stem)]
@@ -230,7 +255,7 @@ def _names(path: Path, messages: Sequence[Any]) -> list[str]:
 
 
 def _number(name: str, position: int, taken: set[str]) -> str:
-    """Return the name with a number so that it is not in `taken`, and add it to `taken`."""
+    """Return `name` with a number appended so that it is not in `taken`, and add it to `taken`."""
     numbered = next(
         numbered for number in count(position) if (numbered := f"{name}_{number}") not in taken
     )
@@ -243,7 +268,9 @@ def _signed(fingerprint: int) -> int:
 
 
 def write_record(record: Record, folder: Path, split: str | None = None) -> Path:
-    """Write the graph below `folder`, atomically, the layouts a block at a time.
+    """Write a record's graph as an npz file below `folder`, atomically; return the file's path.
+
+    Layouts are expanded and written a block at a time.
 
     Args:
         split: train, valid or test; by default train if there are labels, otherwise test.
@@ -255,7 +282,7 @@ def write_record(record: Record, folder: Path, split: str | None = None) -> Path
 
 
 def _arrays(record: Record) -> dict[str, np.ndarray | Blocks]:
-    """Return the arrays with the competition's names and types."""
+    """Return the arrays of the npz file, with the competition's names and types."""
     graph = record.graph
     arrays: dict[str, np.ndarray | Blocks] = {
         "node_feat": graph.node_features,
