@@ -181,9 +181,8 @@ def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the sizes and the layout (minor to major) of one tensor.
 
     Args:
-        row: rank, sum of the sizes beyond the sixth, product of all sizes, first six sizes, first
-        six
-            entries of the layout.
+        row: rank, sum of the sizes beyond the sixth, product of all sizes, first six sizes,
+            first six entries of the layout.
     """
     rank, rest, product = row[:3]
     sizes, order = row[3 : 3 + MAX_RANK], row[3 + MAX_RANK :]

@@ -50,8 +50,8 @@ FIXED, FREE = "value of constant, by its readers", "value of constant, any"
 class Lifted:
     """A program that has the features of a graph, and what was guessed to write it."""
 
-    module: Any  # by a text that names the guessed fact: the nodes for which it was guessed
-    guesses: dict[str, list[int]]  # by kind of guess: the nodes with such a guess
+    module: Any  # the message Module; instruction n + 1 is node n
+    guesses: dict[str, list[int]]  # by name of a guessed fact: the nodes with the guess
 
 
 def lift(graph: Graph) -> Lifted:

@@ -70,9 +70,10 @@ def _is_divisor(draft: Draft, other: int) -> bool:
 
 
 def _is_subtrahend(draft: Draft, other: int) -> bool:
-    """Return True if `other` is subtracted from a constant, and False if the constant from `other`.
+    """Return True if `other` is subtracted from a constant, and False for the reverse.
 
-    False for a difference with a constant, as in step counts `n - i - 1`.
+    The reverse is assumed if `other` is itself a difference with a constant, as in step counts
+    `n - i - 1`.
     """
     is_difference = draft.opcodes[other] == "subtract"
     return not (is_difference and _has_one_constant(draft, draft.operands[other]))

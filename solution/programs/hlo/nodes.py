@@ -35,7 +35,7 @@ class Nodes:
     # (nodes,) uint8: ids of opcodes; 0 for an opcode that the competition does not know
     opcodes: np.ndarray
     edges: np.ndarray  # (edges, 2) int64: each row is [consumer, producer]
-    # (1, s) int64: first nodes of sections, then the number of nodes; main computations end sections
+    # (1, s) int64: first node of each section, then the number of nodes; see MAIN_COMPUTATIONS
     splits: np.ndarray
     # (nodes, 2, SUMMED) int8: dimensions that a dot sums, in its left and right operand; -1: none
     summed: np.ndarray
