@@ -35,7 +35,7 @@ FULL_MEMORY = 0.8  # share of HBM; if a program needs more, the compiler may ref
 # If more than this share of a program's kernels is new, the program is compiled in full, because
 # compiling the new kernels alone would take about as long.
 MOST_NEW = 0.75
-GRACE_SECONDS = 30.0  # seconds beyond the limit in which the child can report that it was reached
+GRACE_SECONDS = 30.0  # seconds beyond the time limit, in which a child can report a reached limit
 Option = tuple[str, bool | int | float | str]
 
 

@@ -62,7 +62,7 @@ class KernelCache:
             self._database = sqlite3.connect(
                 path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
             )
-            # some file systems do not support it; slower then
+            # some file systems do not support write-ahead logging: slower, but as safe
             with suppress(sqlite3.OperationalError):
                 self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")

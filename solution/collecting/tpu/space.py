@@ -64,7 +64,7 @@ NAMES = {
 class TpuSpace(ProgramSpace):
     """The configurations of a program for a TPU: one site per configurable node, or per option."""
 
-    # of the configurable nodes, one per site; empty if options are searched
+    # opcodes of the configurable nodes, one per site; empty if options are searched
     opcodes: tuple[str, ...] = ()
     # By site: the choices other than 0 that the compiler is not known to ignore; `learn` sets them.
     offered: list[np.ndarray] = field(default_factory=list)
