@@ -35,7 +35,7 @@ def make_main(content: str | bytes, function: str) -> bytes:
     """Return the bytecode of a module in which a function is main; drop what it does not call.
 
     Args:
-        function: name of the function; "": the only public one, or main.
+        function: name of the function; "": the only public one, or main if there are several.
 
     Raises InputError if there is no such function, if several are possible and none is named, or if
     it calls a function without a body. MLIR's errors on unreadable text are not caught.
@@ -136,7 +136,7 @@ def _is_public(operation: Any) -> bool:
 
 
 def _has_body(operation: Any) -> bool:
-    """Return False for a declaration, a function without a body."""
+    """Return True if a function has a body, and False if it is only declared."""
     return len(operation.regions) > 0 and len(operation.regions[0].blocks) > 0
 
 

@@ -102,8 +102,10 @@ class Program:
 
     @cached_property
     def digest(self) -> str:
-        """Return a hash of the arguments and the module, without an id that differs between
-        processes."""
+        """Return a hash of module and arguments.
+
+        The module's id is left out, because it differs between processes.
+        """
         found = self._hash_module()
         if self.is_drawn:  # drawn arguments depend only on the module and on the drawing rules
             found.update(f"drawn {VERSION}".encode())
@@ -181,8 +183,7 @@ def read_programs(
 
     Raises:
         InputError: the file does not exist, its form is unknown, jax or XLA rejects it, or `runs`
-        is
-            set and it cannot be run here.
+            is set and it cannot be run here.
     """
     wanted = wanted or Wanted()
     if path.is_dir():

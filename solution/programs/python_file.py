@@ -1,4 +1,4 @@
-"""Read a Python file with a jax function or a torch module, in the child.
+"""Read a Python file with a jax function or a torch module, in a child process. An example:
 
     \"\"\"Ten lines are enough: `program` is the function, `arguments` what it is called with.\"\"\"
 
@@ -10,7 +10,7 @@
     arguments = (jnp.ones((64, 128)), jnp.ones((128, 32)))
 
 `arguments` may also be a function that returns them. `program` may be a torch module; then torchax
-translates it. Files beside it can be imported, as where python runs it.
+translates it. The file can import files in its folder, as if Python ran it.
 """
 
 import importlib.util
@@ -94,7 +94,7 @@ def _failed(path: Path, what: str, error: BaseException, advice: str = "") -> In
 def _translate(
     path: Path, module: Any, arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return a torch module as a jax function of (weights, arguments), and both as its arguments.
+    """Return a torch module as a jax function, and the function's arguments: (weights, arguments).
 
     Raises InputError if torchax is not installed, is too old, or does not know an operation.
     """

@@ -124,8 +124,8 @@ class Estimator:
         Args:
             options: pairs of an option's name in XLA and its value.
             layouts: layouts of the entry's parameters and results, see
-            `devices.find_entry_layouts`; by
-                default those that the chip gives to arrays of their sizes, as in programs of jax.
+                `devices.find_entry_layouts`; by default those that the chip gives to arrays of
+                their sizes, as in programs of jax.
 
         Raises InputError if the compiler cannot be started.
         """
@@ -159,8 +159,7 @@ class Estimator:
 
         Args:
             most_full: largest number of modules whose kernels are compiled. If a module still has
-            new
-                kernels then, its answer has no estimate and states how many.
+                new kernels then, its answer has no estimate and states how many.
         """
         child, answers = self._children[0], dict[int, Answer]()
         waiting: dict[int, tuple[Request, str, str]] = {}

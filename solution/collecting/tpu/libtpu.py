@@ -164,8 +164,7 @@ class Libtpu:
             options: pairs of an option's name in XLA and its value.
             devices: number of replicas and partitions to compile for.
             layouts: layouts of the entry's parameters and results; by default those that the chip
-            gives
-                to arrays of their sizes, as in a program of jax.
+                gives to arrays of their sizes, as in a program of jax.
 
         Raises RefusedError with the compiler's message. If the compiler aborts, the process ends.
         """
