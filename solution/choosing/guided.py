@@ -117,7 +117,7 @@ class Guided(Proposer):
             columns: (n, columns) features of the candidates.
             scores: (n,) their standardised scores.
             alone: the forecast for an empty batch; None: no measured configuration has a time yet.
-            works: the probability (n,) that each candidate works.
+            works: the probability (n,) that each candidate compiles, runs and is correct.
             chosen: positions of the candidates that are in the batch already.
         """
         if self._prior is None and len(self.sound) + len(chosen) < FIRST_BY_CHANCE:

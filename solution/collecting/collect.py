@@ -24,7 +24,8 @@ from solution.programs.program import Program, Wanted
 from solution.system.files import remove
 
 MIN_CONFIGS = 8  # a graph with fewer configurations is not written
-ROUNDS = 3  # rounds of drawing configurations, the later ones around the fastest so far
+# rounds of drawing configurations: the later ones may vary the fastest of the earlier ones
+ROUNDS = 3
 # a collection that ran out of time is resumed if its time limit is now this many times longer
 MUCH_MORE = 1.5
 
@@ -40,7 +41,7 @@ class Settings:
     keep_flat: bool = False
     replace: bool = False
     wanted: Wanted | None = None  # which programs of a file to collect; None: all
-    arguments: Path | None = None  # a file with arguments for the only program
+    arguments: Path | None = None  # file with the arguments, for a single program
     target: Target = CpuTarget()
 
 
@@ -152,7 +153,7 @@ class ProgramCollection:
         return self.journal.state
 
     def _write(self, outcome: Outcome) -> str:
-        """Write the graph; return the path of its npz file relative to the folder."""
+        """Write the graph; return its npz file's path relative to the destination's folder."""
         times = dict(zip(outcome.configs, outcome.nanoseconds.tolist(), strict=True))
         rows = self.journal.candidates.select("config", "values").iter_rows()
         measured = [

@@ -2,7 +2,7 @@
 
 LayoutConstraint is the custom call that `jax.experimental.layout.with_layout_constraint` writes.
 Here it is inserted into the compiler's input module, next to the nodes of the graph. So it works
-for programs of any origin, and nodes have the same numbers as in the features.
+for programs of any origin, and the nodes are the same as in the features.
 """
 
 from collections import defaultdict

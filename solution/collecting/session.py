@@ -96,7 +96,7 @@ def share_time(
 ) -> Iterator[tuple[Program, Settings]]:
     """Yield each program with settings whose time limit is its share of the time left.
 
-    A program's share is equal to that of each program after it, and at least LEAST_SECONDS.
+    The programs that are left get equal shares, of LEAST_SECONDS at least.
     """
     for number, program in enumerate(programs):
         left = (deadline - time.monotonic()) / (len(programs) - number)

@@ -126,7 +126,7 @@ class LabelWorkers(Protocol):
 
     @property
     def compiling(self) -> "Child":
-        """Return the child that reads program files."""
+        """Return the child process that reads program files."""
 
     @property
     def compiling_share(self) -> float:
