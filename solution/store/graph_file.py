@@ -128,7 +128,8 @@ def read_record(path: Path) -> dict[str, Any]:
 def check_prepared(path: Path, seal: str | None = None) -> tuple[str, dict[str, Any]]:
     """Check every byte of a file; return its checksum (seal) and its metadata.
 
-    Raises InputError if a byte differs from what was written, or as read_prepared does.
+    Raises InputError if a byte differs from what was written, and for the reasons that
+    read_prepared has.
     """
     with _open(path) as file:
         header = _read_header(path, file, seal)
@@ -189,7 +190,11 @@ def _build(header: _Header, arrays: dict[str, np.ndarray]) -> Graph:
 
 
 def _read_header(path: Path, file: BinaryIO, wanted: str | None = None) -> _Header:
-    """Return the header after checking its checksum, the file's size, the path and `wanted`."""
+    """Return the header of a prepared graph.
+
+    Raises InputError if its checksum or the file's size is wrong, if the path in a store belongs to
+    another graph, or if its checksum is not `wanted` (None: any).
+    """
     size = os.fstat(file.fileno()).st_size
     length = file.read(8)
     start = 8 + int.from_bytes(length, "little")
@@ -230,7 +235,7 @@ def _read_span(name: str, entry: dict[str, Any], start: int, sums: dict[str, str
 
 
 def _check_identity(path: Path, record: dict[str, Any]) -> None:
-    """Raise InputError if the file's path in a store belongs to another graph."""
+    """Raise InputError if the file lies at the path of another graph in a store."""
     expected = parse_path(path)
     if expected is None:
         return
@@ -291,7 +296,7 @@ class GraphCache:
         *,
         is_checked: bool = False,
     ) -> Graph:
-        """Return the pruned graph of a file, from the cache if possible.
+        """Return the graph of a file, pruned by `preparation`, from the cache if possible.
 
         The file must have the checksum `seal` (None: any). `is_checked` is as in read_prepared.
         """

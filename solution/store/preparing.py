@@ -58,7 +58,10 @@ TIMED_LABELS = ("label_source", TIMED)
 
 
 class GraphPreparation(Protocol):
-    """A function that prepares a graph; worker processes must be able to import it."""
+    """A function that prepares a graph; worker processes must be able to import it.
+
+    `describe` returns its settings, which the store records.
+    """
 
     def __call__(self, graph: Graph) -> Graph: ...
 
@@ -78,8 +81,8 @@ def prepare_store(
     """Prepare the graphs that are not prepared yet, and return the complete store.
 
     Args:
-        sample_submission: the competition's file, which is copied into the store; None if there is
-            none.
+        sample_submission: the competition's file sample_submission.csv, which is copied into the
+            store; None if there is none.
         workers: number of processes; by default one per core.
         replace: prepare everything again.
         rebuild: prepare everything again if the existing store has another format or preparation.
@@ -143,16 +146,17 @@ def _finish(
     rows: Sequence[dict[str, Any] | str],
     sample_submission: Path | None,
 ) -> None:
-    """Write the list of graphs and the copy of the sample, then store.json with their checksums.
+    """Write the list of graphs and the copy of the sample submission, then store.json.
 
-    Raises InputError with the messages among `rows` (the rows that are text), if there are any.
+    store.json contains the checksums of the other two files. If some of `rows` are messages about
+    defects (text) instead of rows, raise InputError with these messages.
     """
     if defects := [row for row in rows if isinstance(row, str)]:
         raise InputError(join_defects(defects))
     contents = {}
     if sample_submission is not None:
         contents[SAMPLE_SUBMISSION] = sample_submission.read_bytes()
-    index = io.BytesIO()  # polars raises exceptions of another kind if the disk is full
+    index = io.BytesIO()  # in memory, because polars raises no OSError if the disk is full
     pl.DataFrame(rows, schema=INDEX_SCHEMA).write_parquet(index)
     contents[INDEX] = index.getvalue()
     remove(folder / SAMPLE_SUBMISSION)
@@ -171,7 +175,10 @@ def _prepare_file(
     preparation: GraphPreparation,
     seals: Mapping[Path, str],
 ) -> dict[str, Any] | str:
-    """Write the prepared graph unless a sound one exists; return its row, or a defect's message."""
+    """Write the prepared graph unless an undamaged one exists.
+
+    Return the graph's row in the list of graphs, or a message about a defect of the file.
+    """
     try:
         target = graph_path(folder, file.collection.name, file.split, file.name)
         source = fingerprint(file.path)
@@ -188,9 +195,10 @@ def _prepare_file(
 def _find_finished(
     path: Path, seal: str | None, preparation: GraphPreparation
 ) -> dict[str, Any] | None:
-    """Return the row of a graph that was prepared before; None if it must be prepared again.
+    """Return the row, in the list of graphs, of a graph that was prepared before.
 
-    It must be if its file is missing or damaged, or was prepared in another way.
+    Return None if the graph must be prepared again, because its file is missing or damaged, or was
+    prepared with other settings.
 
     Args:
         seal: the checksum of the file in the list of graphs; None if there is no list.
@@ -210,7 +218,8 @@ def _write_graph(
 ) -> dict[str, Any]:
     graph = read_labelled(file, advance)
     summary = dataclasses.asdict(summarise(graph, file.split))
-    # TIMED is the default and is left out, as in files written before there were estimates.
+    # TIMED (labels are measured runtimes) is the default and is left out. So equal graphs have
+    # equal files, whether or not the preparation already knew estimated labels.
     kept = {name: value for name, value in summary.items() if (name, value) != TIMED_LABELS}
     record = {
         "split": file.split,
@@ -260,7 +269,10 @@ def _begin(folder: Path, wanted: dict[str, Any], *, replace: bool) -> None:
 def _is_up_to_date(
     store: Store, files: Sequence[GraphFile], sample_submission: Path | None
 ) -> bool:
-    """Tell if the store is sound and made of these files; InputError if a file has changed."""
+    """Return whether the store is undamaged and has exactly these files as its sources.
+
+    Raises InputError if a file has changed since it was prepared.
+    """
     sources = dict(zip(store.paths(), store.graphs["source"], strict=True))
     found = {graph_path(store.folder, f.collection.name, f.split, f.name): f for f in files}
     if sources.keys() != found.keys() or not all(path.is_file() for path in found):

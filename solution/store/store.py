@@ -1,4 +1,5 @@
-"""Open the store, which is the prepared data set: repaired, pruned and encoded graphs.
+"""Open the store, which is the prepared data set: graphs whose padding is repaired, pruned to the
+surroundings of their configurable nodes, with encoded configurations.
 
     STORE/
         store.json           the format, and how the graphs were prepared; written first, and again
@@ -52,23 +53,23 @@ RECORD, INDEX, GRAPHS = "store.json", "graphs.parquet", "graphs"
 # source: a hash of the npz file's contents; checksum: the checksum (seal) of the prepared file.
 INDEX_SCHEMA = pl.Schema({**SCHEMA, "source": pl.String(), "checksum": pl.String()})
 SEAL_BYTES = 32  # lower bound on the bytes of one row of graphs.parquet
-# bytes of files for which it pays to start one more process that checks them
+# one more process checks the files of a store for each this many bytes
 BYTES_WORTH_A_WORKER = 1 << 29
-MOST_NAMED = 3  # graphs of one kind that a message names
+MOST_NAMED = 3  # graphs that a message names for each kind of configurations (name_kind)
 LAYOUTS = "layouts"
 AGAIN = "Prepare the data again, with the same `fastslow prepare` command as before."
 
 
 @dataclass(frozen=True)
 class Store:
-    """A complete store."""
+    """A complete store: its list of graphs, and how they were prepared."""
 
     folder: Path
-    graphs: pl.DataFrame  # with the columns of INDEX_SCHEMA
+    graphs: pl.DataFrame  # one row per graph, with the columns of INDEX_SCHEMA
     preparation: dict[str, Any]
-    # For the list of graphs and the sample submission, by file name: what `seal_file` returns.
+    # size and checksum, as `seal_file` returns them, of graphs.parquet and sample_submission.csv
     files: Mapping[str, Any] = field(default_factory=dict)
-    # every byte was compared with its checksum, and nobody changes the store meanwhile
+    # True: every byte was compared with its checksum, and nobody changes the store meanwhile
     is_checked: bool = False
 
     @classmethod
@@ -106,17 +107,22 @@ class Store:
         return sum(path.stat().st_size for path in self.paths())
 
     def paths(self) -> list[Path]:
-        """Return the paths of the graphs' files, in the order of the rows."""
+        """Return the paths of the graphs' files, in the order of `graphs`."""
         return self.paths_of(self.graphs)
 
     def seals(self) -> dict[Path, str]:
-        """Return the checksum that each graph's file must have."""
+        """Return the checksum that each graph's file must have, by the file's path."""
         return dict(zip(self.paths(), self.graphs["checksum"], strict=True))
 
     def load(
         self, rows: pl.DataFrame, cache: GraphCache, preparation: Preparation = AS_IT_IS
     ) -> LazyGraphs:
-        """Return the graphs of the given `rows`, in their order; each is pruned when it is read."""
+        """Return the graphs of the given `rows`, in their order; each is read when it is accessed.
+
+        Args:
+            cache: keeps graphs that were read.
+            preparation: prunes each graph.
+        """
         read = partial(cache.read, preparation=preparation, is_checked=self.is_checked)
         files = zip(self.paths_of(rows), rows["checksum"], strict=True)
         return LazyGraphs([partial(read, path, seal=seal) for path, seal in files])
@@ -165,7 +171,10 @@ def seal_file(content: bytes) -> dict[str, Any]:
 
 
 def read_as_sealed(path: Path, files: Mapping[str, Any]) -> bytes:
-    """Return the content of a file; InputError if its size or checksum differ from `files`."""
+    """Return the content of one of the store's files.
+
+    Raises InputError if its size or checksum is not the one in `files` (see Store.files).
+    """
     try:
         with open_regular(path) as file:
             is_sized = os.fstat(file.fileno()).st_size == files[path.name]["bytes"]
@@ -180,7 +189,7 @@ def read_as_sealed(path: Path, files: Mapping[str, Any]) -> bytes:
 def _find_defect(file: GraphFile, advance: Advance, *, seals: Mapping[Path, str]) -> str | None:
     try:
         check_prepared(file.path, seals[file.path])
-        read_prepared(file.path, is_checked=True)  # whether its arrays form a graph, too
+        read_prepared(file.path, is_checked=True)  # raises if the arrays do not form a graph
     except InputError as error:
         return str(error)
     return None
@@ -218,7 +227,7 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
                 f"{path}: expected the list of graphs, but {rows:,} rows cannot fit into "
                 f"{len(content):,} bytes. {AGAIN}"
             )
-        # Indices without this column are from before there were estimates.
+        # Lists of graphs without this column were written when all labels were measured runtimes.
         graphs = pl.read_parquet(io.BytesIO(content)).match_to_schema(
             INDEX_SCHEMA, missing_columns={"label_source": pl.lit(TIMED)}
         )
@@ -269,7 +278,7 @@ def check_preparation(preparation: Mapping[str, Any], needed: int | None, store:
 
 
 def name_kind(graph: Graph) -> str:
-    """Return the kind of a layout graph's configurations, such as "compile options (cpu)"."""
+    """Return what a layout graph's configurations set, such as "compile options (cpu)"."""
     if graph.options is None:
         return LAYOUTS
     targets = {(*options,): target for target, options in OPTION_SETS.items()}
@@ -277,10 +286,11 @@ def name_kind(graph: Graph) -> str:
 
 
 def find_mixed(graphs: Iterable[tuple[str, str, str | Path]]) -> list[str]:
-    """Return a sentence for each collection whose graphs are of several kinds.
+    """Return a sentence for each collection whose graphs have several kinds of configurations.
 
-    The feature tables of layouts and of each target's compile options have different columns, so no
-    model can learn from graphs of several kinds, or rank them, together.
+    A configuration sets layouts, or the compile options of one target. The feature tables of these
+    kinds have different columns, so no model can learn from graphs of several kinds, or rank them,
+    together.
 
     Args:
         graphs: the collection, the kind (see name_kind) and the file or name of each layout graph.
@@ -303,7 +313,7 @@ def _describe(kinds: dict[str, list[str | Path]]) -> str:
 
 
 def find_mixed_in_store(store: Store, rows: pl.DataFrame) -> list[str]:
-    """Return find_mixed of the graphs in `rows` of a store's table of graphs."""
+    """Apply find_mixed to the layout graphs in `rows` of a store's list of graphs."""
     layouts = rows.filter(pl.col("collection").str.starts_with("layout"))
     keys = layouts.select("collection", "split", "graph").iter_rows()
     paths = store.paths_of(layouts)
