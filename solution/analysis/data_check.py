@@ -23,22 +23,22 @@ KEYS = ("collection", "split", "graph")
 
 @dataclass(frozen=True)
 class _Sound:
-    """A sound file."""
+    """A file without defects, and what was found in it."""
 
     path: Path
     summary: Summary
-    source: str  # the hash of the file
-    kind: str  # see solution.store.store.name_kind
-    odd: str  # a sentence if it has a layout that no tensor can have
+    source: str  # hash of the file, see solution.data.npz.fingerprint
+    kind: str  # kind of its configurations, see solution.store.store.name_kind
+    odd: str  # a sentence about a layout that no tensor can have; empty if there is none
 
 
 def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], list[str]]:
-    """Read every file once.
+    """Read every file once, and collect its defects.
 
     Returns:
-        A row for each sound file, as in solution.data.scan, with the hash of its source as in a
-        store; a message for each defective file and each collection that cannot be learned from;
-        and a sentence for each file with a layout that no tensor can have.
+        A table with a row per file without defects, as in solution.data.scan, and the hash of the
+        file in the column "source"; a message for each defective file and for each collection that
+        cannot be learned from; a sentence for each file with a layout that no tensor can have.
     """
     results = map_files(_check_file, files, "Checking files")
     sound = [result for result in results if not isinstance(result, str)]
@@ -54,7 +54,11 @@ def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], li
 
 
 def find_impossible(store: Store) -> list[str]:
-    """Return a sentence for each file of a sound store with a layout that no tensor can have."""
+    """Return a sentence for each file with a layout that no tensor can have.
+
+    Args:
+        store: was already checked, so checksums are not compared again.
+    """
     found = []
     with track(store.paths(), "Checking layouts") as paths:
         for path in paths:
@@ -64,12 +68,12 @@ def find_impossible(store: Store) -> list[str]:
 
 
 def find_equal_graphs(graphs: pl.DataFrame) -> list[str]:
-    """Return a sentence with the number of copies and an example; an empty list if all differ.
+    """Return a sentence about graphs that are copies of others; an empty list if there are none.
 
-    A copy under another name distorts scores, and a folder does not show it.
+    A copy under another name distorts scores, and file names do not show it.
 
     Args:
-        graphs: with the columns collection, split, graph and source, as a store has them.
+        graphs: with the columns collection, split, graph and source (a hash), as a store has them.
     """
     equal = graphs.filter(pl.col("source").is_duplicated())
     if equal.is_empty():

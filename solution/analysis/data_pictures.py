@@ -1,4 +1,4 @@
-"""Draw the figures of a first look at the data, of graphs that are repaired but not pruned.
+"""Draw the figures of a first look at the data; graphs have repaired padding but are not pruned.
 
 Each function returns a figure: a notebook displays it, a report or a test saves it.
 """
@@ -25,11 +25,11 @@ from solution.system.wording import count
 COLOURS = {name: f"C{position}" for position, name in enumerate(NAMES)}
 MAX_POINTS = 2000  # points of one graph in a scatter plot
 NO_LAYOUT = "no labelled layout graph"
-MAX_GRAPHS = 8  # graphs per collection whose configurations are drawn together
+MAX_GRAPHS = 8  # graphs per collection whose configurations are drawn in one panel
 MAX_OPCODES = 9
 HOPS = range(5)
 REST = "#c8c8c8"
-LARGEST_LINEAR = 5  # an axis that must reach higher is logarithmic
+LARGEST_LINEAR = 5  # an axis is logarithmic if it reaches beyond this value
 NAME_WIDTH = 24
 BINS = 20
 
@@ -37,7 +37,10 @@ BINS = 20
 def make_panels(
     graphs: Sequence[Graph], title: str, height: float = 3.2
 ) -> tuple[Figure, list[tuple[Axes, list[Graph]]]]:
-    """Return a figure with a panel for each collection with labelled graphs, and these graphs."""
+    """Return a figure with a panel for each collection that has labelled graphs.
+
+    Returns also the axes and the labelled graphs of each panel.
+    """
     groups: dict[str, list[Graph]] = {}
     for name in NAMES:
         if found := [g for g in graphs if g.key[0] == name and g.runtimes is not None]:
@@ -58,15 +61,15 @@ def make_panels(
 def draw_rule(
     graphs: Sequence[Graph], measure: Callable[[Graph], np.ndarray], name: str, counted: str
 ) -> Figure:
-    """Return a figure of how well a heuristic ranks labelled layout graphs.
+    """Return a figure of how well a heuristic ranks the configurations of labelled layout graphs.
 
     Left: Kendall's tau of the heuristic with the runtime, a point per graph. Right: the graph with
-    the largest absolute tau.
+    the largest absolute tau, a point per configuration.
 
     Args:
         measure: returns the heuristic's values (configs,) for a graph.
         name: the heuristic's name.
-        counted: the axis label of its values.
+        counted: the axis label of the heuristic's values.
     """
     layout = labelled_layouts(graphs)
     if not layout:
@@ -123,7 +126,7 @@ def label_some(axis: Axis) -> None:
 
 
 def draw_runtimes(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of runtimes over the fastest, sorted, with a line for each labelled graph."""
+    """Return a figure of runtime / fastest runtime, sorted, with a line for each labelled graph."""
     figure, panels = make_panels(graphs, "How much there is to gain: runtimes inside a graph")
     for axes, drawn in panels:
         for graph in drawn:
@@ -144,7 +147,7 @@ def draw_noise(summaries: pl.DataFrame) -> Figure:
     """Return a figure of the share of duplicate configurations, and how much their runtimes differ.
 
     Args:
-        summaries: the table of solution.data.scan.
+        summaries: the table of solution.data.scan, a row per graph.
     """
     figure = Figure(figsize=(12, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.4])
@@ -179,7 +182,7 @@ def draw_noise(summaries: pl.DataFrame) -> Figure:
 
 
 def draw_configurations(graph: Graph) -> Figure:
-    """Return a figure of one labelled graph's configurations in two principal components."""
+    """Return a figure of a labelled graph's configurations, in two principal components."""
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     axes = figure.subplots()
     chosen = spread_evenly(graph.num_configs)
@@ -196,7 +199,10 @@ def draw_configurations(graph: Graph) -> Figure:
 
 
 def draw_across(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of several graphs' configurations; a collection shares its components."""
+    """Return a figure of several graphs' configurations, in two principal components.
+
+    The components are computed once per collection, from all its drawn graphs together.
+    """
     figure, panels = make_panels(graphs, "Configurations of several graphs: a colour each", 4.2)
     for axes, labelled in panels:
         shown = [labelled[number] for number in spread_evenly(len(labelled), MAX_GRAPHS)]
@@ -223,7 +229,10 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_violations(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of Kendall's tau between violation ratio and runtime, a point per graph."""
+    """Return a figure of Kendall's tau between violation ratio and runtime, a point per graph.
+
+    The violation ratio is the share of nodes whose largest dimension is not minor-most.
+    """
     return draw_rule(
         graphs,
         lambda graph: 100 * measures.violation_ratio(graph),
@@ -233,11 +242,14 @@ def draw_violations(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of each program's opcodes beside its fastest runtime, the quickest first."""
+    """Return a figure of each program's fastest runtime, beside its shares of opcodes.
+
+    The program with the shortest runtime stands first.
+    """
     layout = labelled_layouts(graphs)
     if not layout:
         return say(NO_LAYOUT)
-    # a program that both searches contain counts once
+    # a program that stands in the collections of both searches (default, random) counts once
     programs = {graph.architecture + graph.name: graph for graph in layout}
     ordered = sorted(programs.values(), key=measures.fastest)
     figure = Figure(figsize=(12, 2 + 0.22 * len(ordered)), layout="constrained")
@@ -272,7 +284,10 @@ def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_pruning(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of the share of nodes that pruning keeps, by its number of hops."""
+    """Return a figure of the share of nodes that pruning keeps.
+
+    The x axis is the number of hops: edges from the configurable nodes to the furthest kept node.
+    """
     if not any(len(graph.configurable) for graph in graphs):
         return say("no configurable node")
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
@@ -282,7 +297,7 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
         if pruned:
             kept = 100 * np.array([measures.kept_shares(graph, HOPS) for graph in pruned])
             low, middle, high = np.quantile(kept, (0.25, 0.5, 0.75), axis=0)
-            # both searches have the same programs, so their lines overlap
+            # Collections of both searches have the same programs, so their lines overlap.
             line = "-" if name.endswith("default") else "--"
             axes.plot(HOPS, middle, color=colour, marker="o", ls=line, label=name)
             axes.fill_between(HOPS, low, high, color=colour, alpha=0.15, lw=0)
@@ -298,7 +313,7 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
 def draw_scale(summaries: pl.DataFrame) -> Figure:
     """Return a figure with a point per graph: its numbers of configurations and of nodes.
 
-    A band marks the mean numbers of nodes that were published.
+    A band marks the published range of mean numbers of nodes, of TpuGraphs' layout collections.
     """
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axes = figure.subplots()
@@ -366,7 +381,7 @@ def draw_gains(graphs: Sequence[Graph]) -> Figure:
 def draw_distances(graphs: Sequence[Graph]) -> Figure:
     """Return a figure of whether runtime grows with the distance from the fastest configuration.
 
-    The distance counts swaps of dimensions (solution.analysis.measures.swaps_to_best).
+    The distance is the number of swaps of dimensions (solution.analysis.measures.swaps_to_best).
     """
     return draw_rule(
         graphs,

@@ -37,16 +37,16 @@ from solution.system.wording import compare_times, count
 from solution.training.folds import NO_FOLD
 
 SHOWN = 12
-NAMED = 3  # columns that the sentence names
-READABLE = 24  # least width of a column of words, in characters
+NAMED = 3  # number of columns that the explanation in words names
+READABLE = 24  # minimum width, in characters, of a table column that contains sentences
 
 
 def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """Return how much each column adds to the scores of `rows` over the score of `reference`.
 
     Args:
-        rows: (k, columns); a higher score means slower.
-        reference: (columns,)
+        rows: (k, columns) of the feature table; a higher score means slower.
+        reference: (columns,) the row that they are compared with.
 
     Returns:
         (k, columns); the sum over columns is the difference of the scores.
@@ -56,7 +56,7 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
     ranker = check_explained(ranker)
     both = np.concatenate([reference[None], rows])
     if isinstance(ranker, BoostedTrees):
-        # Change of the score per unit of output: -1 if the trees predict relevance.
+        # Change of the score per unit of the trees' output: -1 if they predict relevance.
         sign = ranker.score(np.ones(1), 1)[0] - ranker.score(np.zeros(1), 1)[0]
         found = sign * _contributions(ranker, both)
     else:
@@ -76,7 +76,7 @@ def check_explained(ranker: Ranker) -> BoostedTrees | LinearRanker:
 
 
 def measure_importance(ranker: Ranker) -> np.ndarray:
-    """Return the share (columns,) of each column in the trees' gain or in the linear weights."""
+    """Return each column's share (columns,) of the trees' gain or of absolute linear weights."""
     ranker = check_explained(ranker)
     if isinstance(ranker, BoostedTrees):
         weights = ranker.fitted().feature_importance("gain")
@@ -86,18 +86,19 @@ def measure_importance(ranker: Ranker) -> np.ndarray:
 
 
 def _contributions(ranker: BoostedTrees, rows: np.ndarray) -> np.ndarray:
-    return ranker.predict_rows(rows, pred_contrib=True)[:, :-1]  # the last column is the constant
+    # the last column is the constant term
+    return ranker.predict_rows(rows, pred_contrib=True)[:, :-1]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two configurations of a graph and the scores of the ranker."""
+    """Two configurations of a graph, and the ranker's scores of all its configurations."""
 
     graph: Graph
     ranker: Ranker
     slow: int  # the configuration that is explained
     fast: int  # the configuration it is compared with, which is predicted fastest
-    scores: np.ndarray  # (configs,)
+    scores: np.ndarray  # (configs,) predicted scores; higher means slower
 
     def rank(self, config: int) -> int:
         """Return the predicted rank of a configuration; 1 is the fastest."""
@@ -106,12 +107,13 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Explanation(Comparison):
-    """Two configurations, and how the columns of the ranker's table explain their scores."""
+    """Two configurations, and what each column of the feature table adds to their scores."""
 
-    rows: np.ndarray  # (configs, columns) float32
+    rows: np.ndarray  # (configs, columns) float32: the feature table
     features: tuple[Feature, ...]
-    contributions: np.ndarray  # (columns,) in the score of `slow` less that of `fast`
-    importance: np.ndarray  # (columns,) shares of the trees' gain or of the linear weights
+    # (columns,) what each column adds to the score of `slow` over that of `fast`
+    contributions: np.ndarray
+    importance: np.ndarray  # (columns,) see measure_importance
 
     @property
     def order(self) -> np.ndarray:
@@ -143,10 +145,10 @@ def compare(ranker: Ranker, graph: Graph, config: int | None = None) -> Comparis
 
 
 def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanation:
-    """Explain by the columns of the ranker's table why `config` scores higher than the fastest.
+    """Explain by columns of the feature table why `config` scores higher than the fastest.
 
-    Raises InputError if `config` does not exist, all scores are equal, or the ranker is neither
-    made of trees nor linear.
+    `config` is chosen as in `compare`. Raises InputError if `config` does not exist, all scores are
+    equal, or the ranker is neither made of trees nor linear.
     """
     columns, compared = check_explained(ranker), compare(ranker, graph, config)
     rows = columns.rows_of(graph)[graph.distinct.inverse]
@@ -160,7 +162,10 @@ def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanat
 
 
 def find_explained(name: str, run: Run) -> Experiment:
-    """Return the experiment of this name or file; raise InputError if there is none."""
+    """Return the experiment with this name, or from the file with this path.
+
+    Raises InputError if there is none.
+    """
     if name in set(run.experiments()) - set(list_experiments()):
         raise InputError(
             f"{name}: an experiment of {run.folder} that is defined in your file. Give the path of "
@@ -205,14 +210,14 @@ def labelled_graphs(store: Store, collection: str, ranker: RankerSettings) -> La
 def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, Path]:
     """Return a model of the run that was not trained on the graph, and the folder of its job.
 
-    Raises InputError if the run has none.
+    Raises InputError if there is no such model.
     """
     graphs = predictions.read(run.graphs).filter(
         pl.col("collection") == graph.collection.name, pl.col("graph") == graph.name
     )
     fold = graphs["fold"][0] if len(graphs) else NO_FOLD
     folders = run.jobs(experiment.name, graph.collection.name)
-    if fold != NO_FOLD:  # no model was trained on a graph without a fold
+    if fold != NO_FOLD:  # a graph without a fold was in no training set, so any model will do
         if folders and all(folder.name.startswith(f"fold-{NO_FOLD}-") for folder in folders):
             raise InputError(
                 f"{run.folder}: every model of {experiment.name} for {graph.collection.name} has "
@@ -229,7 +234,11 @@ def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, 
 
 
 def describe(compared: Comparison, reasons: Sequence[str]) -> str:
-    """Return a text: both configurations, their predicted ranks, which to take, and why."""
+    """Return a text: both configurations, their predicted ranks, which one to take, and why.
+
+    Args:
+        reasons: what makes `compared.slow` slower, as name_reasons returns it.
+    """
     graph, slow, fast = compared.graph, compared.slow, compared.fast
     what = describe_configs(graph, np.array([slow, fast]))
     text = (
@@ -292,7 +301,7 @@ def show_contributions(explanation: Explanation) -> Table:
 
 
 def show_importance(features: Sequence[Feature], importance: np.ndarray) -> Table:
-    """Return a table of the columns that the model uses most, over all graphs."""
+    """Return a table of the columns with the largest importance (see measure_importance)."""
     table = make_table("What the model uses most")
     table.add_column("Feature", no_wrap=True)
     table.add_column("Share", justify="right")

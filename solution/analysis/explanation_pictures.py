@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # this import needs torch
 
 SHOWN = 15
 MAX_POINTS = 20_000
-# graph -> the columns of its distinct configurations (distinct configs, columns)
+# returns the feature table (distinct configs, columns) of a graph's distinct configurations
 RowsOf = Callable[[Graph], np.ndarray]
 SLOWER, FASTER = "#c44e52", "#4c72b0"
 
@@ -50,7 +50,7 @@ def draw_contributions(explanation: Explanation, path: Path) -> None:
 
 
 def draw_costs(costs: "Costs", path: Path) -> None:
-    """Write a PNG of the costs that differ between two configurations, a bar per part."""
+    """Write a PNG of the costs in which two configurations differ: a bar per tensor."""
     figure, axes = plt.subplots(figsize=(11, 5.6), layout="constrained")
     names, values = costs.names[:SHOWN][::-1], costs.added[:SHOWN][::-1]
     bars = np.arange(len(names))
@@ -79,12 +79,12 @@ def draw_components(
 ) -> None:
     """Write a PNG with three panels of configurations in principal components.
 
-    The panels show this graph in two components, this graph in three, and all graphs in two.
-    Components are computed from the columns that the ranker learns from (`rows_of`). In the panels
-    of this graph the colour is log2 of the runtime over the fastest, or grey if there are no
-    runtimes; in the panel of all graphs it is the rank within the graph, so that graphs can be
-    compared. Unlabelled graphs are left out there. The configurations `marked` get a ring and their
-    number. Titles state how well a plane in three components separates fast from slow
+    The panels show this graph in two components, this graph in three, and all labelled graphs of
+    `others` in two. Components are computed from the columns that the ranker learns from
+    (`rows_of`). In the panels of this graph the colour is log2 of the runtime over the fastest, or
+    grey if there are no runtimes. In the panel of all graphs it is the rank within each graph, so
+    that graphs can be compared. The configurations `marked` get a ring and their number. Titles
+    state how well a plane in three components separates fast from slow configurations
     (solution.analysis.measures.separability).
     """
     figure = plt.figure(figsize=(19, 5.4), layout="constrained")
@@ -124,9 +124,9 @@ def _say_separability(rows: np.ndarray, runtimes: np.ndarray) -> str:
 
 
 def project(rows: np.ndarray, size: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first principal components (rows, size) of standardised rows, and their shares.
+    """Standardise the columns of `rows`, and return their first principal components (rows, size).
 
-    The shares (size,) are of the variance.
+    Returns also the share (size,) of the variance that each component explains.
     """
     wide = rows.astype(np.float64)
     deviation = wide.std(axis=0)
@@ -138,7 +138,10 @@ def project(rows: np.ndarray, size: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sample(graphs: Sequence[Graph], rows_of: RowsOf) -> tuple[np.ndarray, np.ndarray]:
-    """Return about MAX_POINTS rows of all graphs, and each row's rank in its graph, 0 to 1."""
+    """Return about MAX_POINTS rows of all graphs, and the rank of each row in its graph.
+
+    Ranks are between 0 (fastest) and 1.
+    """
     if not graphs:
         return np.zeros((0, 0)), np.zeros(0)
     limit = max(1, MAX_POINTS // len(graphs))
@@ -153,7 +156,11 @@ def _sample(graphs: Sequence[Graph], rows_of: RowsOf) -> tuple[np.ndarray, np.nd
 
 
 def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: str) -> np.ndarray:
-    """Draw the rows in two principal components, and return their coordinates (rows, 2)."""
+    """Draw the rows in two principal components, and return their coordinates (rows, 2).
+
+    Args:
+        colours: (rows,) values to colour by, with a colour bar called `label`; None: all grey.
+    """
     points, shares = project(rows)
     size = float(np.clip(4000 / max(len(points), 1), 3, 40))
     if colours is None:

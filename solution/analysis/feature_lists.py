@@ -23,7 +23,10 @@ from solution.system.wording import count
 
 
 def keyed_tables(graphs: Iterable[Graph]) -> Iterator[pl.DataFrame]:
-    """Yield each graph's table: collection, graph, config, the features, runtime (or null)."""
+    """Yield a table per graph, with a row per configuration.
+
+    The columns are: collection, graph, config, the features, runtime (null without labels).
+    """
     for graph in graphs:
         runtimes = pl.Series("runtime", graph.runtimes, dtype=pl.Float64())
         missing = pl.lit(None, pl.Float64()).alias("runtime")
@@ -41,7 +44,8 @@ def write_table(graphs: Iterable[Graph], path: Path) -> pl.LazyFrame:
 
     Only some graphs are in memory at a time, so the table may be larger than memory.
 
-    Raises InputError if some graphs have compile options and others do not: their columns differ.
+    Raises InputError if the graphs differ in whether they have compile options, or for which
+    target: their columns differ.
     """
     remaining = iter(graphs)
     first = next(remaining)
@@ -79,7 +83,11 @@ def show_features(kind: str, word: str = "") -> Table:
 
 
 def show_module_features(word: str = "") -> Table:
-    """Return the same table for the features that a program's protobuf gives."""
+    """Return a table of the node features that a program's protobuf gives: name, unit and reason.
+
+    Args:
+        word: show only columns whose name, unit or reason contains it.
+    """
     title = "The module table, of `fastslow module FILE --features TABLE`"
     return _show(title, "a row a node", module_table.FEATURES, word)
 
@@ -100,7 +108,10 @@ def _show(title: str, rows: str, features: Sequence[Feature], word: str) -> Tabl
 
 
 def write_collection(store: Store, collection: Collection, path: Path) -> int:
-    """Write the feature table of a collection with graphs; return the number of rows."""
+    """Write the feature table of a collection to a Parquet file; return its number of rows.
+
+    The store must have at least one graph of the collection.
+    """
     rows = store.graphs.filter(store.graphs["collection"] == collection.name)
     graphs = store.load(rows.sort("graph"), GraphCache(0))
     with track(graphs, f"Table of {collection.name}") as tracked:

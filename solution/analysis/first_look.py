@@ -17,11 +17,11 @@ from solution.system.files import make_folder
 from solution.system.pictures import save_figure
 from solution.system.progress import track
 
-MOST = 40  # graphs per collection that are drawn
+MOST = 40  # graphs per collection that are read and drawn
 
 
 def draw_scale_of(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of the sizes of these graphs."""
+    """Return a figure of the graphs' numbers of nodes and configurations."""
     return data_pictures.draw_scale(tabulate([summarise(graph, "train") for graph in graphs]))
 
 
@@ -42,9 +42,9 @@ OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {
 
 
 def draw_first_look(data: Path, folder: Path) -> list[Path]:
-    """Write every figure for the labelled graphs in `data`, and return the paths.
+    """Write every figure for the labelled graphs in `data`, and return the figures' paths.
 
-    At most MOST graphs of each collection are read. Raises InputError if none has labels.
+    At most MOST graphs of each collection are read. Raises InputError if none of them has labels.
     """
     files = [file for file in find_files(data) if file.split != "test"]
     chosen = []

@@ -16,11 +16,13 @@ from solution.system.errors import InputError
 from solution.system.names import suggest
 from solution.system.wording import count
 
-SHOWN = 3  # names in a message
+SHOWN = 3  # graph names that a message lists
 
 
 def look_up_graph(folder: Path, name: str | None, collection: str | None = None) -> Graph:
-    """Read the graph `name`, or COLLECTION:NAME; from a store it is read as it was prepared.
+    """Read the graph `name`, or COLLECTION:NAME, from a folder of data or from a store.
+
+    A graph from a store is returned as it was prepared, for example pruned.
 
     Args:
         name: may be None if the folder has a single graph.
@@ -65,7 +67,7 @@ def read_file(path: Path, collection: str | None = None) -> Graph:
 
 
 def _list_readers(folder: Path) -> dict[str, Callable[[], Graph]]:
-    """Return by COLLECTION:NAME a function that reads the graph."""
+    """Return a function that reads each graph of the folder or store, by COLLECTION:NAME."""
     if not is_store(folder):
         return {
             f"{file.collection.name}:{file.name}": partial(read_graph, file.path, file.collection)

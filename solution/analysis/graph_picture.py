@@ -23,7 +23,7 @@ from solution.system.pictures import save_figure, show_plainly
 
 MAX_NODES = 250  # larger layout graphs show only configurable nodes and their neighbours
 COLUMNS, HIGHEST = 36, 12  # approximate width and height of a row, in nodes
-GAP = 2.5  # between two rows, in nodes
+GAP = 2.5  # vertical distance between two rows of the picture, in nodes
 MAX_COLOURS = 7
 REST_COLOUR = "#b8b8b8"
 MAX_LABELLED_NODES = 60
@@ -35,17 +35,18 @@ LEAST_SPREAD = 1e-9  # relative spread below which runtimes count as equal
 
 @dataclass(frozen=True)
 class Drawing:
-    """A program with the positions of its nodes."""
+    """A program, and where its nodes stand in the picture."""
 
     graph: Graph  # only the nodes that are drawn
     positions: np.ndarray  # (nodes, 2) float: x to the right, y upwards
-    lines: np.ndarray  # (nodes,) int64: the row of the picture
-    left_out: int  # nodes that are not drawn
+    lines: np.ndarray  # (nodes,) int64: the row of the picture in which each node stands
+    left_out: int  # number of nodes that are not drawn
 
     def find_edges(self) -> np.ndarray:
-        """Return the positions (edges, 2, 2) of producer and consumer of the edges inside a row.
+        """Return the positions (edges, 2, 2) of the producer and the consumer of each drawn edge.
 
-        Edges between rows are left out, because they would cross everything in between.
+        Edges between two rows of the picture are left out, because they would cross everything in
+        between.
         """
         consumers, producers = self.graph.edges.T
         stays = self.lines[consumers] == self.lines[producers]
@@ -53,7 +54,7 @@ class Drawing:
 
 
 def lay_out(graph: Graph) -> Drawing:
-    """Choose the nodes of a program that are drawn, and their positions."""
+    """Choose the nodes of a program that are drawn, and where they stand."""
     kept = np.arange(graph.num_nodes)
     if graph.num_nodes > MAX_NODES and len(graph.configurable):
         kept = np.flatnonzero(neighbourhood(graph, 1))
@@ -61,7 +62,7 @@ def lay_out(graph: Graph) -> Drawing:
     levels = _dense(find_levels(graph)[kept])
     columns, heights = _order_levels(shown, levels)
     width = int(columns.max(initial=0)) + 1
-    # nodes per row, so that the last row is not almost empty
+    # nodes per row: all rows are about equally long, so that the last one is not almost empty
     of_a_line = -(-width // max(1, round(width / COLUMNS)))
     lines, columns = columns // of_a_line, columns % of_a_line
     tops = np.zeros(len(heights))
@@ -75,10 +76,11 @@ def lay_out(graph: Graph) -> Drawing:
 
 
 def find_levels(graph: Graph) -> np.ndarray:
-    """Return the level (nodes,) of each node from the left, as far right as its consumers allow.
+    """Return the level (nodes,) of each node: 0 is at the left, consumers are further right.
 
-    It is the length of the longest path of the program less the longest path from the node to an
-    output. Nodes on or before a cycle, which XLA programs do not have, stand at the right.
+    level = longest path of the program - longest path from the node to an output, in edges. So a
+    node stands one level left of its leftmost consumer. Nodes on or before a cycle, which XLA
+    programs do not have, stand at the right.
     """
     ways = np.maximum(find_depths(graph.edges[:, ::-1], graph.num_nodes), 0)
     return np.asarray(ways.max(initial=0) - ways)
@@ -92,9 +94,10 @@ def describe_node(graph: Graph, node: int) -> str:
 
 
 def describe_fastest(graph: Graph) -> dict[int, str]:
-    """Return the layouts that the fastest configuration sets, minor to major, by configurable node.
+    """Return the layouts that the fastest configuration sets, as text by configurable node.
 
-    Nodes that it leaves to the compiler are left out; without runtimes the result is empty.
+    Dimensions are listed minor to major. Nodes that the configuration leaves to the compiler are
+    left out; without runtimes the result is empty.
     """
     if graph.runtimes is None or not len(graph.configurable):
         return {}
@@ -115,16 +118,16 @@ def describe_fastest(graph: Graph) -> dict[int, str]:
 
 
 def _dense(levels: np.ndarray) -> np.ndarray:
-    """Return the levels renumbered without gaps; nodes that are not drawn leave gaps."""
+    """Renumber levels without gaps; nodes that are not drawn leave gaps."""
     return np.asarray(np.unique(levels, return_inverse=True)[1].reshape(levels.shape))
 
 
 def _order_levels(graph: Graph, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the column (nodes,) of each node and its height in it, near the node's consumers.
+    """Return the column (nodes,) of each node, and its height (nodes,) in this column.
 
-    Levels are processed from right to left, because a node is placed at the mean height of its
-    consumers (the barycentre heuristic of Sugiyama, Tagawa and Toda, 1981). A level with many nodes
-    takes several columns.
+    Levels are processed from right to left, and the nodes of a level are sorted by the mean height
+    of their consumers (the barycentre heuristic of Sugiyama, Tagawa and Toda, 1981). A level with
+    many nodes takes several columns.
     """
     heights, columns = np.zeros(graph.num_nodes), np.zeros(graph.num_nodes, np.int64)
     widths = -(-np.bincount(levels) // HIGHEST)
@@ -144,7 +147,7 @@ def _order_levels(graph: Graph, levels: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def draw_graph(graph: Graph, path: Path) -> None:
-    """Write the picture of a graph to a .png, .svg or .pdf file, as the path ends."""
+    """Write the picture of a graph; the path's ending, .png, .svg or .pdf, gives the format."""
     save_figure(make_figure(graph), path)
 
 
@@ -177,7 +180,7 @@ def _draw_program(drawing: Drawing, axes: Axes) -> None:
                 "", xy=tuple(consumer), xytext=tuple(producer), arrowprops=arrow, zorder=1
             )
     else:
-        # many lines are faint, so that they do not hide the nodes
+        # many edges are drawn faintly, so that they do not hide the nodes
         alpha = float(np.clip(200 / max(1, len(lines)), 0.05, 0.3))
         axes.add_collection(
             LineCollection(list(lines), colors="black", alpha=alpha, linewidths=0.6)
@@ -198,7 +201,10 @@ def _draw_program(drawing: Drawing, axes: Axes) -> None:
 
 
 def _label_nodes(drawing: Drawing, axes: Axes) -> None:
-    """Label nodes with opcode, shape and the fastest configuration's layouts, if they are few."""
+    """Write opcode and shape below nodes, and the fastest configuration's layouts above them.
+
+    Labels that would be too many are left out.
+    """
     graph = drawing.graph
     fastest = describe_fastest(graph)
     named = list(range(graph.num_nodes))
@@ -216,12 +222,12 @@ def _label_nodes(drawing: Drawing, axes: Axes) -> None:
 
 
 def _write(axes: Axes, position: np.ndarray, words: str, points: int, colour: str) -> None:
-    """Write words `points` above a node (below it if negative)."""
+    """Write `words` this many `points` above a node, or below it if `points` is negative."""
     side: Literal["bottom", "top"] = "bottom" if points > 0 else "top"
     axes.annotate(
         words, (position[0], position[1]), xytext=(0, points), textcoords="offset points",
         ha="center", va=side, fontsize=6.5, color=colour, zorder=5,
-        # keeps the text legible over lines and nodes
+        # a white outline keeps the text legible over lines and nodes
         path_effects=[withStroke(linewidth=1.8, foreground="white")],
     )  # fmt: skip
 

@@ -24,7 +24,8 @@ from solution.programs.hlo.records import Record
 from solution.system.terminal import make_table
 
 EVERY = "all"
-BAND = ("violation_fewest_nodes", "violation_most_nodes")  # names in published.toml
+# names in published.toml of the smallest and largest published mean number of nodes
+BAND = ("violation_fewest_nodes", "violation_most_nodes")
 MAX_ROWS = 15
 QUANTILES = (0, 0.25, 0.5, 0.75, 1)
 
@@ -51,7 +52,7 @@ def measure_scale(summaries: pl.DataFrame) -> pl.DataFrame:
 
 
 def show_scale(summaries: pl.DataFrame) -> Table:
-    """Return a table, 80 columns wide, with a row for each collection and one for all."""
+    """Return the counts of measure_scale as a table, 80 columns wide."""
     table = make_table("Scale: means over graphs, and pairs of a graph and a configuration")
     table.add_column("Collection", no_wrap=True)
     for header in ("Graphs", "Nodes", "Largest", "Edges", "Configs", "Pairs"):
@@ -63,7 +64,7 @@ def show_scale(summaries: pl.DataFrame) -> Table:
 
 
 def show_summaries(summaries: pl.DataFrame) -> Table:
-    """Return a table, 80 columns wide, with a row for each collection and split."""
+    """Return a table of sizes and spreads, 80 columns wide: a row for each collection and split."""
     table = make_table(Text("Nodes, configs and settable (configurable) nodes: median and maximum"))
     table.add_column("Collection", no_wrap=True)
     headers = ("Graphs", "Nodes", "Configs", "Settable", "Equal", "Spread")
@@ -95,7 +96,7 @@ def show_summaries(summaries: pl.DataFrame) -> Table:
 
 
 def show_graph(graph: Graph) -> list[Table]:
-    """Return a table of a graph: sizes, opcodes, configurable nodes or tile sizes, and runtimes."""
+    """Return tables of a graph: sizes, opcodes, configurable nodes or tile sizes, and runtimes."""
     tables = [_show_sizes(graph), _show_opcodes(graph)]
     if graph.collection.kind == "tile":
         tables.append(_show_tiles(graph))
@@ -107,7 +108,7 @@ def show_graph(graph: Graph) -> list[Table]:
 
 
 def show_records(name: str, records: Sequence[Record]) -> list[Table]:
-    """Return a table with a row per record of a protobuf file, and one of all their opcodes."""
+    """Return two tables of a protobuf file: a row per record, and a row per frequent opcode."""
     return [_show_record_rows(name, records), _show_record_opcodes(records)]
 
 

@@ -1,4 +1,4 @@
-"""Measure one property of one graph per function, for a first look at the data."""
+"""Measure a graph for a first look at the data: each function measures one property."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from solution.features.layout.tensors import find_tensors
 from solution.features.layout.violations import violation_ratios
 from solution.features.preparation import neighbourhood
 
-FOLDS = 5  # number of folds of configurations that measure separability
+FOLDS = 5  # folds of the cross-validation in `separability`
 
 
 def slowdowns(graph: Graph) -> np.ndarray:
@@ -32,10 +32,10 @@ def relative_range(graph: Graph) -> float:
 
 
 def default_runtime(graph: Graph) -> float | None:
-    """Return the runtime of the compiler's default for a labelled graph; None if unmeasured.
+    """Return the runtime of a labelled graph with the compiler's default configuration.
 
-    Layout: the mean over the configurations that set no layout. Tile: 1, because runtimes are
-    divided by the runtime of the default tile.
+    Layout: the mean over the configurations that set no layout; None if there is none. Tile: 1,
+    because runtimes are divided by the runtime of the default tile.
     """
     assert graph.runtimes is not None
     if graph.collection.kind == "tile":
@@ -50,7 +50,7 @@ def default_runtime(graph: Graph) -> float | None:
 
 
 def gain_over_compiler(graph: Graph) -> float | None:
-    """Return default / fastest - 1, the speedup over the compiler; None without a default."""
+    """Return default / fastest - 1, the speedup over the compiler, or None without a default."""
     default = default_runtime(graph)
     return None if default is None else default / fastest(graph) - 1
 
@@ -58,14 +58,14 @@ def gain_over_compiler(graph: Graph) -> float | None:
 def swaps_to_best(graph: Graph) -> np.ndarray:
     """Return each configuration's distance (configs,) from the fastest, in swaps of dimensions.
 
-    It is the number of pairs of dimensions that stand in another order (Kendall's tau distance),
-    that is, of swaps of neighbours that turn one layout into the other. It is summed over output,
-    input and kernel of all configurable nodes. A layout that is left to the compiler counts as the
-    program's. Padding must be repaired.
+    The distance of two layouts is the number of pairs of dimensions in a different order (Kendall's
+    tau distance): so many swaps of neighbouring dimensions turn one layout into the other. It is
+    summed over the output, input and kernel layouts of all configurable nodes. A layout that is
+    left to the compiler counts as the program's. The graph's padding must be repaired.
     """
     assert graph.runtimes is not None
     layouts = graph.layouts
-    # (nodes,) index of each node's layout in the fastest configuration
+    # (configurable nodes,) index of each node's layout in the fastest configuration
     best = layouts.pairs(layouts.rows[[int(graph.runtimes.argmin())]])[0]
     swaps = np.zeros(len(layouts.layouts), np.int64)
     first, second = np.triu_indices(MAX_RANK, 1)
@@ -73,7 +73,8 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
         tensors = find_tensors(graph, tensor)
         given = layouts.layouts[:, number * MAX_RANK : (number + 1) * MAX_RANK].astype(np.int64)
         positions = MAX_RANK + np.argsort(_complete(tensors.layouts, tensors.ranks), axis=1)
-        # (pairs, dimensions) position in the order; given dimensions get lower ones below
+        # (layouts, dimensions): position of each dimension, minor to major, in the program's
+        # layout, plus MAX_RANK. Dimensions that a layout sets then get their lower positions in it.
         positions = positions[layouts.node]
         for slot in range(MAX_RANK):
             rows = np.flatnonzero(given[:, slot] >= 0)
@@ -88,13 +89,13 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
 
 
 def _complete(orders: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Return orders (nodes, 6) in which dimensions from the rank on stand last, in rising order."""
+    """Return `orders` (nodes, 6), with the entries from a tensor's rank on set to rank, ..., 5."""
     past = np.arange(MAX_RANK) >= ranks[:, None]
     return np.where(past, np.arange(MAX_RANK), orders)
 
 
 def copied_bytes(graph: Graph) -> np.ndarray:
-    """Return the share (configs,) of the bytes between configurable nodes that must be copied.
+    """Return which share (configs,) of the bytes between configurable nodes must be copied.
 
     A tensor is copied if its producer and its consumer have it in different orders of dimensions.
     """
@@ -103,20 +104,22 @@ def copied_bytes(graph: Graph) -> np.ndarray:
 
 
 def padded_bytes(graph: Graph) -> np.ndarray:
-    """Return the padding (configs,) of configurable nodes over their unpadded bytes."""
+    """Return padding / unpadded bytes (configs,) of what configurable nodes write and read."""
     column = [feature.name for feature in layout_table.FEATURES].index("moved_bytes")
     return np.expm1(layout_table.layout_rows(graph)[:, column].astype(np.float64))
 
 
 def violation_ratio(graph: Graph) -> np.ndarray:
-    """Return the share (configs,) of configurable nodes with a largest dimension not minor-most."""
+    """Return which share (configs,) of configurable nodes has a largest dimension not
+    minor-most."""
     return violation_ratios(graph)[graph.layouts.rows]
 
 
 def graph_vectors(graph: Graph) -> np.ndarray:
     """Return configurations as vectors (configs, columns), comparable only within this graph.
 
-    Layout: one-hot columns for each configurable node, slot and value. Tile: as shared_vectors.
+    Layout: one-hot columns for each configurable node and each position in its layouts. Tile: as in
+    shared_vectors.
     """
     if graph.collection.kind == "tile":
         return shared_vectors(graph)
@@ -130,13 +133,13 @@ def graph_vectors(graph: Graph) -> np.ndarray:
 def shared_vectors(graph: Graph) -> np.ndarray:
     """Return configurations as vectors (configs, columns) with the same columns for every graph.
 
-    Layout (21 columns): for each of the three tensors, the share of nodes whose minor-most
-    dimension is none, 0, ..., 5. Tile (24 columns): log(1 + size).
+    Layout (21 columns): for each of output, input and kernel, the share of configurable nodes whose
+    minor-most dimension is unset, 0, ..., 5. Tile (24 columns): log(1 + size).
     """
     if graph.collection.kind == "tile":
         return np.log1p(np.maximum(graph.tiles, 0)).astype(np.float32)
     layouts = graph.layouts
-    # (pairs, tensors) minor-most dimension
+    # (layouts, tensors): minor-most dimension
     minor = layouts.layouts[:, ::MAX_RANK][:, : len(LAYOUT_TENSORS)]
     hot = minor[:, :, None] == np.arange(LAYOUT_UNSET, MAX_RANK)
     flat = hot.reshape(len(minor), len(LAYOUT_TENSORS) * NUM_LAYOUT_TOKENS).astype(np.float32)
@@ -184,13 +187,17 @@ def separability(points: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def opcode_shares(graph: Graph) -> np.ndarray:
-    """Return the share of nodes (opcodes,) with each opcode."""
+    """Return each opcode's share (opcodes,) of the nodes."""
     counts = np.bincount(graph.node_opcodes, minlength=vocabulary.NUM_OPCODES)
     return counts / graph.num_nodes
 
 
 def kept_shares(graph: Graph, hops: range) -> list[float]:
-    """Return the share of nodes that pruning keeps for each number of hops; 1 for a tile graph."""
+    """Return the share of nodes that pruning keeps, for each number of hops.
+
+    Pruning keeps the nodes within this many edges (hops) of configurable nodes. The share is 1 if a
+    graph has no configurable node, as in tile collections.
+    """
     if len(graph.configurable) == 0:
         return [1.0 for _ in hops]
     return [float(neighbourhood(graph, count).mean()) for count in hops]

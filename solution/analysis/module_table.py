@@ -1,7 +1,8 @@
 """Compute node features that the competition's 140 lack; list the guesses of a lifted program.
 
 The table has a row per node, in the order of Graph.node_features, so the two can be joined. It
-needs the program's protobuf, which is a separate download in the competition.
+needs the program's protobuf, which is a separate download in the competition. A lifted program is
+one that was reconstructed from a graph, with guesses where the graph says too little.
 
 Rankers use only one kind of these columns: the dimensions that dots sum over (Graph.summed), which
 solution.features.einsum turns into features. The other columns are for users' models, because npz
@@ -30,21 +31,21 @@ from solution.programs.hlo.records import Record
 from solution.system.parquet import write_batches
 from solution.system.terminal import make_table
 
-OPERANDS = 3  # operands that get columns
+OPERANDS = 3  # number of operands that get columns
 DOT_LISTS = (
     ("lhs_contracting", "lhs_contracting_dimensions", "summed over in the left operand"),
     ("rhs_contracting", "rhs_contracting_dimensions", "summed over in the right operand"),
     ("lhs_batch", "lhs_batch_dimensions", "of the left operand, one product for each index"),
     ("rhs_batch", "rhs_batch_dimensions", "of the right operand, one product for each index"),
 )
-DOT_DIMENSIONS = 2  # columns for each list of dimensions
+DOT_DIMENSIONS = 2  # columns for each of DOT_LISTS
 GATHER_LISTS = (
     ("gather_offset", "offset_dims", "of the output, contiguous pieces of what is read"),
     ("gather_collapsed", "collapsed_slice_dims", "of which one index is read at a time"),
     ("gather_start", "start_index_map", "that the indices run along"),
 )
-GATHER_DIMENSIONS = 3  # columns for each list of dimensions
-NONE = -1  # a missing dimension; 0 is a valid one
+GATHER_DIMENSIONS = 3  # columns for each of GATHER_LISTS
+NONE = -1  # value of a missing dimension, because 0 is a valid dimension
 
 FEATURES = (
     *(feature for name, _, reason in DOT_LISTS
@@ -68,9 +69,9 @@ FEATURES = (
 
 
 def module_features(module: Any) -> np.ndarray:
-    """Return the columns FEATURES (nodes, columns) float32 of a protobuf message Module.
+    """Return the columns FEATURES (nodes, columns) float32 of a program, a protobuf message Module.
 
-    Raises InvalidGraphError if two of its instructions have the same id.
+    Raises InvalidGraphError if two instructions have the same id.
     """
     shapes = [instruction.shape for instruction in instructions(module)]
     positions = find_places(module)
@@ -82,9 +83,10 @@ def module_features(module: Any) -> np.ndarray:
 
 
 def write_module_tables(records: Iterable[Record], path: Path) -> int:
-    """Write the module tables of all records to one Parquet file, and return its number of rows.
+    """Write the FEATURES of the programs of all records to one Parquet file.
 
-    The columns are graph, node, and FEATURES.
+    The file has a row per node, with the columns graph, node, and FEATURES. Returns the number of
+    rows.
     """
     names = [feature.name for feature in FEATURES]
     schema = pl.Schema({"graph": pl.String(), "node": pl.Int32()})
@@ -145,7 +147,7 @@ def _describe_gather(instruction: Any) -> list[int]:
 
 
 def _count(shape: Any, dimensions: Sequence[int]) -> int:
-    """Return the product of the sizes of these dimensions; missing dimensions count as 1."""
+    """Return the product of the sizes of `dimensions`; dimensions that do not exist count as 1."""
     sizes = shape.dimensions
     return wrap(prod(sizes[axis] for axis in dimensions if 0 <= axis < len(sizes)))
 
@@ -165,7 +167,11 @@ def _is_minor(shape: Any, dimensions: Sequence[int]) -> int:
 
 
 def show_guesses(name: str, lifted: Lifted) -> Table:
-    """Return a table with a row for each kind of guess: the number of nodes, and the first one."""
+    """Return a table of the guesses in a lifted program.
+
+    It has a row for each kind of guess: the number of nodes for which it was made, and the first
+    one.
+    """
     opcodes = [instruction.opcode for instruction in instructions(lifted.module)]
     touched = len({node for nodes in lifted.guesses.values() for node in nodes})
     table = make_table(

@@ -1,6 +1,7 @@
 """Explain a prediction of a ranker whose score is a sum of costs of copies and layouts.
 
-A score is the sum of the costs of the states of a program's instructions and copies
+A state is the layouts of one instruction, or the copy of a tensor for one of its readers. A score
+is the sum of the costs of the states of a program's instructions and copies
 (solution.models.base.CostRanker). So two configurations differ by the instructions and copies whose
 states differ, and by nothing else. If the program was measured, the costs are also given in percent
 of the runtime, by a line fitted from scores to log runtimes of this program.
@@ -41,11 +42,12 @@ class Costs(Comparison):
     A part is an instruction or a copy of a tensor. The largest absolute difference comes first.
     """
 
-    names: list[str]  # (parts,) name of the tensor
-    slow_states: list[str]  # (parts,) the layouts or the copy in `slow`
+    names: list[str]  # (parts,) name of the tensor that each part computes or copies
+    slow_states: list[str]  # (parts,) each part's layouts or copy in configuration `slow`, in words
     fast_states: list[str]
     added: np.ndarray  # (parts,) cost in `slow` less cost in `fast`
-    # (parts,) fraction of the runtime; None: not measured, or scores do not rise with it
+    # (parts,) `added` as a fraction of the runtime; None: not measured, or the fitted line from
+    # scores to log runtimes does not rise
     shares: np.ndarray | None
 
 
@@ -73,9 +75,12 @@ def explain_costs(ranker: CostRanker, graph: Graph, config: int | None = None) -
 
 
 def _share_of_runtime(graph: Graph, scores: np.ndarray, added: np.ndarray) -> np.ndarray | None:
-    """Return the costs as fractions of the runtime, by a line from scores to log runtimes.
+    """Return costs as fractions (parts,) of the runtime, by a line from scores to log runtimes.
 
     None if the graph has no runtimes, or the line does not rise.
+
+    Args:
+        added: (parts,) differences of costs, in units of the score.
     """
     if graph.runtimes is None or np.ptp(scores) == 0:
         return None
@@ -89,7 +94,7 @@ class _Words:
     table: StateTable
 
     def name(self, number: int, is_copy: bool) -> str:
-        """Return the name of a part, such as `dot 4 64x128 (32 kB), for add 7`."""
+        """Return a part's name by its state `number`, such as `dot 4 64x128 (32 kB), for add 7`."""
         node, reader = int(self.table.node[number]), int(self.table.reader[number])
         if node == self.graph.num_nodes:
             return RESULT
@@ -104,7 +109,7 @@ class _Words:
         return f"{tensor}, for {describe_node(self.graph, reader).partition(' ')[0]} {reader}"
 
     def describe(self, number: int, is_copy: bool) -> str:
-        """Return a state in words: a copy, or its layouts (minor to major) and its loops."""
+        """Return a state in words: a copy, or layouts (minor to major) and loops."""
         made, first, second = (
             self._name_layout(number, column) for column in (MADE, FIRST, SECOND)
         )
@@ -133,7 +138,7 @@ class _Words:
 
 
 def name_reasons(costs: Costs) -> list[str]:
-    """Return in words the NAMED parts that most make the slow configuration slower."""
+    """Return in words the NAMED parts that add most to the score of the slow configuration."""
     return [
         f"{costs.names[part]}: {costs.slow_states[part]}, not {costs.fast_states[part]}"
         f"{_say_share(costs, int(part), ', about {:+.0%} of the runtime')}"
@@ -146,7 +151,7 @@ def _say_share(costs: Costs, part: int, text: str) -> str:
 
 
 def show_costs(costs: Costs) -> Table:
-    """Return a table of the parts in which the configurations differ, and what each adds."""
+    """Return a table of the parts in which the configurations differ, and of their added costs."""
     slow, fast = costs.slow, costs.fast
     note = " Of the runtime: by a line through this program's measurements."
     table = make_table(

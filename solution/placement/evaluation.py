@@ -93,8 +93,7 @@ class Evaluator:
         return self.price(self.judge(decision))
 
     def judge(self, decision: Decision) -> StepResult:
-        """Simulate the decision, count one evaluation, and remember the decision if it is the
-        best."""
+        """Simulate the decision, count one evaluation, and remember the best decision."""
         decision = self.keep_fixed(decision)
         outcome = self.environment.runtime(decision)
         if outcome.reason is None and outcome.seconds < self.seconds:
@@ -105,8 +104,7 @@ class Evaluator:
         return outcome
 
     def price(self, outcome: StepResult) -> float:
-        """Return the outcome's seconds, or INVALID times the reference if the decision is
-        invalid."""
+        """Return the outcome's seconds; INVALID times the reference if it is invalid."""
         return outcome.seconds if outcome.reason is None else INVALID * self.reference
 
     def is_valid(self, seconds: float) -> bool:
@@ -118,8 +116,7 @@ class Evaluator:
         return -float(np.sqrt(seconds / self.reference)) if self.is_valid(seconds) else penalty
 
     def restore(self, best: Decision | None, curve: list[float]) -> None:
-        """Restore the best decision and the curve from a checkpoint, without counting an
-        evaluation."""
+        """Restore the best decision and the curve from a checkpoint; no evaluation is counted."""
         self.best, self.curve = best, curve
         self.best_outcome = None if best is None else self.environment.runtime(best)
 

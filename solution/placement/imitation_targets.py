@@ -132,8 +132,7 @@ def begin_searching() -> None:
 def find_best(
     evaluator: Evaluator, policy: Policy | None, budget: int, seed: int
 ) -> Decision | None:
-    """Search with `budget` evaluations; return the best decision, simplified, or None if none
-    fits."""
+    """Search with `budget` evaluations; return the best decision, simplified; None: none fits."""
     asked = evaluator.start_again()
     optimize(asked, policy, budget, seed)
     return None if asked.best is None else simplify(evaluator, asked.best)
@@ -165,8 +164,7 @@ def simplify(evaluator: Evaluator, decision: Decision) -> Decision:
 
 
 def _fuse_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
-    """Yield two decisions with one fusion level: for all nodes, and for those merged into others
-    now."""
+    """Yield two decisions with one fusion level: for all nodes, and for the nodes fused now."""
     kernels = evaluator.environment.timeline(decision).groups
     nodes = np.arange(evaluator.graph.num_nodes)
     for fused in (np.ones_like(nodes), (kernels != nodes).astype(np.int64)):

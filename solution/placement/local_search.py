@@ -84,8 +84,7 @@ class GainPredictor:
         }
 
     def _simulate(self, decision: Decision) -> tuple[Timeline, np.ndarray]:
-        """Return the decision's timeline, and a mask (nodes,) bool of nodes that delay other
-        work."""
+        """Return the decision's timeline, and a mask (nodes,) bool of what delays others."""
         if self._seen is None or self._seen[0] is not decision:
             environment = self._evaluator.environment
             waited = np.zeros(self._graph.num_nodes, bool)

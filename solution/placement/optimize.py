@@ -84,8 +84,7 @@ class Moves:
     def __call__(
         self, evaluator: Evaluator, decision: Decision, random: np.random.Generator
     ) -> Decision:
-        """Return a copy in which some related nodes have another device, priority or fusion
-        level."""
+        """Return a copy in which some related nodes have another device, priority or level."""
         if self._critical is None or self._critical[0] is not decision:
             self._critical = decision, evaluator.environment.find_critical(decision)
         task = self.tasks[int((self.often < random.random()).sum())]

@@ -52,7 +52,7 @@ class PlacementReport:
         return self.evaluator.graph
 
     def summary(self) -> str:
-        """Return a text: the runtimes of the default and the best decision, and the gap to the
+        """Return a text: runtimes of the default and the best decision, and the gap to the
         bound."""
         evaluator, after = self.evaluator, self.line.outcome.seconds
         before = evaluator.environment.runtime(evaluator.base)
@@ -87,8 +87,7 @@ class PlacementReport:
             )  # fmt: skip
 
     def fusions(self) -> str:
-        """Return a sentence: how many kernels are fused from several nodes, and the most
-        frequent."""
+        """Return a sentence: how many kernels have several nodes, and the most frequent of them."""
         sizes = np.bincount(self.line.groups, minlength=self.graph.num_nodes)
         kernels = find_kernels(self.graph, self.line)
         fused = kernels[sizes[kernels] > 1]

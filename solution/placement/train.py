@@ -105,7 +105,7 @@ def draw_instances(counts: Sequence[int], leave_out: str = "") -> list[Evaluator
 
     Args:
         counts: number of programs drawn for each of DRAWS, before known and too large ones are
-        dropped.
+            dropped.
         leave_out: a family of programs to leave out; empty: none.
     """
     random, tasks = np.random.default_rng(5), cycle((TASKS, TWO_TASKS))
@@ -245,8 +245,7 @@ class Course:
             restore_optimizer(self._imitation.optimizer, optimizer)
 
     def _describe(self) -> str:
-        """Return a fingerprint of the course and its initial policy, to recognise its
-        checkpoints."""
+        """Return a fingerprint of the course and its initial policy, to find its checkpoints."""
         graphs = [
             (e.graph.name, e.graph.num_nodes, len(e.machine), e.tasks) for e in self.best.evaluators
         ]
@@ -269,8 +268,7 @@ def train_policy(
 
     Args:
         courses: run one after the other. A policy that first learns from few programs learns more
-        from
-            many programs, in the same time.
+            from many programs, in the same time.
         budgets, is_taught: see Course.
         folder: for checkpoints; an interrupted training resumes from the last one.
         workers: see BestDecisions.

@@ -218,8 +218,8 @@ def _write_graph(
 ) -> dict[str, Any]:
     graph = read_labelled(file, advance)
     summary = dataclasses.asdict(summarise(graph, file.split))
-    # TIMED (labels are measured runtimes) is the default and is left out. So equal graphs have
-    # equal files, whether or not the preparation already knew estimated labels.
+    # TIMED (labels are measured runtimes) is the default. It is left out, as in files that were
+    # written before there were estimated labels.
     kept = {name: value for name, value in summary.items() if (name, value) != TIMED_LABELS}
     record = {
         "split": file.split,

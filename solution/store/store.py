@@ -1,5 +1,7 @@
-"""Open the store, which is the prepared data set: graphs whose padding is repaired, pruned to the
-surroundings of their configurable nodes, with encoded configurations.
+"""Open the store, which is the prepared data set.
+
+Its graphs have repaired padding and encoded configurations, and are pruned to the surroundings of
+their configurable nodes (unless the preparation keeps all nodes).
 
     STORE/
         store.json           the format, and how the graphs were prepared; written first, and again

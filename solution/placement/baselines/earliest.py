@@ -71,8 +71,7 @@ def choose_earliest(
 
 @njit(cache=True, nogil=True)
 def choose_fallback_device(task, leaders, placement, room):
-    """Return a device for a task that fits on none: its leader's, or the one with most free
-    memory."""
+    """Return a device for a task that fits on none: its leader's, or the one with most room."""
     known = placement[leaders[task]]
     return known if known >= 0 else int(np.argmax(room))
 

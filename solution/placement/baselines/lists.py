@@ -174,8 +174,7 @@ def decide(graph: CostGraph, plan: Schedule, *, fused: bool) -> Decision:
 
 
 def rank_by_start(starts: np.ndarray) -> np.ndarray:
-    """Return priorities (nodes,) float64 by which nodes run in the order of their planned
-    starts."""
+    """Return priorities (nodes,) float64 that make nodes run in the order of planned starts."""
     order = np.lexsort((np.arange(len(starts)), starts))
     priorities = np.empty(len(starts))
     priorities[order] = np.arange(len(starts), 0, -1)

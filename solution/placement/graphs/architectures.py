@@ -65,8 +65,7 @@ class ImageBuilder(ProgramBuilder):
     def convolve(
         self, tensor: int, channels: int, kernel: tuple[int, int] = (1, 1), stride: int = 1
     ) -> int:
-        """Add a convolution, a batch normalisation and a rectifier; return the rectifier's
-        output."""
+        """Add a convolution, a batch normalisation and a rectifier; return the output."""
         batch, height, width, read = self.shapes[tensor]
         shape = (batch, -(-height // stride), -(-width // stride), channels)
         weights = self.parameter(*kernel, read, channels)

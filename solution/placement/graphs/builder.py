@@ -119,8 +119,7 @@ class ProgramBuilder:
         return self.add("reduce", (1,), (picked,), math.prod(self.shapes[logits]))
 
     def train(self, losses: Sequence[int]) -> None:
-        """Add the backward pass of the losses, and an update of every parameter that affects
-        them."""
+        """Add gradients of the losses, and an update of every parameter that affects a loss."""
         forward = len(self.opcodes)
         gradients = [UNREACHED] * forward
         slices: dict[int, list[int]] = defaultdict(list)  # tensor -> gradients of its slices
@@ -153,8 +152,7 @@ class ProgramBuilder:
         self.ties[update] = self.ties[node]
 
     def _find_needed(self, count: int) -> list[bool]:
-        """Return for each of the first `count` tensors whether it depends on a trained
-        parameter."""
+        """Return for each of the first `count` tensors if it depends on a trained parameter."""
         needed = list(self.trained)
         for node in range(count):
             needed[node] = needed[node] or any(needed[read] for read in self.inputs[node])

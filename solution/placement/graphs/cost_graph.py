@@ -166,8 +166,7 @@ class CostGraph:
 
 
 class Columns(NamedTuple):
-    """Arrays of a graph for `build_cost_graph`, with nodes in any order; meaning as in
-    CostGraph."""
+    """Arrays of a graph for `build_cost_graph`; nodes in any order, meaning as in CostGraph."""
 
     opcodes: np.ndarray
     fusion_kinds: np.ndarray

@@ -18,8 +18,7 @@ PARTS = ("placement", "priorities", "fusion")  # fields of a Decision
 
 
 def make_decision(base: Decision, choices: dict[str, PolicyChoice], index: int) -> Decision:
-    """Return the policy's decision number `index`; tasks that it did not decide stay as in
-    `base`."""
+    """Return the policy's decision number `index`; tasks it does not decide stay as in `base`."""
     actions = {task: choice.actions[index].numpy() for task, choice in choices.items()}
     return Decision(
         actions.get("placement", base.placement),

@@ -193,8 +193,7 @@ class Agreement(nn.Module):
         self.strength = nn.Parameter(torch.tensor(FIRST_STRENGTH).expm1().log())
 
     def forward(self, logits: Tensor, votes: Votes) -> Tensor:
-        """Return `logits` (decisions, nodes, actions) of independent nodes plus neighbours'
-        votes."""
+        """Return `logits` (decisions, nodes, actions) of independent nodes plus votes for them."""
         # agreed' = logits + growth * strength * sum over neighbours of weight * softmax(agreed)
         strength, agreed = nn.functional.softplus(self.strength), logits
         growth = torch.ones(self.sweeps)

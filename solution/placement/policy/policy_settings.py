@@ -45,8 +45,7 @@ class PolicySettings:
         modulation: factors of channels from the mean of all nodes ("graph"), from each node
             ("node"), or none ("none").
         rounds: how often all tasks are decided; each round after the first reads the probabilities
-        of
-            the one before.
+            of the one before.
         agreement: mean-field iterations on devices; 0: nodes decide independently.
     """
 
@@ -92,8 +91,7 @@ class PolicyTraining:
         ratio: the probability ratio that is clipped, per task of a decision: "mean", the geometric
             mean over its nodes; "graph", the product over them; "node", each node's.
         clip: ratios are clipped to 1 - clip ... 1 + clip; 0 turns clipping off; with one epoch,
-        that
-            is REINFORCE.
+            that is REINFORCE.
         repair: repair decisions that overfill a device; else they get the penalty as reward.
         entropy: weight of the entropy bonus, divided by sqrt(nodes); decays to 0.
         penalty: reward of a decision that does not fit.

@@ -110,8 +110,7 @@ class Trainer:
         Args:
             watch: called with the statistics of each update of a graph.
             folder: for a checkpoint after each `every` updates; an interrupted training resumes
-            from
-                the last one and makes the same decisions.
+                from the last one and makes the same decisions.
         """
         if folder is not None:
             self.resume(folder)
@@ -127,8 +126,7 @@ class Trainer:
         return spent or self.done >= self.settings.updates
 
     def update(self, watch: Watch = lambda _: None) -> None:
-        """Make one update: for each of the next graphs, sample and evaluate decisions, then
-        learn."""
+        """Make one update: on each of the next graphs, evaluate sampled decisions and learn."""
         for turn in range(self.settings.graphs):
             index = (self.done * self.settings.graphs + turn) % len(self.evaluators)
             watch(self._learn(self.evaluators[index]))

@@ -44,7 +44,7 @@ class Environment:
 
         Args:
             groups: (nodes,) the number of each node's fusion, used instead of the decision's
-            levels.
+                levels.
         """
         check_decision(self.graph, self.machine, decision)
         placement = decision.placement[self.graph.leaders]

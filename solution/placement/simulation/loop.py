@@ -263,8 +263,7 @@ def deliver(
     nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts, node,
     device, time,
 ):  # fmt: skip
-    """Handle the arrival of a tensor on a device: its readers on that device wait for an edge
-    less."""
+    """Handle the arrival of a tensor on a device: readers on it wait for one edge less."""
     for edge in range(out_start[node], out_start[node + 1]):
         reader = out_of[edge]
         kernel = nodes[KERNEL, reader]

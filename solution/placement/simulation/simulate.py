@@ -172,8 +172,7 @@ def find_waits(groups, placement, devices, start, end, what):
 
 @njit(cache=True, nogil=True)
 def visiting_order(levels, num_levels):
-    """Return the nodes (k,) of fusion level > 0 by falling level, consumers first (counting
-    sort)."""
+    """Return the nodes (k,) with a level > 0 by falling level, consumers first (counting sort)."""
     counts = np.zeros(num_levels + 1, np.int64)
     for node in range(levels.size):
         counts[num_levels - 1 - levels[node] + 1] += 1
