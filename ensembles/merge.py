@@ -287,7 +287,7 @@ TABLE_SCHEMA = pl.Schema(
 
 
 def alone(experiment: str, method: Method = "mean_rank") -> Recipe:
-    """Return a recipe with one experiment, whose folds and seeds are averaged by the method."""
+    """Return a recipe that merges only this experiment; `method` averages its folds and seeds."""
     members = {"members": {experiment: 1.0}, "allow_missing": {"members"}}
     return make_recipe(
         f"experiment {experiment!r}", {"name": experiment, "method": method, **members}
@@ -298,9 +298,9 @@ def alone(experiment: str, method: Method = "mean_rank") -> Recipe:
 class RunScores:
     """The out-of-fold scores of a run."""
 
-    # a TABLE_SCHEMA frame: the rows of every experiment, and of the recipe under its label
+    # score table (see TABLE_SCHEMA): each graph's score by every experiment, and by the recipe
     table: pl.DataFrame
-    # a TABLE_SCHEMA frame of experiments with several seeds: mean score of a graph over the seeds
+    # score table of the experiments with several seeds: each graph's mean of the seeds' scores
     seeds: pl.DataFrame
 
 
@@ -483,6 +483,7 @@ def name_scores(scores: pl.DataFrame, member: str, groups: pl.DataFrame) -> pl.D
 
 
 def labels_of(labels: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return the labels of only these frames' graphs, because a join with all labels is slow."""
+    """Return the rows of `labels` for the graphs in `frames`: a join with all labels would be
+    slow."""
     graphs = pl.concat([frame.select("collection", "graph") for frame in frames]).unique()
     return labels.join(graphs, on=["collection", "graph"], how="semi")

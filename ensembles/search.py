@@ -136,12 +136,12 @@ class Candidate:
     """One combination that a search tries: a method, a way to fit weights, and a shrinkage."""
 
     method: Method
-    fit: str  # a key of FITS
+    fit: str  # name of the way to fit weights: a key of FITS
     shrinkage: float = 0.0  # towards equal weights: 0 none, 1 fully
 
     @property
     def name(self) -> str:
-        """A name such as `mean_rank greedy 0.5`."""
+        """Method, fit and (unless 0) shrinkage, such as `mean_rank greedy 0.5`."""
         return f"{self.method} {self.fit}" + (f" {self.shrinkage:g}" if self.shrinkage else "")
 
     def learn(self) -> Choose:

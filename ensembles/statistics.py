@@ -15,9 +15,10 @@ which is unbiased if groups are independent and the graphs of a group score alik
 of equal size it is the usual square of the standard error. Intervals and probabilities use
 Student's t with Satterthwaite's degrees of freedom: the number of groups less 1 if they have
 equal sizes, else fewer. In a mean over collections, a group that is in several collections of
-a source is one group: its z are added. Sources are independent. So an interval of a difference
-excludes 0 exactly if the probability is below 2.5% or above 97.5%, and only then is one ranker
-called better. If any collection has fewer than `FEWEST_GROUPS` groups, no interval is given.
+a source (xla or nlp) is one group: the z_g of these collections are added. Sources are independent.
+So an interval of a difference excludes 0 exactly if the probability is below 2.5% or above 97.5%,
+and only then is one ranker called better. If any collection has fewer than `FEWEST_GROUPS` groups,
+no interval is given.
 
 Sources: Liang and Zeger, "Longitudinal data analysis using generalized linear models", Biometrika,
 1986; Bell and McCaffrey, "Bias reduction in standard errors for linear regression with multi-stage
@@ -148,7 +149,9 @@ def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
 
 
 def _find_variance(parts: Sequence[CollectionScores], collections: int) -> tuple[np.ndarray, float]:
-    """Return the variance (members,) that a source adds to a mean, and its degrees of freedom.
+    """Return the variance (members,) that a source (xla or nlp) adds to a mean over collections.
+
+    Its degrees of freedom are returned, too.
 
     Args:
         parts: the scores in each collection of the source.
@@ -216,12 +219,12 @@ def mean_of_all(scores: pl.DataFrame) -> Mean | None:
 def leave_one_out(run: Run, recipe: Recipe) -> pl.DataFrame:
     """Return each member's gain: the recipe's score minus its score without the member.
 
-    The weights of the others are unchanged. The only member of a collection is compared with the
-    recipe's fallback, and has no row without one.
+    The other members keep their weights. In a collection with a single member, the recipe's
+    fallback ranks instead of it; without a fallback there is no row.
 
     Returns:
         A table of collection, member, gain, low, high, standard_error, probability (of a gain above
-        zero), graphs; with rows "mean" over the collections of each member.
+        zero), graphs. A row "mean" for each member is over its collections.
     """
     check_recipe(recipe, run.experiments())
     names = [name for name in recipe.names() if name in run.experiments()]
@@ -398,7 +401,8 @@ def detectable_difference(
 
 
 def _subtract(part: CollectionScores, a: str, b: str) -> CollectionScores:
-    """Return the score of `a` minus that of `b` in every graph, as the only member."""
+    """Return, for every graph, the score of `a` minus the score of `b`, as a single member's
+    scores."""
     first, second = (part.scores[:, [part.members.index(name)]] for name in (a, b))
     return replace(part, members=[f"{a} - {b}"], scores=first - second)
 

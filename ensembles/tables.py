@@ -67,7 +67,10 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
 
 
 def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
-    """Return a sentence about which one is better by the mean over the collections."""
+    """Return a sentence that says which of `a` and `b` is better, if that is certain.
+
+    `mean` is the row of `compare` for the mean over the collections.
+    """
     if mean["low"] is None:
         return f"{a} against {b}: the graphs are too few to tell which is better."
     difference = mean["difference"]

@@ -98,7 +98,7 @@ def make_ballots(
     groups: dict[tuple[str, str], str],
     methods: Sequence[Method],
 ) -> list[Ballot]:
-    """Return the ballots of the graphs of one collection.
+    """Return a ballot for every graph of one collection.
 
     Args:
         frames: by member, predictions of the same configurations.

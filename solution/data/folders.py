@@ -130,8 +130,7 @@ def find_roots(folder: Path) -> dict[Path, int]:
 
 
 def parse_path(path: Path) -> GraphFile | None:
-    """Return the file with the collection and split in which its path ends; None if there are
-    none."""
+    """Return the file with the collection and split that its path ends with, or None."""
     # Links are not resolved: the path that was given counts, not the target.
     parts = Path(os.path.abspath(path)).parts  # noqa: PTH100
     for name in BY_NAME:
@@ -219,8 +218,7 @@ def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
 
 
 def _name_role(here: str) -> tuple[str, ...]:
-    """Return the last parts of a path that are splits or belong to a collection's name, last
-    first."""
+    """Return the last folders of a path, last first, as long as their names are in SPEAKING."""
     last = reversed(Path(os.path.abspath(here)).parts[-DEEPEST:])  # noqa: PTH100
     return tuple(takewhile(SPEAKING.__contains__, last))
 

@@ -53,8 +53,7 @@ class DeflatedMember:
         self._advance = advance
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return the next `size` bytes, or all remaining ones if negative; fewer only at the
-        end."""
+        """Return the next `size` bytes, or all if `size` is negative; fewer only at the end."""
         parts = []
         size = self._missing if size < 0 else size
         while size > 0 and not self._inflater.eof:

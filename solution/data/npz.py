@@ -30,7 +30,8 @@ from solution.system.errors import InputError
 
 # Arrays that only this project adds to the files; readers of the competition's files skip them.
 OPTIONS, OPTION_NAMES = "config_options", "config_option_names"
-LABEL_SOURCE = "label_source"  # a source of solution.domain.labels; a file without it was timed
+# array with the source of the runtimes (solution.domain.labels); without it they were measured
+LABEL_SOURCE = "label_source"
 LARGEST_SIZE = 2**31  # upper bound on a tile's size in each dimension
 REQUIRED = ("node_feat", "node_opcode", "edge_index", "config_runtime")
 REQUIRED_OF_KIND = {
@@ -130,8 +131,7 @@ def _read_integers(
 
 
 def _read_source(archive: zipfile.ZipFile) -> str:
-    """Return how the runtimes were measured or estimated (solution.domain.labels); default
-    TIMED."""
+    """Return the source of the runtimes (see solution.domain.labels); TIMED if none is given."""
     if LABEL_SOURCE not in array_names(archive):
         return TIMED
     return str(read_array(archive, LABEL_SOURCE, (), "U"))

@@ -66,7 +66,7 @@ def map_files(
 
 
 def _track(function: FileFunction[R], file: GraphFile, size: int, advance: Advance) -> R:
-    """Call the function; report as many bytes to `advance` as the file has, whatever it reports."""
+    """Call the function; adjust the bytes that it reports, so that their sum is the file's size."""
     left = size
 
     def count_down(count: int) -> None:

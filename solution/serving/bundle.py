@@ -186,7 +186,10 @@ class Bundle:
         return votes
 
     def prepare(self, graph: Graph) -> Iterator[tuple[Member, Model | LightModel, Graph]]:
-        """Yield each model that ranks the graph (see `models`), with the graph prepared for it."""
+        """Yield (member, model, graph) for each model that ranks the graph's collection.
+
+        The yielded graph is prepared for the model.
+        """
         check_configured(graph)
         prepared: dict[Preparation, Graph] = {}
         for member, model in self.models(graph.collection.name):

@@ -88,9 +88,12 @@ def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
 
 
 def _describe(graph: Graph, node: int, layout: np.ndarray, wrong: np.ndarray) -> str:
-    """Describe the first tensor in `wrong` (3,) and the layout (18,) that is asked for it.
+    """Describe the first impossible tensor of a configuration at one node, for an error message.
 
-    `node` is a position among the configurable nodes.
+    Args:
+        node: the node's position among the configurable nodes.
+        layout: (18,): six slots for each of the node's three tensors.
+        wrong: (3,) bool: which of the tensors are impossible.
     """
     tensor = int(np.argmax(wrong))
     slots = layout.reshape(len(LAYOUT_TENSORS), MAX_RANK)[tensor]

@@ -30,7 +30,8 @@ from solution.system.errors import InputError
 
 MOST = 1 << 60  # largest accepted number of nodes or edges
 NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
-REPORT = "-memory-usage-report.pb"  # XLA dumps it beside a module; it is no module itself
+# ending of reports that XLA dumps beside modules; they are no modules
+REPORT = "-memory-usage-report.pb"
 TEXT = (".hlo", ".txt", ".mlir", ".stablehlo", ".py")
 # suffixes of texts read from a folder: most .txt files are no programs, and a .py file would be run
 OF_FOLDERS = (".hlo", ".mlir", ".stablehlo")

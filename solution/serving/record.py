@@ -57,7 +57,7 @@ class Program:
 
     name: str
     architecture: str  # Graph.architecture: a hash of opcodes and edges
-    group: str  # hash of its group: graphs that always stand in the same fold
+    group: str  # hash of the name of its group: graphs that are always in the same fold
     family: str  # the first word of its name, or ""
     nodes: Count
     edges: Count

@@ -74,7 +74,7 @@ class Mirror:
 
     @classmethod
     def find(cls, folder: Path) -> "Mirror | None":
-        """Return the mirror whose local folder this is; None if the folder is no mirror."""
+        """Return the mirror with this local folder; None if the folder is no mirror."""
         mirror = cls("", folder)
         return cls(mirror._recall()["url"], folder) if mirror._sidecar.is_file() else None
 
@@ -115,7 +115,8 @@ class Mirror:
         both write.
         """
         with self._opened() as (bucket, known):
-            if known and not self.folder.is_dir():  # all files would be deleted in the bucket, too
+            # otherwise all files would be deleted in the bucket, too
+            if known and not self.folder.is_dir():
                 raise InputError(f"{self.folder}: was removed meanwhile, so nothing is sent.")
             paths = (path for path in sorted((self.folder / under).rglob("*")) if path.is_file())
             names = (path.relative_to(self.folder).as_posix() for path in paths)
@@ -184,7 +185,7 @@ class Mirror:
         remote = {
             PurePosixPath(path).as_posix(): _name_version(info)
             for path, info in found
-            if not path.endswith("/")  # the mark of an empty folder
+            if not path.endswith("/")  # such a path marks an empty folder
         }
         for name in filter(leads_out, remote):
             raise InputError(f"{self.url}: has a file called {name!r}, which leads out of it.")
@@ -234,7 +235,7 @@ class Mirror:
                     write_sealed({"url": self.url, "files": known}, self._sidecar)
         except InputError:
             raise
-        except Exception as error:  # each service has its exceptions
+        except Exception as error:  # each service raises other classes of exceptions
             path = getattr(error, "filename", None)
             is_here = isinstance(path, str) and Path(path).is_relative_to(self.folder.parent)
             if isinstance(error, OSError) and (error.errno in FULL or is_here):
@@ -250,7 +251,8 @@ class Mirror:
 
 def _transfer(work: Callable[[str], None], names: Sequence[str], doing: str) -> None:
     """Call `work` for all names, several at once: for files, then for the RECORDS among them."""
-    from solution.system.progress import track  # rich, which ranking one file must not import
+    # imports rich, which takes too long for ranking one file
+    from solution.system.progress import track
 
     shown = track(names, doing) if len(names) > MANY else nullcontext(iter(names))
     with ThreadPoolExecutor(AT_ONCE) as pool, shown as items:
@@ -299,7 +301,7 @@ def on_this_machine(
             yield mirror.folder
         except BaseException as error:
             if sends:
-                with suppress(InputError):  # the first error is the one to show
+                with suppress(InputError):  # an error of push must not hide the first error
                     mirror.push()
             if type(error) is not InputError:  # a subclass names the bucket already
                 raise

@@ -292,7 +292,7 @@ def remove(path: Path) -> None:
 def remove_with_emptied(path: Path, top: Path) -> None:
     """Delete a path, and the folders between it and `top` that become empty."""
     remove(path)
-    with suppress(OSError):  # the folder is not empty
+    with suppress(OSError):  # a folder that is not empty stays
         for folder in path.relative_to(top).parents[:-1]:
             (top / folder).rmdir()
 

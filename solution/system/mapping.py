@@ -21,7 +21,10 @@ _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
 
 def name_cut_files() -> None:
-    """Make SIGBUS end the process with one message and exit code 2 from now on (on Linux)."""
+    """Make reading a truncated mapped file end the process with a message and exit code 2.
+
+    From now on SIGBUS has this effect, on Linux only.
+    """
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
         library.signal.argtypes = (ctypes.c_int, _Handler)

@@ -88,7 +88,9 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def match(names: Sequence[str], patterns: str) -> list[str]:
-    """Return the names that match patterns such as "layout_*,!*lightgbm*"; the last match decides.
+    """Return the names that match comma-separated patterns such as "layout_*,!*lightgbm*".
+
+    A pattern with ! excludes names. For each name the last pattern that matches it decides.
 
     Raises InputError if none is chosen.
     """

@@ -55,7 +55,7 @@ _STARTING = threading.Lock()
 
 
 def count_cores() -> int:
-    """Return the number of cores that this process may use; limits of a container count."""
+    """Return the number of cores that this process may use, within the limits of a container."""
     import joblib  # imported here because it is slow, and prediction does not need it
 
     return int(joblib.cpu_count())
@@ -146,7 +146,7 @@ def interrupted_later() -> Iterator[None]:
     A process that is still starting could not be ended, and would print an error after all other
     output.
     """
-    # other threads never get the signal
+    # only the main thread gets signals
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -21,7 +21,10 @@ NOTHING = "nothing"  # value for a file that did not exist, instead of its size 
 
 
 def read_record(path: Path, what: str) -> dict[str, Any]:
-    """Read the sealed record of `what`; raise InputError if it is missing or damaged."""
+    """Read a sealed record; raise InputError if the file is missing or damaged.
+
+    `what` names in messages what the record describes, such as "a bundle".
+    """
     expected = f"the record of {what}"
     try:
         return read_sealed(path, expected)
