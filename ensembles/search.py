@@ -42,7 +42,8 @@ SEED = 0
 # default ways to fit weights; optuna is left out because it computes many more scores
 QUICK_FITS = ("equal", "best", "greedy", "least_squares")
 SHRINKAGES = (0.0, 0.5)
-BEST = "best member"  # the best member of each collection, chosen on other graphs
+# the best member of each collection, chosen on other graphs than it is scored on
+BEST = "best member"
 # best member of each collection, chosen on the graphs that it is scored on
 HINDSIGHT = "best member in hindsight"
 WHOLE = "search"
@@ -69,7 +70,8 @@ Choose = Callable[[Sequence[Ballot]], Rule]  # fits a rule on labelled graphs
 
 
 def learn(fit: Fit, method: Method) -> Choose:
-    """Return a learner that fits weights for one method, separately for each collection."""
+    """Return a function that fits one method's weights to ballots, separately for each
+    collection."""
 
     def choose(ballots: Sequence[Ballot]) -> Rule:
         by_collection: dict[str, list[Ballot]] = defaultdict(list)
@@ -81,9 +83,9 @@ def learn(fit: Fit, method: Method) -> Choose:
 
 
 def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> np.ndarray:
-    """Return the number (graphs,) of each graph's part; graphs of one group stay together.
+    """Divide the graphs for cross-validation: return the number (graphs,) of each graph's part.
 
-    There are fewer than `parts` parts if there are fewer groups.
+    Graphs of one group stay together. There are fewer than `parts` parts if there are fewer groups.
     """
     members: dict[str, list[str]] = defaultdict(list)
     for ballot in ballots:
@@ -95,7 +97,7 @@ def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> n
 def estimate_nested(
     ballots: Sequence[Ballot], choose: Choose, parts: int = PARTS, seed: int = SEED
 ) -> np.ndarray:
-    """Score every graph by a rule that was fitted on the other parts; return scores (graphs,).
+    """Return scores (graphs,): each graph is scored by a rule that was fitted on the other parts.
 
     A score is NaN if all graphs of its collection are in one part.
     """
@@ -137,7 +139,7 @@ class Candidate:
 
     method: Method
     fit: str  # name of the way to fit weights: a key of FITS
-    shrinkage: float = 0.0  # towards equal weights: 0 none, 1 fully
+    shrinkage: float = 0.0  # how far weights are moved towards equal ones: 0 not at all, 1 fully
 
     @property
     def name(self) -> str:
@@ -145,7 +147,7 @@ class Candidate:
         return f"{self.method} {self.fit}" + (f" {self.shrinkage:g}" if self.shrinkage else "")
 
     def learn(self) -> Choose:
-        """Return the learner that fits this candidate's rule."""
+        """Return a function that fits the candidate's weights to ballots."""
         return learn(shrink(FITS[self.fit], self.shrinkage), self.method)
 
 
@@ -154,7 +156,7 @@ class Proposal:
     """The result of a search."""
 
     candidate: Candidate
-    rule: Rule  # weights fitted on all graphs
+    rule: Rule  # the candidate's method and its weights, fitted on all graphs
     members: dict[str, list[str]]  # each collection's members, in the order of the weights
     # TABLE_SCHEMA: scores of every graph by each candidate, WHOLE and BEST (nested), HINDSIGHT
     # (naive)
@@ -164,8 +166,7 @@ class Proposal:
     candidates: pl.DataFrame
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Return by collection each member's share of the weights, without shares below
-        SMALLEST."""
+        """Return by collection each member's share; shares below SMALLEST are left out."""
         return {
             collection: {
                 name: float(share)
@@ -197,7 +198,8 @@ def list_candidates(
 
 
 def learn_choice(candidates: Sequence[Candidate]) -> Choose:
-    """Return a learner that picks the candidate with the best nested score and fits its weights."""
+    """Return a function that finds the candidate with the best nested score on ballots and fits
+    it."""
 
     def choose(ballots: Sequence[Ballot]) -> Rule:
         nested = [estimate_nested(ballots, candidate.learn()) for candidate in candidates]

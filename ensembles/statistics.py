@@ -89,8 +89,7 @@ class Estimate:
 
     @property
     def probability(self) -> np.ndarray:
-        """Probability (members,) that the mean on other programs is above 0; 0.5 where value is
-        0."""
+        """Probability (members,) of a mean above 0 on other programs; 0.5 where `value` is 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(self.value == 0, 0.0, self.value / self.error)
         return np.asarray(special.stdtr(self.freedom, ratio))
@@ -268,8 +267,7 @@ def rank_correlations(run: Run, experiments: Sequence[str]) -> pl.DataFrame:
 
 
 def _correlate(both: pl.DataFrame) -> list[float | None]:
-    """Return, for each graph, Spearman's rho of the columns left and right; None if one is
-    constant."""
+    """Return for each graph Spearman's rho of columns left and right; None if one is constant."""
     rho = pl.corr("left", "right", method="spearman").fill_nan(None).alias("rho")
     return both.group_by(GRAPH).agg(rho)["rho"].to_list()
 
@@ -401,8 +399,7 @@ def detectable_difference(
 
 
 def _subtract(part: CollectionScores, a: str, b: str) -> CollectionScores:
-    """Return, for every graph, the score of `a` minus the score of `b`, as a single member's
-    scores."""
+    """Return one member whose score of every graph is the score of `a` minus that of `b`."""
     first, second = (part.scores[:, [part.members.index(name)]] for name in (a, b))
     return replace(part, members=[f"{a} - {b}"], scores=first - second)
 

@@ -57,12 +57,13 @@ class Bundle:
 
     @property
     def collections(self) -> list[str]:
-        """Return the names of the collections that the bundle ranks."""
+        """Return the names of the collections whose graphs the bundle ranks."""
         return self.record.collections()
 
     @property
     def caveat(self) -> str:
-        """Return a warning if other code than this program's trained the bundle; otherwise ""."""
+        """Return a warning if the bundle was trained by another version of the code; otherwise
+        ""."""
         from solution.runs.fingerprint import fingerprint_code
 
         if self.record.code == fingerprint_code():
@@ -156,8 +157,7 @@ class Bundle:
         )
 
     def predict(self, graph: Graph) -> "dict[str, pl.DataFrame]":
-        """Return by experiment a frame of its models' scores
-        (solution.domain.predictions.SCHEMA)."""
+        """Return by experiment a frame (see solution.domain.predictions) of its models' scores."""
         import polars as pl
 
         from solution.domain.predictions import make_frame
@@ -208,7 +208,10 @@ class Bundle:
                 yield member, self._load(member)
 
     def choose(self, collection: str) -> list[Member]:
-        """Return the models of the recipe's members, or of its fallback if no member ranks it."""
+        """Return the recipe's models that rank the collection; if there are none, the fallback's.
+
+        Raises InputError if neither has a model for the collection.
+        """
         chosen = [
             member
             for member in self.record.members
@@ -238,7 +241,7 @@ class Bundle:
 
     @cached_property
     def _libraries(self) -> ThreadpoolController | None:
-        """Return a controller of the loaded BLAS libraries; None if a model may load more of
+        """Return a controller of the loaded BLAS libraries; None if models may load more of
         them."""
         return ThreadpoolController() if self.record.is_light else None
 

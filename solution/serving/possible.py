@@ -42,7 +42,7 @@ def describe_impossible(graph: Graph) -> str:
         configs = np.flatnonzero(taken[book.rows])
         if len(configs) and configs[0] < first:
             first, pair = int(configs[0]), one
-    if pair < 0:  # no impossible layout, or no configuration left that has one
+    if pair < 0:  # no impossible layout, or no configuration has one
         return ""
     words = _describe(graph, int(nodes[pair]), book.layouts[pair], wrong[pair])
     others = f" (of {len(pairs)} such layouts)" if len(pairs) > 1 else ""

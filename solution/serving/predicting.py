@@ -72,8 +72,7 @@ def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> 
 
 
 def _find_in_folder(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
-    """Return a folder's files of test graphs, no checksums, and the path of the sample
-    submission."""
+    """Return the test graphs' files in a folder, no checksums, and the sample submission."""
     files = [file for file in find_files(data) if file.split == "test"]
     for words in find_left_out(data):
         warn(words)
@@ -81,7 +80,7 @@ def _find_in_folder(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Pa
 
 
 def _find_in_store(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
-    """Return a store's files of test graphs, checksums by path, and the sample submission."""
+    """Return the test graphs' files in a store, checksums by path, and the sample submission."""
     store = Store.open(data)
     seals = store.seals()
     files = [

@@ -37,10 +37,11 @@ class Ranking:
     spread: np.ndarray
     measure: int | None  # k: measure the first k; None: no number can be given
     reason: str  # why this k, or why there is none
-    known: bool  # the models learned from a program of this structure, at these or other sizes
+    # True if the models learned from a program of this structure, at these or other sizes
+    known: bool
     regret: float
     confidence: float
-    # What the models' training runtimes were measured or estimated by: solution.domain.labels
+    # how the runtimes that the models learned from were obtained: sources of solution.domain.labels
     label_sources: tuple[str, ...] = (TIMED,)
 
     @cached_property
@@ -50,8 +51,8 @@ class Ranking:
 
     @cached_property
     def to_measure(self) -> np.ndarray:
-        """Return the numbers (k,) of the configurations to measure, in this order; none without
-        k."""
+        """Return the numbers (k,) of the configurations to measure, in order; none if k is
+        unknown."""
         return self.order[: self.measure or 0]
 
     @property

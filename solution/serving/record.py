@@ -30,10 +30,10 @@ from solution.system.names import check_inside, check_name
 from solution.system.sealing import read_record
 
 RECORD, CARD, MODELS, FORMAT = "bundle.json", "README.md", "models", 1
-MAX_BYTES = 4 << 30  # all files together
+MAX_BYTES = 4 << 30  # largest size of all files together
 # largest numbers of models, and of programs in a collection
 MAX_MEMBERS, MAX_PROGRAMS = 10_000, 100_000
-Name = Annotated[str, AfterValidator(check_name)]  # used as the name of a folder or a file
+Name = Annotated[str, AfterValidator(check_name)]  # becomes the name of a folder or a file
 FileName = Annotated[str, AfterValidator(check_inside)]  # relative to the bundle's folder
 Count = Annotated[int, Field(ge=0, le=1 << 60)]
 Fold = Annotated[int, Field(ge=-1, le=1 << 60)]
@@ -91,7 +91,7 @@ class Teacher:
 
 @dataclass(frozen=True)
 class BundleRecord:
-    """The contents of a bundle's record: all that is known about the models."""
+    """The contents of bundle.json: the models, their training, their scores and the files."""
 
     name: str
     recipe: Recipe
@@ -172,7 +172,7 @@ def hash_name(*words: str) -> str:
 
 
 def check_model_record(found: dict[str, Any], folder: str, named: Path) -> None:
-    """Raise InputError for a model of an unknown kind, before a library is imported for it."""
+    """Raise InputError for an unknown kind of model, before a library is imported for it."""
     kind = found.get("kind")
     if kind not in catalogue.KINDS:
         raise InputError(

@@ -33,21 +33,21 @@ from solution.serving.possible import check_layouts
 from solution.serving.record import Member
 from solution.system.errors import InputError
 
-REFERENCE = 256  # largest length of the reference list
+REFERENCE = 256  # largest number of configurations in the reference list
 Models = Callable[[], Iterable[tuple[Member, Model | LightModel]]]
 
 
 class Listed(Protocol):
-    """A model with a fixed reference list."""
+    """A model that scores every new configuration together with a fixed reference list."""
 
     def vote(self, configs: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float64 of `configs` (k, ...), standardised by those of the list."""
+        """Return scores (k,) float64 of `configs` (k, ...), standardised by the list's scores."""
         ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Session:
-    """A scorer of one program's configurations, with a fixed reference list."""
+    """Scores configurations of one program, each together with the same reference list."""
 
     reference: Graph  # the program with the configurations of the reference list
     models: Models  # yields the bundle's models that rank the program
@@ -169,8 +169,7 @@ class NetBeside:
 
 
 class TogetherWith:
-    """For models that know which configurations are the reference list: score a batch in one
-    call."""
+    """For models that know which configurations are the reference list: one call per batch."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
@@ -186,8 +185,7 @@ class TogetherWith:
 
 
 class Alone:
-    """For models whose scores depend on the whole batch: join each configuration alone to the
-    list."""
+    """For models whose scores depend on the whole batch: one call per new configuration."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
@@ -202,8 +200,7 @@ class Alone:
 
 
 def _join(listed: Graph, configs: np.ndarray) -> Graph:
-    """Return the program with the reference list, followed by `configs`; only the list is
-    marked."""
+    """Return the program with the reference list, marked as such, followed by `configs`."""
     if listed.collection.kind == "layout":
         together = np.concatenate([listed.layouts.expand(), configs])
         joined: Codebook | np.ndarray = encode(together)

@@ -93,7 +93,7 @@ def describe_options(
 
 
 def _describe_tile(row: np.ndarray) -> str:
-    """Return each block's sizes up to the last nonzero one; a block of zeros is not set."""
+    """Return the tile sizes of each block of features, without zeros at the end, in words."""
     words = []
     for name, block in TILE_BLOCKS.items():
         sizes = np.trim_zeros(row[block][:MAX_RANK].astype(np.int64), "b")
