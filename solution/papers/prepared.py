@@ -68,7 +68,7 @@ class ContractionSettings(PointwiseSettings):
 class ContractionRanker(PointwiseRanker):
     """Regress the normalised rank, on layouts only.
 
-    A configuration's score depends on the other configurations that are predicted with it.
+    A score depends on the list of configurations that are predicted together.
     """
 
     def rows_of(self, graph: Graph) -> np.ndarray:

@@ -53,7 +53,8 @@ class TGraphSettings(RankerSettings):
 class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
     """The Ranker of TGraph.
 
-    A score depends on the other configurations, because configurations attend to each other.
+    A score depends on the list of configurations that are predicted together, because they attend
+    to each other.
     """
 
     scaled_tables = ("numeric",)
