@@ -196,8 +196,8 @@ class KeyTable:
         self._keys[taken] = self.keys[self._numbers[taken]]
 
 
-TABLE_ENTRIES = 1 << 23  # (node, layout) entries of one table
-BLOCK_ENTRIES = 1 << 18  # (configuration, node) entries in one block
+TABLE_ENTRIES = 1 << 23  # most (node, layout) entries of a table in memory
+BLOCK_ENTRIES = 1 << 18  # most (configuration, node) entries in one block
 SLOTS, NUM_TENSORS = vocabulary.MAX_RANK, len(vocabulary.LAYOUT_TENSORS)
 TOKENS = vocabulary.NUM_LAYOUT_TOKENS
 
@@ -291,8 +291,7 @@ def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _check_values(block: np.ndarray, first: int) -> None:
-    """Raise LayoutValueError for the first wrong value of a block, whose first row is number
-    `first`."""
+    """Raise LayoutValueError for a block's first wrong value; its first row is number `first`."""
     if block.size == 0:
         return
     inside = block.min() >= LOWEST and block.max() <= HIGHEST  # False for NaN

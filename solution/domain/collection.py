@@ -31,8 +31,7 @@ class Collection:
 
     @property
     def metric(self) -> str:
-        """Kaggle's metric for the collection, "tau" (Kendall's) or "top-5"; see
-        solution.domain.metrics."""
+        """Kaggle's metric: Kendall's tau, or the top-5 score of solution.domain.metrics."""
         return "tau" if self.kind == "layout" else "top-5"
 
 

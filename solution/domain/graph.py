@@ -48,8 +48,9 @@ class Graph:
     node_opcodes: np.ndarray  # (nodes,) uint8
     edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer]
     configurable: np.ndarray  # (configurable nodes,) int64 node ids; none for tile
-    configs: Codebook | np.ndarray  # layout: a codebook; tile: (configs, 24) float32
-    runtimes: np.ndarray | None  # (configs,) float64, ns (tile: over normaliser); None: no labels
+    configs: Codebook | np.ndarray  # for layout a codebook, for tile (configs, 24) float32
+    # (configs,) float64, nanoseconds, for tile over the file's normalizer; None: no labels
+    runtimes: np.ndarray | None
     # (configs, options) int8: the choice of each compile option; None: no options were set
     options: np.ndarray | None = None
     option_names: tuple[str, ...] = vocabulary.OPTION_NAMES  # keys of one of OPTION_SETS
@@ -113,7 +114,7 @@ class Graph:
 
     @property
     def listed_distinct(self) -> np.ndarray:
-        """The distinct configurations in the reference batch: (distinct,) bool."""
+        """Which distinct configurations are in the reference batch: (distinct,) bool."""
         if self.listed is None:
             return np.ones(len(self.distinct.first), bool)
         return np.bincount(self.distinct.inverse, self.listed, len(self.distinct.first)) > 0

@@ -101,8 +101,7 @@ def _count_apart_in_both(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def _count_pairs(sizes: np.ndarray) -> float:
-    """Return the number of pairs inside groups of `sizes` (groups,): size * (size - 1) / 2 for
-    each."""
+    """Return the sum of size * (size - 1) / 2: the pairs inside groups of `sizes` (groups,)."""
     return float((sizes * (sizes - 1) / 2).sum())
 
 

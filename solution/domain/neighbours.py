@@ -90,7 +90,7 @@ def starts_of(counts: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 def offsets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the start of each part (parts,) when the parts are concatenated."""
+    """Return where each part (parts,) begins if parts of these sizes are concatenated."""
     return starts_of(sizes)[:-1].astype(np.int64)
 
 

@@ -35,7 +35,7 @@ SHARES, CHANGES = (0.03, 0.7), 4
 MIN_RANK = 2  # a tensor of lower rank has one layout
 BLOCK_VALUES = 1 << 24  # values of the configuration tensor in memory at once
 MAX_FACTOR = 1 << 16
-MAX_GRID = 1 << 20  # most tiles to list in full; of more, bounds are drawn one by one
+MAX_GRID = 1 << 20  # most tiles that are listed in full; from more, random ones are drawn
 
 
 class NothingToChooseError(InputError):
@@ -149,7 +149,7 @@ def divide(size: int) -> list[int]:
 
 
 def _choose(choices: list[list[int]], count: int, generator: np.random.Generator) -> np.ndarray:
-    """Return at most `count` distinct rows, each with one value of every list of choices."""
+    """Return at most `count` distinct rows: combinations of one value from each of `choices`."""
     if prod(map(len, choices)) <= MAX_GRID:
         grid = np.array(list(product(*choices)))
         return grid[np.sort(generator.permutation(len(grid))[:count])]

@@ -25,7 +25,9 @@ from solution.features.operands import NONE, find_operands
 from solution.features.padding import PADDING
 from solution.features.work import num_operations
 
-LEFT = [vocabulary.CONVOLUTION_INPUT_FEATURE, *range(95, 99)]  # 95 to 98: spatial dimensions
+# Columns for the contracted dimensions of a dot: for a convolution they hold the feature dimension
+# and, in 95 to 98 and 101 to 104, the spatial dimensions of its input and kernel.
+LEFT = [vocabulary.CONVOLUTION_INPUT_FEATURE, *range(95, 99)]
 RIGHT = [vocabulary.CONVOLUTION_KERNEL_INPUT, *range(101, 105)]
 
 FEATURES = tuple(

@@ -81,7 +81,7 @@ class Alike:
 
     def __init__(self, kept: int) -> None:
         self.kept = kept
-        self.nodes = np.empty(0, np.int64)  # ascending
+        self.nodes = np.empty(0, np.int64)  # the dots, ascending
         self.slopes = np.empty(0, np.int64)  # the other operand of each of `nodes`
         # letters inferred from shapes; key: whether the slope is the left operand
         self.labels: dict[bool, Einsum | None] = {}
@@ -154,7 +154,7 @@ class Dots:
                 yield from gradients
 
     def _group(self) -> dict[tuple[int, Dimensions], list[Alike]]:
-        """Group the dots that look alike, by the tensor that they read and their slopes' shape."""
+        """Group similar dots (Alike) by the tensor that they read and the shape of their slopes."""
         members: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
         for (kept, slope), nodes in self._pairs.items():
             made = self._opcodes[slope], self._features[slope, vocabulary.DIMENSIONS].tobytes()
@@ -217,7 +217,7 @@ class Dots:
         if len(fitting) < 2:
             return fitting[0] if fitting else None
         letters = dot.letters.right if wanted == dot.right else dot.letters.left
-        goals = [letters, self._undo(wanted, letters)]  # the better one last
+        goals = [letters, self._undo(wanted, letters)]  # orders of dimensions, the better one last
         return max(fitting, key=lambda way: self._rank(way, goals))
 
     def _order(self, dot: Dot, node: int, slope: int, wanted: int) -> list[Dot]:

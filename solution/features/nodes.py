@@ -33,7 +33,7 @@ ENCODINGS = ("logarithms", "plain")
 
 
 def numeric_features(graph: Graph) -> np.ndarray:
-    """Return features (nodes, NUM_NUMERIC) float32, unscaled, of a graph with repaired padding.
+    """Return features (nodes, NUM_NUMERIC) float32, unscaled, of a graph with correct padding.
 
     These are the 140 columns of the file, and: rank, bytes, operations, operands, consumers,
     configurable.
@@ -53,7 +53,7 @@ class Scaler:
     """Standardise columns; a constant column becomes 0."""
 
     mean: np.ndarray  # (columns,) float32
-    scale: np.ndarray  # (columns,) float32; 0 for a constant column
+    scale: np.ndarray  # (columns,) float32, 1 / standard deviation; 0 for a constant column
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """Return `rows` (rows, columns) scaled, as float32."""
@@ -61,7 +61,7 @@ class Scaler:
 
 
 def fit_scaler(tables: Iterable[np.ndarray]) -> Scaler:
-    """Fit on the rows of all `tables` (rows, columns), one table at a time."""
+    """Return a Scaler fitted on the rows of all `tables` (rows, columns), read one by one."""
     count, total, squares = 0, np.zeros(1), np.zeros(1)
     for table in tables:
         wide = table.astype(np.float64)

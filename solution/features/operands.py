@@ -137,8 +137,7 @@ def _choose(
 
 
 def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
-    """Score how well operands of `shapes` (2, 6) fit a convolution, input and kernel; high is
-    good."""
+    """Score how well operands of `shapes` (2, 6) fit a convolution; high is good."""
     output = node[vocabulary.SHAPE_DIMENSIONS]
     numbers = np.clip(node, 0, vocabulary.MAX_RANK - 1).astype(np.int64)
     input_batch = numbers[vocabulary.CONVOLUTION_INPUT_BATCH]

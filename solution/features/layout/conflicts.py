@@ -68,7 +68,7 @@ class Constraints:
     order: np.ndarray
 
     def describe(self, codes: np.ndarray) -> np.ndarray:
-        """Return features (configs, tensors, len(FEATURES)) uint8.
+        """Return FEATURES of each constrained tensor: (configs, tensors, len(FEATURES)) uint8.
 
         Args:
             codes: (configs, configurable), the field of the codebook: the layout of each node.

@@ -17,10 +17,10 @@ from solution.features.padding import tensor_ranks
 
 TENSOR_FEATURES = (
     "given",  # 1 if the configuration gives a layout
-    "changed",  # 1 if it differs from the program's layout
+    "changed",  # 1 if the layout differs from the program's
     "minor_changed",  # 1 if another dimension becomes contiguous
     "minor_size",  # log size of the contiguous dimension
-    "minor_ratio",  # log of that size over the contiguous size in the program
+    "minor_ratio",  # log of the contiguous size over the program's contiguous size
     "violation",  # 1 if the largest dimension is not the contiguous one
     "waste",  # log of the size padded to register tiles over the true size
     "distance",  # share of the given slots that differ from the program's
@@ -34,9 +34,9 @@ FEATURES = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in TEN
 class Tensors:
     """One kind of tensor (output, input or kernel) of all configurable nodes."""
 
-    sizes: np.ndarray  # (configurable, 6) int64; 1 past the rank
+    sizes: np.ndarray  # (configurable, 6) int64, dimensions; 1 past the rank
     ranks: np.ndarray  # (configurable,) int64
-    layouts: np.ndarray  # (configurable, 6) int64 minor to major in the program
+    layouts: np.ndarray  # (configurable, 6) int64, the program's layouts, minor to major
 
 
 def describe_layouts(graph: Graph, pairs: Codebook) -> np.ndarray:
@@ -85,7 +85,7 @@ def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
 
 
 def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """Return features (pairs, len(TENSOR_FEATURES)) of one tensor under `slots` (pairs, 6)."""
+    """Return features (pairs, len(TENSOR_FEATURES)) of a tensor with layouts `slots` (pairs, 6)."""
     sizes, ranks, before = tensors.sizes[node], tensors.ranks[node], tensors.layouts[node]
     said = slots >= 0
     given = said[:, 0]

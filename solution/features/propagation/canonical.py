@@ -10,7 +10,7 @@ The backend does this before it assigns layouts, because it computes one canonic
   features.
 
 Two simplifications: an operand is never reshaped here, because that moves no data, and two equal
-transposes of one tensor are kept apart.
+transposes of one tensor are not merged.
 
 Also find the layouts that instructions have before a configuration requests any.
 
@@ -82,7 +82,7 @@ def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
 
 
 def find_matrices(graph: Graph) -> dict[int, Dimensions]:
-    """Return, for each dot with several free dimensions in an operand, the merged result sizes.
+    """Return the result sizes of each dot that has an operand with several free dimensions.
 
     Each operand's free dimensions are merged into one; batch dimensions come first.
     """
@@ -136,7 +136,7 @@ def reads_across(letters: Einsum) -> tuple[bool, bool]:
 
 
 def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
-    """Return the permutations in which a dot reads its two operands."""
+    """Return the permutations of the left and of the right operand in which a dot reads them."""
     left, right, output = letters
     batch = [*letters.batch]
     summed = [letter for letter in left if letter not in output]
@@ -146,7 +146,7 @@ def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
 
 
 def _order(given: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:
-    """Return the permutation from the letters `given` to (*batch, *wanted).
+    """Return the permutation that orders the letters `given` as (*batch, *wanted).
 
     Return the identity if only the two matrix dimensions are swapped, because a dot reads a swapped
     matrix as it is.

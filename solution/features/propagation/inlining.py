@@ -34,7 +34,7 @@ transpose
 PURE = [OPCODE_IDS[name] for name in EQUAL.split()]
 # A call nested deeper than this, or beyond this growth of the graph, is not inlined.
 MAX_DEPTH = 50
-MAX_GROWTH = 4  # instances / nodes, at most
+MAX_GROWTH = 4  # most instances for each node of the graph
 
 Shape = tuple[float, ...]  # element type and dimensions, as in the node features
 Value = int | tuple["Value", ...]  # a result: an instance, or a tuple of results
@@ -111,7 +111,7 @@ class _Inliner:
         return (found if len(found) else np.flatnonzero(~read)).tolist()
 
     def _evaluate(self, root: int, known: dict[int, Value], depth: int) -> Value:
-        """Evaluate a node and its operands; `known` holds the results of its computation."""
+        """Return the value of a node; `known` collects the values of nodes in its computation."""
         waiting = [root]
         while waiting:
             node = waiting[-1]
@@ -174,7 +174,7 @@ class _Inliner:
         return self._evaluate(root, known, depth + 1)
 
     def _parameters(self, root: int) -> list[int]:
-        """Return the parameters of the computation with that root, by number."""
+        """Return the parameters of the computation with that root, sorted by parameter number."""
         seen, waiting = {root}, [root]
         while waiting:
             for read in self._operands[waiting.pop()]:
@@ -200,7 +200,7 @@ class _Inliner:
 
 
 def flatten(value: Value) -> list[int]:
-    """Return all instances in a result."""
+    """Return all instances in a value, which may be a nested tuple of instances."""
     if isinstance(value, tuple):
         return [one for part in value for one in flatten(part)]
     return [value]

@@ -17,7 +17,7 @@ ALIKE, BLOCKS, SWAPPED, SCATTERED = range(4)
 
 @njit(cache=True, nogil=True)
 def pack(dimensions, rank):
-    """Pack a layout whose `rank` dimensions are listed minor to major."""
+    """Return a layout as one integer; `dimensions` lists its dimensions minor to major."""
     number = np.int64(0)
     for slot in range(rank):
         number |= np.int64(dimensions[slot]) << (BITS * slot)
@@ -32,7 +32,7 @@ def unpack(number, slot):
 
 @njit(cache=True, nogil=True)
 def row_major(rank):
-    """Return the layout whose last dimension is contiguous."""
+    """Return the packed row-major layout of a tensor: its last dimension is contiguous."""
     number = 0
     for slot in range(rank):
         number |= (rank - 1 - slot) << (BITS * slot)
@@ -177,8 +177,7 @@ def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
 
 @njit(cache=True, nogil=True)
 def _keeps_parts(known, count, old, start, parts, part_of):
-    """Return True if each group of dimensions is adjacent in memory; write groups into
-    `part_of`."""
+    """Return True if each group is adjacent in memory; write dimensions' groups to `part_of`."""
     for part in range(parts):
         slot = -1
         for k in range(start[0, part], start[0, part + 1]):

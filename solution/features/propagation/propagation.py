@@ -95,7 +95,7 @@ class Propagation:
 
     @cached_property
     def _packed(self) -> np.ndarray:
-        """The layouts (pairs, 3) that each pair of the codebook requests, packed into integers."""
+        """The layouts (pairs, 3) that each (node, layout) pair requests, packed into integers."""
         from solution.features.propagation.states import pack_given
 
         graph, pairs, operands = self.graph, self.graph.layouts, find_operands(self.graph)

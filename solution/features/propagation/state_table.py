@@ -1,9 +1,10 @@
 """Describe every state of an instruction or a use as columns, from which costs are learned.
 
-A configuration puts each instruction and each use into one state
-(solution.features.propagation.states). Its runtime is close to the sum of the states' costs. A
-state that all configurations share does not change their order and is left out. The graph must be
-whole (not pruned), because requested layouts propagate through all of it.
+A use is an operand as one instruction reads it. A configuration puts each instruction and each use
+into one state: its layouts, and how its tensor is copied (solution.features.propagation.states).
+The runtime of a configuration is close to the sum of the costs of its states. A state that all
+configurations share does not change their order and is left out. The graph must be whole (not
+pruned), because requested layouts propagate through all of it.
 
 Some columns describe short loops. A library (solution.features.propagation.library) computes
 reductions, and the instructions around each, along the contiguous dimension, which takes several
@@ -113,7 +114,8 @@ class Loops:
 
     sums: np.ndarray  # (states,) bool: several elements are reduced to one
     contiguous: np.ndarray  # (states,) bool: the innermost elements summed are contiguous in memory
-    # (states,) bool: the library fuses it with a reduction, so its result is never in memory
+    # (states,) bool: the library fuses the instruction with a reduction, so that the result is not
+    # written to memory
     at_once: np.ndarray
     # (states,) float64, log2 of the consecutive elements that the inner loop works on, for
     # reductions, poolings and instructions that the library computes; 0 for others

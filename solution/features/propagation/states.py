@@ -40,7 +40,7 @@ NO_STATE = -1
 
 
 class States(NamedTuple):
-    """Distinct states in the order in which they occurred first."""
+    """A table of distinct states in order of first occurrence, of which `total` rows are used."""
 
     point: np.ndarray  # (capacity,) int64, the instruction or use of each state
     layouts: np.ndarray  # (capacity, 4) int64, columns MADE ... COPY
@@ -131,7 +131,7 @@ def _find(states, point, made, first, second, copy):
 
 @njit(cache=True, nogil=True)
 def _mark_copies(program, free, state, marks):
-    """Mark how each use is copied before it is read, and which reshapes and transposes copy."""
+    """Write into `marks` the kind of copy of each use, then of each reshape and transpose."""
     marks[:] = ALIKE
     for use in range(state.uses.size):
         base, source = program.read[use], state.source[use]

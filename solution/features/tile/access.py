@@ -5,6 +5,8 @@ finds the loop that moves along each dimension of each parameter. This tells whi
 parameter a tile reads: bytes, cache lines, pages, and the length of contiguous runs. On any machine
 with caches these decide how fast a tile is.
 
+An Axis says which loops move along one dimension, a Walk holds the axes of a tensor.
+
 Each step derives the loops along an operand from the loops along the result. RULES has a rule for
 each opcode whose result elements depend on operand elements at other indices. All other opcodes
 read the same indices that they write.

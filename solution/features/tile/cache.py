@@ -4,7 +4,7 @@ Inside a tile run the kernel's loops, around them the loops over tiles. Going ou
 innermost loop, data is reused as long as everything that the loops so far touch fits into the
 cache. The first loop that no longer fits loads each of its lines again in every execution. Caches
 do not always evict the least recently used line, so a second count keeps a part of what does not
-fit.
+fit. A box is the part of a tensor that some iterations touch, a block is a cache line or a page.
 
 Source: the reuse analysis of Wolf and Lam, "A data locality optimizing algorithm", PLDI 1991; cache
 sets that a power-of-two stride leaves unused as in Lam, Rothberg and Wolf, "The cache performance
@@ -29,7 +29,7 @@ FIRST_LEVEL, SECOND_LEVEL = 48 << 10, 1 << 20  # bytes of a processor's data cac
 class Cache:
     """A cache or a TLB with `sets` sets of `ways` blocks."""
 
-    block: int  # bytes
+    block: int  # bytes of a block
     ways: int
     sets: int
 
@@ -73,7 +73,7 @@ class Blocks(NamedTuple):
 
 
 class Misses(NamedTuple):
-    """Blocks (configs,) that all tensors together load."""
+    """The number of blocks (configs,) that a kernel loads into a cache, for all tensors."""
 
     # if the least recently used block is evicted: a level's data stays as a whole, or not at all
     least_recent: np.ndarray

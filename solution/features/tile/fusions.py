@@ -32,7 +32,7 @@ def inline_fusions(graph: Graph) -> Graph:
 def _inline(graph: Graph) -> Graph | None:
     """Return the graph with inlined fusions, or None if there is nothing to inline.
 
-    It is not the same graph in that case, because a graph must not cache a reference to itself.
+    Do not return the same graph then, because a graph must not cache a reference to itself.
     """
     fusions = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["fusion"]).tolist()
     if not fusions:

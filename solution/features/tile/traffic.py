@@ -121,8 +121,7 @@ class Touch:
     lines: np.ndarray
     pages: np.ndarray
     run: np.ndarray  # length of contiguous parts, in elements
-    # how often all tiles together load the part, if a tile that needs the last tile's part reuses
-    # it
+    # loads of the part by all tiles, if a tile reuses the part that the last tile loaded
     trips: np.ndarray
     least: float  # cache lines of the whole tensor
 
