@@ -1,4 +1,4 @@
-"""Name the five collections of the competition, their scores and their folders."""
+"""Name the five collections of the competition, their metrics and their folders."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -126,7 +126,7 @@ class Graph:
 
     @property
     def architecture(self) -> str:
-        """A hash of opcodes and edges; graphs with equal ones are one program at several sizes."""
+        """A hash of opcodes and edges; it is equal for graphs of one program at several sizes."""
         digest = hashlib.sha256(np.ascontiguousarray(self.node_opcodes, np.uint8).tobytes())
         digest.update(np.ascontiguousarray(self.edges, np.int64).tobytes())
         return digest.hexdigest()[:16]

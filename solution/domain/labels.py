@@ -1,7 +1,7 @@
 """Name the source of runtimes: measured by a clock, or estimated by a compiler.
 
-The source of an estimate names the target machine and the compiler. It is stored with the graph in
-every file.
+The source of an estimate names the target machine and the compiler. Every file stores the
+source with the graph.
 """
 
 import re

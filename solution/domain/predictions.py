@@ -27,7 +27,7 @@ SCHEMA = pl.Schema(
 )
 PARTS = ("out_of_fold", "test")  # separate files, because a graph name may occur in both
 KEYS = ["collection", "graph", "config", "fold", "seed"]
-# One score per configuration, after folds and seeds are merged.
+# Columns of a ranking: one score per configuration, after folds and seeds are merged.
 RANKING_SCHEMA = pl.Schema(
     {name: SCHEMA[name] for name in ("collection", "graph", "config", "score")}
 )

@@ -45,7 +45,7 @@ class NothingToChooseError(InputError):
 def draw_sites(generator: np.random.Generator, sites: int, most: int | None = None) -> np.ndarray:
     """Return the positions (k,) of the parameters that a configuration changes, without repeats.
 
-    Rankings of made-up layouts, collections and searches all draw with this function.
+    The search spaces of solution.collecting draw with this function as well.
 
     Args:
         sites: number of parameters.

@@ -55,7 +55,7 @@ def repair_padding(graph: Graph) -> Graph:
 
 
 def erase_padding(graph: Graph) -> Graph:
-    """Undo repair_padding: set unused slots to 0 again, as the files have them."""
+    """Set the slots that hold -1 after repair_padding to 0 again, as the files have them."""
     features = graph.node_features.copy()
     for columns in vocabulary.DIMENSION_NUMBERS:
         features[:, columns] = np.maximum(features[:, columns], 0)

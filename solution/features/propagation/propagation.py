@@ -34,7 +34,7 @@ class Numbered:
     numbers: np.ndarray  # (configs, points) int32: rows of the other arrays
     # (states,) int64, the point of each state: instructions are numbered first, then uses
     point: np.ndarray
-    layouts: np.ndarray  # (states, 4) int64, columns of solution.features.propagation.states
+    layouts: np.ndarray  # (states, 4) int64, columns MADE, FIRST, SECOND, COPY of states.py
     instructions: int  # the number of instructions among the points
 
     @property

@@ -189,12 +189,13 @@ def _follow_elements(ops: Instructions, points: Points, layouts: np.ndarray) -> 
 class StateTable:
     """The states in which the distinct configurations of a graph differ.
 
-    A state is the layouts and copy of one instruction or use; solution.features.propagation.states.
+    A state is the layouts and the copy of one point: an instruction, or a use (an operand as one
+    instruction reads it).
     """
 
     numbers: np.ndarray  # (distinct configs, points) int32: rows of the other arrays
     instructions: int  # number of instructions among the points; uses are numbered after them
-    layouts: np.ndarray  # (states, 4) int64, columns of solution.features.propagation.states
+    layouts: np.ndarray  # (states, 4) int64, columns MADE, FIRST, SECOND, COPY of states.py
     # (states, 3) int64, the nodes of the written or copied tensor and of the two main operands
     tensors: np.ndarray
     node: np.ndarray  # (states,) int64, the node of the written or copied tensor; num_nodes: none

@@ -254,7 +254,8 @@ def _enqueue(state):
 def _propagate_use(program, state, use):
     """Propagate the layout of a use to the buffer that it reads, then through the reader.
 
-    Through the reader it reaches the other operands, the result, or neither, as its kind demands.
+    Depending on its kind, the reader passes the layout on to its other operands and its result, to
+    its result only, or not at all.
     """
     op, base, layout = program.reader[use], program.read[use], state.uses[use]
     rank, kind = program.rank[base], program.kind[op]

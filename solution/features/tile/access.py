@@ -41,8 +41,8 @@ class Axis:
     """The loops that move along one dimension of a tensor; without a loop, all of it is read."""
 
     loop: int | None = None
-    window: int | None = None  # the loop along a dimension of a convolution's weights
-    step: float = 1.0  # elements that one iteration of `loop` moves
+    window: int | None = None  # a second loop, over a dimension of a convolution's weights
+    step: float = 1.0  # elements by which one iteration of `loop` advances
     halo: float = 0.0  # neighbouring elements that an iteration reads as well
 
 

@@ -36,7 +36,7 @@ GROUPS = {
     "slow": ("exponential", "exponential-minus-one", "log", "log-plus-one", "tanh", "logistic",
              "power", "sqrt", "rsqrt", "cbrt", "divide", "sine", "cosine", "erf", "remainder"),
 }  # fmt: skip
-OTHER = "other"  # the remaining opcodes are element-wise
+OTHER = "other"  # group of all other opcodes, which are element-wise
 WINDOWS = 4
 
 KERNEL_FEATURES = (

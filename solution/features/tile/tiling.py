@@ -29,7 +29,7 @@ NUM_LOOPS = 2 * MAX_RANK + 1
 
 @dataclass(frozen=True)
 class Tiling:
-    """How the candidates of a kernel divide its loops."""
+    """How the candidate tiles of a kernel divide its loops."""
 
     node: int  # the node of the tiled tensor
     rank: int  # rank of that tensor; 1 for a scalar
@@ -168,7 +168,7 @@ class Convolved:
     """The largest convolution of a kernel graph."""
 
     node: int
-    weights: int  # the tensor that the competition calls its kernel
+    weights: int  # node of the weights, which the competition calls the kernel
     # index of the output features among the dimensions of the weights, major to minor
     output_position: int
 
