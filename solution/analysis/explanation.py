@@ -301,7 +301,11 @@ def show_contributions(explanation: Explanation) -> Table:
 
 
 def show_importance(features: Sequence[Feature], importance: np.ndarray) -> Table:
-    """Return a table of the columns with the largest importance (see measure_importance)."""
+    """Return a table of the columns that the model uses most.
+
+    Args:
+        importance: (columns,) as measure_importance returns it.
+    """
     table = make_table("What the model uses most")
     table.add_column("Feature", no_wrap=True)
     table.add_column("Share", justify="right")
@@ -327,7 +331,7 @@ def _name_column(explanation: Explanation, column: int) -> str:
 
 
 def _undo_logarithm(feature: Feature, value: float) -> float:
-    """Return the value of a column without the logarithm that its unit names."""
+    """Return the value of a feature in plain units, if its unit is a logarithm."""
     if feature.unit.startswith("log1p "):
         return float(np.expm1(value))
     return float(np.exp(value)) if feature.unit.startswith("log ") else float(value)

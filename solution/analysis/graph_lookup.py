@@ -54,7 +54,7 @@ def look_up_graph(folder: Path, name: str | None, collection: str | None = None)
 
 
 def read_file(path: Path, collection: str | None = None) -> Graph:
-    """Read the graph of an npz file; raise InputError for a program or any other file."""
+    """Read the graph of an npz file; raise InputError if the file has another format."""
     if path.suffix in (*PROTOBUF, *TEXT):
         name = quote(str(path))
         shown = f"`fastslow module {name}` shows it, and " if path.suffix in PROTOBUF else ""

@@ -203,7 +203,7 @@ def _draw_program(drawing: Drawing, axes: Axes) -> None:
 def _label_nodes(drawing: Drawing, axes: Axes) -> None:
     """Write opcode and shape below nodes, and the fastest configuration's layouts above them.
 
-    Labels that would be too many are left out.
+    If there are too many nodes or layouts to be legible, they get no labels.
     """
     graph = drawing.graph
     fastest = describe_fastest(graph)

@@ -110,8 +110,10 @@ def padded_bytes(graph: Graph) -> np.ndarray:
 
 
 def violation_ratio(graph: Graph) -> np.ndarray:
-    """Return which share (configs,) of configurable nodes has a largest dimension not
-    minor-most."""
+    """Return the share (configs,) of configurable nodes that violate.
+
+    A node violates if the largest dimension of its output is not the minor-most one.
+    """
     return violation_ratios(graph)[graph.layouts.rows]
 
 

@@ -69,7 +69,7 @@ FEATURES = (
 
 
 def module_features(module: Any) -> np.ndarray:
-    """Return the columns FEATURES (nodes, columns) float32 of a program, a protobuf message Module.
+    """Return the table (nodes, len(FEATURES)) float32 of a program, a protobuf message Module.
 
     Raises InvalidGraphError if two instructions have the same id.
     """

@@ -93,7 +93,10 @@ class Evaluator:
         return self.price(self.judge(decision))
 
     def judge(self, decision: Decision) -> StepResult:
-        """Simulate the decision, count one evaluation, and remember the best decision."""
+        """Simulate the decision, count one evaluation, and return the outcome.
+
+        The decision is remembered if it is the best so far.
+        """
         decision = self.keep_fixed(decision)
         outcome = self.environment.runtime(decision)
         if outcome.reason is None and outcome.seconds < self.seconds:

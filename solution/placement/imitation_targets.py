@@ -120,7 +120,7 @@ class BestDecisions:
 
 
 def fit_budget(nodes: int, budget: int) -> int:
-    """Return `budget`, limited to NODES / nodes evaluations, but this limit is at least LEAST."""
+    """Return `budget`, but at most NODES / nodes or LEAST evaluations, whichever is more."""
     return min(budget, max(LEAST, NODES // nodes))
 
 

@@ -52,8 +52,7 @@ class PlacementReport:
         return self.evaluator.graph
 
     def summary(self) -> str:
-        """Return a text: runtimes of the default and the best decision, and the gap to the
-        bound."""
+        """Return a text: default runtime, best runtime, and the gap to the lower bound."""
         evaluator, after = self.evaluator, self.line.outcome.seconds
         before = evaluator.environment.runtime(evaluator.base)
         fits = "" if before.reason is None else f" (which is invalid: {before.reason})"

@@ -5,7 +5,7 @@
 makes a policy like the one that `fastslow optimize` ships with, in about ten hours on two cores, a
 third of them for searches. The same command resumes an interrupted training, on another machine,
 too. If there is a GPU, the policy learns on it, at 180 steps a second, so that four times as many
-steps (`--more-steps 64000`) take six minutes.
+steps (`--more-steps 64000`) take only six minutes.
 
 A training instance is a program on a machine, with the tasks to decide; there are 1,848. Training
 has turns. In each turn, a search that begins with the policy's decisions, and another without the
@@ -153,7 +153,8 @@ class Course:
 
     Args:
         budgets: evaluations per instance in the first search, and in each later one.
-        folder: for a checkpoint after the searches of a turn and each EVERY steps; None: none.
+        folder: for checkpoints, after the searches of a turn and after each EVERY steps; None: no
+            checkpoints.
         is_taught: whether the policy is already trained, so that the first turn searches with it.
 
     The policy learns on the GPU, if there is one, and decides on the CPU.

@@ -113,7 +113,7 @@ class Store:
         return self.paths_of(self.graphs)
 
     def seals(self) -> dict[Path, str]:
-        """Return the checksum that each graph's file must have, by the file's path."""
+        """Return the checksum that each graph's file must have: {path: checksum}."""
         return dict(zip(self.paths(), self.graphs["checksum"], strict=True))
 
     def load(
@@ -251,7 +251,8 @@ def check_preparation(preparation: Mapping[str, Any], needed: int | None, store:
     """Raise InputError unless the `store` was prepared in the way that a ranker needs.
 
     This means: by this version of the preparation, without options that only a model may apply to
-    its input, and with all nodes within `needed` hops of the configurable nodes (None: all nodes).
+    its input, and with all nodes within `needed` edges (hops) of the configurable nodes (None: all
+    nodes).
     """
     version, kept = preparation.get("version"), preparation.get("hops")
     if version != VERSION:

@@ -23,7 +23,7 @@ from solution.placement.simulation.decision import Decision
 
 
 def find_tasks(graph: CostGraph, machine: Machine) -> Tasks:
-    """Return one task per node, with its seconds on each device and the seconds of its transfer."""
+    """Return a list scheduler's tasks: one per node, with its runtimes and its transfer time."""
     transfer = machine.latency + graph.output_bytes / machine.bandwidth
     return Tasks(cost_alone(graph, machine), transfer, graph.producers, graph.consumers)
 
@@ -39,7 +39,10 @@ def cost_alone(graph: CostGraph, machine: Machine) -> np.ndarray:
 
 
 def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
-    """Schedule by HEFT: tasks by falling upward rank, each where it ends first, also in gaps."""
+    """Schedule by HEFT: tasks by falling upward rank, each on the device where it ends first.
+
+    A task may fill a gap between two tasks that were scheduled before.
+    """
     ranks = rank_tasks(tasks)
     return _insert(tasks, _by_rank(ranks), leaders)
 

@@ -77,7 +77,7 @@ class ProgramBuilder:
         return self.add("parameter", shape)
 
     def dot(self, left: int, right: int) -> int:
-        """Add the product of (..., m, k) and (k, n), or of two batches of matrices."""
+        """Add a matrix product: (..., m, k) times (k, n), or times another batch of matrices."""
         *batch, terms = self.shapes[left]
         width = self.shapes[right][-1]
         shape = (*batch, width)

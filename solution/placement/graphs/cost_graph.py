@@ -46,7 +46,7 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
     colours = np.zeros(len(content), np.uint64)
     for column in content.T:
         colours = mix(colours * GOLDEN + np.ascontiguousarray(column + 0.0).view(np.uint64), 0)
-    # colour' = hash(colour, sum of hashed colours of producers, sum of those of consumers)
+    # new colour = hash(colour, sum of hashed colours of the producers, the same of the consumers)
     distinct = 0
     for _ in range(MAX_ROUNDS):
         found = len(np.unique(colours))
@@ -60,7 +60,8 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return colours
 
 
-MAX_BYTES = 2.0**53  # integers up to this are exact in float64
+# no cost may exceed the square of this; integers up to this are exact in float64
+MAX_BYTES = 2.0**53
 # Fusion kinds: how an operation may be fused. ALONE: not at all. ELEMENTWISE: at any position of a
 # kernel. REDUCTION: only as the last node. PRODUCT: only as the first. DATA: it runs no kernel.
 ALONE, ELEMENTWISE, REDUCTION, PRODUCT, DATA = range(5)
@@ -109,10 +110,10 @@ class CostGraph:
     shapes: np.ndarray  # (nodes, 6) float32: dimensions of the output, padded with 0
     element_types: np.ndarray  # (nodes,) uint8: index into vocabulary.ELEMENT_TYPE
     edges: np.ndarray  # (edges, 2) int64, sorted rows [consumer, producer], producer < consumer
-    # (nodes,) int64: of the nodes that must share this node's device, the first
+    # (nodes,) int64: the leader of each node: the first of the nodes that must share its device
     leaders: np.ndarray
     stages: np.ndarray  # (nodes,) int64: number of the layer or cell; -1: not known
-    numbers: np.ndarray  # (nodes,) int64: the node's number in its source file
+    numbers: np.ndarray  # (nodes,) int64: the node's number before nodes were sorted
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -128,12 +129,12 @@ class CostGraph:
 
     @cached_property
     def producers(self) -> Neighbours:
-        """The nodes that each node reads, as adjacency lists."""
+        """The nodes that each node reads, as adjacency lists (class Neighbours)."""
         return Neighbours.operands(self.edges, self.num_nodes)
 
     @cached_property
     def consumers(self) -> Neighbours:
-        """The nodes that read each node, as adjacency lists."""
+        """The nodes that read each node, as adjacency lists (class Neighbours)."""
         return Neighbours.consumers(self.edges, self.num_nodes)
 
     def neighbours(self, node: int) -> np.ndarray:

@@ -110,7 +110,7 @@ def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
     # A constant read only by a tuple, and the tuple that reads it first, point at each other.
     nodes = np.arange(len(kinds))
     neighbour = np.where(neighbour[neighbour] == nodes, np.minimum(neighbour, nodes), neighbour)
-    # pointer jumping: follow chains twice as far each time
+    # pointer jumping: each step doubles the length of the chains that were followed
     for _ in range(int(np.log2(len(kinds) + 1)) + 1):
         neighbour = neighbour[neighbour]
     return neighbour

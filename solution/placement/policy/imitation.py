@@ -83,7 +83,7 @@ class StepRunner:
         self._parameters = [
             parameter for group in optimizer.param_groups for parameter in group["params"]
         ]
-        # instances by id(), which is unique while they are kept here
+        # The instances, by id(). Keeping them here keeps the ids unique.
         self._seen: dict[int, Any] = {}
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         self._memory: Any = None
@@ -124,7 +124,7 @@ class StepRunner:
         return loss.detach()
 
 
-# in weigh_devices: the share divided equally; the maximum of the other part, in means
+# in weigh_devices: the share divided equally; the other part is at most MOST times its mean
 EVEN, MOST = 0.3, 30.0
 
 

@@ -28,7 +28,7 @@ KIND, KERNEL, DEVICE, FIRST, NEXT, WAITING = range(6)
 # Rows of `costs` (7, nodes) float64. Of each node: bytes of its output, resident bytes. Of each
 # kernel: seconds it takes, priority, and the seconds at which it is ready, starts and ends.
 OUTPUT, RESIDENT, SECONDS, LEVEL, READY, START, END = range(7)
-# rows of `devices` (2, devices) float64: bytes in use now, and at most so far
+# Rows of `devices` (2, devices) float64: bytes in use at this time, and the maximum so far.
 USED, PEAK = range(2)
 # Rows of `queues` (3, devices) int64: the index in `heap` at which a device's heap of ready kernels
 # begins, the number of kernels in it, and the kernel that runs, or -1.

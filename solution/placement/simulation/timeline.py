@@ -25,8 +25,7 @@ def find_kernels(graph: CostGraph, line: Timeline) -> np.ndarray:
 
 
 def name_kernel(graph: CostGraph, sizes: np.ndarray, kernel: int) -> str:
-    """Return a kernel's name by its last node, such as "dot", or "add and 3 more" if it is
-    fused."""
+    """Return a name such as "dot", or "add and 3 more" for four nodes that end with an add."""
     name = OPCODES.get(int(graph.opcodes[kernel]), "merged")
     return name if sizes[kernel] == 1 else f"{name} and {sizes[kernel] - 1} more"
 
