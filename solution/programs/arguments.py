@@ -87,7 +87,7 @@ class Role:
     """The use of a parameter, which decides which numbers are drawn for it."""
 
     is_positive: bool = False  # True: a root, a logarithm or a division needs positive numbers
-    # number of products that are summed for an element of the result, if it is a factor in them
+    # products summed per element of a dot or convolution of which the parameter is a factor, else 1
     terms: int = 1
 
 
@@ -158,7 +158,7 @@ class _Flow:
             yield from self._list_given(node, element)
         elif node.opcode in (*INSIDE, "conditional", "while"):
             called = node.called_computation_ids
-            # The condition's result is not the loop's result.
+            # A loop calls a body and a condition; its result is the body's result.
             bodies = called[:1] if node.opcode == "while" else called
             yield from ((self._roots[body], element) for body in bodies if body in self._roots)
             if node.opcode == "while":
@@ -340,7 +340,7 @@ def _draw(
 
 def _find_ends(dtype: np.dtype[Any]) -> tuple[float, float]:
     """Return the smallest and the largest number of a type of any kind."""
-    import ml_dtypes  # comes with jax
+    import ml_dtypes  # installed with jax
 
     limits = _find_limits(dtype)
     if limits is not None:
@@ -353,7 +353,7 @@ def _find_ends(dtype: np.dtype[Any]) -> tuple[float, float]:
 
 def _find_limits(dtype: np.dtype[Any]) -> tuple[int, int] | None:
     """Return the smallest and the largest integer of an integer type; None for other types."""
-    import ml_dtypes  # comes with jax
+    import ml_dtypes  # installed with jax
 
     if dtype.kind == "c":
         return None

@@ -335,7 +335,7 @@ def list_cores() -> list[int]:
     """Return the cores that this process may use, the least busy first; empty if it cannot be
     pinned."""
     process = psutil.Process()
-    if not hasattr(process, "cpu_affinity"):  # macOS
+    if not hasattr(process, "cpu_affinity"):  # macOS cannot pin processes
         return []
     loads = psutil.cpu_percent(interval=0.3, percpu=True)
     allowed = [core for core in process.cpu_affinity() if core < len(loads)]

@@ -27,9 +27,9 @@ from solution.system.wording import how_to_install
 
 OLDEST = Version("0.9")  # oldest supported jax; 0.8 has no options for tiles
 INSTALL = how_to_install("collect")
-# Numbers of fields in CompileOptionsProto, ExecutableBuildOptionsProto and DebugOptions, which
-# lead to xla_backend_extra_options: a map of options that have no field.
-NO_MAIN = "requires module with `main` function"  # part of XLA's message
+NO_MAIN = "requires module with `main` function"  # part of XLA's message if main is missing
+# Field numbers that lead from CompileOptionsProto to xla_backend_extra_options, a map of options
+# without a field: in CompileOptionsProto, ExecutableBuildOptionsProto and DebugOptions.
 BUILD_OPTIONS, DEBUG_OPTIONS, BACKEND_OPTIONS = 3, 3, 500
 
 

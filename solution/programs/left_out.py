@@ -128,7 +128,7 @@ def _draw(kind: str, count: int, generator: np.random.Generator) -> bytes:
         low, high, bits = NARROW[kind]
         return (generator.integers(low, high, count) & bits).astype(np.uint8).tobytes()
     if "float" in kind:
-        import ml_dtypes  # comes with jax
+        import ml_dtypes  # installed with jax
 
         if kind == POWERS_ONLY:
             drawn = 2.0 ** generator.integers(*POWERS, count)

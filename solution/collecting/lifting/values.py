@@ -65,7 +65,7 @@ def _bound(draft: Draft, node: int, number: int) -> float | None:
 
 
 def _limit(draft: Draft, node: int, number: int) -> float | None:
-    """Return the constant of a maximum: -infinity if the tensor is a reduced maximum, else 0.
+    """Return the constant of a maximum: -infinity if the tensor is a max-reduction, else 0.
 
     None if the result is a scalar or no float.
     """

@@ -139,7 +139,7 @@ class Region:
 class CompiledProgram:
     """The compiled form of a program in one configuration."""
 
-    region: Region  # the entry computation
+    region: Region  # the steps of the entry computation
     copies: tuple[Copy, ...]
     tensors: tuple[Tensor, ...]  # one for each instruction whose result is an array
     memory_bytes: int  # bytes of HBM in use: arguments, results, constants and temporaries

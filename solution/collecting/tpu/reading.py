@@ -30,7 +30,7 @@ from solution.programs.hlo.messages import MESSAGES
 
 HBM = 0  # number of the chip's main memory in layouts
 TYPE_NAMES = NAMES.split()
-# Instructions that take no time: they only name values, or kernels do their work.
+# Opcodes that take no time: they only name values, or another instruction does the work.
 FREE = {
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "add-dependency",
     "opt-barrier", "partition-id", "replica-id", "domain", "get-dimension-size",

@@ -31,7 +31,7 @@ MAIN_COMPUTATIONS = ("cluster", "while", "cond")
 class Nodes:
     """The graph of a module, without configurations."""
 
-    features: np.ndarray  # (nodes, 140) float32
+    features: np.ndarray  # (nodes, 140) float32: the node features of TpuGraphs
     # (nodes,) uint8: ids of opcodes; 0 for an opcode that the competition does not know
     opcodes: np.ndarray
     edges: np.ndarray  # (edges, 2) int64: each row is [consumer, producer]

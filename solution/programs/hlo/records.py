@@ -176,7 +176,7 @@ def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
     """
     if not any(run.HasField("options") for run in runs):
         return {}
-    names = find_option_set(message.option_names)  # the CPU's options if the record has no names
+    names = find_option_set(message.option_names)  # the CPU's options if the record names none
     if names is None:
         told = ", ".join(message.option_names)
         raise InvalidGraphError([f"its options are {told}, which no target has"])
