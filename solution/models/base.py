@@ -55,11 +55,12 @@ class Ranker(ABC):
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        """Learn from labelled graphs.
+        """Fit the ranker on labelled graphs and return it.
 
         Args:
             graphs: the training graphs; read one at a time, they may not all fit into memory.
-            validation: graphs for early stopping; may be empty. Never the graphs that are reported.
+            validation: graphs for early stopping; may be empty. Results are never reported
+                on these.
             report: called with the progress.
         """
 
@@ -79,7 +80,7 @@ class Ranker(ABC):
 
     @abstractmethod
     def predict(self, graph: Graph) -> np.ndarray:
-        """Return the scores (num_configs,) float32, finite."""
+        """Return scores (num_configs,) float32, finite; lower is faster."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:

@@ -1,7 +1,8 @@
-"""Load models that predict in numpy, without torch or LightGBM: those of a distilled bundle.
+"""Load models that predict in numpy, without torch or LightGBM.
 
-The files are described in solution.models.catalogue; only the kinds of nets in KINDS can be loaded
-here. Scores agree with torch's up to rounding.
+They are the models of distilled bundles (packages of models). The files are described in
+solution.models.catalogue; only the kinds of nets in KINDS can be loaded here. Scores agree with
+torch's up to rounding.
 """
 
 import importlib

@@ -23,10 +23,7 @@ class TrainingRows:
 def share_rows(max_configs: int, max_rows: int, graphs: int) -> int:
     """Return how many distinct configurations each graph may add to a training table.
 
-    At most `max_configs`, an equal share of `max_rows`, but at least 2.
-
-    Args:
-        graphs: number of graphs.
+    It is max(2, min(max_configs, max_rows / graphs)), where `graphs` is the number of graphs.
     """
     return max(2, min(max_configs, max_rows // max(1, graphs)))
 
@@ -63,7 +60,7 @@ def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
 
 
 def normalised_rank(runtimes: np.ndarray) -> np.ndarray:
-    """Return ranks (configs,) between 0, the fastest, and 1, the slowest; equal runtimes share a
+    """Return ranks (configs,), from near 0 (fastest) to near 1 (slowest); ties share their mean
     rank.
     """
     # imported here, because it is slow to import and prediction does not need it

@@ -45,7 +45,8 @@ class Colours:
     belongs to one node, and the colours of a node have consecutive numbers.
     """
 
-    # (nodes, configs) int32, 0 to colours - 1: the colour that a node has in a configuration
+    # (nodes, configs) int32, 0 to colours - 1: number of a node's colour in each configuration,
+    # which is equal in two configurations if the node's value is
     numbers: np.ndarray
     nodes: np.ndarray  # (colours,) int64: the node that each colour belongs to
     # (colours,) int64: one configuration in which the colour's node has this colour
@@ -53,7 +54,7 @@ class Colours:
 
     @classmethod
     def join(cls, parts: Sequence["Colours"]) -> "Colours":
-        """Join the colours of consecutive ranges of nodes into one Colours; renumber nodes and
+        """Join several Colours, of consecutive ranges of nodes, into one; renumber nodes and
         colours.
         """
         if len(parts) == 1:
@@ -77,7 +78,7 @@ class Colours:
         return self.numbers[others.nodes, others.configs]
 
     def find_most_frequent(self) -> np.ndarray:
-        """Return the colour (nodes,) that each node has in most configurations."""
+        """Return the number (nodes,) of each node's most frequent colour (distinct value)."""
         frequency = np.bincount(self.numbers.ravel(), minlength=len(self.nodes))
         order = np.argsort(frequency, kind="stable")
         usual = np.empty(len(self.numbers), np.int32)
@@ -86,7 +87,9 @@ class Colours:
 
 
 def number_small(labels: np.ndarray, count: int) -> Colours:
-    """Return Colours with one colour for each distinct label; unlike number_colours, do not sort.
+    """Return Colours with one colour for each distinct label.
+
+    Unlike number_colours, it does not sort the labels.
 
     Args:
         labels: (nodes, configs) integers from 0 to count - 1; no label occurs at two nodes.
@@ -127,7 +130,7 @@ def number_colours(labels: np.ndarray) -> Colours:
 
 
 def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Colours:
-    """Return the nodes' colours after one more round of message passing.
+    """Return the colours (distinct node values) after one more round of message passing.
 
     Two configurations give a node the same new colour if the node, its operands and its consumers
     have the same colours in both (up to collisions of 64-bit hashes).
@@ -172,8 +175,8 @@ def aggregate(
 ) -> SparseRows:
     """Return the matrix (colours after, 3 x colours before) that sums messages in one round.
 
-    Row c holds the factors of the messages that colour c receives, see add_messages. `before` and
-    `after` are the colours before and after the round.
+    `before` and `after` are the colours (distinct node values) before and after a round of message
+    passing. Row c holds the factors of the messages that colour c receives, see add_messages.
     """
 
     def number(row: np.ndarray, node: np.ndarray) -> np.ndarray:
@@ -242,15 +245,19 @@ class Structure:
 
 
 class Marks(NamedTuple):
-    """Features of the layout constraints on tensors, for the colours that have any; most have
-    none."""
+    """Features of layout constraints, for the colours (distinct node values) whose tensor has any.
+
+    Most colours have none.
+    """
 
     colours: np.ndarray  # (marked,) int64, ascending: the colours with constraints
-    values: np.ndarray  # (marked, extras) float32: features of each of `colours`
+    # (marked, extras) float32: features of the constraints, for each entry of `colours`
+    values: np.ndarray
 
     def expand(self, count: int) -> np.ndarray:
-        """Return features (count, extras) of all `count` colours; 0 for colours without
-        constraints.
+        """Return features (count, extras) of constraints for all colours (distinct node values).
+
+        They are 0 for colours without constraints. `count` is the number of colours.
         """
         every = np.zeros((count, self.values.shape[1]), np.float32)
         every[self.colours] = self.values
@@ -258,8 +265,9 @@ class Marks(NamedTuple):
 
 
 class Round(NamedTuple):
-    """How the colours after one round of message passing are computed from the colours before
-    it."""
+    """How the colours (distinct node values) after one round of message passing follow from those
+    before.
+    """
 
     # (colours after, 3 x colours before): row c has the factors of the messages that colour c sums
     aggregation: SparseRows
@@ -273,15 +281,16 @@ class ColourPlan:
     """All index arrays that a net needs to compute a batch of graphs, from first colours to the
     last ones.
 
-    Nodes are numbered consecutively over the graphs of the batch, and so are (node, layout) pairs.
-    "Colours 0" are the colours before the first round.
+    A colour is one of the distinct values that a node has over configurations. "Colours 0" are the
+    colours before the first round of message passing. Nodes are numbered consecutively over the
+    graphs of the batch, and so are (node, layout) pairs.
     """
 
     nodes: np.ndarray  # (colours 0,) int64: the node that each colour belongs to
     configured: np.ndarray  # (configured,) int64: the colours 0 of configurable nodes
     pairs: np.ndarray  # (configured,) int64: the (node, layout) pair of each colour in `configured`
     rounds: list[Round]
-    last: Colours  # colours after the last round
+    last: Colours  # distinct node values after the last round
 
 
 def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> ColourPlan:
@@ -309,9 +318,11 @@ def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
 
 
 def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
-    """Return the colours before the first round, and the (node, layout) pair of each colour.
+    """Return the colours (distinct node values) before the first round, and the pair of each
+    colour.
 
-    The pair is negative for the one colour of a node without layouts.
+    The pair is the number of a (node, layout) pair. It is negative for the one colour of a node
+    without layouts.
     """
     sizes = [graph.num_nodes for graph in graphs]
     first_pairs = offsets([graph.num_pairs for graph in graphs])
@@ -359,8 +370,9 @@ def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np
 def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     """Return the matrix of weighted sums over the nodes of each graph, for each configuration.
 
-    Shape ((1 + 2 x configs) x graphs x NUM_SHARES, colours). A node is called steady if it has its
-    most frequent colour in at least half of the configurations. The rows are, in order:
+    Shape ((1 + 2 x configs) x graphs x NUM_SHARES, colours), where colours are the distinct node
+    values. A node is called steady if it has its most frequent colour in at least half of the
+    configurations. The rows are, in order:
 
     1. The sums over steady nodes, each with its most frequent colour.
     2. For each configuration, what its steady nodes change in these sums: minus the most frequent

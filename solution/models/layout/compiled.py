@@ -55,8 +55,13 @@ FAST: dict[str, Any] = {
 
 
 def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> ColourPlan:
-    """Return the same plan as colour_refinement.plan_colours, with colours numbered in another
-    order.
+    """Return the same plan as colour_refinement.plan_colours, but with colours in another order.
+
+    A colour is one of the distinct values that a node has over configurations.
+
+    Args:
+        configs: (configs, graphs); column g has the rows of graph g's codebook codes to score.
+        rounds: number of rounds of message passing.
     """
     operands = Neighbours.join([graph.operands for graph in graphs])
     consumers = Neighbours.join([graph.consumers for graph in graphs])
@@ -128,7 +133,7 @@ def _join(parts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _number_pairs(positions, firsts, codes):
-    """Return the colours before the first round as three arrays: numbers, nodes, pairs.
+    """Return the colours (distinct node values) before the first round: numbers, nodes, pairs.
 
     `numbers` (nodes, configs) is the colour of a node in a configuration; `nodes` and `pairs`
     (colours,) are each colour's node and (node, layout) pair, NOTHING for nodes without layouts.
@@ -156,8 +161,8 @@ def _number_pairs(positions, firsts, codes):
 
 @njit(cache=True, nogil=True)
 def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, orders):
-    """Describe the layout constraints on the tensor of each colour, as Constraints.describe does in
-    solution.features.layout.conflicts.
+    """Describe the layout constraints on each colour's tensor, as Constraints.describe does in
+    solution.features.layout.conflicts. A colour is one of a node's distinct values.
 
     Returns two arrays: the colours (marked,) whose tensor has constraints, and their features
     (marked, NUM_MARKS) float32.
@@ -206,10 +211,11 @@ def _mix(value):
 
 @njit(cache=True, nogil=True)
 def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
-    """Return the colours after one more round of message passing: the arrays of a Colours.
+    """Return the colours (distinct node values) after one more round: the three arrays of a
+    Colours.
 
-    The arrays are the colour (nodes, configs) of each node and configuration, and a node and a
-    configuration (colours,) of each colour. Colours are looked up in a hash table, reset for each
+    They are the number (nodes, configs) of each node's colour in each configuration, and a node and
+    a configuration (colours,) of each colour. Colours are looked up in a hash table, reset for each
     node.
     """
     # label = mix(colour) + FOR_OPERANDS * sum of mix(operands)
@@ -256,7 +262,11 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
 def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts, consumers):
     """Return the matrix that sums messages in a round, as CSR arrays: starts, columns, values.
 
-    The matrix is that of solution.models.layout.colour_refinement.aggregate.
+    The result is that of solution.models.layout.colour_refinement.aggregate.
+
+    Args:
+        before: (nodes, configs) colour (distinct node value) before the round.
+        nodes, configs: (colours after,) a node and a configuration of each colour after the round.
     """
     # A colour has three messages, in columns 3 c (to itself), 3 c + 1 (to consumers), 3 c + 2 (to
     # operands). A row holds 1 at the node's message to itself, 1 / number of operands at each
@@ -298,7 +308,7 @@ class CompiledRound:
         """Do nothing: the gradient needs no preparation."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """Return the colours' values after the round, computed in float32.
+        """Return the new value of each colour (distinct node value) after the round, in float32.
 
         Arguments and result are those of solution.models.layout.layout_gnn.Receiving.receive.
         Raises ValueError if shapes do not fit the round, because compiled code would read out of
@@ -379,10 +389,11 @@ def _density(x):
 def _receive(
     messages, kept, extra, weight, bias, epsilon, marked, starts, columns, values, parents
 ):  # fmt: skip
-    """Compute one round of message passing: the new values (colours after, 2 x half).
+    """Compute one round of message passing: the new node values (colours after, 2 x half).
 
-    Also return what the gradient needs: the normalised sums of messages (colours after, half)
-    before they are multiplied by `weight`, and 1 / the sums' standard deviation (colours after,).
+    A colour is one of the distinct values of a node. Also return what the gradient needs: the
+    normalised sums of messages (colours after, half) before they are multiplied by `weight`, and 1
+    / the sums' standard deviation (colours after,).
     """
     # s = sum of factor * message, plus extra;  n = (s - mean(s)) / sqrt(variance(s) + epsilon)
     # u = n * weight + bias;  result = kept + [GELU(u), GELU(-u)]

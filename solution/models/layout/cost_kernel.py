@@ -61,7 +61,7 @@ CHUNK_VALUES = 1 << 22  # cosines, or (configuration, state) entries, that are i
 
 @dataclass(frozen=True)
 class CostKernelSettings(RankerSettings):
-    """Settings of the additive cost kernel."""
+    """Settings of the additive cost model with random features."""
 
     backend: str = "cpu"  # a name in features.propagation.backend.BACKENDS
     cosines: int = 1024  # number of random features of a state
@@ -94,10 +94,11 @@ class Cosines:
     """Random features of a state: cos(columns @ directions + opcode terms + phases)."""
 
     scaler: Scaler  # standardises the columns of the state table
-    directions: np.ndarray  # (columns, cosines) float32
+    # (columns, cosines) float32: random weights of the columns in each cosine's angle
+    directions: np.ndarray
     # (2, opcodes, cosines) float32: terms of the producer's and of the reader's opcode
     opcodes: np.ndarray
-    phases: np.ndarray  # (cosines,) float32
+    phases: np.ndarray  # (cosines,) float32: random phase of each cosine
 
     @classmethod
     def draw(cls, scaler: Scaler, count: int, seed: int) -> "Cosines":
@@ -138,7 +139,7 @@ class CostKernelRanker(CostRanker):
         self.settings = settings
         self.seed = seed
         self.cosines_: Cosines | None = None
-        # (2 * cosines + 1,): weights of f, of g, and of argument copies
+        # (2 * cosines + 1,): weights of f, weights of g, and the factor on copies of arguments
         self.weights_: np.ndarray = np.zeros(0)
 
     @property
@@ -148,7 +149,7 @@ class CostKernelRanker(CostRanker):
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        everything = [*graphs, *validation]  # there is no early stopping
+        everything = [*graphs, *validation]  # validation graphs are used as well: no early stopping
         steps = 2 * len(everything)
         scaler = fit_scaler(self._list_columns(everything, steps, report))
         cosines = Cosines.draw(scaler, self.settings.cosines, self.seed)
@@ -226,12 +227,12 @@ class CostKernelRanker(CostRanker):
             report(done, steps)
 
     def _weigh_configs(self, learned: np.ndarray) -> np.ndarray:
-        """Multiply `learned` (configs, weights) by the inverse covariance of the labels, / configs.
+        """Return covariance^-1 `learned` / configs; `learned` (configs, weights) are regression
+        columns.
 
-        `learned` has a program's columns of the regression. covariance = I + own * varying
-        varying^T: noise plus the program's random effects on all columns but the last. Random
-        effects exclude the last one because whether copies of arguments are free does not depend on
-        the program.
+        The covariance of a program's labels is I + own * varying varying^T: noise plus the
+        program's random effects on all columns but the last. The last column has no random effect
+        because whether copies of arguments are free does not depend on the program.
         """
         varying = learned[:, :-1]
         covariance = np.eye(len(learned)) + self.settings.own * (varying @ varying.T)

@@ -124,7 +124,7 @@ class CostInputs:
     # (states,) float32: multiplications of dots that the library does not compute, over all bytes
     slow_products: Tensor
     is_argument: Tensor  # (states,) float32: 1 if the state's tensor is a parameter of the program
-    is_copied: Tensor  # (states,) float32: 1 if the state has a copy
+    is_copied: Tensor  # (states,) float32: 1 if an operand is copied
     is_made: Tensor  # (states,) float32: 1 for the state of an instruction, 0 for one of an operand
     numbers: np.ndarray  # (distinct configs, entries) int32: the states of each configuration
     # (distinct configs,) bool: True for the reference list, whose mean and spread set the score

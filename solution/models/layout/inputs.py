@@ -28,7 +28,7 @@ class LayoutArrays:
     configurations.
     """
 
-    opcodes: np.ndarray  # (nodes,) int64
+    opcodes: np.ndarray  # (nodes,) int64: opcode number of each node
     numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32: numeric node features
     # (pairs, 18) int8: the layout of each (node, layout) pair, its 18 numbers shifted to 0 ... 6
     pair_tokens: np.ndarray
@@ -77,8 +77,8 @@ def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
 def describe_pairs(graph: Graph, pairs: Codebook, share: np.ndarray) -> np.ndarray:
     """Return features (pairs, NUM_PAIR_FEATURES) float32 of (node, layout) pairs.
 
-    The last two columns are the share of configurations that use the pair, and its logarithm. A
-    share of 0 is replaced by 1 / number of configurations.
+    The last two columns are the share of configurations that use the pair, and its logarithm. The
+    share is at least 1 / number of configurations in the reference list.
 
     Args:
         share: (pairs,) the share of the graph's reference list that uses each pair.

@@ -44,9 +44,9 @@ from solution.models.nets.forward import (
     standardise,
 )
 
-CHUNK_PAIRS = 1 << 19  # at most this many (node, configuration) pairs are given colours at once
-CHUNK_COLOURS = 1 << 17  # about this many colours are in memory at once
-BLOCK = 1 << 11  # number of colours that a round computes at once
+CHUNK_PAIRS = 1 << 19  # at most this many (node, configuration) pairs are numbered at once
+CHUNK_COLOURS = 1 << 17  # about this many distinct node values are in memory at once
+BLOCK = 1 << 11  # number of distinct node values that a round of message passing computes at once
 Embedded = tuple[np.ndarray, np.ndarray]  # the two results of `embed`
 
 
@@ -81,11 +81,13 @@ def configure(
 
 
 def send(layers: Layers[Value], x: Value, number: int) -> tuple[Value, Value]:
-    """Return the messages of round `number`, and what each colour adds to its result unchanged.
+    """Return the messages of a round of message passing, and what each value adds to its result
+    unchanged.
 
-    Shapes (3 x colours before, half) and (colours before, outputs). A colour has three messages, in
-    adjacent rows: to itself, to its consumers, to its operands. The first one includes the bias of
-    the round, because each colour sums exactly one message to itself.
+    Shapes (3 x colours before, half) and (colours before, outputs), where colours are the distinct
+    node values. Each has three messages, in adjacent rows: to itself, to its consumers, to its
+    operands. The first message includes the bias of the round, because each colour sums exactly one
+    message to itself.
 
     Args:
         x: (colours before, width) the values before the round.
@@ -101,12 +103,13 @@ def send(layers: Layers[Value], x: Value, number: int) -> tuple[Value, Value]:
 def receive(
     layers: Layers[Value], sums: Value, marked: Value, marks: Value, kept: Value, number: int
 ) -> Value:
-    """Return the values (colours after, outputs) of round `number`, given the sums of messages.
+    """Return the distinct node values (colours after, outputs) after a round of message passing.
 
     Args:
-        sums: (colours after, half) the messages that each colour sums; may be overwritten.
+        sums: (colours after, half) the sum of the messages to each colour; may be overwritten.
         marked, marks: the colours with layout constraints, and features of these constraints.
         kept: (colours after, outputs) the second result of `send`, of each colour's predecessor.
+        number: index of the round.
     """
     name = f"blocks.{number}"
     sums = layers.add_rows(sums, marked, layers.linear(marks, f"{name}.extra"))
@@ -180,15 +183,15 @@ class LayoutForward:
         nodes, _ = embedded
         rows = np.arange(len(structure.codebook.codes))[:, None]
         sums, begin = [], 0
-        # a guess for the first chunk: every pair is a colour
+        # first chunk: assume that node values differ between all configurations
         step = max(1, CHUNK_COLOURS // len(nodes))
         while begin < len(rows):
             part = rows[begin : begin + step]
             found, colours = self._sum(structure, part, nodes, pairs)
             sums.append(found)
             begin += len(part)
-            # The next chunk has CHUNK_COLOURS colours if it has as many per configuration as this
-            # one.
+            # The next chunk has CHUNK_COLOURS distinct node values, if it has as many per
+            # configuration.
             fitting = len(part) * CHUNK_COLOURS // colours
             step = max(1, min(fitting, 4 * step, CHUNK_PAIRS // len(nodes)))
         return np.concatenate(sums)
@@ -200,8 +203,8 @@ class LayoutForward:
     def _sum(
         self, structure: Structure, rows: np.ndarray, nodes: np.ndarray, pairs: np.ndarray
     ) -> tuple[np.ndarray, int]:
-        """Return sums over nodes (rows, values) of some configurations, and their number of
-        colours.
+        """Return sums over nodes (rows, values) of configurations, and the number of distinct node
+        values.
 
         Args:
             rows: (rows, 1) the configurations, as rows of the codebook's codes.
@@ -217,15 +220,16 @@ class LayoutForward:
         return pooled[0] + differences + others, len(x)
 
     def _run_rounds(self, plan: ColourPlan, x: np.ndarray) -> np.ndarray:
-        """Return the colours' values (colours, outputs) after the last round.
+        """Return the distinct node values (colours, outputs) after the last round of message
+        passing.
 
         Args:
-            x: (colours 0, width) the values before the first round.
+            x: (colours 0, width) the distinct node values before the first round.
         """
         for number, (aggregation, marks, parents) in enumerate(plan.rounds):
             messages, kept = send(self.layers, x, number)
             x = np.empty((len(parents), kept.shape[1]), np.float32)
-            # One block of colours at a time, so that intermediate arrays stay in the processor's
+            # One block of values at a time, so that intermediate arrays stay in the processor's
             # cache.
             for begin in range(0, len(x), BLOCK):
                 part = slice(begin, begin + BLOCK)

@@ -50,7 +50,8 @@ from solution.models.nets.sparse_rows import select
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
-# at most this many values of a layer are predicted at once, if no two configurations share a colour
+# at most this many values of a layer are in memory at once in prediction (fewer, if configurations
+# share node values)
 CHUNK_VALUES = 1 << 22
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
@@ -226,17 +227,17 @@ class Receiving(Protocol):
     round.
     """
 
-    # (marked, extras) float32: features of layout constraints, of the colours after that have any
+    # (marked, extras) float32: features of layout constraints, for the node values that have any
     known: Tensor
 
     def prepare_gradient(self) -> None:
         """Compute in advance what the backward pass needs."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """Return the new values of the colours: kept[parent] + [GELU(u), GELU(-u)].
+        """Return the node values after a round: kept[parent] + [GELU(u), GELU(-u)].
 
-        Here u = norm(sum of messages + extra). The parent is the colour that the same node and
-        configuration had before the round.
+        Here u = norm(sum of messages + extra). A colour is one of the distinct values of a node;
+        its parent is the colour that the same node and configuration had before the round.
 
         Shapes: messages (3 x colours before, half), kept (colours before, 2 x half), extra (marked,
         half) -> (colours after, 2 x half).
@@ -258,7 +259,7 @@ class DeviceRound:
         self.parents.prepare_gradient()
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """Return the colours' values after the round; see Receiving.receive."""
+        """Return the distinct node values after the round; see Receiving.receive."""
         sums = self.aggregation @ messages
         update = norm(sums.index_add_(0, self.marked, extra.to(sums.dtype)))
         positive = functional.gelu(update)
@@ -297,9 +298,9 @@ class Computation:
     "Colours 0" are the distinct node values before the first round.
     """
 
-    nodes: Tensor  # (colours 0,) int64: the node that each colour belongs to
-    configured: Tensor  # (configured,) int64: the colours 0 of configurable nodes
-    pairs: Tensor  # (configured,) int64: the pair of each colour in `configured`
+    nodes: Tensor  # (colours 0,) int64: the node that each distinct value belongs to
+    configured: Tensor  # (configured,) int64: indices of the values of configurable nodes
+    pairs: Tensor  # (configured,) int64: the (node, layout) pair of each value in `configured`
     rounds: Sequence[Receiving]
     pooling: Pooling
 
@@ -313,7 +314,7 @@ class Computation:
 def derive_computation(
     graphs: Sequence[Structure], configs: np.ndarray, rounds: int, device: torch.device
 ) -> Computation:
-    """Return the computation for a batch of graphs.
+    """Return the index tensors and rounds for a batch of graphs.
 
     Args:
         configs: (configs, graphs); column g has the rows of graph g's codebook codes to score.
@@ -358,11 +359,11 @@ class ColourBlock(nn.Module):
 
     def forward(self, x: Tensor, receiving: Receiving) -> Tensor:
         half = len(self.extra.bias)
-        # The bias is added to a colour's message to itself, because each colour sums exactly one of
+        # The bias is added to each value's message to itself, because each sum has exactly one of
         # these.
         bias = functional.pad(self.extra.bias, (0, 2 * half))
         messages = functional.linear(x, self.weights.weight, bias).view(3 * len(x), half)
-        # Few colours have layout constraints, so only the features of these are multiplied.
+        # Few node values have layout constraints, so only the features of these are multiplied.
         extra = functional.linear(receiving.known, self.extra.weight)
         return receiving.receive(messages, self.skip(x), extra, self.norm)
 

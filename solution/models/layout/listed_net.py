@@ -41,7 +41,7 @@ class Known:
     layouts: np.ndarray  # (configurable, 18) int8: layout of each configurable node
     # (nodes, len(FEATURES)) float32: features of the layout constraints on each node's tensor
     extra: np.ndarray
-    # for each round (3 x nodes, half): the messages that nodes send to their neighbours
+    # for each round of message passing (3 x nodes, half): the messages that nodes send
     messages: list[np.ndarray]
     # for each round (nodes, outputs): what a node adds to its result unchanged
     kept: list[np.ndarray]
@@ -55,15 +55,16 @@ class Touched:
     configurations.
     """
 
-    numbers: np.ndarray  # (touched,) int64 ascending: configuration x nodes of the graph + node
+    numbers: np.ndarray  # (touched,) int64, ascending: configuration * nodes of the graph + node
     values: np.ndarray  # (touched, width): value of each node in `numbers`
 
     def find(self, numbers: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
-        """Return where each node's value is in the array [values of the known configuration,
-        self.values].
+        """Return the index (n,) of node values in [known values of all nodes, self.values].
+
+        A node that is not in self.numbers has its known value.
 
         Args:
-            numbers: (n,) configuration x nodes of the graph + node, of each value.
+            numbers: (n,) configuration * size + node, of each value.
             nodes: (n,) the node of each value.
             size: number of nodes of the graph.
         """

@@ -35,9 +35,10 @@ def pick_precision() -> Literal["bf16-mixed", "32-true"]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one CPU thread inside the block, so that results do not depend on their number.
+    """Let torch use one CPU thread inside the `with` block.
 
-    Other cores are used by fitting several models in parallel.
+    So results do not depend on the number of threads. Other cores are used by fitting several
+    models in parallel.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

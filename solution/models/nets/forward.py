@@ -23,7 +23,8 @@ POLYNOMIAL = np.array(
     [7.97872668e-1, 3.63655563e-2, -5.77948808e-5, -4.72814475e-5, 2.79985166e-6, -5.66471834e-8],
     np.float32,
 )
-HALF, MOST = np.float32(0.5), np.float32(5.2**2)  # tanh is 1 in float32 beyond MOST
+# in gelu, tanh is 1 in float32 if x squared is above MOST
+HALF, MOST = np.float32(0.5), np.float32(5.2**2)
 NORM_EPSILON, DEVIATION_EPSILON = np.float32(1e-5), np.float32(1e-4)
 
 
@@ -158,7 +159,8 @@ class NumpyLayers:
         return np.concatenate(parts, axis=1)
 
     def flatten(self, x: np.ndarray) -> np.ndarray:
-        return x.reshape(len(x), math.prod(x.shape[1:]))  # -1 cannot be inferred without rows
+        # reshape(len(x), -1) fails if there are no rows
+        return x.reshape(len(x), math.prod(x.shape[1:]))
 
     def split_rows(self, x: np.ndarray, width: int) -> np.ndarray:
         return x.reshape(-1, width)

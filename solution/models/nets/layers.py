@@ -1,4 +1,4 @@
-"""Define building blocks of the nets."""
+"""Define layers that several nets share: MLPs, self-attention, and standardisation."""
 
 from typing import cast
 
@@ -10,7 +10,7 @@ MAX_PAIRS = 1 << 24  # (query, key) pairs in memory at once: 64 MB in float32
 
 
 class Mlp(nn.Sequential):
-    """Linear, GELU, Linear: (..., inputs) -> (..., outputs)."""
+    """An MLP of the layers Linear, GELU, Linear: (..., inputs) -> (..., outputs)."""
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
         super().__init__(nn.Linear(inputs, hidden), nn.GELU(), nn.Linear(hidden, outputs))
@@ -66,7 +66,7 @@ class SelfAttention(nn.Module):
         query, key, value = (
             part.reshape(rows, lists, self.heads, -1).permute(1, 2, 0, 3)
             for part in self.project(self.norm(x)).chunk(3, dim=-1)
-        )  # (lists, heads, rows, head width)
+        )  # query, key, value: (lists, heads, rows, head width) each
         found = attend(query, key, value)
         return x + self.out(found.permute(2, 0, 1, 3).reshape(rows, lists, -1))
 

@@ -19,22 +19,27 @@ def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Ten
     Shapes: scores, runtimes (configs, graphs) -> ().
     Source: Herbrich et al., 2000; the loss of most of the competition's best entries.
     """
-    slower = runtimes[:, None] > runtimes[None, :]  # (configs, configs, graphs)
+    # (configs, configs, graphs): True if the first configuration of a pair is slower than the
+    # second
+    slower = runtimes[:, None] > runtimes[None, :]
     violation = torch.relu(margin - (scores[:, None] - scores[None, :]))
     pairs = slower.sum(dim=(0, 1)).clamp(min=1)
     return ((violation * slower).sum(dim=(0, 1)) / pairs).mean()
 
 
 def list_mle(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Return the negative log-likelihood of the true order under the Plackett-Luce model.
+    """Return the negative log-likelihood of the true order of configurations, divided by their
+    number.
 
-    It is divided by the number of configurations.
+    The likelihood is that of the Plackett-Luce model: the next fastest configuration is one of
+    those that remain, with probability proportional to exp(-score).
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
     """
     order = torch.argsort(runtimes, dim=0, stable=True)
-    strength = -scores.gather(0, order)  # fastest first
+    # minus scores, in the order of runtimes: the fastest configuration comes first
+    strength = -scores.gather(0, order)
     # log of the sum of exp(strength) over this configuration and all slower ones
     remaining = torch.logcumsumexp(strength.flip(0), dim=0).flip(0)
     return (remaining - strength).mean()

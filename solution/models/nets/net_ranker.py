@@ -40,11 +40,12 @@ class NetSettings(Protocol):
 
 
 Settings = TypeVar("Settings", bound=NetSettings)
-Inputs = TypeVar("Inputs", bound=Any)  # a frozen dataclass, mostly of tensors
+# a net's inputs for one graph: a frozen dataclass, mostly of tensors
+Inputs = TypeVar("Inputs", bound=Any)
 
 
 class NetRanker(Ranker, Generic[Settings, Inputs]):
-    """Train and apply a net; a subclass prepares graphs and makes the net."""
+    """Trains a net and predicts with it; a subclass turns graphs into inputs and makes the net."""
 
     # Names of the fields of the inputs, tables (rows, columns), whose columns are standardised.
     scaled_tables: ClassVar[tuple[str, ...]]

@@ -79,7 +79,7 @@ def _load_loops() -> ModuleType:
             loops = module_from_spec(spec)
             spec.loader.exec_module(loops)
             return loops
-    from scipy.sparse import _sparsetools  # if this version of scipy keeps them elsewhere
+    from scipy.sparse import _sparsetools  # fallback: this scipy has the C loops in another file
 
     return _sparsetools
 

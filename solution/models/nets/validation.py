@@ -1,4 +1,4 @@
-"""Measure a net on graphs that it does not learn from."""
+"""Measure how well a net ranks graphs that it does not learn from."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

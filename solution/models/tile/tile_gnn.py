@@ -69,11 +69,10 @@ class TileInputs:
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
     output: Tensor  # (1,) int64: the node whose tensor is tiled
     table: Tensor  # (distinct configs, columns) float32: features of each configuration
-    # `tokens`: features of each loop under each configuration. `active`: 1 for loops with several
-    # iterations, else 0. Both are empty unless the settings ask for tokens, because they would take
-    # two fifths of the memory.
-    tokens: Tensor  # (distinct configs, loops, TOKEN_FEATURES) float32
-    active: Tensor  # (loops,) float32
+    # The next two are empty unless the settings ask for tokens, because they would take two fifths
+    # of the memory.
+    tokens: Tensor  # (distinct configs, loops, TOKEN_FEATURES) float32: features of each loop
+    active: Tensor  # (loops,) float32: 1 for loops with several iterations, else 0
 
 
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
@@ -159,7 +158,8 @@ class TileGnn(nn.Module):
         Args:
             configs: (configs, graphs); column g has indices of kernel g's distinct configurations.
         """
-        of_config = self._encode_configs(batch, configs)  # (configs, graphs, width)
+        # vectors of configurations (configs, graphs, width)
+        of_config = self._encode_configs(batch, configs)
         nodes, edge_index, member = _merge(batch)
         x = self._encode_nodes(batch)
         for block in self.blocks:

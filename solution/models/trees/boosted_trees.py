@@ -54,7 +54,8 @@ INTERNAL = {
 }
 TREE = ("num_leaves", "num_cat", *OF_SPLITS, *OF_LEAVES, *INTERNAL, "is_linear", "shrinkage")
 OF_A_SPLIT = OF_SPLITS | INTERNAL
-DEFAULT_LEFT, MISSING_NAN = 2, 8  # bits of decision_type; bit 1 marks a categorical split
+# Bits of decision_type that are allowed. The bit of value 1, a categorical split, is not.
+DEFAULT_LEFT, MISSING_NAN = 2, 8
 MODEL = "model.txt"
 SMALL_TABLE = 1 << 20
 
@@ -251,7 +252,7 @@ class TreeSettings(RankerSettings):
 class GraphRows:
     """The table rows and runtimes of a labelled graph's distinct configurations."""
 
-    features: np.ndarray  # (rows, columns) float32
+    features: np.ndarray  # (rows, columns) float32: rows of the feature table
     runtimes: np.ndarray  # (rows,): mean runtime of each configuration
     collection: str
 
@@ -260,7 +261,7 @@ class GraphRows:
 class TrainingTable:
     """The training rows of all graphs, concatenated."""
 
-    features: np.ndarray  # (rows, columns) float32
+    features: np.ndarray  # (rows, columns) float32: rows of the feature table
     labels: np.ndarray  # (rows,): what the trees learn to predict
     sizes: list[int]  # number of rows of each group that a ranking loss compares
 
