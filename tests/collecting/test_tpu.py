@@ -345,11 +345,8 @@ def test_a_compilation_that_takes_too_long_costs_one_answer(
 def test_memory_that_does_not_suffice_for_the_compiler_alone_is_refused(
     compiler: Compiler, folder: Path
 ) -> None:
-    module = compiler.parse_hlo(PRODUCT.replace("256", "272"))
-    with (
-        Estimator(V3, Limits(megabytes=1), cache=folder) as limited,
-        pytest.raises(InputError, match="1 MB"),
-    ):
+    module, limits = compiler.parse_hlo(PRODUCT), Limits(megabytes=1)
+    with Estimator(V3, limits, cache=folder) as limited, pytest.raises(InputError, match="1 MB"):
         limited.estimate(module)
 
 
