@@ -64,8 +64,8 @@ class Ranker(ABC):
             report: called with the progress.
         """
 
-    # True if the score of a configuration may depend on those in the reference list (Graph.listed),
-    # but on no other configurations.
+    # True if the score of a configuration may depend on the configurations of the reference list
+    # (Graph.listed), but on no other configurations.
     scores_beside_a_list: bool = False
 
     # True if the ranker needs nodes in program order (operands before their consumers, as in every
@@ -103,7 +103,7 @@ class CostRanker(Ranker):
     @property
     @abstractmethod
     def backend(self) -> str:
-        """The compiler backend whose rules give the states: a name in
+        """The compiler backend whose layout assignment determines the states: a name in
         solution.features.propagation.backend.BACKENDS.
         """
 
@@ -111,7 +111,9 @@ class CostRanker(Ranker):
     def list_costs(self, graph: Graph) -> np.ndarray:
         """Return the cost (states,) that each state of the graph's state table adds to a score.
 
-        Scores of two configurations differ by the costs of the states in which they differ.
+        A state is the layout assignment of an instruction, or of an operand as one instruction
+        reads it. Scores of two configurations differ by the costs of the states that only one of
+        them has.
         """
 
 
@@ -126,8 +128,8 @@ class RankerSettings(ABC):
 
     @property
     def needed_hops(self) -> int | None:
-        """The ranker needs the nodes at most this many edges from a configurable node; None: all
-        nodes.
+        """The largest distance, in edges from a configurable node, of the nodes that the ranker
+        needs; None: all nodes.
         """
         return 1
 
@@ -157,8 +159,9 @@ class RankerSettings(ABC):
         return self if share == 1 else self._change("shortened", share)
 
     def _change(self, how: str, *given: Any) -> Self:
-        """Return a copy in which every setting that has a method `how` is replaced by its
-        result."""
+        """Return a copy in which each setting that has a method named `how` is replaced by what
+        this method returns.
+        """
         values = self._values().items()
         cut = {name: getattr(value, how)(*given) for name, value in values if hasattr(value, how)}
         return dataclasses.replace(self, **cut)  # type: ignore[type-var]

@@ -43,7 +43,8 @@ OURS = {
     "cost_kernel": "solution.models.layout.cost_kernel.CostKernelSettings",
     "tile_net": "solution.models.tile.tile_gnn.TileGnnSettings",
 }
-# Packages that define further kinds (their KINDS), and experiments (their package `experiments`).
+# Packages that define further kinds of models (in a mapping KINDS) and further experiments (in a
+# subpackage `experiments`).
 ADDED = ("solution.papers",)
 _PATHS = dict(OURS)
 for _name in ADDED:
@@ -103,9 +104,9 @@ def read_settings(
     """Return the settings that `describe_settings` turned into `record`.
 
     Args:
-        users: settings of a user's experiments, whose classes may be needed as well.
+        users: settings of a user's experiments; `record` may be of one of their classes.
 
-    Raises InputError if the kind is unknown here, or a field does not fit it.
+    Raises InputError if no class is known for the kind in `record`, or if a field does not fit it.
     """
     kind = record.get("kind")
     found = _find_class(kind, users)
@@ -132,11 +133,12 @@ def load_model(folder: Path, users: Sequence[RankerSettings] = ()) -> Model:
     """Load a model from its folder.
 
     Args:
-        users: settings of a user's experiments, whose classes may be needed as well.
+        users: settings of a user's experiments; the model may have settings of one of their
+        classes.
 
     Raises:
         InputError: there is no model, it is damaged, its kind is unknown, or it needs another
-            preparation than this program makes.
+            preparation of graphs than this version of the program makes.
     """
     path = folder / RECORD
     record = read_record(path, "a model")

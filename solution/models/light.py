@@ -1,8 +1,8 @@
 """Load models that predict in numpy, without torch or LightGBM.
 
-They are the models of distilled bundles (packages of models). The files are described in
-solution.models.catalogue; only the kinds of nets in KINDS can be loaded here. Scores agree with
-torch's up to rounding.
+Distilled bundles (packages of models) consist of such models. The files are described in
+solution.models.catalogue; the kinds of nets that can be loaded here are the keys of KINDS.
+Scores agree with those of torch up to rounding.
 """
 
 import importlib

@@ -31,10 +31,8 @@ def share_rows(max_configs: int, max_rows: int, graphs: int) -> int:
 def choose_all_rows(
     graphs: Sequence[Graph], max_configs: int, max_rows: int, seed: int
 ) -> list[TrainingRows]:
-    """Choose configurations to train on from each graph.
-
-    At most `max_configs` distinct ones per graph, and roughly `max_rows` over all graphs (at least
-    two per graph).
+    """Choose configurations to train on from each graph: at most `max_configs` distinct ones per
+    graph, and roughly `max_rows` over all graphs (but at least two per graph).
     """
     limit = share_rows(max_configs, max_rows, len(graphs))
     return [choose_rows(graph, limit, seed) for graph in graphs]

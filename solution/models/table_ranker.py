@@ -119,7 +119,7 @@ class TableRanker(Ranker):
 def _narrow(scores: np.ndarray) -> np.ndarray:
     """Return scores (rows,) as float32.
 
-    If different integers would become equal in float32, their ranks are returned instead.
+    If float32 would make different integers equal, return the ranks of the scores instead.
     """
     narrowed = scores.astype(np.float32)
     if scores.dtype.kind in "iu":

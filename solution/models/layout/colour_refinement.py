@@ -45,8 +45,8 @@ class Colours:
     belongs to one node, and the colours of a node have consecutive numbers.
     """
 
-    # (nodes, configs) int32, 0 to colours - 1: number of a node's colour in each configuration,
-    # which is equal in two configurations if the node's value is
+    # (nodes, configs) int32, 0 to colours - 1: number of a node's colour in each configuration. Two
+    # configurations have equal numbers if the node has the same value in both.
     numbers: np.ndarray
     nodes: np.ndarray  # (colours,) int64: the node that each colour belongs to
     # (colours,) int64: one configuration in which the colour's node has this colour
@@ -54,8 +54,9 @@ class Colours:
 
     @classmethod
     def join(cls, parts: Sequence["Colours"]) -> "Colours":
-        """Join several Colours, of consecutive ranges of nodes, into one; renumber nodes and
-        colours.
+        """Join the Colours of consecutive ranges of nodes into the Colours of all these nodes.
+
+        The numbers of nodes and of colours of a part follow those of the part before.
         """
         if len(parts) == 1:
             return parts[0]
@@ -105,11 +106,11 @@ def number_small(labels: np.ndarray, count: int) -> Colours:
 
 
 def number_colours(labels: np.ndarray) -> Colours:
-    """Return Colours in which equal labels of one node are one colour.
+    """Return Colours (distinct values of nodes): equal labels of one node are one colour.
 
     Args:
-        labels: (nodes, configs) uint64 hashes. Their uppermost bits are dropped, as many as an
-            index of a configuration needs.
+        labels: (nodes, configs) uint64 hashes. Their uppermost ceil(log2(configs)) bits are
+            ignored, because the index of a configuration is stored beside each hash.
     """
     num_nodes, num_configs = labels.shape
     # Pack each label and its configuration index into one number. Sorting these numbers row by row
@@ -200,7 +201,8 @@ def add_messages(
     of its operands' messages to consumers, and the mean of its consumers' messages to operands.
 
     Args:
-        number: rows (n,) and nodes (n,) -> the sender (n,) that stands for the node in that row.
+        number: function of rows (n,) and nodes (n,). It returns the sender (n,) whose messages are
+            the messages of that node in that row.
         senders: number of senders.
     """
     every = np.arange(len(nodes))
@@ -228,11 +230,14 @@ class Structure:
     consumers: Neighbours
     # (configurable,) int64: the nodes whose layouts a configuration chooses
     configurable: np.ndarray
-    # (nodes, NUM_SHARES) float32, weights of the sums over nodes. Columns: 1 / nodes; share of all
-    # configurable nodes' operations; shares of the bytes of output, input and kernel
+    # (nodes, NUM_SHARES) float32, weights of the sums over nodes. Column 0: 1 / nodes. The others
+    # are 0 except at configurable nodes. Column 1: the node's operations, over those of all
+    # configurable nodes. Columns 2 to 4: bytes of its output, input and kernel, over the sum of
+    # these bytes over all configurable nodes.
     shares: np.ndarray
     constraints: Constraints
-    # the nodes' layouts; `codes` may be a memory-mapped file, so only requested rows are read
+    # The layouts of each node, and `codes`: the layout that each configuration chooses. `codes` may
+    # be a memory-mapped file, so only the rows of the scored configurations are read.
     codebook: Codebook
 
     @property
@@ -265,8 +270,8 @@ class Marks(NamedTuple):
 
 
 class Round(NamedTuple):
-    """How the colours (distinct node values) after one round of message passing follow from those
-    before.
+    """One round of message passing between colours (distinct node values): which messages each
+    colour after the round sums, and which colour it continues.
     """
 
     # (colours after, 3 x colours before): row c has the factors of the messages that colour c sums
@@ -338,10 +343,10 @@ def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Col
 def _describe_constraints(
     graphs: Sequence[Structure], configs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return features (1 + tensors, configs, extras) uint8 of the constraints on each tensor, and
-    for each node (nodes,) the index of its tensor in that array.
+    """Return features (1 + tensors, configs, extras) uint8 of the layout constraints on each
+    tensor, and the array (nodes,) with the index of each node's tensor in the features' first axis.
 
-    Index 0 has features 0 and serves all nodes without constraints, which are most nodes.
+    Index 0 stands for all nodes without constraints, which are most nodes; its features are 0.
     """
     tensor_of = np.zeros(sum(graph.num_nodes for graph in graphs), np.int64)
     described = [np.zeros((1, len(configs), len(conflicts.FEATURES)), np.uint8)]
@@ -355,9 +360,10 @@ def _describe_constraints(
 
 
 def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the nonzero weights of the sums over nodes: the arrays (n,) node, row, and weight.
+    """Return the nonzero weights of the sums over nodes, as three arrays (n,): node, row, weight.
 
-    Each graph has NUM_SHARES sums; row = graph * NUM_SHARES + sum, in ascending order.
+    Each graph has NUM_SHARES weighted sums; row = graph * NUM_SHARES + index of the sum. Entries
+    are in ascending order of rows.
     """
     shares = np.concatenate([graph.shares for graph in graphs])
     graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
@@ -375,8 +381,8 @@ def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     configurations. The rows are, in order:
 
     1. The sums over steady nodes, each with its most frequent colour.
-    2. For each configuration, what its steady nodes change in these sums: minus the most frequent
-       colour, plus the actual one (two entries for each node that differs).
+    2. For each configuration, a correction of part 1: for each steady node that has another colour
+       in this configuration, minus its most frequent colour plus this colour.
     3. For each configuration, the sums over the nodes that are not steady.
 
     The sums of a configuration are part 1 plus the rows of that configuration in parts 2 and 3.
@@ -389,7 +395,7 @@ def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     others, other_weights = node[~is_steady], weights[~is_steady]
     each = np.tile(np.bincount(row[~is_steady], minlength=num_rows), num_configs)
     node, row, weights = node[is_steady], row[is_steady], weights[is_steady]
-    # np.nonzero takes three times as long.
+    # np.flatnonzero with divmod takes a third of the time of np.nonzero.
     config, which = np.divmod(np.flatnonzero(differs[node].T), len(node))
     changed = np.stack([colours.numbers[node[which], config], usual[node[which]]], axis=1)
     signed = np.stack([weights[which], -weights[which]], axis=1)

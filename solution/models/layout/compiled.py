@@ -211,8 +211,8 @@ def _mix(value):
 
 @njit(cache=True, nogil=True)
 def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
-    """Return the colours (distinct node values) after one more round: the three arrays of a
-    Colours.
+    """Return the colours (distinct node values) after one more round of message passing: the three
+    arrays of a Colours.
 
     They are the number (nodes, configs) of each node's colour in each configuration, and a node and
     a configuration (colours,) of each colour. Colours are looked up in a hash table, reset for each
@@ -305,7 +305,7 @@ class CompiledRound:
         self.known = torch.from_numpy(links.marks.values)
 
     def prepare_gradient(self) -> None:
-        """Do nothing: the gradient needs no preparation."""
+        """Do nothing: the backward pass needs nothing that could be computed in advance."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
         """Return the new value of each colour (distinct node value) after the round, in float32.
@@ -440,9 +440,9 @@ def _hand_back(
 
     `gradient` (colours after, 2 x half) is the gradient of the values that _receive returned.
     """
-    # With n and u as in _receive and the gradient g = [g1, g2] of the values:
+    # With n, s and u as in _receive, and the gradient g = [g1, g2] of the values that it returned:
     # du = GELU'(u) (g1 + g2) - g2;  dweight = sum of du n;  dbias = sum of du;  dn = du weight
-    # ds = (dn - mean(dn) - n mean(dn n)) / deviation;  dmessage = sum of factor * ds
+    # ds = (dn - mean(dn) - n mean(dn n)) / deviation of s;  dmessage = sum of factor * ds
     count, half = normed.shape
     to_messages = np.zeros((senders, half), FLOAT)
     to_kept = np.zeros((senders // 3, 2 * half), FLOAT)

@@ -48,13 +48,19 @@ from solution.system.report import Report, silent
 
 MODEL = "model.safetensors"
 FARTHEST = 10.0  # standardised columns are clipped to -FARTHEST ... FARTHEST
-# Scale of the opcode terms in the cosines: states with different opcodes are about this far apart,
-# in root mean squared standard deviations of the columns.
+# Scale of the opcode terms in the cosines. States that differ only in the producer's opcode (or
+# only in the reader's) are about as far apart as states whose columns differ by sqrt(2) * OPCODE
+# standard deviations (root mean square).
 OPCODE = 0.3
-MAKING = 0.2  # prior scale of an instruction's cost per byte, relative to a copied byte
-# prior scale of the factor on copies of arguments, relative to the weights of f and g
+# Expected size of the learned cost of a byte that an instruction reads or writes, relative to the
+# cost of a copied byte.
+MAKING = 0.2
+# Expected size of the learned factor on the cost of copies of arguments, relative to the expected
+# size of each other learned weight.
 ARGUMENT = 10.0
-LEAST_SLOPE = 0.05  # smallest slope of the line from prior costs to labels, both standardised
+# smallest slope of a program's line from prior costs, divided by the deviation of copied bytes, to
+# standardised log runtimes
+LEAST_SLOPE = 0.05
 MOST_COSINES, MOST_CONFIGS = 1 << 12, 1 << 20
 CHUNK_VALUES = 1 << 22  # cosines, or (configuration, state) entries, that are in memory at once
 
@@ -65,8 +71,10 @@ class CostKernelSettings(RankerSettings):
 
     backend: str = "cpu"  # a name in features.propagation.backend.BACKENDS
     cosines: int = 1024  # number of random features of a state
-    penalty: float = 5e-5  # penalty of squared weights, relative to a program's mean squared error
-    own: float = 1.0  # variance of a program's deviations from shared costs, relative to the noise
+    # penalty of squared weights, added to the mean squared error over configurations and programs
+    penalty: float = 5e-5
+    # variance of a program's deviations from the weights of all programs, relative to the noise
+    own: float = 1.0
     # at most this many distinct configurations of a graph are used for training
     max_configs: int = 1000
 
@@ -91,7 +99,11 @@ class CostKernelSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class Cosines:
-    """Random features of a state: cos(columns @ directions + opcode terms + phases)."""
+    """Random features of a state: cos(columns @ directions + opcode terms + phases).
+
+    A state is the layout assignment of an instruction, or of an operand as one instruction reads
+    it; its columns are those of the state table.
+    """
 
     scaler: Scaler  # standardises the columns of the state table
     # (columns, cosines) float32: random weights of the columns in each cosine's angle
@@ -116,7 +128,7 @@ class Cosines:
         return cls(scaler, directions, np.float32(OPCODE) * opcodes, phases)
 
     def __call__(self, graph: Graph, table: StateTable, states: slice) -> np.ndarray:
-        """Return the random features (states, cosines) float64 of the states in a slice of the
+        """Return the random features (states, cosines) float64 of the rows `states` of the state
         table.
         """
         columns = np.clip(self.scaler(table.features[states]), -FARTHEST, FARTHEST)
@@ -139,7 +151,9 @@ class CostKernelRanker(CostRanker):
         self.settings = settings
         self.seed = seed
         self.cosines_: Cosines | None = None
-        # (2 * cosines + 1,): weights of f, weights of g, and the factor on copies of arguments
+        # (2 * cosines + 1,): weights of the learned costs of copied or slow states (f), weights of
+        # the learned costs of bytes that instructions read and write (g), factor on copies of
+        # arguments
         self.weights_: np.ndarray = np.zeros(0)
 
     @property
@@ -227,12 +241,14 @@ class CostKernelRanker(CostRanker):
             report(done, steps)
 
     def _weigh_configs(self, learned: np.ndarray) -> np.ndarray:
-        """Return covariance^-1 `learned` / configs; `learned` (configs, weights) are regression
-        columns.
+        """Return covariance^-1 @ `learned` / configs: a program's weighted rows of the regression.
 
-        The covariance of a program's labels is I + own * varying varying^T: noise plus the
+        The covariance of a program's labels is I + own * varying @ varying^T: noise plus the
         program's random effects on all columns but the last. The last column has no random effect
         because whether copies of arguments are free does not depend on the program.
+
+        Args:
+            learned: (configs, weights) the program's columns of the regression.
         """
         varying = learned[:, :-1]
         covariance = np.eye(len(learned)) + self.settings.own * (varying @ varying.T)
@@ -244,17 +260,18 @@ class CostKernelRanker(CostRanker):
             yield slice(first, first + step)
 
     def _split_weights(self) -> np.ndarray:
-        """Return the weights (2, cosines): row 0 of f, row 1 of g."""
+        """Return the weights (2, cosines): row 0 for costs of copied or slow states (f), row 1 for
+        costs of bytes that instructions read and write (g).
+        """
         return self.weights_[:-1].reshape(2, -1)
 
     def _add_up(self, graph: Graph, cosines: Cosines) -> tuple[np.ndarray, np.ndarray]:
-        """Return a program's rows of the regression: prior costs, and columns of the learned
-        weights.
+        """Return a program's part of the regression: its prior costs (distinct configs,), and the
+        columns (distinct configs, 2 x cosines + 1) that the learned weights multiply.
 
-        Shapes (distinct configs,) and (distinct configs, 2 x cosines + 1). Both are sums over the
-        states of each configuration, centred over configurations and divided by the standard
-        deviation of copied bytes, so that programs with many and with few copies have equal
-        influence.
+        Both are sums over the states of each configuration, centred over configurations and divided
+        by the standard deviation of copied bytes, so that programs with many and with few copies
+        have equal influence.
         """
         table = self._table(graph)
         known = weigh_states(graph, table)
@@ -271,12 +288,19 @@ class CostKernelRanker(CostRanker):
 
 
 def _list_counts(known: KnownCosts) -> tuple[np.ndarray, np.ndarray]:
-    """Return the factors (states,) that a score multiplies f(state) and g(state) by."""
+    """Return two factors (states,) of each state, which the learned functions of a state multiply.
+
+    The first is the prior cost of copies and slow loops, multiplied by f. The second is the bytes
+    that an instruction reads and writes, times MAKING, multiplied by g.
+    """
     return known.extra, MAKING * known.made
 
 
 def _count_states(table: StateTable) -> Any:
-    """Return how often each configuration has each state: sparse (distinct configs, states)."""
+    """Return how often each configuration has each state (row of the state table).
+
+    The result is a sparse matrix (distinct configs, states).
+    """
     from scipy.sparse import csc_matrix  # slow to import, and prediction does not need it
 
     configs, entries = table.numbers.shape

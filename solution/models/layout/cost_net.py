@@ -60,13 +60,15 @@ OPCODE_WIDTH = 16
 # Fields of the state table that are copied to CostInputs unchanged.
 COLUMNS = ("node", "reader", "features", "shares", "strides", "short_loops", "at_once", "split",
            "slow_products")  # fmt: skip
-# learned factors of copies and slow loops lie between 1 / MOST_TIMES and MOST_TIMES
+# the net multiplies prior costs of copies and slow loops by 1 / MOST_TIMES to MOST_TIMES
 MOST_TIMES = 3.0
-MOST = 0.3  # bound of the learned cost per byte of an instruction, relative to a copied byte
+# largest absolute value of the learned cost of an instruction's byte, relative to a copied byte
+MOST = 0.3
 MAKING_RATE = 0.3  # learning rate of instruction costs, relative to that of copy costs
 # learning rate of the factor on copies of arguments, relative to all other parameters
 ARGUMENT_RATE = 40.0
-# 1000 configurations: the states of more of them would not fit into memory for a large program.
+# At most 1000 configurations of a graph: the states of more would not fit into memory for a
+# large program.
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
 
 
@@ -110,8 +112,8 @@ class CostInputs:
     # (states,) int64, the node that reads the copy; equal to `node` for an instruction's state
     reader: Tensor
     features: Tensor  # (states, len(FEATURES)) float32: columns that describe a state
-    # (states, NUM_SHARES) float32: sizes of a state that learned costs multiply, such as its share
-    # of the bytes of all tensors
+    # (states, NUM_SHARES) float32: sizes of a state, such as its bytes over the bytes of all
+    # tensors; a learned cost is multiplied by each size
     shares: Tensor
     # (states,) float32: log2 of the elements between two consecutive reads of a copy; 0 without a
     # copy
@@ -180,7 +182,9 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
 
 
 class StateMlp(nn.Module):
-    """An MLP (Linear, GELU, Linear) of three vectors: node, reader, state. It initially outputs 0.
+    """An MLP (Linear, GELU, Linear) of three vectors of a state. Before training it returns 0.
+
+    The vectors describe the state's node, the node that reads the operand, and the state itself.
 
     Shapes: nodes (nodes, width) vectors, node and reader (states,) int64 rows of `nodes`, features
     (states, values) -> (states, outputs).
@@ -216,7 +220,7 @@ class CostNet(nn.Module):
         # and slow dots.
         self.times = StateMlp(width, len(FEATURES), 4, dropout)
         self.argument = nn.Parameter(torch.zeros(()))
-        # log of a factor on all scores, which adapts them to the loss
+        # log of a factor on all scores; the factor is learned, because the loss depends on it
         self.log_factor = nn.Parameter(torch.zeros(()))
 
     def score_batch(self, batch: Sequence[CostInputs], configs: np.ndarray) -> Tensor:
@@ -251,7 +255,7 @@ class CostNet(nn.Module):
     @torch.inference_mode()
     def list_costs(self, inputs: CostInputs) -> np.ndarray:
         """Return the cost (states,) that each state adds to the score of a configuration that has
-        it.
+        this state.
         """
         self.eval()
         weights = self._weigh(inputs, np.arange(len(inputs.node)))
@@ -261,8 +265,8 @@ class CostNet(nn.Module):
     def _compare(self, sums: Tensor, listed: Tensor | None = None) -> Tensor:
         """Return scores (configs,), given sums (configs, 2) of costs and of copied bytes.
 
-        score = (cost - mean cost) * exp(log_factor) / deviation of copied bytes, where mean and
-        deviation are over the `listed` (configs,) bool configurations, by default over all.
+        score = (cost - mean cost) * exp(log_factor) / deviation of copied bytes. Mean and deviation
+        are those of the configurations where `listed` (configs,) is True; None means all.
         """
         compared = sums if listed is None else sums[listed]
         return (sums[:, 0] - compared[:, 0].mean()) * self._find_scale(compared)
@@ -274,7 +278,7 @@ class CostNet(nn.Module):
         """Return sums (configs, 2) of costs and copied bytes over the states of every
         configuration.
 
-        Computed in chunks of configurations. `weights` (states, 2) are those of `_weigh`.
+        Computed in chunks of configurations. `weights` (states, 2) is the result of `_weigh`.
         """
         step = max(1, CHUNK_VALUES // max(1, inputs.numbers.shape[1]))
         chunks = [

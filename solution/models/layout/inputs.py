@@ -18,7 +18,7 @@ from solution.features.preparation import PRUNINGS
 from solution.features.work import configurable_shares, tensor_shares
 from solution.models.layout.colour_refinement import NUM_SHARES, Structure
 
-# the 2 others: share of configurations with the layout, and its log
+# two features besides FEATURES: share of configurations with the layout, and its logarithm
 NUM_PAIR_FEATURES = len(FEATURES) + 2
 
 
@@ -43,11 +43,12 @@ class LayoutArrays:
 def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
     """Return the layout net's inputs for a graph.
 
-    Nodes and edges are those of the pruned graph; layouts are described before pruning, on `graph`.
+    Nodes and edges are those of the pruned graph. Features of layouts are computed on `graph`,
+    which still has all its nodes.
 
     Args:
         pruning: a name in solution.features.preparation.PRUNINGS.
-        hops: edges around the configurable nodes that the pruning keeps.
+        hops: the pruning keeps nodes at most this many edges from a configurable node.
     """
     pairs = graph.layouts
     pruned = PRUNINGS[pruning](graph, hops)

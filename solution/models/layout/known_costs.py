@@ -30,11 +30,16 @@ PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 
 @dataclass(frozen=True)
 class KnownCosts:
-    """Prior costs of each state (states,) float64, as shares of all tensors' bytes."""
+    """Prior costs of each state (states,) float64, as shares of all tensors' bytes.
+
+    A state is the layout assignment of an instruction, or of an operand as one instruction reads
+    it.
+    """
 
     moved: np.ndarray  # bytes copied; 0 if an argument (parameter) of the program is copied
     copying: np.ndarray  # cost of the copies counted in `moved`
-    arguments: np.ndarray  # cost of copies of arguments, to be added if these are not free
+    # cost of copies of arguments, which `extra` and `total` leave out because it may be 0
+    arguments: np.ndarray
     # extra cost of instructions with short loops, two-step reductions or slow products
     slowed: np.ndarray
     spared: np.ndarray  # cost saved where a library fuses an instruction with a reduction

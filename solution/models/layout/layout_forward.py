@@ -81,13 +81,13 @@ def configure(
 
 
 def send(layers: Layers[Value], x: Value, number: int) -> tuple[Value, Value]:
-    """Return the messages of a round of message passing, and what each value adds to its result
-    unchanged.
+    """Return the messages of a round of message passing, and the values that the round keeps.
 
     Shapes (3 x colours before, half) and (colours before, outputs), where colours are the distinct
-    node values. Each has three messages, in adjacent rows: to itself, to its consumers, to its
-    operands. The first message includes the bias of the round, because each colour sums exactly one
-    message to itself.
+    node values. Each colour has three messages, in adjacent rows: to itself, to its consumers, to
+    its operands. The first message includes the bias of the round, because each colour sums exactly
+    one message to itself. The kept values are x, multiplied by a matrix if their width changes; a
+    round adds its result to them.
 
     Args:
         x: (colours before, width) the values before the round.
@@ -183,15 +183,15 @@ class LayoutForward:
         nodes, _ = embedded
         rows = np.arange(len(structure.codebook.codes))[:, None]
         sums, begin = [], 0
-        # first chunk: assume that node values differ between all configurations
+        # For the first chunk, assume that a node has another value in each configuration.
         step = max(1, CHUNK_COLOURS // len(nodes))
         while begin < len(rows):
             part = rows[begin : begin + step]
             found, colours = self._sum(structure, part, nodes, pairs)
             sums.append(found)
             begin += len(part)
-            # The next chunk has CHUNK_COLOURS distinct node values, if it has as many per
-            # configuration.
+            # Choose the size of the next chunk so that it has about CHUNK_COLOURS distinct node
+            # values, if it has as many per configuration as this chunk.
             fitting = len(part) * CHUNK_COLOURS // colours
             step = max(1, min(fitting, 4 * step, CHUNK_PAIRS // len(nodes)))
         return np.concatenate(sums)
@@ -203,13 +203,13 @@ class LayoutForward:
     def _sum(
         self, structure: Structure, rows: np.ndarray, nodes: np.ndarray, pairs: np.ndarray
     ) -> tuple[np.ndarray, int]:
-        """Return sums over nodes (rows, values) of configurations, and the number of distinct node
-        values.
+        """Return weighted sums over nodes (configs, NUM_SHARES x outputs) of configurations, and
+        the number of distinct node values after the last round of message passing.
 
         Args:
-            rows: (rows, 1) the configurations, as rows of the codebook's codes.
-            nodes: (nodes, width) vectors of nodes without layouts.
-            pairs: (pairs, width) vectors of (node, layout) pairs.
+            rows: (configs, 1) rows of the codebook's `codes`, one for each configuration.
+            nodes: (nodes, width) vectors of nodes, for nodes without layouts.
+            pairs: (pairs, width) vectors of (node, layout) pairs, for configurable nodes.
         """
         plan = plan_colours([structure], rows, self.rounds)
         x = self.layers.replace_rows(nodes[plan.nodes], plan.configured, pairs[plan.pairs])

@@ -50,8 +50,8 @@ from solution.models.nets.sparse_rows import select
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
-# at most this many values of a layer are in memory at once in prediction (fewer, if configurations
-# share node values)
+# At most this many values of a layer are in memory at once in prediction, and fewer where several
+# configurations share a node's value, because such a value is computed once.
 CHUNK_VALUES = 1 << 22
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
@@ -64,7 +64,7 @@ TRAINING = TrainingSettings(
     graphs_per_step=1,
     configs_per_graph=96,
     visits=10,
-    # steps of an epoch; with hundreds of graphs, each graph is still visited often enough
+    # most steps of an epoch; an epoch of hundreds of graphs still visits every graph
     max_steps=1000,
     max_configs=None,
 )
@@ -110,8 +110,8 @@ class LayoutInputs:
     pair_layout: Tensor  # (pairs,) int64: the row of `layouts` that each pair has
     # (pairs, NUM_PAIR_FEATURES) float32: features and frequency of each pair's layout
     pair_features: Tensor
-    # (distinct configs,) bool: True for the reference list, whose sums standardise those of all
-    # others
+    # (distinct configs,) bool: True for the reference list, the configurations whose mean and
+    # deviation standardise the sums over nodes
     listed: Tensor
     structure: Structure
 
@@ -154,7 +154,7 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
 
     Args:
         pruning: a name in solution.features.preparation.PRUNINGS.
-        hops: edges around the configurable nodes that the pruning keeps.
+        hops: the pruning keeps nodes at most this many edges from a configurable node.
     """
     arrays = describe_graph(graph, pruning, hops)
     layouts, pair_layout = np.unique(arrays.pair_tokens, axis=0, return_inverse=True)
@@ -170,10 +170,13 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
 
 
 class PairMlp(nn.Module):
-    """An MLP (Linear, GELU, Linear) of the vectors [node, layout] of each (node, layout) pair.
+    """An MLP (Linear, GELU, Linear) of each (node, layout) pair.
 
-    Products with weights that several pairs share, those of a node or of a layout, are computed
-    once.
+    Its input is the concatenation of the node's vector, the layout's embedded tokens, and the
+    pair's features.
+
+    The products of a node's vector, or of a layout, with the first weights are computed once for
+    all pairs of the node or layout.
 
     Shapes: nodes (nodes, width), node (pairs,) int64 the node of each pair, layouts (layouts, 18)
     int8 tokens, used (pairs,) int64 the layout of each pair, features (pairs, features) of each
@@ -221,7 +224,7 @@ class PairMlp(nn.Module):
 
 
 class Receiving(Protocol):
-    """One round of message passing, behind the products with the net's weights.
+    """One round of message passing, after the products with the net's weights have been computed.
 
     The "colours before" and "colours after" are the distinct node values before and after the
     round.
@@ -234,7 +237,7 @@ class Receiving(Protocol):
         """Compute in advance what the backward pass needs."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """Return the node values after a round: kept[parent] + [GELU(u), GELU(-u)].
+        """Return the node values after a round: kept[parent] + concatenate(GELU(u), GELU(-u)).
 
         Here u = norm(sum of messages + extra). A colour is one of the distinct values of a node;
         its parent is the colour that the same node and configuration had before the round.
@@ -359,11 +362,10 @@ class ColourBlock(nn.Module):
 
     def forward(self, x: Tensor, receiving: Receiving) -> Tensor:
         half = len(self.extra.bias)
-        # The bias is added to each value's message to itself, because each sum has exactly one of
-        # these.
+        # Each value sums exactly one message to itself, so the bias is added to this message.
         bias = functional.pad(self.extra.bias, (0, 2 * half))
         messages = functional.linear(x, self.weights.weight, bias).view(3 * len(x), half)
-        # Few node values have layout constraints, so only the features of these are multiplied.
+        # Features of layout constraints are multiplied only for the few node values that have any.
         extra = functional.linear(receiving.known, self.extra.weight)
         return receiving.receive(messages, self.skip(x), extra, self.norm)
 
@@ -407,10 +409,10 @@ class LayoutGnn(nn.Module):
         return self._compare(self._pool(batch, plan))
 
     def pool(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
-        """Return weighted sums over nodes (configs, graphs, values), before configurations are
-        compared.
+        """Return weighted sums over nodes (configs, graphs, values) of each configuration, not yet
+        standardised over configurations.
 
-        The graphs are joined to one disconnected graph.
+        The graphs are computed together, as one disconnected graph.
         """
         return self._pool(batch, self._derive(batch, configs))
 

@@ -25,18 +25,22 @@ from solution.models.layout.inputs import describe_pairs
 from solution.models.layout.layout_forward import LayoutForward, configure, receive, send
 from solution.models.nets.forward import find_scale, put_on_scale
 
-# a configuration is computed in full if more than this share of configurable nodes differs
+# A configuration is computed in full if, at more than this share of the configurable nodes, its
+# layout differs from that of each known configuration (one whose node values are kept).
 NEAR = 0.1
 KEPT = 4  # the node values of this many configurations are kept, the latest ones
-BATCH = 64  # configurations close to a known one that are computed in one batch
-# More than MANY configurations of a program with fewer than SMALL nodes are computed in full:
-# they share most node values, so this is cheaper.
+# this many configurations close to a known one (whose node values are kept) are one batch
+BATCH = 64
+# If more than MANY configurations of a program with fewer than SMALL nodes are scored together, all
+# are computed in full: they share most node values, so this is cheaper.
 SMALL, MANY = 1000, 16
 
 
 @dataclass(frozen=True)
 class Known:
-    """A configuration with all values that the net computed for it, to compute close ones from."""
+    """A known configuration: all values that the net computed for it are kept, so that similar
+    configurations can be computed by their differences from it.
+    """
 
     layouts: np.ndarray  # (configurable, 18) int8: layout of each configurable node
     # (nodes, len(FEATURES)) float32: features of the layout constraints on each node's tensor
@@ -51,17 +55,18 @@ class Known:
 
 @dataclass(frozen=True)
 class Touched:
-    """Values of the nodes that differ from those of a known configuration, for several
-    configurations.
+    """Values of nodes in several configurations, for the nodes whose value may differ from that
+    in a known configuration (one whose node values are kept).
     """
 
     numbers: np.ndarray  # (touched,) int64, ascending: configuration * nodes of the graph + node
     values: np.ndarray  # (touched, width): value of each node in `numbers`
 
     def find(self, numbers: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
-        """Return the index (n,) of node values in [known values of all nodes, self.values].
+        """Return the index (n,) of node values in the concatenation of two arrays: the known
+        configuration's values of all nodes, then self.values.
 
-        A node that is not in self.numbers has its known value.
+        A node that is not in self.numbers has the value of the known configuration.
 
         Args:
             numbers: (n,) configuration * size + node, of each value.
@@ -77,7 +82,8 @@ class Touched:
 class ListedNet:
     """Scores configurations of one graph with a layout net, compared with a fixed reference list.
 
-    The reference list is the set of configurations of `listed`.
+    The reference list is the configurations of the graph `listed`, with which every configuration
+    is compared.
     """
 
     def __init__(self, net: LayoutForward, listed: Graph) -> None:
@@ -91,7 +97,8 @@ class ListedNet:
         pairs, share = listed.layouts, share_of_pairs(listed.layouts)
         keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
         self._share = dict(zip(keys, share.tolist(), strict=True))
-        # a configuration that differs from a known one in more nodes is computed in full
+        # a configuration is computed in full if its layouts differ from those of each known
+        # configuration at more nodes than this
         self._limit = max(1, int(NEAR * listed.layouts.codes.shape[1]))
         self._known: list[Known] = []
 
@@ -123,9 +130,10 @@ class ListedNet:
         return self._net.read_out(put_on_scale(sums, *self._scale))
 
     def _find_nearest(self, layouts: np.ndarray) -> np.ndarray:
-        """Return for each of k configurations the index (k,) of the nearest known one.
+        """Return for each of k configurations the index (k,) of the known configuration that
+        differs from it in the fewest layouts.
 
-        -1 means that each known configuration differs from it in more than `_limit` nodes.
+        -1 means that each known configuration differs from it at more than `_limit` nodes.
         """
         nearest = np.full(len(layouts), -1)
         fewest = np.full(len(layouts), self._limit + 1)
@@ -136,12 +144,14 @@ class ListedNet:
         return nearest
 
     def _get_to_know(self, far: np.ndarray) -> bool:
-        """Compute and keep all node values of far[0] if this pays off; return whether it did.
+        """Compute and keep all node values of configuration far[0] if this pays off; return True if
+        they were computed.
 
-        It pays off if `far` has only this configuration, or another one that is close to it.
+        It pays off if `far` has only one configuration, or if another of its configurations is
+        close to far[0].
 
         Args:
-            far: (k, configurable, 18) configurations that are close to no known one.
+            far: (k, configurable, 18) layouts of configurations that are close to no known one.
         """
         changed = (far != far[0]).any(axis=2).sum(axis=1)
         is_worth_it = len(far) == 1 or (changed <= self._limit).sum() > 1
@@ -172,12 +182,12 @@ class ListedNet:
         return Known(layouts.copy(), extra, messages, kept, x, sums)
 
     def _sum_changes(self, known: Known, layouts: np.ndarray) -> np.ndarray:
-        """Return sums over nodes (k, values) of configurations close to a known one.
+        """Return sums over nodes (k, values) of k configurations close to a known one.
 
-        Only nodes whose value differs from the known configuration's are computed.
+        Only nodes whose value may differ from that in the known configuration are computed.
 
         Args:
-            layouts: (k, configurable, 18).
+            layouts: (k, configurable, 18) layouts of the k configurations.
         """
         size = len(self._nodes)
         sums = np.repeat(known.sums[None], len(layouts), axis=0)
@@ -196,11 +206,12 @@ class ListedNet:
         return sums
 
     def _configure(self, layouts: np.ndarray, changed: np.ndarray) -> Touched:
-        """Return the values before the first round of nodes whose layout changed.
+        """Return the values before the first round of the nodes whose layout differs from that in
+        the known configuration.
 
         Args:
-            layouts: (k, configurable, 18).
-            changed: (k, configurable) bool, True for the nodes to compute.
+            layouts: (k, configurable, 18) layouts of k configurations.
+            changed: (k, configurable) bool, True for the nodes whose layout differs.
         """
         config, position = np.nonzero(changed)
         node = self._arrays.structure.configurable[position]
@@ -229,12 +240,13 @@ class ListedNet:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return features of the layout constraints on tensors that the changed nodes constrain.
 
-        Returns the arrays (n,) configuration x nodes of the graph + node of the tensor, and (n,
-        len(FEATURES)) float32 features.
+        Returns two arrays with n rows, one for each configuration and constrained tensor: the
+        number (n,) configuration x nodes of the graph + node of the tensor, and the features (n,
+        len(FEATURES)) float32.
 
         Args:
-            layouts: (k, configurable, 18).
-            changed: (k, configurable) bool, True for nodes whose layout changed.
+            layouts: (k, configurable, 18) layouts of k configurations.
+            changed: (k, configurable) bool, True for nodes whose layout differs from the known one.
         """
         ordered = self._arrays.ordered
         if not len(ordered.nodes):
@@ -257,10 +269,11 @@ class ListedNet:
         conflicts: tuple[np.ndarray, np.ndarray],
         number: int,
     ) -> Touched:
-        """Return the nodes whose values differ from the known configuration's after one more round.
+        """Return the nodes whose values may differ from the known configuration's after one more
+        round, with these values.
 
         Args:
-            touched: the nodes that differ before the round.
+            touched: the nodes whose values may differ before the round.
             conflicts: the result of `_describe_conflicts`.
             number: index of the round.
         """
@@ -292,7 +305,9 @@ class ListedNet:
         return receive(self._net.layers, sums, marked, extra[marked], kept, number)
 
     def _sum_anew(self, layouts: np.ndarray) -> np.ndarray:
-        """Return sums over nodes (k, values) of k configurations, computing every node."""
+        """Return sums over nodes (k, values) of k configurations; the values of all nodes are
+        computed.
+        """
         pairs = encode(layouts)
         arrays = dataclasses.replace(
             self._arrays,

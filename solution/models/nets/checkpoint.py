@@ -31,8 +31,9 @@ ORDER, DRAWN = "order", "drawn."
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-    """Write tensors and a record of JSON values as NAME into an existing folder, with a
-    checksum."""
+    """Write tensors and a record of JSON values as the file NAME into an existing folder, with a
+    checksum.
+    """
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
     content = save(contiguous, {RECORD: text, SEAL: seal_tensors(contiguous, text)})
@@ -42,10 +43,10 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, 
 
 
 def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the saved tensors and record of the fit with the identity `fit`; None if there are
-    none.
+    """Return the saved tensors and record of the fit with the identity `fit`, or None.
 
-    A damaged file counts as none: the fit then starts from the beginning, which only costs time.
+    None is returned if the folder has no state of this fit, or if the file is damaged: the fit then
+    starts from the beginning, which only costs time.
     """
     path = folder / NAME
     try:
@@ -64,7 +65,7 @@ def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str
 
 
 def seal_tensors(tensors: dict[str, Tensor], record: str) -> str:
-    """Return the SHA-256 (hexadecimal) of a record and of named tensors: names, types, shapes,
+    """Return the SHA-256 (hexadecimal) of a record and of tensors: their names, types, shapes and
     bytes.
     """
     digest = hashlib.sha256(record.encode())
@@ -143,8 +144,8 @@ class FitState:
         self.order: np.ndarray | None = None
         # numbers, or tensors that may still be on the device
         self.losses: list[float | Tensor] = []
-        # For each step that is drawn but not taken: the configurations (graphs, configs) to learn
-        # from.
+        # For each training step whose configurations are drawn but which is not taken yet: the
+        # configurations (graphs, configs) to learn from.
         self.drawn: list[np.ndarray] = []
         self.generator = np.random.default_rng(seed)
         self._net, self._optimizer, self._fit = net, optimizer, fit
@@ -169,10 +170,10 @@ class FitState:
         return known
 
     def keep_if_best(self, score: float, measures: dict[str, float]) -> None:
-        """Record an epoch's validation, and copy the net's weights if no earlier score was as good.
+        """Record an epoch's validation, and copy the net's weights if its score is the best so far.
 
         Args:
-            score: of the validation graphs; higher is better.
+            score: score of the validation graphs; higher is better.
             measures: other measures of the validation, by name, which are only recorded.
         """
         self.history.append((self.epoch + 1, score, measures))

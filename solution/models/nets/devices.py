@@ -49,7 +49,8 @@ def one_thread() -> Iterator[None]:
 
 
 def send(values: np.ndarray, device: torch.device) -> Tensor:
-    """Return the array as a tensor on a device; do not wait until a GPU has received it."""
+    """Return the array as a tensor on a device. Copying to a GPU goes on after the function
+    returns."""
     tensor = torch.from_numpy(values)
     if device.type == "cuda":  # only copies from pinned memory are asynchronous
         return tensor.pin_memory().to(device, non_blocking=True)
@@ -57,7 +58,7 @@ def send(values: np.ndarray, device: torch.device) -> Tensor:
 
 
 def take_rows(tensors: Sequence[Tensor], rows: np.ndarray) -> list[Tensor]:
-    """Return for tensor i its rows rows[:, i]; `rows` is (n, tensors).
+    """Return for tensor i its rows with the indices rows[:, i]; `rows` is (n, tensors).
 
     All indices are sent to the device in one copy: indexing a tensor with a numpy array waits for
     the device each time.

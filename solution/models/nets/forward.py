@@ -228,7 +228,8 @@ def standardise(x: np.ndarray, listed: np.ndarray) -> np.ndarray:
 
 
 def find_scale(listed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean (values,) of the rows (rows, values), and 1 / deviation (values,)."""
+    """Return the mean of each column of `listed` (rows, values), and 1 / deviation: (values,)
+    each."""
     mean = listed.mean(axis=0)
     return mean, 1 / np.sqrt(np.square(listed - mean).mean(axis=0) + DEVIATION_EPSILON)
 

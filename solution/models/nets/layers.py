@@ -17,12 +17,15 @@ class Mlp(nn.Sequential):
 
 
 class NodeMlp(nn.ModuleList):
-    """An MLP (Linear, GELU, Linear) of [table[entry], features] for each node.
+    """An MLP (Linear, GELU, Linear) of each node.
+
+    Its input is the concatenation of a row of `table` (such as an embedding of the opcode) and the
+    node's features.
 
     The table is multiplied with the first layer's weights once, not once for each node.
 
-    Shapes: table (entries, inputs - features), entry (nodes,) int64, features (nodes, features) ->
-    (nodes, outputs).
+    Shapes: table (entries, inputs - features), entry (nodes,) int64 the row of each node, features
+    (nodes, features) -> (nodes, outputs).
     """
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:

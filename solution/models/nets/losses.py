@@ -19,8 +19,8 @@ def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Ten
     Shapes: scores, runtimes (configs, graphs) -> ().
     Source: Herbrich et al., 2000; the loss of most of the competition's best entries.
     """
-    # (configs, configs, graphs): True if the first configuration of a pair is slower than the
-    # second
+    # (configs, configs, graphs): True if the configuration of the first axis is slower than the
+    # configuration of the second axis
     slower = runtimes[:, None] > runtimes[None, :]
     violation = torch.relu(margin - (scores[:, None] - scores[None, :]))
     pairs = slower.sum(dim=(0, 1)).clamp(min=1)
@@ -38,7 +38,7 @@ def list_mle(scores: Tensor, runtimes: Tensor) -> Tensor:
     Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
     """
     order = torch.argsort(runtimes, dim=0, stable=True)
-    # minus scores, in the order of runtimes: the fastest configuration comes first
+    # The strength of a configuration is minus its score. Sorted by runtime, the fastest first.
     strength = -scores.gather(0, order)
     # log of the sum of exp(strength) over this configuration and all slower ones
     remaining = torch.logcumsumexp(strength.flip(0), dim=0).flip(0)
@@ -90,12 +90,12 @@ def mean_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def runtime_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Return the mean of (s - r)^2: s is the score, r the runtime over the mean runtime of its
+    """Return the mean of (s - r)^2: s is the score, r the runtime divided by the mean of its
     graph.
 
-    The regression loss that baselines add to a ranking loss. Runtimes are divided by their mean
-    because those of graphs differ by orders of magnitude, and in nanoseconds the slowest graph
-    would dominate.
+    This is the regression loss that baselines add to a ranking loss. Runtimes are divided by the
+    mean because they differ between graphs by orders of magnitude: in nanoseconds, the slowest
+    graph would dominate.
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     """

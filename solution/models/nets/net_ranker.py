@@ -31,7 +31,7 @@ WEIGHTS = "weights.safetensors"
 
 
 class NetSettings(Protocol):
-    """What NetRanker needs of a net's settings, which are a frozen dataclass."""
+    """The settings of a net, a frozen dataclass, as far as NetRanker needs them."""
 
     @property
     def training(self) -> TrainingSettings:
@@ -115,8 +115,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
     def predict(self, graph: Graph) -> np.ndarray:
         if self.net_ is None:
             raise RuntimeError("fit the ranker before it predicts")
-        # Score each distinct configuration once: this saves work, and guarantees equal scores for
-        # identical configurations, because a matrix product may round equal rows differently.
+        # Score each distinct configuration once. This saves work, and identical configurations get
+        # equal scores, although a matrix product may round equal rows differently.
         inputs = self._scale(self._encoded(graph))
         with one_thread():
             scores = as_ranking(self.net_).score_graph(inputs)
@@ -155,7 +155,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
     def _check_shapes(self, state: dict[str, Tensor], path: Path) -> None:
         """Raise InputError if the weights in a file do not have the shapes of the settings' net.
 
-        Shapes are checked first, so that no net of a wrong size is allocated.
+        They are checked before memory for the net is allocated.
         """
         with torch.device("meta"):
             expected = self.make_net().state_dict()
@@ -173,9 +173,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         return Example(self._encoded(rows.graph), rows.runtimes, graph.key)
 
     def _encoded(self, graph: Graph) -> Inputs:
-        """Return the net's inputs with numeric node features encoded as `encoding` says.
-
-        They are logarithms as prepared, or plain numbers as in the files.
+        """Return the net's inputs with numeric node features encoded as `encoding` says:
+        logarithms, as they are prepared, or the plain numbers of the files.
         """
         check_no_options(graph)
         inputs = self.prepare(graph)

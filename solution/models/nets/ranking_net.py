@@ -49,8 +49,8 @@ class Regularised(Protocol):
     def score_and_penalise(
         self, batch: Sequence[Any], configs: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """Return the scores that score_batch returns, and the scalar term that is added to the
-        loss.
+        """Return the scores that score_batch returns, and the regularisation term (), which the
+        training loop adds to the loss.
         """
         ...
 
@@ -59,7 +59,7 @@ class Regularised(Protocol):
 class Planning(Protocol):
     """A net that builds index arrays (a plan) from a batch before it computes the scores.
 
-    Plans can be made in other threads, ahead of the training step that uses them.
+    A plan can be made in another thread, before the training step that uses it.
     """
 
     def plan(self, batch: Sequence[Any], configs: np.ndarray) -> Any:

@@ -36,17 +36,19 @@ from solution.system.memory import SpareMemory
 from solution.system.report import Report
 
 WARM_UP = 0.1
-# From this ratio of available to sampled configurations, sampling without a permutation is faster.
+# If more than MANY times as many configurations are available as are drawn, the sample is not taken
+# from a permutation of all of them, because this is faster.
 MANY = 10
 LOOK_SECONDS = 2.0  # least time between two reports of progress inside an epoch
 # at most this many values of a layer are in memory at once while training: 16 MB
 MAX_VALUES = 1 << 22
-# Number of steps that are planned ahead, each in a thread, because planning a step takes longer
-# than a GPU needs to compute it.
+# Number of training steps whose index arrays are computed ahead, in other threads: computing them
+# takes longer than a GPU needs for a step.
 PLANNED_AHEAD = 2
-# cost of a step that does not depend on its size, as a number of values (for progress estimates)
+# Fixed cost of a training step, whatever its size, in the unit of net.count_values; used only to
+# estimate progress.
 STEP_VALUES = 1 << 13
-# a graph, and the indices (configs,) of its configurations sampled for a step
+# a graph, and the indices (configs,) of the configurations that are sampled from it for a step
 Drawn = tuple[Example[Inputs], np.ndarray]
 
 
@@ -64,7 +66,7 @@ class Steps:
 
     def __post_init__(self) -> None:
         self.loss = blend(self.settings.loss, self.settings.regression)
-        # On a GPU, the next steps are planned while it computes the current one.
+        # number of steps planned ahead: on a GPU, the CPU plans while the GPU computes
         self._ahead = PLANNED_AHEAD if works_by_itself(self.fabric.device) else 0
 
     def run_epoch(
@@ -107,8 +109,8 @@ class Steps:
     def _share_work(self, examples: Sequence[Example[Inputs]], order: np.ndarray) -> np.ndarray:
         """Return the share (steps,) of an epoch's work that is done after each step.
 
-        Work is estimated from the sizes of graphs: they differ by a factor of a hundred, so the
-        number of steps does not measure time.
+        Work is estimated from the sizes of the graphs in a step. The share of steps would not
+        measure time, because graphs differ in size by a factor of a hundred.
 
         Args:
             order: indices of graphs (visits,) in the order of training.
@@ -121,8 +123,8 @@ class Steps:
     def _plan_steps(
         self, examples: Sequence[Example[Inputs]], state: FitState
     ) -> Generator["Plan[Inputs]"]:
-        """Yield the plan of each remaining step of the epoch, made up to PLANNED_AHEAD steps in
-        advance.
+        """Yield the plan of each remaining step of the epoch; on a GPU, plans are computed up to
+        PLANNED_AHEAD steps in advance.
         """
         assert state.order is not None
         size = self.settings.graphs_per_step
@@ -152,12 +154,13 @@ class Steps:
         rows: np.ndarray,
         ahead: ThreadPoolExecutor | None = None,
     ) -> "Plan[Inputs]":
-        """Return the plan of one training step.
+        """Return the plan of one training step: the step's parts, with index arrays for the net.
 
         Args:
             graphs: the graphs of the step.
             rows: (graphs, configs) indices of the configurations to learn from.
-            ahead: a pool whose thread runs the net's planning; None runs it when the step is taken.
+            ahead: thread pool that computes the index arrays; None: computed when the step is
+            taken.
         """
         parts = list(self._divide(list(zip(graphs, rows, strict=True))))
         return [(len(part) / len(graphs), part, self._begin(part, ahead)) for part in parts]
@@ -171,7 +174,10 @@ class Steps:
         return ahead.submit(plan).result if ahead is not None else plan
 
     def take(self, plan: "Plan[Inputs]") -> Tensor:
-        """Update the weights by one step; return its loss, a tensor that is not waited for."""
+        """Update the weights by one step; return the mean ranking loss () of the step's graphs.
+
+        On a GPU, the returned tensor may not be computed yet.
+        """
         total = self.find_gradients(plan)
         if self.settings.optimizer == "adamw":
             nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
@@ -179,7 +185,10 @@ class Steps:
         return total
 
     def find_gradients(self, plan: "Plan[Inputs]") -> Tensor:
-        """Compute gradients of the mean loss over a step's graphs; return that loss () float64."""
+        """Compute the gradients of a step's loss: ranking loss plus regularisation term.
+
+        Return the mean ranking loss () float64 of the step's graphs.
+        """
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), dtype=torch.float64, device=self.fabric.device)
         for share, part, planned in plan:
@@ -210,8 +219,8 @@ class Steps:
     def _find_losses(
         self, part: list[Drawn[Inputs]], planned: Any
     ) -> tuple[Tensor, Tensor | float]:
-        """Return the ranking loss of sampled configurations, and the net's regularisation term or
-        0.
+        """Return two terms of the loss of a part of a step: the ranking loss of its sampled
+        configurations, and the net's regularisation term (0 if it has none).
         """
         batch, configs = _list_inputs(part)
         penalty: Tensor | float = 0.0
@@ -225,9 +234,10 @@ class Steps:
         return self.loss(scores.float(), send(runtimes, scores.device)), penalty
 
 
-# One training step as a list of parts. A part has graphs whose activations fit into memory
-# together: its share of the step's graphs; the graphs with their sampled configurations; and a
-# function that returns the net's plan for them.
+# One training step, as a list of parts. A part is some of the step's graphs, so few that their
+# activations fit into memory together. Its tuple holds: the number of these graphs over the number
+# of the step's graphs; the graphs with their sampled configurations; and a function that returns
+# the index arrays (plan) that the net needs to score them.
 Plan = list[tuple[float, list[Drawn[Inputs]], Callable[[], Any]]]
 
 
@@ -237,26 +247,27 @@ def _list_inputs(part: Sequence[Drawn[Inputs]]) -> tuple[list[Inputs], np.ndarra
 
 
 def works_by_itself(device: torch.device) -> bool:
-    """Return whether the device computes asynchronously (a GPU), so that CPU cores are free to
-    plan.
+    """Return True if the device computes asynchronously (a GPU), so that CPU cores are free to plan
+    steps ahead.
 
-    On a CPU nothing is planned ahead, because other fits use the other cores.
+    On a CPU nothing is planned ahead, because the other cores are used by other fits.
     """
     return device.type != "cpu"
 
 
 def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
-    """Return the indices (visits,) of the graphs of an epoch, each as often as it is visited.
+    """Return the graphs that an epoch visits: indices (visits,), repeated for further visits.
 
     A graph is visited once for each `configs_per_graph` of its configurations, but at most `visits`
-    times, or less often to respect max_steps. To reach min_steps, all visits are repeated.
+    times, and less often if the epoch would have more than max_steps steps. If it has fewer than
+    min_steps steps, all visits are repeated.
 
     Args:
         sizes: number of distinct configurations of each graph.
     """
     full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
     times, most = full_steps.clip(1, settings.visits), settings.visits
-    # lower the maximum of visits until the steps suffice, but visit each graph at least once
+    # lower the maximum of visits until the epoch has at most max_steps steps, or one visit a graph
     if settings.max_steps is not None:
         while most > 1 and times.sum() > settings.max_steps * settings.graphs_per_step:
             most -= 1

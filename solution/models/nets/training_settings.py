@@ -55,7 +55,7 @@ class TrainingSettings:
         return True
 
     def quick(self) -> "TrainingSettings":
-        """Return settings for a trial run: a tenth of the epochs, one visit to each graph in an
+        """Return settings for a trial run: a tenth of the epochs, and each graph visited once in an
         epoch.
         """
         return replace(self, epochs=-(-self.epochs // 10), visits=1, min_steps=1)

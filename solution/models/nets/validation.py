@@ -25,7 +25,7 @@ class Validation:
     loss: float
 
     def measures(self) -> dict[str, float]:
-        """Return measures by name, to be logged together with the one that chooses weights."""
+        """Return the measures besides `score` by name, for the log."""
         return {"opa": self.opa, "tau": self.tau, "validation_loss": self.loss}
 
 
@@ -41,8 +41,8 @@ def validate(
     """Score every graph once and return the mean measures of the rankings.
 
     Args:
-        size: number of configurations compared in one loss, as in a training step; losses of more
-            configurations are larger and could not be compared with training losses.
+        size: number of configurations compared in one loss. It is that of a training step, because
+            some losses grow with this number and would not be comparable with training losses.
     """
     ranking = as_ranking(net)
     rows = []
@@ -59,8 +59,8 @@ def _measure(
     size: int,
 ) -> tuple[float, ...]:
     runtimes, name = example.runtimes, example.key[0]
-    # Kendall's tau is the slowest measure, so compute it once; for layout collections it is the
-    # score.
+    # Kendall's tau is the slowest measure, so it is computed once. For layout collections it is
+    # also the score.
     tau = kendall_tau(scores, runtimes)
     score = tau if collection(name).kind == "layout" else score_ranking(name, scores, runtimes)
     opa = ordered_pair_accuracy(scores, runtimes, tau=tau)
@@ -69,9 +69,10 @@ def _measure(
 
 
 def deal(values: np.ndarray, size: int) -> np.ndarray:
-    """Split values (n,) into columns of `size` values, taken in turn: (size, lists).
+    """Reshape values (n,) to (size, lists): value i is in row i // lists and column i % lists.
 
-    If n is no multiple of `size`, the first values are used again at the end.
+    The number of lists (columns) is n / size, rounded up. If n is no multiple of `size`, the end is
+    filled with the first values again.
     """
     lists = -(-len(values) // size)
     return np.resize(values, size * lists).reshape(size, lists)

@@ -20,7 +20,7 @@ from solution.models.nets.forward import (
     mlp,
 )
 
-# Settings that a tile net must have to be computed here: no tokens, no attention.
+# The code here computes only tile nets with these settings: no tokens, no attention.
 NEEDED = {"block": "both_ways", "tokens": False, "heads": 0}
 
 

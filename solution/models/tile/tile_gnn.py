@@ -131,7 +131,7 @@ prepare, find_tokens = PerGraph(_prepare), PerGraph(_find_tokens)
 
 
 class TileGnn(nn.Module):
-    """The tile net: scores tile configurations of kernels, which it adds to the encoded kernel."""
+    """The tile net: encodes a kernel once, and scores tile configurations of the kernel."""
 
     def __init__(self, settings: TileGnnSettings, columns: int) -> None:
         super().__init__()
@@ -173,7 +173,8 @@ class TileGnn(nn.Module):
     def count_values(self, inputs: TileInputs) -> int:
         """Return how many values a layer holds for one configuration: its width.
 
-        Nodes do not count, because the kernel is encoded once for all configurations.
+        The number of nodes does not matter, because a kernel is encoded once for all its
+        configurations.
         """
         return self.width
 
@@ -203,7 +204,8 @@ class TileGnn(nn.Module):
         """Return a vector (graphs, ..., width) of each kernel, given node values (nodes, ...,
         width).
 
-        It is a linear map of the mean and the maximum over the nodes, and of the output node.
+        The vector is a linear map of three: the mean over the kernel's nodes, the maximum over
+        them, and the value of the output node.
 
         Args:
             outputs: (graphs,) the node of each kernel whose tensor is tiled.
@@ -241,8 +243,7 @@ def _merge(batch: Sequence[TileInputs]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class DimensionTokens(nn.Module):
-    """Encode the loops of a kernel, each given by a token: features of its length, tile size and
-    kind.
+    """Encode the loops of a kernel. A token has the features of a loop: length, tile size, kind.
 
     Returns the sum over loops of active * gate(token) * value(token). All loops share the weights.
     `active` is 0 for loops with a single iteration.

@@ -7,8 +7,9 @@ Source: LightGBM (Ke et al., NIPS 2017). An entry without any net was 11th in th
 are cheap, and in an ensemble with nets they are the most different member.
 
 A saved model is a text file of LightGBM, whose reader may crash on damaged text. The file may come
-from anywhere, so it is parsed strictly here: only checked lines of trees reach LightGBM, and all
-other lines are dropped (training parameters, importances, unknown sections).
+from anywhere, so it is parsed strictly here, and LightGBM reads a new text: a fixed head (with the
+number of columns and the objective) and the checked lines of the trees. All other lines (training
+parameters, importances, unknown sections) are dropped.
 """
 
 import re
@@ -76,7 +77,8 @@ class Tree:
 
 @dataclass(frozen=True)
 class ForestText:
-    """A checked model: its text, which LightGBM can read safely, and the trees parsed from it."""
+    """A checked model: the trees parsed from a text, and a new text that LightGBM can read
+    safely."""
 
     text: str
     columns: int  # number of columns of the rows to predict
@@ -108,7 +110,10 @@ def read_forest(path: Path) -> ForestText:
 
 
 def parse_forest(text: str) -> ForestText:
-    """Check a model's text and return its trees, and the text without all other lines.
+    """Check a model's text; return its trees, and a new text of the model for LightGBM.
+
+    The new text has a fixed head, with the number of columns and the objective of the model, and
+    then the checked lines of the trees. All other lines of `text` are dropped.
 
     Raises ValueError if it is not a model that LightGBM wrote.
     """
@@ -152,7 +157,7 @@ def _check_head(head: str) -> tuple[int, str]:
 
 
 def _parse_tree(block: str, number: int, columns: int) -> tuple[str, Tree]:
-    """Check the lines of tree `number`; return them and the tree."""
+    """Check the lines of tree `number`; return the lines and the tree parsed from them."""
     first, *lines = block.split("\n")
     pairs = [line.partition("=") for line in lines]
     if first != f"Tree={number}" or tuple(name for name, _, _ in pairs) != TREE:
@@ -220,7 +225,7 @@ class TreeSettings(RankerSettings):
     lambda_l2: float = 1.0
     # at most this many distinct configurations of a graph are used for training
     max_configs: int = 1000
-    # at most about this many rows in the training table, and as many in the validation table
+    # about the largest number of rows of the training table, and of the validation table
     max_rows: int = 1_000_000
 
     def quick(self) -> Self:
@@ -263,7 +268,8 @@ class TrainingTable:
 
     features: np.ndarray  # (rows, columns) float32: rows of the feature table
     labels: np.ndarray  # (rows,): what the trees learn to predict
-    sizes: list[int]  # number of rows of each group that a ranking loss compares
+    # number of rows of each group; a ranking loss compares only rows of the same group
+    sizes: list[int]
 
 
 class BoostedTrees(Ranker):
@@ -298,8 +304,8 @@ class BoostedTrees(Ranker):
         """Return the rows that the trees are applied to, for a graph with `features` (rows,
         columns).
 
-        `score` turns the trees' output for them into one score for each row of `features`. Used in
-        prediction and for validation graphs.
+        `score` turns the trees' output for the returned rows into one score for each row of
+        `features`. Used in prediction and for validation graphs.
         """
 
     def fit(

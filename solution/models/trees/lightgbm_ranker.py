@@ -21,7 +21,8 @@ class LightGBMSettings(TreeSettings):
 
     # number of relevance grades that the ranks of a graph are divided into
     relevance_levels: int = 31
-    # the rows of a graph are split into groups of at most this size, which are compared
+    # The rows of a graph are split into groups of at most this size; only rows of a group are
+    # compared.
     list_length: int = 64
 
     def build(self, seed: int) -> "LightGBMRanker":
