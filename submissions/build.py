@@ -25,13 +25,13 @@ from submissions.writer import Written, read_rows, replace_submission
 
 @dataclass(frozen=True)
 class Built:
-    """A submission that is ready to be sent."""
+    """A merged submission with its scores, ready to be sent."""
 
     run: Run
     recipe: Recipe
     written: Written
     scores: Scores
-    before: Recipe | None  # recipe of the submission.csv that was overwritten
+    before: Recipe | None  # recipe of the submission.csv that was overwritten; None if not known
 
     def describe(self) -> str:
         """Return a message for the user: what was written, and which submission it replaced."""
@@ -52,7 +52,7 @@ class Built:
 
 
 def _comes_with_package(recipe: Recipe) -> bool:
-    """Return True if the package has this recipe, with the same name and contents."""
+    """Return True if the package contains a recipe of the same name with the same contents."""
     return recipe.name in list_recipes() and find_recipe(recipe.name) == recipe
 
 
@@ -65,7 +65,7 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
     Raises InputError if the recipe does not fit the run, or the file would not pass the checker.
     """
     before = _recall_last(run)
-    # temporary files that an earlier merge left, also by another recipe
+    # Delete temporary files that an earlier merge left, even a merge by another recipe.
     remove_leftovers(run.folder, [f"*/{part}" for part in predictions.PARTS])
     merged = merge_run(run, recipe)
     scores = summarise_run(run, recipe, merged.scores)
@@ -79,7 +79,10 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
 
 
 def _recall_last(run: Run) -> Recipe | None:
-    """Return the recipe of the run's last merge; None if its record is damaged or out of date."""
+    """Return the recipe of the run's last merge.
+
+    The result is None if there was no merge, or if its record is damaged or out of date.
+    """
     try:
         return recall(run.folder) if is_whole(run.folder) else None
     except InputError:
@@ -87,7 +90,10 @@ def _recall_last(run: Run) -> Recipe | None:
 
 
 def check_complete(built: Built) -> None:
-    """Raise InputError if rows of the competition are missing, which would waste a submission."""
+    """Raise InputError if the file lacks rows that the competition asks for, or has others.
+
+    Uploading such a file would waste one of the day's submissions.
+    """
     path = built.written.path
     names = [name for name, _ in read_rows(path, path)]
     rows = {c: sum(name.startswith(f"{c.name}:") for name in names) for c in COLLECTIONS}

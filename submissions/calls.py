@@ -44,11 +44,11 @@ Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600)]
 ENDING = (signal.SIGTERM, signal.SIGHUP)  # signals that ask a process to end
 Answer = TypeVar("Answer")
 
-REPORT_SECONDS = 1.0  # between two reports of a download's progress
-# Memory limit of a CLI call, its libraries included. A compressed answer of a few megabytes may
-# inflate to any size, and the CLI holds all of it in memory.
-MOST_OF_AN_ANSWER = 2 << 30  # bytes
-MOST_PRINTED = 16 << 20  # bytes of output; a page of 200 submissions has about 100 kB
+REPORT_SECONDS = 1.0  # seconds between two reports of a download's progress
+# Memory limit of the CLI's process, in bytes, including its libraries. A compressed answer of a few
+# megabytes may inflate to any size, and the CLI holds all of it in memory.
+MOST_OF_AN_ANSWER = 2 << 30
+MOST_PRINTED = 16 << 20  # bytes that the CLI may print; a page of 200 submissions has about 100 kB
 BLOCK = 1 << 16  # bytes per read
 # Environment variables that the CLI must not get: VERBOSE makes it print every request with its
 # key; the others change the meaning of commands.
@@ -71,11 +71,12 @@ class WaitSettings(BaseModel):
     call_seconds: Seconds = 120.0  # limit of one query; the kaggle CLI itself has none
     upload_seconds: Seconds = 600.0  # the CLI itself retries an interrupted upload for 367 seconds
     download_seconds: Seconds = 6 * 3600.0
-    tries: int = Field(3, ge=1, le=20)  # number of tries if a call fails temporarily
-    wait_seconds: Seconds = 5.0  # wait before the second try; doubles with each one
-    quiet_seconds: Seconds = 60.0  # how late a submission may still appear after its call failed
-    # How long an accepted submission may be missing from Kaggle's list before it may be sent again.
-    # If Kaggle does not tell the number of submissions, this time applies to every submission.
+    tries: int = Field(3, ge=1, le=20)  # how often a call is tried if it fails temporarily
+    wait_seconds: Seconds = 5.0  # wait before the second try; doubles before each further try
+    quiet_seconds: Seconds = 60.0  # how long after a failed upload the submission may still appear
+    # How long a submission that Kaggle accepted may be missing from Kaggle's list before it may be
+    # sent again. If Kaggle does not tell how many submissions it has, this time applies to every
+    # submission.
     accepted_seconds: Seconds = 3600.0
     score_seconds: Seconds = 900.0  # how long to wait for a score
     poll_seconds: Seconds = 5.0  # time between two queries; grows by half, up to a minute
@@ -90,7 +91,10 @@ class WaitSettings(BaseModel):
 
 
 def read_wait_settings() -> WaitSettings:
-    """Return the settings with the environment's values; raise InputError if one is not valid."""
+    """Return the settings, with values from environment variables such as FASTSLOW_TRIES.
+
+    Raises InputError if a value is not valid.
+    """
     given = {
         name: os.environ[PREFIX + name.upper()]
         for name in WaitSettings.model_fields
@@ -128,21 +132,25 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls of the CLI in this process's environment."""
+    """Runs commands of the kaggle CLI under limits of time and memory, and explains failures."""
 
     settings: WaitSettings
-    # file descriptors that the CLI inherits, so that it holds the submit's lock as well
+    # descriptors of lock files; the CLI inherits them, so a lock lasts until the CLI has ended
     keep_open: tuple[int, ...] = ()
 
     def parse(self, kind: type[Any], text: str | None, doing: str) -> Any:
-        """Parse a JSON text as the pydantic model `kind`; raise KaggleError if it does not fit."""
+        """Parse a JSON text as the pydantic model `kind`; raise KaggleError if it does not fit.
+
+        `doing` is the purpose of the call, for the error message.
+        """
         try:
             return kind.model_validate_json(text or "")
         except ValidationError as error:
             raise self.explain(BAD_REPLY, doing, str(error.errors()[0]["msg"])) from error
 
     def insist(self, call: Callable[[], Answer]) -> Answer:
-        """Return the result of a read-only call, which is retried after temporary failures."""
+        """Return the result of `call`, a read-only call to Kaggle; repeat it after temporary
+        failures."""
         wait = self.settings.wait_seconds
         for left in reversed(range(self.settings.tries)):
             try:
@@ -170,8 +178,8 @@ class Calls:
             doing: the purpose of the call, for messages.
             limit: time limit in seconds; by default the limit of a query.
             report: called about every second while the command prints nothing.
-            memory: maximum bytes of the process.
-            file: maximum bytes of each file that it writes.
+            memory: maximum memory of the process, in bytes.
+            file: maximum size of each file that the process writes, in bytes.
         """
         seconds = self.settings.call_seconds if limit is None else limit
         whole = [find_program(), "-W", *command]
@@ -180,7 +188,7 @@ class Calls:
             try:
                 _bound(process, memory, file)
                 output = _await(process, seconds, report)
-            except BaseException:  # an interrupted command must not go on alone
+            except BaseException:  # if this process is interrupted, the command must end too
                 process.kill()
                 raise
         if output is None:
@@ -195,14 +203,15 @@ class Calls:
     def explain(
         self, kind: FailureKind, doing: str, printed: str, seconds: float = 0
     ) -> KaggleError:
-        if kind.name == "401":  # the CLI's output is a whole help page
+        if kind.name == "401":  # after status 401 the CLI prints a whole help page
             printed, kind = "", kind if find_credentials() else NO_CREDENTIALS
         facts = {"competition": self.settings.competition, "source": describe_credentials()}
         return explain_failure(kind, doing, printed, seconds=seconds, **facts)
 
 
 def _check_credentials(doing: str) -> None:
-    """Raise KaggleError if the credentials in use are malformed: the CLI would print them."""
+    """Raise KaggleError if the credentials in use are malformed, because the CLI would print
+    them."""
     used = next(iter(find_credentials()), None)
     if used is not None and used.defect:
         words = BAD_CREDENTIALS.words.format(source=describe_credentials())
@@ -222,7 +231,7 @@ def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen
             bufsize=0,
             pass_fds=keep_open,
         )
-    except OSError as error:  # such as a missing interpreter in the program's first line
+    except OSError as error:  # such as a first line (#!) that names a missing interpreter
         raise InputError(
             f"{command[0]}: the kaggle CLI cannot be run ({error.strerror}). Install it again: "
             "pip install --force-reinstall kaggle. That is needed after moving its environment."
@@ -231,10 +240,10 @@ def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen
 
 def _bound(process: subprocess.Popen[bytes], memory: int, file: int) -> None:
     """Limit the memory of a started process, and the size of each file it writes."""
-    if not hasattr(resource, "prlimit"):  # only Linux has it
+    if not hasattr(resource, "prlimit"):  # only Linux has prlimit
         return
     for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, file)):
-        with suppress(ProcessLookupError):  # it has already ended
+        with suppress(ProcessLookupError):  # the process has already ended
             soft, hard = resource.prlimit(process.pid, kind)
             allowed = [most, *(n for n in (soft, hard) if n != resource.RLIM_INFINITY)]
             resource.prlimit(process.pid, kind, (min(allowed), hard))
@@ -243,10 +252,10 @@ def _bound(process: subprocess.Popen[bytes], memory: int, file: int) -> None:
 def _await(
     process: subprocess.Popen[bytes], seconds: float, report: Callable[[], None] | None
 ) -> bytes | None:
-    """Return the process's output followed by its errors, once it has ended.
+    """Return the output of the process followed by its error messages, once it has ended.
 
-    The process is killed after `seconds` (then the result is None), and if it prints more than
-    MOST_PRINTED bytes.
+    The process is killed if it runs longer than `seconds` (then the result is None), or if it
+    prints more than MOST_PRINTED bytes.
     """
     assert process.stdout is not None
     assert process.stderr is not None
@@ -303,7 +312,7 @@ def make_environment() -> dict[str, str]:
         if not kept.setdefault(name, "").strip():
             del kept[name]
         else:
-            kept[name] = kept[name].strip()  # a trailing line break would end up in a header
+            kept[name] = kept[name].strip()  # a trailing line break would end up in an HTTP header
     return {**kept, "PYTHONUTF8": "1"}  # because names of teams may contain any character
 
 
@@ -314,8 +323,10 @@ def pause(seconds: float, why: str) -> None:
 
 
 def find_json(printed: str, opening: str) -> str | None:
-    """Return the first JSON value at the beginning of a line that starts with `opening`, as
-    text."""
+    """Return the text of the first JSON value that stands at the beginning of a line.
+
+    The value begins with `opening`, "[" or "{". The result is None if there is no such value.
+    """
     for found in re.finditer(rf"^{re.escape(opening)}", printed, re.MULTILINE):
         try:
             _, end = json.JSONDecoder().raw_decode(printed, found.start())

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
-SHORTEST_SECRET = 6  # redacting shorter ones would blank ordinary words
+SHORTEST_SECRET = 6  # characters; redacting shorter secrets would blank ordinary words
 PATHS = ("/", "~", "./", "../")  # beginnings of file paths; users give a path instead of a token
 PART = 10  # length of the shortest part of a secret that is redacted
 MAX_BYTES = 1 << 16  # maximum size of a file with credentials
@@ -43,7 +43,7 @@ class Credentials:
     source: str  # name of the variable or file
     method: str  # access token, legacy key or OAuth
     path: Path | None = None  # None if the source is a variable
-    defect: str = ""  # why they cannot be used; never quotes the secret
+    defect: str = ""  # why the credentials cannot be used; never quotes the secret
 
     @property
     def exposed(self) -> bool:
@@ -84,10 +84,11 @@ def describe_credentials() -> str:
 
 
 def redact(text: str) -> str:
-    """Redact every known secret in a text: whole, by line, and as programs escape or encode it.
+    """Redact every known secret in a text.
 
-    Parts of at least PART letters, which cut or wrapped lines may contain, and passwords in URLs
-    are redacted as well.
+    The text may contain a whole secret or a line of it, also as programs escape or encode it. Parts
+    of at least PART characters, which cut or wrapped lines may contain, and passwords in URLs are
+    redacted as well.
     """
     forms = {form for _, secrets in _search() for secret in secrets for form in _list_forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
@@ -97,8 +98,10 @@ def redact(text: str) -> str:
 
 
 def _hide_parts(text: str, forms: Iterable[str]) -> str:
-    """Redact every stretch of PART or more characters of the text that is part of one of the
-    forms."""
+    """Redact every stretch of PART or more characters that the text shares with one of `forms`.
+
+    The forms are the texts in which secrets may be printed: see _list_forms.
+    """
     parts = {form[begin : begin + PART] for form in forms for begin in range(len(form) - PART + 1)}
     kept, end = [], 0
     for begin in range(len(text) - PART + 1) if parts else ():
@@ -110,7 +113,8 @@ def _hide_parts(text: str, forms: Iterable[str]) -> str:
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """Return the forms in which a secret and its lines may be printed: escaped, quoted, encoded."""
+    """Yield the texts in which a secret, or a line of it, may be printed: escaped, quoted,
+    encoded."""
     pieces = re.split(r"[\x00-\x1f\x7f]+", secret)
     for part in {secret, *secret.splitlines(), *pieces}:
         if len(part.strip()) < SHORTEST_SECRET:
@@ -208,7 +212,10 @@ def _find_defect(token: str) -> str:
 
 
 def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
-    """Return the credentials in a token file, and its secrets: none if it is missing or empty."""
+    """Return the credentials in a token file, and the set of secrets that the file contains.
+
+    The set is empty if the file is missing or empty.
+    """
     content, defect = _read_text(path)
     token = content.strip()
     defect = defect or (_find_defect(token) if token else "")

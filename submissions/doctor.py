@@ -71,7 +71,8 @@ def tabulate_findings(findings: list[Finding]) -> Table:
     for finding in findings:
         mark = "stop" if finding.stops else "note" if finding.advice else "ok"
         style = {"stop": "bold red", "note": "yellow", "ok": "green"}[mark]
-        found, advice = Text(finding.found), Text(finding.advice)  # Text: brackets are not markup
+        # Text, because rich would read brackets as markup
+        found, advice = Text(finding.found), Text(finding.advice)
         table.add_row(f"[{style}]{mark}[/]", finding.subject, found, advice)
     return table
 

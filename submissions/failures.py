@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from solution.system.errors import InputError
 
-# exit codes: Kaggle has the submission, it is not known, it could not be scored; InputError: 2
+# Exit codes: Kaggle has the submission; it is not known whether Kaggle has it; Kaggle could not
+# score it. An InputError exits with 2.
 DONE, NOT_KNOWN, NOT_SCORED = 0, 3, 4
 
 
@@ -80,13 +81,14 @@ NETWORK_DOWN = FailureKind(
     pattern=r"Failed to establish a new|Failed to resolve|Unable to connect to proxy"
     r"|connect timeout",
 )
-NO_ENDPOINT = ("404", "405")  # names of kinds: the server does not offer the query
+# names of the kinds of failure in which Kaggle's server does not offer the query
+NO_ENDPOINT = ("404", "405")
 RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 
-# In this order of precedence: the first kind whose pattern matches the CLI's output is taken.
+# The kinds in order of precedence: the first whose pattern matches the CLI's output is taken.
 KINDS = (
     TOO_LARGE,
-    # before 403: the message contains the proxy's 403 or 407
+    # Before the kind 403, because this message contains the proxy's status, such as 403 or 407.
     replace(NETWORK_DOWN, pattern=r"Tunnel connection failed"),
     FailureKind(
         "401",
@@ -207,12 +209,13 @@ def tell_failure(printed: str) -> FailureKind:
 def explain_failure(
     kind: FailureKind, doing: str, printed: str = "", **facts: object
 ) -> KaggleError:
-    """Return the error with words for users.
+    """Return a KaggleError with a message for users.
 
     Args:
         doing: the purpose of the call, such as "asking for the submissions".
         printed: the CLI's output, without secrets; its last line is quoted.
-        facts: values for the words: competition, source (of the credentials), seconds.
+        facts: values for the placeholders in the words and advice of `kind`: competition, source
+            (of the credentials), seconds.
     """
     words = kind.words.format(**facts)
     advice = kind.advice.format(**facts)

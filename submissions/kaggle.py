@@ -16,7 +16,8 @@ from submissions.credentials import redact
 from submissions.failures import BAD_REPLY, NO_ENDPOINT, KaggleError, tell_failure
 
 PAGE = 200
-SMALLEST_PAGE = 20  # a server may cut a page to this size; a shorter page is complete
+# rows; Kaggle may cut a page to this size, so only a shorter page is known to be complete
+SMALLEST_PAGE = 20
 MAX_PAGES = 100
 SUCCESS = "Successfully submitted"
 
@@ -39,7 +40,7 @@ class Submission(BaseModel):
 
     @property
     def state(self) -> str:
-        """The ledger's state: pending, scored or error."""
+        """State of the submission in the ledger: pending, scored or error."""
         name = self.status.rpartition(".")[2].upper()
         return {"COMPLETE": "scored", "ERROR": "error"}.get(name, "pending")
 
@@ -84,7 +85,7 @@ class Kaggle(Calls):
     """Calls of the kaggle CLI about the competition: its submissions, leaderboard and files."""
 
     def list_submissions(self) -> list[Submission]:
-        """Return the submissions, newest first; the CLI returns one page only."""
+        """Return at most PAGE submissions, newest first: the CLI returns one page only."""
         doing = "looking for submissions"
         listed = self.insist(lambda: self._ask_page(Submission, doing, "submissions")[0])
         return list({row.ref: row for row in listed}.values())  # drop repeated rows
@@ -150,7 +151,10 @@ class Kaggle(Calls):
         return redact(done.stdout).strip().rpartition(" ")[2] or "unknown"
 
     def _ask_tokens(self, kind: type[Any], doing: str, *command: str) -> list[Any]:
-        """Return the rows of all pages; each page names the token of the next."""
+        """Return the rows of all pages, parsed as the model `kind`.
+
+        Each page contains the token with which the next page is requested.
+        """
         rows: list[Any] = []
         token: list[str] = []
         for _ in range(MAX_PAGES):

@@ -242,7 +242,8 @@ class Tracker:
         self.begun[key]["state"] = "accepted"
         with edit_ledger(self.path) as ledger:
             line = ledger.find(key)
-            # Another process may have found it in Kaggle's list and written a later state.
+            # Another process may have seen the submission in Kaggle's list and written a later
+            # state.
             if line is None or line["state"] == "sending":
                 ledger.put(key, **(self.begun[key] if line is None else {"state": "accepted"}))
 
@@ -273,8 +274,8 @@ class Tracker:
             not_there: the user says that submissions that are not listed did not arrive.
 
         Returns:
-            Kaggle's list of submissions; and how many it counts and still allows, which is None if
-            that was not asked for or is not known.
+            Kaggle's list of submissions; and the numbers of submissions that Kaggle counts and
+            still allows, or None if they were not asked for or are not known.
 
         Raises KaggleError if Kaggle could not be asked, UnknownError if the list proves nothing.
         """
@@ -333,10 +334,10 @@ class Tracker:
     def _time_left(self, line: Line) -> float:
         """Return how many seconds to wait until an unlisted submission cannot appear any more.
 
-        Its upload has ended, because the uploading process would hold the lock. If another process
-        uploaded it, only the start is known: the upload took at most `upload_seconds`. An upload of
-        this process counts as ended just now, because the machine may have slept or its clock may
-        have been set.
+        The upload of the submission has ended: otherwise the uploading process would hold the lock.
+        If another process uploaded it, only the start is known: the upload took at most
+        `upload_seconds`. An upload of this process counts as ended just now, because the machine
+        may have slept or its clock may have been set.
         """
         begun, quiet = read_time(line["when"]), self.settings.quiet_seconds
         if begun is None or line["key"] in self.begun:
@@ -395,8 +396,8 @@ def _is_proven_missing(
     """Return True if the list would contain the row's submission, had it arrived.
 
     That holds if the list has as many submissions as Kaggle counts, or if it is sorted, newest
-    first, and reaches back to before the upload. A list shorter than SMALLEST_PAGE must be
-    complete: it proves nothing if Kaggle counts more.
+    first, and reaches back to before the upload. A list shorter than SMALLEST_PAGE is not cut off,
+    so it proves nothing if Kaggle counts more submissions.
     """
     if limits == SubmissionLimits():  # all zeros: an invalid answer, or an unknown user
         return False

@@ -30,7 +30,7 @@ from submissions.ledger import OOF_COLUMNS
 PROJECT = Path(__file__).parent.parent
 FINGERPRINT = 16  # hexadecimal digits of a SHA-256 that identify a file
 MAX_SHOWN = 5
-DIRTY = "-dirty"  # suffix of a commit: there were uncommitted changes
+DIRTY = "-dirty"  # suffix of a commit's name if there were uncommitted changes
 # Options that make git's output independent of the user's settings.
 DIFF = [
     "diff",
@@ -50,10 +50,11 @@ class SourceTree:
     commit: str  # empty if the code is not in a git checkout
     changed: tuple[str, ...]  # paths of changed files
     difference: str  # the uncommitted changes, as `git diff` prints them
-    defect: str = ""  # why git cannot tell the commit of a checkout
+    defect: str = ""  # why git cannot tell the commit of a checkout; empty if it can
 
     def check_clean(self) -> None:
-        """Raise InputError if there are uncommitted changes, or git cannot tell."""
+        """Raise InputError if there are uncommitted changes, or git cannot tell whether there
+        are."""
         if self.defect:
             raise InputError(
                 f"{PROJECT}: git does not tell the commit: {self.defect}. Without it a score "
@@ -180,7 +181,10 @@ def pack_submission(built: Built, tree: SourceTree) -> Upload:
 
 
 def describe_code(run: Run, tree: SourceTree) -> str:
-    """Return a warning if the run was made by other code, or another commit; else empty."""
+    """Return a warning if the run was made by other code or at another commit than the tree's.
+
+    The text is empty if there is nothing to warn of.
+    """
     record = run.record()
     made, here = record.get("commit") or "", tree.commit + (DIRTY if tree.changed else "")
     same = record.get("code") in (None, fingerprint_code())

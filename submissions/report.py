@@ -26,7 +26,8 @@ class Line:
     collection: Collection
     ranker: str
     score: Mean
-    a_seed: float | None  # the mean score of single seeds; None if there is only one
+    # mean of the scores that each seed reaches alone; None if there is only one seed
+    a_seed: float | None
     seconds: float | None  # training time of all folds and seeds; None for the ensemble
     peak_megabytes: float | None
 
@@ -59,7 +60,8 @@ class Scores:
 
 
 def collect_scores(run: Run, recipe: Recipe | None = None) -> Scores:
-    """Score every ranker of the run, and the recipe's ensemble unless the recipe is None."""
+    """Score every ranker of the run, and the ensemble that the recipe merges (None: no
+    ensemble)."""
     return summarise_run(run, recipe, score_run(run, recipe))
 
 
@@ -113,7 +115,8 @@ def tabulate(scores: Scores) -> Table:
 
 
 def summarise(scores: Scores) -> str:
-    """Return a sentence on how well the ensemble ranks, beside guessing and five random tiles."""
+    """Return a sentence on how well the ensemble ranks, compared with guessing and five random
+    tiles."""
     parts = []
     tile, layout = (_find_mean(scores, kind, "") for kind in ("tile", "layout"))
     control = _find_mean(scores, "tile", NOTHING)

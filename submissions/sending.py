@@ -42,9 +42,9 @@ from submissions.locks import wait_for_lock
 from submissions.provenance import Upload, make_key
 
 LONGEST_POLL = 60.0  # most seconds between two queries for the score
-SKEW = 300.0  # difference between two clocks, in seconds, above which users are told
+SKEW = 300.0  # seconds; users are told if Kaggle's clock and ours differ by more
 LIMITS_UNKNOWN = "Kaggle does not say how many submissions are left: sending it will show."
-SENT = "sent"  # folder of uploaded files in the submissions folder
+SENT = "sent"  # subfolder of the folder submissions/, for the files that were uploaded
 
 
 def submit(
@@ -58,9 +58,10 @@ def submit(
     """Send the upload, confirm that it arrived, and wait for its score.
 
     Args:
-        force: send although the same file was sent before, or no submission seems to remain.
+        force: send even if the same file was sent before, or no submission seems to remain.
         dry_run: do everything except the upload.
-        not_there: the user says that earlier submissions that are not listed did not arrive.
+        not_there: the user says that earlier submissions did not arrive if Kaggle does not list
+            them.
 
     Raises InputError if nothing was sent.
     """
@@ -84,10 +85,11 @@ def submit(
 def find_earlier(
     tracker: Tracker, upload: Upload, *, force: bool, not_there: bool = False
 ) -> str | None:
-    """Return the key of an earlier submission of this file that is pending or has just been found.
+    """Return the key of an earlier submission of this file, so that it need not be sent again.
 
-    The result is None if the file may be sent. Raises InputError if it must not be sent: it is
-    known already, or no submission remains.
+    That submission is pending, or has just been found in Kaggle's list. The result is None if the
+    file may be sent. Raises InputError if it must not be sent, because it is known already or no
+    submission remains.
     """
     ledger = tracker.read()
     if not force:
@@ -163,7 +165,7 @@ def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
     while line := tracker.read().find(key):
         yield line, problem
         if line["state"] != "pending" or (has_looked and time.monotonic() + wait > deadline):
-            break  # but only after asking Kaggle once, even if there is no time to wait
+            break  # scored, rejected, or the time is over after Kaggle was asked at least once
         pause(wait, "Waiting for the score")
         wait = max(settings.poll_seconds, min(wait * 1.5, LONGEST_POLL))
         has_looked = True
@@ -217,7 +219,7 @@ def _tell(failure: KaggleError | None) -> str:
 
 
 def _refuse_known(ledger: Ledger, upload: Upload) -> str | None:
-    """Return the key of a pending submission of the same file, if any.
+    """Return the key of a pending submission of the same file; None if there is none.
 
     Raises InputError if Kaggle has already scored or rejected a submission of this file.
     """

@@ -38,7 +38,7 @@ ORDER = {name: number for number, name in enumerate(NAMES)}
 class Expected:
     """The rows that a submission must have."""
 
-    # configurations by ID; None if the graph's file is not available
+    # number of configurations by ID; None if the graph's file is not available
     num_configs: Mapping[str, int | None]
     source: str  # the file or split that demands these rows, for messages
 
@@ -48,7 +48,7 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
 
     Defects are a wrong header, missing, unknown or repeated IDs, a file without rows, and in a row:
     text that is not an index, repeated indices, indices out of range, and a count other than all
-    (layout) or five (tile). Messages name the file `shown`, if `path` is a temporary file.
+    (layout) or five (tile). If `path` is a temporary file, messages name the file `shown` instead.
     """
     name = shown or path
     rows = read_rows(path, name)
@@ -85,7 +85,7 @@ def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[st
 def _read_rows(lines: Iterator[list[str]], shown: Path) -> list[tuple[str, str]]:
     """Return ID and TopConfigs of every row, and raise InputError at the first invalid line.
 
-    A wrong file may have very many invalid lines.
+    Only one line is reported, because a wrong file may have very many invalid lines.
     """
     header = next(lines, [])
     if header != HEADER:

@@ -12,7 +12,7 @@ from typer.models import ParameterInfo
 from solution.system.names import refuse_address
 from solution.system.terminal import say
 
-# The modules in which each command, or group of commands, is defined.
+# The modules that define commands, and the names of their commands and groups of commands.
 FILES = {
     "solution.commands.data": ("check", "inspect", "prepare", "data", "features", "module"),
     "solution.commands.running": ("run", "demo"),
@@ -189,7 +189,7 @@ def check_paths(app: typer.Typer) -> None:
     for command in app.registered_commands:
         for annotation in get_annotations(command.callback).values() if command.callback else ():
             kind, *described = get_args(annotation) or (None,)
-            if kind is Path or Path in get_args(kind):  # also an optional path, or a list
+            if kind is Path or Path in get_args(kind):  # also an optional path, or a list of paths
                 for info in described:
                     if isinstance(info, ParameterInfo) and info.parser is None:
                         info.parser = read_path

@@ -33,7 +33,7 @@ app = typer.Typer()
 WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
 )  # fmt: skip
-UNUSED = {  # --replay and --model-only compile nothing: options that have no effect with them
+UNUSED = {  # options without effect with --replay or --model-only, which compile nothing
     "replay": WHILE_MEASURING,
     "model_only": (*WHILE_MEASURING, "measure", "seed", "search"),
 }

@@ -302,7 +302,8 @@ def _collect_away(
     def keep(number: int, result: "tuple[list[Finished], bytes]") -> None:
         found[number] = result[0]
         check_names([one.name for finished in found.values() for one in finished])
-        for one in result[0]:  # a program without a graph now must not keep an older graph
+        # if a program yields no graph now, delete the graph of an earlier collection
+        for one in result[0]:
             if one.state and "npz" not in one.state:
                 remove_graph(place, one.name)
         add_files(result[1], place.folder)

@@ -49,7 +49,7 @@ def ensemble(
             help="How --search fits weights: equal, best, greedy, least_squares, optuna; may be "
             "repeated. Default: all but the last."
         ),
-    ] = [],  # noqa: B006 - typer copies it
+    ] = [],  # noqa: B006 - typer copies the list
 ) -> None:
     """Get a submission from a run: merge its predictions by a recipe. Or search a recipe."""
     if search and recipe is not None:

@@ -175,7 +175,8 @@ class Division:
         named: bool,
         workers: int | None,
     ) -> "AbstractContextManager[Store]":
-        """Return the context in which the prepared data is open; see open_store."""
+        """Return a context manager that opens the prepared data and yields the store; see
+        open_store."""
         from solution.training.opening import open_store
 
         return open_store(
@@ -224,15 +225,15 @@ def _recall(
 ) -> "RunBudget | None":
     """Return the budget (seeds, folds, epochs) with which the run in the folder was begun.
 
-    It is None if there is no such run, or it is started afresh. Raises InputError if the folder has
-    a run with other settings.
+    The result is None if there is no such run, or if it will be started afresh. Raises InputError
+    if the folder has a run with other settings.
     """
     from solution.runs.record import check_folder
     from solution.training.forecast import list_budgets, recall_budget
 
     began = None if afresh else recall_budget(folder, found, divided.folds)
     known: dict[str, object] = {"scheme": divided.scheme}
-    # With a time limit, what fits into it is chosen later: folds and experiments are unknown yet.
+    # With a time limit, folds and experiments are chosen later, so they cannot be compared yet.
     if began or hours is None:
         budget = began or list_budgets(found, divided.folds)[0]
         described = {item.name: item.describe() for item in budget.apply(found)}
@@ -251,7 +252,8 @@ def _settle(
 ) -> "tuple[list[Experiment], Division, Plan]":
     """Return the experiments to train, how the graphs are divided, and the plan.
 
-    They are those of the run that was begun; else what fits into `hours`; else everything.
+    A run that was begun keeps its experiments and folds. A new run gets what fits into `hours`, or
+    everything if there is no time limit.
     """
     from solution.training import forecast
 

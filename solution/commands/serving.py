@@ -195,7 +195,7 @@ def _ask(
 
 
 def _write_to(stdout: TextIO, text: str) -> None:
-    """Write to standard output; an OSError names it, because the system's error does not."""
+    """Write to standard output; add its name to an OSError, because the system's error has none."""
     try:
         stdout.write(text)
         stdout.flush()

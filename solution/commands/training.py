@@ -46,7 +46,7 @@ def train(
     experiment: ExperimentName,
     collection: Annotated[
         list[str], typer.Option(help="Only this one; may be repeated. Default: all it ranks.")
-    ] = [],  # noqa: B006 - typer copies it
+    ] = [],  # noqa: B006 - typer copies the list
     data: DataOption = None,
     run_folder: RunFolder = None,
     scheme: FoldScheme = "architecture",
@@ -143,9 +143,9 @@ def tune(
 
 
 def _make_plan(store: "Store", folds: int, *, mixes: bool) -> "Plan":
-    """Return the folds on which trials are scored.
+    """Return the plan, the graphs divided into folds, on which trials are scored.
 
-    Raises InputError if the labels have several sources, unless `mixes` allows that.
+    Raises InputError if the labels have several sources and `mixes` is False.
     """
     from solution.training.opening import check_mixture
     from solution.training.plan import make_plan

@@ -30,14 +30,15 @@ ROOTS = (
     "solution.models.light",  # evaluates the nets of a bundle without torch
     "solution.models.layout.listed_net",  # evaluates a layout net incrementally
 )
-# These packages store and report results but do not change them. An experiment from a paper hashes
-# the modules of its settings separately.
+# Packages that are not hashed: they store and report results but do not change them, except
+# papers: an experiment from a paper hashes the modules of its settings separately.
 APART = ("solution.system", "solution.runs", "solution.papers")
 PACKAGES = ("solution", "ensembles")
 HERE = Path(__file__).parents[2]
 KEPT = "solution/__pycache__/fingerprints.json"
 NAMED = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
-IN_FUNCTION = ""  # key in `names` (see _describe): the local variables are numbered already
+# This key in the `names` of _describe says that the local variables are numbered already.
+IN_FUNCTION = ""
 WITHOUT = frozenset(
     ("annotation", "returns", "type_comment", "type_params", "type_ignores", "ctx", "kind")
 )
@@ -49,8 +50,9 @@ class Source:
     """The hash of a module's code, and its imports of this project's packages."""
 
     stamp: str  # size and times of the file, which show whether it has changed
-    code: str  # hash of the code without its imports
-    imports: list[list[str]]  # module or package, name imported from it, local alias
+    code: str  # hash of the code without imports of this project's packages
+    # for each import: the module or package, the name imported from it, the local alias
+    imports: list[list[str]]
 
 
 @cache
@@ -62,8 +64,10 @@ def fingerprint_code(root: Path = HERE) -> str:
 
 @cache
 def fingerprint_modules(names: tuple[str, ...], root: Path = HERE) -> str:
-    """Return a hash of the modules and their imports, without modules that fingerprint_code
-    hashes."""
+    """Return a hash of the modules `names` and of all modules that they import.
+
+    Modules that fingerprint_code hashes are left out.
+    """
     sources = _Sources(root)
     covered = sources.follow(ROOTS, APART)
     others = tuple(room for room in APART if not any(_lies_in(name, (room,)) for name in names))
@@ -84,7 +88,8 @@ class _Sources:
     ) -> set[str]:
         """Return `roots` and all modules that they import, directly or not.
 
-        Modules in the packages `apart`, and the modules `covered`, are left out with their imports.
+        Modules in the packages `apart`, and the modules `covered`, are left out; their imports are
+        not followed.
         """
         found: set[str] = set()
         waiting = list(roots)
@@ -97,9 +102,9 @@ class _Sources:
         return found
 
     def hash(self, names: Iterable[str]) -> str:
-        """Return a hash of these modules; neither their order nor their names change it.
+        """Return a hash of the code of these modules; their order and their paths do not change it.
 
-        An import is hashed by the code of the imported module.
+        For each import, the code of the imported module is hashed instead of its path.
         """
         modules = []
         for name in names:
@@ -128,7 +133,7 @@ class _Sources:
     def _list_imports(self, name: str) -> list[tuple[str, str]]:
         """Return (module, "NAME ALIAS") of each import in the module `name`.
 
-        If the imported NAME is itself a module, it is returned as the module.
+        If the imported NAME is itself a module, it is returned as the module, and NAME is empty.
         """
         found = []
         for module, imported, given in self.read(name).imports:
@@ -198,7 +203,7 @@ def hash_source(source: bytes) -> str:
 def _describe(node: Any, names: Mapping[str, str]) -> str:
     """Return a text of the syntax tree that is equal for equal code, on every Python version.
 
-    `names` has the replacement of each private name.
+    `names` maps each name that is hashed under a number (private, local) to its replacement.
     """
     if isinstance(node, list):
         kept = (item for item in node if not _decides_nothing(item))
@@ -221,7 +226,7 @@ def _describe(node: Any, names: Mapping[str, str]) -> str:
 
 
 def _describe_value(value: object) -> str:
-    """Return the text of a constant; of a dotted name in this project only the last part."""
+    """Return a constant as text; a dotted name of this project is shortened to its last part."""
     if isinstance(value, str) and NAMED.fullmatch(value):
         value = value.rpartition(".")[2]
     return repr(value)
@@ -279,7 +284,7 @@ def _list_imports(tree: ast.AST) -> Iterable[list[str]]:
 
 
 def _number_private(tree: ast.Module) -> dict[str, str]:
-    """Return a numbered replacement of each module-level name with a single leading underscore."""
+    """Return a numbered replacement, by name, of each module-level name that begins with one _."""
     found: list[str] = []
     for node in tree.body:
         if isinstance(node, Function | ast.ClassDef):
@@ -291,9 +296,10 @@ def _number_private(tree: ast.Module) -> dict[str, str]:
 
 
 def _number_locals(function: Function) -> dict[str, str]:
-    """Return a numbered replacement of each local variable of a function, except its parameters.
+    """Return a numbered replacement, by name, of each local variable of a function.
 
-    Functions inside it are included. A function that contains a class gets no replacements.
+    Parameters keep their names. Local variables of functions inside the function are included. A
+    function that contains a class gets no replacements.
     """
     nodes = list(ast.walk(function))
     if any(isinstance(node, ast.ClassDef) for node in nodes):

@@ -54,7 +54,8 @@ JOBS, CHECKPOINTS = "jobs", ".checkpoints"
 # and are not members of the ensemble.
 STUDENTS = ("distilled_layout", "distilled_tile")
 ORIGIN = "origin.json"
-BUNDLED = ("solution", "data", "sample")  # part of the sample's path, wherever it is installed
+# folders at the end of the bundled sample's path, wherever the package is installed
+BUNDLED = ("solution", "data", "sample")
 
 
 def find_runs() -> Path:

@@ -32,8 +32,8 @@ class JobRecord:
 
     experiment: Annotated[str, AfterValidator(check_name)]
     source: str  # a hash of the experiment's file
-    collections: tuple[str, ...]  # the collections that it ranks
-    learned_from: tuple[str, ...]  # the collections that it was trained on
+    collections: tuple[str, ...]  # the collections that the model ranks
+    learned_from: tuple[str, ...]  # the collections that the model was trained on
     fold: int  # the held-out fold, or NO_FOLD
     seed: int
     versions: dict[str, str]  # versions of the libraries at training time
@@ -41,10 +41,10 @@ class JobRecord:
     peak_megabytes: float
     fitted_on: list[str]  # graphs that the model was fitted on, as COLLECTION:GRAPH
     validated_on: list[str]
-    # (step, validation score) of each report, of all fits one after the other
+    # (step, validation score) at each report of the training; the curves of all fits joined
     curve: list[tuple[int, float]]
     files: dict[str, str]  # checksums of the job's files, by path
-    # losses and accuracies at the steps of the curve, by name; older records lack them
+    # by name of a loss or accuracy: its values at the steps of `curve`; missing in older records
     measures: dict[str, list[float]] = field(default_factory=dict)
     volatility: float | None = None  # standard deviation of the last ten validation scores
 

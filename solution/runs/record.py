@@ -70,7 +70,10 @@ def open_run(
 
 @contextmanager
 def keep_others_out(run: Run) -> Iterator[None]:
-    """Lock the folder of an existing run as open_run does; InputError if another process has it."""
+    """Lock the folder of an existing run as open_run does.
+
+    Raises InputError if another process has locked it.
+    """
     with locked(run.folder, "Wait for it, then give the command again."):
         yield
 
@@ -91,7 +94,7 @@ def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) 
 def _read_ours(folder: Path) -> dict[str, Any] | None:
     """Return the record of the run in `folder`; None if the folder is empty or missing.
 
-    Raises InputError if it has other files.
+    Raises InputError if the folder has files but no run.
     """
     check_text(folder)
     if (folder / RECORD).is_file():
@@ -121,13 +124,14 @@ def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files that training left; the next merge removes those of merging."""
+    """Remove temporary files that training left; the next merge removes what an earlier merge
+    left."""
     names = read_run_record(folder)["settings"].get(EXPERIMENTS, {})
     remove_leftovers(folder, [f"{name}/{pattern}" for name in names for pattern in WRITTEN])
 
 
 def _holds_something(folder: Path) -> bool:
-    """Return whether `folder` is a file or contains one; temporary files do not count."""
+    """Return True if `folder` is a file or contains a file; temporary files do not count."""
     if not folder.is_dir():
         return folder.exists()
     return any(

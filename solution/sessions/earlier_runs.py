@@ -141,7 +141,10 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
 
 
 def find_differences(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """Return what differs between two runs' records: "code" and names of settings, by commas."""
+    """Return what differs between the records of two runs: "code", and the names of settings.
+
+    The names are separated by commas.
+    """
     different = list_differences(one["settings"], other["settings"])
     return ", ".join([*(["code"] if one.get("code") != other.get("code") else []), *different])
 

@@ -54,7 +54,10 @@ def _describe_accelerators() -> str:
 
 
 class OutOfTimeError(BaseException):
-    """Raised when the session must end. No Exception, so `except Exception` does not catch it."""
+    """Raised when the session must end.
+
+    It is no subclass of Exception, so that `except Exception` does not catch it.
+    """
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,7 @@ class Session:
                 watcher.start()
             yield
         except (OutOfTimeError, SystemError) as error:
-            # If it is raised inside C code, such as Ray's, it becomes the cause of a SystemError.
+            # An OutOfTimeError inside C code, such as Ray's, becomes the cause of a SystemError.
             reason = error.__cause__ if isinstance(error, SystemError) else error
             if not isinstance(reason, OutOfTimeError):
                 raise

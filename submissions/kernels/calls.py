@@ -39,7 +39,7 @@ UPLOAD_FAILED = FailureKind(
     passing=True,
 )
 PAGE = 200
-MOST_OF_OUTPUTS = 24 << 30  # bytes; Kaggle keeps 20 GB of a session
+MOST_OF_OUTPUTS = 24 << 30  # bytes; Kaggle keeps at most 20 GB of a session's outputs
 # Pattern of the outputs to download: names that stay inside the target folder, because the CLI
 # writes to any path that a file's name contains.
 INSIDE = r"^(?!/)(?!(.*/)?\.\.(/|$))[^\\]+$"
@@ -58,7 +58,7 @@ class DatasetStatus(BaseModel):
 
 
 class KernelSession(BaseModel):
-    """Kaggle's status of a kernel's latest session, whichever version it runs."""
+    """Kaggle's status of a kernel's latest session, whichever version of the kernel it runs."""
 
     status: str  # QUEUED, RUNNING, COMPLETE, ERROR, CANCEL_REQUESTED, CANCEL_ACKNOWLEDGED, ...
     failure: str = ""
@@ -95,7 +95,7 @@ class Kernels(Calls):
             try:
                 printed = self.run(doing, ["datasets", "status", name, "--format", "json"])
             except KaggleError as error:
-                # Kaggle gives the same answer for a dataset that does not exist
+                # Kaggle refuses access also if the dataset does not exist
                 if error.kind is REFUSED:
                     return None
                 raise
@@ -108,7 +108,8 @@ class Kernels(Calls):
         """Upload the folder as a new dataset or version; Kaggle processes it later."""
         doing = f"uploading the dataset {name}"
         action = ["version", "-m", note] if is_there else ["create"]
-        command = ["datasets", *action, "-p", str(folder)]  # -q would hide failed uploads
+        # without -q, which would hide failed uploads
+        command = ["datasets", *action, "-p", str(folder)]
         printed = self.run(doing, command, self.settings.upload_seconds)
         failed = re.search(r"Upload unsuccessful.*$", printed, re.MULTILINE)
         if failed:
@@ -131,7 +132,7 @@ class Kernels(Calls):
     def fetch_source(self, name: str, folder: Path) -> str:
         """Return the source of the kernel's newest version; empty if there is no such kernel."""
         doing, file = f"looking at the source of {name}", folder / "source"
-        # a file, because in a folder the CLI would take the file's name from Kaggle's answer
+        # The target is an existing file: in a folder, Kaggle's answer would choose the file's name.
         file.touch()
         try:
             self.insist(lambda: self.run(doing, ["kernels", "pull", name, "-p", str(file)]))
@@ -160,12 +161,14 @@ class Kernels(Calls):
     ) -> None:
         """Download the outputs and the log of the latest session; existing files are kept.
 
-        An error page from the server is saved as if it were the file: see solution.sessions.record.
+        The CLI saves an error page from the server as if it were the file. The checksums in
+        kernel.json reveal such files: see solution.sessions.record.
         """
         command = ["kernels", "output", name, "-p", str(folder), "-q", "--page-size", str(PAGE)]
         command += ["--file-pattern", pattern or INSIDE]
         limit = self.settings.download_seconds
-        # the CLI holds a whole file in memory
+        # The CLI holds a whole file in memory, so the limits of memory and of a file's size are
+        # equal.
         bounds = {"memory": MOST_OF_OUTPUTS, "file": MOST_OF_OUTPUTS}
         self.insist(lambda: self.run("downloading outputs", command, limit, report, **bounds))
 
@@ -177,7 +180,8 @@ class Kernels(Calls):
         return super().explain(kind, doing, printed, seconds)
 
     def _check(self, printed: str, success: str, refusal: str, doing: str) -> None:
-        """Raise KaggleError if the success message is missing, or a refusal is printed."""
+        """Raise KaggleError if `printed` matches the pattern `refusal`, or does not match
+        `success`."""
         refused = re.search(rf"^.*(?:{refusal}).*$", printed, re.MULTILINE)
         if refused:
             raise self.explain(NOT_TAKEN, doing, refused.group(0))

@@ -61,10 +61,13 @@ def push(
     notebook: Name,
     values: Annotated[
         list[str], typer.Option("--set", help="NAME=VALUE of a parameter; may be repeated.")
-    ] = [],  # noqa: B006 - typer copies it
+    ] = [],  # noqa: B006 - typer copies the list
     bundle: Annotated[
         str,
-        typer.Option(help="For notebook 4: name, or OWNER/SLUG, of a shared bundle to predict by."),
+        typer.Option(
+            help="Only for notebook 4 (ensemble and submit): the shared bundle to predict with, as "
+            "NAME or OWNER/SLUG."
+        ),
     ] = "",
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the output of its last session.")

@@ -47,7 +47,8 @@ def upload(
 
     Returns the lowest number that the new version can have.
 
-    Raises KaggleError if it did not arrive, UnknownUploadError if Kaggle could not be asked.
+    Raises KaggleError if the version did not arrive, UnknownUploadError if Kaggle could not be
+    asked whether it arrived.
     """
     settings, failure = kernels.settings, None
     wait, before = settings.wait_seconds, found.version if found else 0
@@ -83,9 +84,9 @@ def _look(name: str, failure: KaggleError, kernels: Kernels) -> DatasetStatus | 
 
 
 def await_ready(name: str, least: int, kernels: Kernels) -> int:
-    """Wait until Kaggle has processed version `least` or a later one; return its number.
+    """Wait until Kaggle has processed version `least` of the dataset `name`, or a later version.
 
-    Raises InputError if it is not ready in time.
+    Returns the number of the processed version. Raises InputError if none is ready in time.
     """
     settings = kernels.settings
     deadline, wait = time.monotonic() + settings.ready_seconds, settings.poll_seconds
@@ -134,12 +135,13 @@ def provide(
 ) -> tuple[int, bool]:
     """Make the folder's content the newest version of the dataset `name`, ready for use.
 
-    It is uploaded unless the record of the last upload, at `path`, equals `wanted` with Kaggle's
-    newest version. Afterwards the record is `wanted` with the returned version.
+    The file `path` records the last upload. The folder is uploaded unless that record equals
+    `wanted` with the number of Kaggle's newest version. Afterwards the file contains `wanted` with
+    the number of the version that is ready.
 
-    Returns the version's number, and whether it existed before.
+    Returns that number, and True if nothing had to be uploaded.
 
-    Raises KaggleError if the upload failed, InputError if it is not ready in time.
+    Raises KaggleError if the upload failed, InputError if the version is not ready in time.
     """
     found, last = kernels.find_dataset(name), read_push_record(type(wanted), path)
     newest = wanted.model_copy(update={"version": found.version if found else 0})
@@ -147,7 +149,7 @@ def provide(
     least = found.version if found else 0
     if not is_there:
         least = upload(folder, name, note, found, kernels)
-        # recorded before the wait, so that an interrupted command need not upload again
+        # write the record before the wait, so that an interrupted command need not upload again
         write_push_record(wanted.model_copy(update={"version": least}), path)
     version = await_ready(name, least, kernels)
     write_push_record(wanted.model_copy(update={"version": version}), path)

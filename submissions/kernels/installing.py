@@ -29,8 +29,8 @@ class InstallError(Exception):
 def install(folder: Path, commit: str = "") -> str:
     """Install from the wheels in `folder`; return a sentence that names project and commit.
 
-    Raises InstallError if the wheels are of another commit than `commit`. If that is empty, any
-    commit is accepted.
+    Raises InstallError if the wheels were not built from `commit`. An empty `commit` allows wheels
+    of any commit.
     """
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     if commit and manifest["commit"] != commit:
@@ -44,14 +44,18 @@ def install(folder: Path, commit: str = "") -> str:
         project, here = manifest["project"], _find_commit(manifest["project"])
         if here != manifest["commit"]:
             _pip(name, project)  # installs only packages that are missing or too old
-            if here is not None:  # another commit, perhaps with the same version number
+            # another commit is installed; if its version number is the same, pip has kept it
+            if here is not None:
                 _pip(name, "--force-reinstall", "--no-deps", project)
     importlib.invalidate_caches()
     return f"{project} of commit {manifest['commit']}, from {folder}"
 
 
 def _find_commit(project: str) -> str | None:
-    """Return the installed project's commit; None: not installed, empty: unknown."""
+    """Return the commit of the installed project.
+
+    The result is None if the project is not installed, and empty if its commit is unknown.
+    """
     try:
         packed = metadata.distribution(project).locate_file(COMMIT_FILE)
     except metadata.PackageNotFoundError:
@@ -61,11 +65,13 @@ def _find_commit(project: str) -> str | None:
 
 
 def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
-    """Provide one wheel in `target`: packed again if Kaggle unpacked it, else a link.
+    """Put one wheel into `target`: packed again if Kaggle unpacked it, else as a link.
 
-    Raises InstallError if it is missing, or its SHA-256 is not `digest`.
+    Raises InstallError if the wheel is missing, or if it was not unpacked and its SHA-256 is not
+    `digest`.
     """
-    if Path(wheel).name != wheel or not wheel.endswith(".whl"):  # the name comes from a dataset
+    # the dataset chooses this name, which must not lead out of the folder
+    if Path(wheel).name != wheel or not wheel.endswith(".whl"):
         raise InstallError(f"{folder}: expected the file name of a wheel, found {wheel!r}.")
     path = folder / wheel
     unpacked = next((p for p in (path, path.with_suffix("")) if p.is_dir()), None)

@@ -51,9 +51,10 @@ SCHEMES, PACKS = ("family", "architecture", "graph"), ("", "folds", "refit")
 SAMPLE = PROJECT / "solution" / "data" / "sample"
 OUTPUTS = PROJECT / "build" / "notebooks"  # folder for files that the notebooks write
 CELL_SECONDS = 1800  # time limit of one cell
-BETWEEN_KILLS = 0.2  # seconds between two attempts to kill a kernel, which may not have started yet
-COLOURS = 128  # number of colours of a stored picture
-# types of outputs that are left out, such as progress bars
+# seconds between attempts to kill a kernel, which may start after the first attempt
+BETWEEN_KILLS = 0.2
+COLOURS = 128  # number of colours of a picture stored in an ipynb file
+# MIME types of cell outputs, such as progress bars, that are left out of the ipynb files
 UNREADABLE = ("application/vnd.jupyter.widget-view+json",)
 
 
@@ -128,7 +129,7 @@ def set_values(notebook: Mapping[str, Any], values: Mapping[str, Value]) -> dict
 
 
 def list_source_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the cells without those that `set_values` inserted."""
+    """Return the notebook's cells, except the cells that `set_values` inserted."""
     cells: list[dict[str, Any]] = notebook["cells"]
     return [cell for cell in cells if INJECTED not in cell["metadata"].get("tags", [])]
 
@@ -271,7 +272,7 @@ def execute(
 
     node = nbformat.reads(json.dumps(notebook), as_version=4)
     with tempfile.TemporaryDirectory() as sockets:
-        # Sockets in files instead of ports, so that other users cannot connect.
+        # Talk to the kernel through socket files, not ports, so that other users cannot connect.
         config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"})
         client = NotebookClient(
             node,
@@ -289,9 +290,9 @@ def execute(
 
 
 def _run(client: Any, environment: Mapping[str, str]) -> None:
-    """Execute the client's notebook; if a signal interrupts it, end the kernel as well.
+    """Execute the client's notebook; if a signal interrupts this process, end the kernel as well.
 
-    It runs in another thread, because nbclient's signal handlers fail during cleanup.
+    The client runs in another thread, because its signal handlers fail during cleanup.
     """
     with stopped_by_signals(), ThreadPoolExecutor(1) as pool:
         running = pool.submit(lambda: asyncio.run(client.async_execute(env=dict(environment))))

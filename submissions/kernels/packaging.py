@@ -37,8 +37,8 @@ from submissions.provenance import PROJECT, SourceTree
 PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"
 PLACEHOLDER = "INSERT_USERNAME"  # stands for the user's name; a push replaces it
-# Packages that are never packed: the image has them, since its tests import them
-# (Kaggle/docker-python).
+# Packages that are never packed, because Kaggle's image has them: the image's tests import them
+# (github.com/Kaggle/docker-python).
 IN_THE_IMAGE = {"torch", "numba", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}
 UNPACKED = ("tests/", "benchmarks/", "notebooks/")  # folders that are not in the wheel
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
@@ -69,7 +69,8 @@ def package(tree: SourceTree, folder: Path, python: str) -> Package:
         raise InputError(f"{PROJECT}: {why}, so there is no commit to pack. Clone it.")
     _check_place(folder)
     commit = name_commit(tree)
-    with replace_folder(folder.resolve()) as temporary:  # resolve: replace the target of a link
+    # resolve: if `folder` is a link, replace the folder behind it
+    with replace_folder(folder.resolve()) as temporary:
         with console.status("Building the wheel of this project"):
             _build_wheel(commit, temporary)
         with console.status("Fetching the wheels of what it needs"):
@@ -127,7 +128,7 @@ def list_needs(python: str) -> list[str]:
             continue
         try:
             found = metadata.distribution(name)
-        # not installed here: only the image's Python version requires it
+        # not installed here, because only the image's Python version requires it: take any version
         except metadata.PackageNotFoundError:
             needed[name] = name
             continue

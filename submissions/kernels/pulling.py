@@ -43,7 +43,8 @@ class Progress:
 
     push: Push
     session: KernelSession
-    record: SessionRecord | None = None  # the latest session's record, if it has ended
+    # record of the latest session; None while it runs, or if it left no valid record
+    record: SessionRecord | None = None
 
     @property
     def is_ours(self) -> bool:
@@ -147,7 +148,7 @@ def pull(notebook: Notebook, settings: WaitSettings, *, replace: bool = False) -
 
 
 def _is_here(latest: Push, target: Path) -> bool:
-    """Return whether the folder has all outputs of the push; it may have other files."""
+    """Return True if the folder has all outputs of the push; it may have other files as well."""
     try:
         found = read_session_record(target)
     except InputError:
@@ -156,7 +157,7 @@ def _is_here(latest: Push, target: Path) -> bool:
 
 
 def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> None:
-    """Download the outputs of the push, and replace the target by them."""
+    """Download the outputs of the push, and replace the folder `target` by them."""
     if not replace:
         _check_target(latest, target)
     wanted = _check_ready(look(latest, kernels), kernels)
@@ -180,8 +181,8 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
 
 
 def _check_target(latest: Push, target: Path) -> None:
-    """Raise InputError if files that were made or changed here would be overwritten."""
-    # written by Kaggle, so the record of the session lacks it
+    """Raise InputError if the download would overwrite files that were made or changed locally."""
+    # Kaggle writes the log, so the record of the session does not list it.
     log = f"{latest.kernel.partition('/')[2]}.log"
     mine = [name for name in find_foreign(target) if name != log]
     if mine:
@@ -193,7 +194,8 @@ def _check_target(latest: Push, target: Path) -> None:
 
 
 def _check_ready(progress: Progress, kernels: Kernels) -> SessionRecord:
-    """Return the record of the outputs; raise InputError if they cannot be downloaded yet."""
+    """Return the record of the finished session; raise InputError if it failed or is not
+    finished."""
     state, advice = progress.describe()
     name = progress.push.kernel
     if progress.session.has_failed:
@@ -204,7 +206,10 @@ def _check_ready(progress: Progress, kernels: Kernels) -> SessionRecord:
 
 
 def _forget_others(wanted: SessionRecord, folder: Path) -> None:
-    """Delete the files of an interrupted pull if Kaggle has other outputs of the push now."""
+    """Delete the files of an interrupted pull unless their session record is `wanted`.
+
+    `wanted` is the record of the outputs that Kaggle has now.
+    """
     with suppress(InputError):
         if not (folder / KERNEL_RECORD).is_file() or read_session_record(folder) == wanted:
             return
@@ -212,7 +217,7 @@ def _forget_others(wanted: SessionRecord, folder: Path) -> None:
 
 
 def _read_log(latest: Push, kernels: Kernels) -> str:
-    """Return the last lines of the log, and keep the log beside the records."""
+    """Return the last lines of the session's log; the whole log is kept beside the records."""
     folder = records() / f"{latest.key}-log"
     try:
         kernels.download_output(latest.kernel, folder, "^$")
@@ -242,7 +247,7 @@ def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
         try:
             found = read_session_record(folder)
         except InputError:
-            # otherwise the CLI would keep the invalid record
+            # Delete the invalid record, because the CLI keeps existing files.
             (folder / KERNEL_RECORD).unlink(missing_ok=True)
             raise
         if found.push != latest.key:
@@ -254,7 +259,7 @@ def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
         damaged = find_damaged(found, folder)
         if not damaged:
             return found
-        for name in damaged:  # delete it: the CLI keeps existing files, even an error page
+        for name in damaged:  # the CLI would keep an existing file, even an error page
             (folder / name).unlink(missing_ok=True)
     shown = ", ".join(damaged[:MAX_SHOWN])
     raise InputError(

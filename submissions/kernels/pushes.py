@@ -31,10 +31,10 @@ State = Literal["pushing", "failed", "pushed", "pulled"]
 class Push(BaseModel):
     """One push of a notebook."""
 
-    key: Annotated[str, AfterValidator(check_name)]  # also the name of a folder
+    key: Annotated[str, AfterValidator(check_name)]  # unique name of the push, also of a folder
     kernel: str = Field(pattern=ADDRESS)  # USER/SLUG
     commit: str
-    when: str  # UTC, ISO 8601
+    when: str  # time of the push: UTC, ISO 8601
     values: dict[str, str | int | FiniteFloat | bool]  # parameters that were set
     resumes: bool  # the notebook's earlier output is one of its inputs
     dataset: str  # USER/SLUG of the dataset with the project's wheels
@@ -85,7 +85,7 @@ def records() -> Path:
 
 @contextmanager
 def lock_records(settings: WaitSettings) -> Iterator[int]:
-    """Hold the lock for changing the records; yield its descriptor."""
+    """Hold the lock for changing the records; yield the lock file's descriptor."""
     lock = records() / ".pushing.lock"
     with wait_for_lock(lock, settings.lock_seconds, "is pushing or pulling") as held:
         yield held

@@ -101,7 +101,10 @@ def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:
 
 
 def _name_bundle(order: Order, user: str, kernels: Kernels) -> Order:
-    """Return the order with its bundle's full name; raise InputError if there is no such bundle."""
+    """Return the order with the full name of its bundle, OWNER/SLUG.
+
+    Raises InputError if there is no such bundle, or the notebook takes no bundle.
+    """
     if not order.bundle:
         return order
     if BUNDLE not in read_parameters(order.notebook.read()):
@@ -177,7 +180,7 @@ def _stage(
 def _fill_metadata(order: Order, user: str, competition: str) -> dict[str, Any]:
     """Return the content of kernel-metadata.json with this push's inputs.
 
-    With a bundle, the competition's data replaces other kernels' outputs.
+    A notebook with a bundle gets the competition's data instead of other notebooks' outputs.
     """
     text = json.dumps(order.notebook.read_metadata()).replace(PLACEHOLDER, user)
     metadata: dict[str, Any] = json.loads(text)

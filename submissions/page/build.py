@@ -93,7 +93,7 @@ def write_page(
 
 
 def _show(value: object) -> object:
-    """Escape unprintable characters of a text, because they could reverse its direction."""
+    """Escape unprintable characters of a text: they could make it run from right to left."""
     return escape(value) if type(value) is str else value
 
 
@@ -135,7 +135,10 @@ def _summarise(evidence: Evidence) -> Headline:
 
 
 def _place(run: Run) -> list[str]:
-    """Name the data of the scores, so that readers do not take them for Kaggle's scores."""
+    """Return sentences about the data on which the run was scored.
+
+    They prevent readers from taking the scores for Kaggle's scores.
+    """
     origin = recall_origin(run)
     if origin is None:
         return ["Measured out of fold on the user's data: these are no Kaggle scores."]

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 # matplotlib takes half a second to import, so the functions that draw import it.
 
 WIDTH, MARGIN = 328.0, 6.0
-# heights in points: of a row, of the ticks, of a figure with two axes
+# Heights in points: of a row, of the x axis with its ticks, of a plot with two axes.
 ROW, AXIS, PLOT = 36.0, 22.0, 216.0
-MAX_SPECKS = 20  # maximum number of dots in one column
-MAX_FILL = 0.46  # highest opacity of a square; its number stays legible in light and in dark mode
+MAX_SPECKS = 20  # maximum number of dots drawn in one column of a strip plot
+# highest opacity of a heat map's square: the number on it stays legible in light and dark mode
+MAX_FILL = 0.46
 COLOURS = {
-    name: f"#0000{code:02x}"  # placeholders for matplotlib; no other colour is drawn
+    name: f"#0000{code:02x}"  # placeholders, which `clean` replaces by variables of the style sheet
     for code, name in enumerate(
         ("paper", "ink", "soft", "grid", "zero", "plain", "accent", "opposite", "track"), 16
     )
@@ -85,7 +86,7 @@ class Point:
 
 
 class Drawing:
-    """A matplotlib figure with one pair of axes, whose sides are given in points."""
+    """A matplotlib figure with one pair of axes; all lengths are in points."""
 
     def __init__(
         self, height: float, *, left: float = MARGIN, top: float = 0.0, bottom: float = AXIS,
@@ -162,7 +163,10 @@ def show(value: float) -> str:
 def draw_intervals(
     title: str, rows: Sequence[Row], subtitle: str = "", *, difference: bool = False
 ) -> Figure:
-    """Draw each row's value as a dot on its interval; with `difference`, zero is in view."""
+    """Draw each row's value as a dot on its interval.
+
+    With `difference`, the values are differences: they have signs, and the axis includes zero.
+    """
     drawing = Drawing(len(rows) * ROW + AXIS)
     ends = [e for row in rows for e in (row.value, row.low, row.high) if e is not None]
     drawing.rows(len(rows), [*ends, 0.0] if difference else ends)
@@ -199,9 +203,10 @@ def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: 
 
 
 def _pile(shares: Sequence[float], middle: float) -> list[tuple[float, float]]:
-    """Return a position (x from 0 to 1, y) for the dot of each share.
+    """Return the position (x from 0 to 1, y) of each dot; a share is a value as a part of the axis.
 
-    Dots in the same one of 80 columns are stacked around `middle`, at most MAX_SPECKS of them.
+    The axis has 80 columns. The dots of all shares in a column are stacked around the height
+    `middle`, at most MAX_SPECKS of them.
     """
     dots = []
     for column, count in sorted(Counter(math.floor(share * 80) for share in shares).items()):
@@ -278,7 +283,7 @@ def draw_heat_map(
 def draw_histogram(
     title: str, edges: Sequence[float], shares: Sequence[float], median: float
 ) -> Figure:
-    """Draw a bar for each share, and a line at the median.
+    """Draw a histogram: a bar for each share, between two of the edges, and a line at the median.
 
     The axis is logarithmic if its ends differ by a factor of at least 4.
     """
@@ -345,7 +350,7 @@ def draw_curves(
 def draw_scatter(
     title: str, points: Sequence[Point], axes: tuple[str, str], *, shared: bool = False
 ) -> Figure:
-    """Draw points over two axes of the same kind of score, with the line of equality.
+    """Draw points over two axes, both with scores, and the line on which the scores are equal.
 
     If `shared`, both axes have the same range.
     """

@@ -100,12 +100,16 @@ class Evidence:
 
     @cached_property
     def scores(self) -> pl.DataFrame:
-        """Table: collection, graph, group, member, score."""
+        """The score of each member on each graph, in columns collection, graph, group, member,
+        score."""
         return score_run(self.run, self.recipe).table
 
     @cached_property
     def means(self) -> pl.DataFrame:
-        """Table: collection, member, value, low, high, standard_error, graphs."""
+        """The mean score of each member in each collection.
+
+        Columns: collection, member, value, low, high, standard_error, graphs.
+        """
         return mean_scores(self.scores)
 
     @property
@@ -142,10 +146,10 @@ class Evidence:
 
     @cached_property
     def gain_over_best(self) -> dict[str, float | None] | None:
-        """The last row of `compare`, the mean: the ensemble less each collection's best experiment.
+        """The ensemble's score minus that of each collection's best experiment, as a mean.
 
-        It is None if there is no experiment or no ensemble. The best experiment is chosen by the
-        same scores, so its score is slightly optimistic.
+        It is the last row of `compare`, or None if there is no experiment or no ensemble. The best
+        experiment is chosen by the same scores, so its score is slightly optimistic.
         """
         single = self.means.filter(pl.col("member") != self.ensemble)
         best = single.sort("value", descending=True).group_by("collection").first()

@@ -14,7 +14,8 @@ from submissions.page.charts import Point, draw_histogram, draw_scatter
 from submissions.page.evidence import Evidence, PageTable, Section, number, show_times
 
 BINS = 36
-FEW = 10  # with fewer graphs that have repeated labels, there is a table but no figure
+# minimum number of graphs with repeated labels for a figure; below it there is only a table
+FEW = 10
 COPIES = 10  # number of noisy copies of a graph's labels
 MEDIAN_GAP = 0.954  # median of |a - b| for independent standard normal a and b
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -128,9 +129,10 @@ def _tabulate_ceilings(found: pl.DataFrame) -> PageTable:
 
 
 def estimate_ceilings(evidence: Evidence) -> pl.DataFrame:
-    """Return collection, graph, noise, ceiling, repeat, score of the graphs with known label noise.
+    """Return a table with a row for each graph whose label noise is known.
 
-    Ceiling and repeat are estimated by `simulate`; the score is the ensemble's.
+    The columns are collection, graph, noise, ceiling, repeat, score. `simulate` estimates ceiling
+    and repeat, the scores of a perfect ranker and of a second measurement; score is the ensemble's.
     """
     schema = ["collection", "graph", "noise", "ceiling", "repeat", "score"]
     kinds = [pl.String(), pl.String(), *[pl.Float64()] * 4]
@@ -148,7 +150,7 @@ def estimate_ceilings(evidence: Evidence) -> pl.DataFrame:
 
 
 def simulate(collection: str, runtimes: np.ndarray, noise: float) -> tuple[float, float]:
-    """Return mean scores of (labels against a noisy copy, one noisy copy against another).
+    """Return two mean scores: labels compared with noisy copies, and noisy copies with each other.
 
     Args:
         runtimes: (configs,) the labels.

@@ -26,7 +26,7 @@ from submissions.page.evidence import (
 OPTIMISM = "optimism", "How much fitted weights flatter"
 NEEDED = ("group", "labelled")
 GREEDY = "greedy"
-MAX_GREEDY = 3000  # members times graphs; above it greedy selection would take too long
+MAX_GREEDY = 3000  # members times graphs; above this product greedy selection would take too long
 
 
 def describe_agreement(evidence: Evidence) -> Section:
@@ -128,7 +128,8 @@ def describe_gains(evidence: Evidence) -> Section:
 
 
 def describe_optimism(evidence: Evidence) -> Section:
-    """Return the section that scores fitted weights on the graphs of the fit, and on others."""
+    """Return the section that scores fitted weights on the graphs of the fit, and on unseen
+    graphs."""
     rows = _estimate(evidence)
     if not rows:
         return Section(
