@@ -78,7 +78,8 @@ class Chosen:
     name: str
     trials: list[Trial]
     reference: float  # nanoseconds of the compiler's default configuration
-    verdict: Verdict | None  # None: no other configuration could be timed to the end
+    # A/B result of the winner; None: nothing but the default could be timed to the end
+    verdict: Verdict | None
     configuration: str
     changes: str  # how the compiled winner differs from the compiled default, in words
     note: str  # what guided the search, in words
@@ -111,7 +112,8 @@ def choose_program(
         space = make_program_space(program, settings.kinds)
         proposer, note = _open_search(bundle, space, settings)
         identity = _identify(program, bundle, settings)
-        # Only now: an input that cannot be searched must not create or change the folder.
+        # The folder is created only now, because an input that cannot be searched must not create
+        # or change it.
         make_folder(folder)
         with locked(folder, "Wait for it, or choose another --out."):
             if settings.replace:
@@ -155,7 +157,7 @@ def _open_search(
 class Ended:
     """The outcome of the final comparison of the winner with the default."""
 
-    # the winner and its A/B result; None if none could be timed
+    # the winner and its A/B result; None if no configuration but the default could be timed
     found: tuple[Trial, Verdict] | None
     seconds: float  # total duration of the search
 

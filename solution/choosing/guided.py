@@ -19,20 +19,22 @@ from solution.collecting.space import Prior, Space, find_candidates, name_config
 # kernel lengths of the mixture's members, in median distances between configurations
 LENGTHS = (1.0, 4.0)
 NOISES = (0.02, 0.3)
-# By kind of configuration: slope of log runtimes over the ensemble's standardised scores, and
-# standard deviation from that line. Medians over programs that were predicted out of fold.
+# {kind of configuration: (slope of log runtimes over the ensemble's standardised scores, standard
+# deviation of log runtimes from the line with that slope)}. Both numbers are medians over programs
+# that were predicted out of fold.
 LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03)}
 UNSURE = 0.1  # standard deviation of log runtimes for kinds that are not in LINES
-# prior weight of "the scores are useless": for programs like the training programs, and for
-# other programs
+# prior weight of "the scores are useless": DOUBT for programs like the training programs,
+# FAR_DOUBT for programs that differ from them
 DOUBT, FAR_DOUBT = 0.65, 0.9
-# one of this many measurements is random; the first one is number FIRST_EXPLORED (from 0)
+# One of this many measurements is of a random candidate; the first random one has the index
+# FIRST_EXPLORED, counted from 0.
 EXPLORED = 16
 FIRST_EXPLORED = 11
 FIRST_BY_CHANCE = 4  # random measurements at the start if there are no scores
 PARENTS = 4
 SAMPLE = 256  # random configurations, from which the scales of scores and of distances are computed
-STRICTNESS = 10.0  # inverse regularisation of the classifier of failures
+STRICTNESS = 10.0  # C (inverse regularisation) of the logistic regression that predicts failures
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ class Guided(Proposer):
         """
         if self._prior is None and len(self.sound) + len(chosen) < FIRST_BY_CHANCE:
             return self.generator.random(len(columns))
-        if alone is None:  # rank by the scores, and keep away from the chosen ones
+        # nothing is timed yet: rank by the scores, and keep away from the chosen candidates
+        if alone is None:
             apart = _nearest(columns, columns[chosen], self._unit)
             return np.asarray(-scores + np.log(np.minimum(apart, 1.0) + 1e-3))
         found = self._forecast(columns, scores, chosen, alone.mean[chosen]) if chosen else alone
@@ -170,7 +173,10 @@ class Guided(Proposer):
 
 
 class ByOrder(Proposer):
-    """Follow the order of the ensemble's scores, and ignore all times: a baseline of `Guided`."""
+    """Propose configurations in the order of the ensemble's scores, and ignore all times.
+
+    This is a baseline that `Guided` is compared with.
+    """
 
     def __init__(self, space: Space, seed: int, prior: Prior) -> None:
         super().__init__(space, seed)

@@ -24,9 +24,9 @@ from solution.collecting.space import name_config
 from solution.collecting.timing import MIN_RUNS
 from solution.programs.child import ChildDiedError, Refusal
 
-# Most passes, least passes, and the seconds after which only the least are made: for a batch, and
-# for a repetition of the final comparison. Slow programs get fewer passes, because their times
-# vary less.
+# Most passes, least passes, and the seconds after which no more than the least passes are made.
+# The first line is for timing a batch, the second for a repetition of the final comparison. Slow
+# programs get fewer passes, because their times vary less.
 PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3
@@ -69,7 +69,7 @@ class Harness:
         )
         self._default = self._builder.open().executable
         self._kept: dict[str, bytes] = {}
-        self._deaths: dict[str, str] = {}  # by name: why a configuration could not be timed
+        self._deaths: dict[str, str] = {}  # {configuration's name: why it could not be timed}
         self._loaded = self._load_default()
         self._reference = reference or self._alternate([DEFAULT])[DEFAULT]
 
@@ -163,7 +163,8 @@ class Harness:
     def _time(self, executables: dict[str, bytes]) -> dict[str, float]:
         """Time executables, given by name; return {name: nanoseconds}.
 
-        Times are scaled by the default's. Executables that cannot run are missing (see `_deaths`).
+        Times are scaled so that the default takes as long as when it was first timed. Executables
+        that cannot run are missing (see `_deaths`).
         """
         self._loaded.keep([DEFAULT])
         for name, executable in executables.items():
@@ -198,7 +199,7 @@ class Harness:
         return smallest
 
     def _make_round(self, executable: bytes) -> tuple[float, float] | None:
-        """Return the smallest times of the default and of the winner, in a new process.
+        """Time the default and the winner in a new process; return the smallest time of each.
 
         Returns None if the process dies.
         """

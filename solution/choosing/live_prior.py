@@ -32,7 +32,7 @@ class LivePrior:
 
 
 def open_prior(bundle: Bundle, space: ProgramSpace) -> LivePrior:
-    """Return the prior for layouts if the space has any, otherwise for tiles.
+    """Return the bundle's scores as a prior: of layouts if the space has any, otherwise of tiles.
 
     The bundle is not used for compile options: these are searched without a prior.
     """

@@ -15,14 +15,18 @@ from solution.system.names import suggest
 
 PARENTS = 8
 MUTATED = 0.7  # share of children that are mutated after crossing
-WARM, COLD = 0.1, 0.005  # temperatures: relative slowdowns that are accepted with probability 1/e
+# first and last temperature; a neighbour that is slower by this share is accepted with
+# probability 1/e
+WARM, COLD = 0.1, 0.005
 COOLING = 48  # measurements until the temperature has fallen from WARM to COLD
 BEAM = 4
 # CrossEntropy learns from the fastest: this share of the timed configurations, and at least so
 # many configurations
 ELITE, LEAST_ELITE = 0.25, 4
-SMOOTHING = 1.0  # count that is added to each parameter's frequencies, spread over its values
-# count that is added to the default's values, spread over the parameters; unused in a table
+# CrossEntropy adds this count to the counts of each parameter's values, in equal parts
+SMOOTHING = 1.0
+# CrossEntropy adds this count for the default configuration: each parameter's default value gets
+# an equal part. Unused in a table.
 DEFAULT = 4.0
 
 

@@ -67,13 +67,14 @@ def _tile_space(tiles: np.ndarray) -> Space:
 
 
 def _layout_space(graph: Graph, first: np.ndarray) -> Space:
-    """Return the space of layouts, with a site for each tensor and option that varies.
+    """Return the space of layouts: a site for each tensor whose layout varies, and for each option.
 
     Args:
         first: (members,) indices of the distinct configurations in the graph.
     """
     book = graph.layouts.select(first)
-    tensors = book.expand().reshape(len(first), -1, MAX_RANK)  # (members, nodes * 3, 6)
+    # (members, nodes * 3, 6): layouts of all tensors of the configurable nodes
+    tensors = book.expand().reshape(len(first), -1, MAX_RANK)
     codes = (tensors.astype(np.int64) + 1) @ (7 ** np.arange(MAX_RANK))
     node = np.repeat(np.arange(len(graph.configurable)), len(LAYOUT_TENSORS))
     varied = np.flatnonzero((codes != codes[0]).any(axis=0))

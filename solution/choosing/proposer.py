@@ -13,9 +13,11 @@ class Proposer(ABC):
     def __init__(self, space: Space, seed: int = 0) -> None:
         self.space = space
         self.generator = np.random.default_rng(seed)
-        self.known: set[str] = set()  # names of all configurations that were asked for or told
+        # names of all configurations that were returned by `ask` or passed to `tell`
+        self.known: set[str] = set()
         self.configs = np.zeros((0, space.sites), np.int32)  # (measured, sites) passed to `tell`
-        self.times = np.zeros(0)  # (measured,) times of `configs`; NaN if one failed
+        # (measured,) times of `configs`; NaN for a configuration that failed
+        self.times = np.zeros(0)
 
     def ask(self, count: int) -> np.ndarray:
         """Return up to `count` configurations (k, sites) to measure: legal, distinct, and new.
@@ -29,7 +31,8 @@ class Proposer(ABC):
         return wanted
 
     def tell(self, configs: np.ndarray, times: np.ndarray) -> None:
-        """Add the times (k,) of measured configurations (k, sites); NaN if one failed."""
+        """Add the times (k,) of measured configurations (k, sites); NaN for a configuration that
+        failed."""
         self.known.update(map(name_config, configs))
         self.configs = np.concatenate([self.configs, configs.astype(np.int32)])
         self.times = np.append(self.times, times)

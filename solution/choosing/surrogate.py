@@ -19,8 +19,9 @@ from scipy.special import gammaln, stdtr
 
 from solution.collecting.space import squared_distances
 
-LEVEL = 1e4  # variance of the unknown level, in units of the deviations' variance
-PRIOR_MEASUREMENTS = 1.0  # the expected variance counts as twice this many measurements
+LEVEL = 1e4  # variance of the unknown level of log runtimes, in units of the deviations' variance
+# the variance expected before measuring weighs as much as twice this many measurements
+PRIOR_MEASUREMENTS = 1.0
 SMALLEST = 1e-9
 
 
@@ -29,7 +30,7 @@ class Belief:
     """One member of the mixture: its parameters and prior weight."""
 
     slope: float  # slope of log runtimes over the prior's standardised score
-    deviation: float  # standard deviation of log runtimes from that line
+    deviation: float  # standard deviation of log runtimes from the line with this slope
     length: float  # length of the kernel, in median distances between configurations
     noise: float  # variance of a measurement, in units of the deviations' variance
     share: float  # prior weight of the member
@@ -50,16 +51,21 @@ class Forecast:
 
     @property
     def spread(self) -> np.ndarray:
-        """Return the mixture's deviation (n,), which includes the disagreement of its members."""
+        """Return the spread (n,) of the predicted log runtimes.
+
+        It combines the scales of the members' distributions with the disagreement of their means.
+        """
         second = self.weights @ (self.means**2 + self.deviations**2)
         return np.asarray(np.sqrt(np.maximum(second - self.mean**2, SMALLEST)))
 
     def improvement(self, best: float) -> np.ndarray:
-        """Return the expected improvement (n,) over `best`: E[max(best - log runtime, 0)]."""
+        """Return the expected improvement (n,) over the log runtime `best`: E[max(best - log
+        runtime, 0)]."""
         gap = (best - self.means) / self.deviations
         density = np.exp(_log_density(gap, self.freedom))
         factor = (self.freedom + gap**2) / max(self.freedom - 1, 0.5)
-        # E[max(best - time, 0)] of a Student t distribution, then the mean over the members.
+        # For each member, E[max(best - log runtime, 0)] of a Student t distribution; then the
+        # weighted mean over the members.
         expected = self.deviations * (gap * stdtr(self.freedom, gap) + factor * density)
         return np.asarray(self.weights @ expected)
 
@@ -131,7 +137,10 @@ class Surrogate:
         return np.stack([solve_triangular(*pair, lower=True, check_finite=False) for pair in pairs])
 
     def _kernel(self, columns: np.ndarray) -> np.ndarray:
-        """Return covariances (members, measured, n) of measured configurations and n others."""
+        """Return covariances (members, measured, n) of the measured configurations and n others.
+
+        Covariances are in units of the deviations' variance.
+        """
         distance = np.sqrt(squared_distances(self._columns, columns) / self._unit)
         return np.stack([LEVEL + np.exp(-distance / belief.length) for belief in self._beliefs])
 

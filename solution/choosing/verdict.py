@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 ROUNDS = 6
-CONFIDENCE = 0.95  # of the two-sided interval; half of its errors are gains that do not exist
+CONFIDENCE = 0.95  # of the two-sided interval, which lies above the true ratio in 2.5% of all cases
 LEAST = 1.005  # smaller gains are useless: two builds of one program may differ as much
 
 

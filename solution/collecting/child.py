@@ -31,7 +31,7 @@ IMPLAUSIBLE = 10  # a CPU time this many times below the median of the same runs
 
 
 class ProgramRequest(ChildRequest):
-    """A request about the open program."""
+    """A request about a program: the base class of all requests."""
 
     def answer(self, host: Host) -> Any:
         return host.find(Workshop).answer(self)
@@ -59,7 +59,9 @@ class Add(ProgramRequest):
 class SetRequest(ProgramRequest):
     """A request about one set of arguments."""
 
-    index: int  # 0: the program's arguments; from 1: those added by Add
+    # position of the set of arguments; 0: the set given to Open, 1 and up: the sets that Add
+    # requests added, in order
+    index: int
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,11 @@ class Spoil(ProgramRequest):
 
 @dataclass(frozen=True)
 class Tell(SetRequest):
-    """Run mutants (see mutants.py). Reply: True if the results are recognised as wrong."""
+    """Run the mutants that `switches` selects. Reply: True if their results are recognised as
+    wrong."""
 
-    switches: np.ndarray  # (switches,) bool: which mutants are on
+    # (switches,) bool: True for mutants (programs with a deliberate error) that are on
+    switches: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -159,9 +163,11 @@ class Workshop:
         self._compiler = compiler
         # sets of arguments: the program's, then the added ones
         self._arguments: list[list[Any]] = []
-        self._expected: list[list[np.ndarray]] = []  # by set of arguments: the default's results
-        self._tolerances: list[list[float]] = []  # by set of arguments: tolerance of each result
-        # by set of arguments: masks of numbers not to compare
+        # for each set of arguments: the results of the default configuration
+        self._expected: list[list[np.ndarray]] = []
+        # for each set of arguments: the relative tolerance of each result
+        self._tolerances: list[list[float]] = []
+        # for each set of arguments: a mask of the numbers not to compare, for each result
         self._doubtful: list[list[np.ndarray]] = []
         self._can_jump = False
         self._plain: Executable | None = None

@@ -24,7 +24,8 @@ from solution.programs.program import Program, Wanted
 from solution.system.files import remove
 
 MIN_CONFIGS = 8  # a graph with fewer configurations is not written
-# rounds of drawing configurations: the later ones may vary the fastest of the earlier ones
+# Configurations are drawn in this many rounds. A later round may vary the fastest configurations
+# of the earlier rounds.
 ROUNDS = 3
 # a collection that ran out of time is resumed if its time limit is now this many times longer
 MUCH_MORE = 1.5
@@ -91,11 +92,11 @@ class ProgramCollection:
 
     @property
     def _is_done(self) -> bool:
-        """Return True if an earlier session finished, with at least as many configurations asked.
+        """Return True if an earlier session finished that was asked for no fewer configurations.
 
-        False if that session ran out of time, and the limit is now MUCH_MORE times longer. Old
-        journals do not have the number that was asked for; the number of configurations tried is
-        used instead.
+        Return False if that session ran out of time, and the limit is now more than MUCH_MORE times
+        longer. Old journals lack the number asked for; the number of configurations tried is used
+        instead.
         """
         state = self.journal.state
         has_time = state.get("cut") and self._settings.seconds > MUCH_MORE * state["allowed"]

@@ -20,12 +20,15 @@ from solution.programs.hlo.messages import instructions
 
 RULES = 2  # version of these rules: a collection made with another version is not resumed
 TOLERANCE = 1e-3  # the smallest relative tolerance
-# the tolerance is at least this many roundings of the type: errors of many sums add up
+# The tolerance is at least this many roundings (a rounding: the distance from 1 to the type's next
+# number), because the errors of many sums add up.
 ROUNDINGS = 16
-# results of types with larger roundings than this are rounded once, at the end: one rounding is
-# tolerated
+# A coarse type has a larger rounding than this, such as 8-bit floats. Its tolerance is a single
+# rounding, because results of coarse types are rounded only once, at the end.
 COARSE = 2.0**-6
-NOISE = 64  # tightened tolerance: this many times the change that rounding the arguments causes
+# a tightened tolerance is this many times the change of the results that rounding the arguments
+# causes
+NOISE = 64
 EXACT = "biu"  # dtype.kind of types whose numbers must be equal: booleans and integers
 JUMPING = frozenset(
     ("remainder", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "compare",
@@ -33,7 +36,8 @@ JUMPING = frozenset(
 )  # fmt: skip
 NUDGES = 16  # most runs with slightly changed arguments, to find results that jump
 NUDGE_STEPS = 4  # each number of the arguments changes by at most this many roundings
-FINE = 2.0**-20  # only arguments of types with smaller roundings than this are changed
+# only arguments of types with smaller roundings than this, such as float32, are changed
+FINE = 2.0**-20
 NUDGE_SECONDS = 5.0
 
 
@@ -48,7 +52,7 @@ def find_deviation(
     A number that is not finite must be the same in both (NaN, infinity and its sign).
 
     Args:
-        tolerances: the relative tolerance of each result; None: that of its type.
+        tolerances: the relative tolerance of each result; None: the tolerances of the types.
         doubtful: for each result a mask of the numbers not to compare; empty: compare all.
     """
     allowed = find_tolerances(expected) if tolerances is None else tolerances
@@ -217,16 +221,17 @@ def _compare(
 
 
 def _find_wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return a mask (the shape of `expected`): where two arrays of one shape and type disagree."""
+    """Return a mask (the shape of `expected`): True where two arrays of one shape and type
+    disagree."""
     found, expected = _widen(found), _widen(expected)
     return ~_close(found, expected, tolerance) if tolerance else np.asarray(found != expected)
 
 
 def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return a mask: |found - expected| <= tolerance * (|expected| + root mean square).
+    """Return a mask: True where |found - expected| <= tolerance * (|expected| + root mean square).
 
-    The root mean square is that of all finite numbers in `expected`. Numbers that are not finite
-    must be equal.
+    The root mean square is that of all finite numbers in `expected`. Numbers that are not finite in
+    `expected` must be equal in both.
     """
     size = np.abs(expected)
     finite = np.isfinite(size)
@@ -237,9 +242,9 @@ def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndar
 
 
 def _find_typical(sizes: np.ndarray) -> float:
-    """Return the root mean square of `sizes`.
+    """Return the root mean square of `sizes`, which are absolute values.
 
-    They are divided by the largest one first, because squares of large numbers overflow.
+    The sizes are divided by the largest one first, because squares of large numbers overflow.
     """
     largest = float(sizes.max(initial=0.0))
     return largest * float(np.sqrt(np.mean((sizes / largest) ** 2))) if largest else 0.0

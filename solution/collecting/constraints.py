@@ -18,7 +18,8 @@ from solution.programs.portable import FreshIds, make_portable, replace_instruct
 OUTPUT, INPUT = 0, 1
 MIN_RANK = 2  # tensors of lower rank have only one layout
 NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}
-# {instruction's id: [(number of one of its three tensors, layout from minor to major)]}
+# {instruction's id: [(tensor, its dimensions from minor to major)]}; tensor 0 is the output,
+# tensors 1 and 2 are the operands
 Wanted = dict[int, list[tuple[int, list[int]]]]
 
 
@@ -40,16 +41,16 @@ def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> byt
     """Return the serialized module with constraints for the given layouts.
 
     Args:
-        configurable: (configurable,) numbers of the nodes.
-        layouts: (configurable, 3, 6) minor to major. A layout ends at the first -1; missing
-            dimensions are appended, see `complete_layout`. If it begins with -1, the compiler
-            chooses.
+        configurable: (configurable,) positions of the nodes among the module's instructions.
+        layouts: (configurable, 3, 6) dimensions of each node's three tensors, minor to major. A
+            layout ends at the first -1; missing dimensions are appended, see `complete_layout`.
+            If it begins with -1, the compiler chooses.
     """
     return write_constraints(make_portable(module), list_wanted(module, configurable, layouts))
 
 
 def list_wanted(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> Wanted:
-    """Return, for each instruction's id, the layouts that `layouts` sets: see `constrain`."""
+    """Return {instruction's id: layouts to request}; the arguments are those of `constrain`."""
     nodes = list(instructions(module))
     wanted: Wanted = defaultdict(list)
     for number, row in zip(configurable, layouts, strict=True):
@@ -88,7 +89,7 @@ def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) ->
         written.append(instruction)
         if OUTPUT in layouts:
             added = _make_constraint(instruction.id, instruction.shape, layouts[OUTPUT], fresh)
-            # the constraint may replace the instruction
+            # readers of the instruction now read the constraint, so it gets the same metadata
             added.metadata.CopyFrom(instruction.metadata)
             renamed[instruction.id] = added.id
             shapes[added.id] = instruction.shape

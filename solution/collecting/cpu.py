@@ -32,7 +32,7 @@ from solution.programs.program import Program
 COMPILING_SHARE = 0.6
 PARENTS = 6
 ROUND_PASSES = 2  # timing passes over all configurations after each round of drawing them
-# name of the unchanged program's executable if the program is not in the space
+# name of the unchanged program's executable if that program is not one of the configurations
 REFERENCE = "reference"
 
 
@@ -140,7 +140,8 @@ class Timing:
             self._parents = wanted, self._find_fastest()
         parents = self._parents[1]
         known = self._journal.names
-        # A resumed collection draws the same configurations as one that was never stopped.
+        # The seed depends on how many configurations are known, so a resumed collection draws the
+        # same configurations as one that was never stopped.
         generator = np.random.default_rng([self._seed, len(known)])
         return draw_new(self._space, generator, count, known, parents)
 
@@ -206,7 +207,7 @@ class Builder:
     If the process dies, the program is opened again in a new one.
 
     Args:
-        needs_edges: see Examiner.
+        needs_edges: True if a configuration may be wrong in a product's last columns only.
     """
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
@@ -242,7 +243,8 @@ class Builder:
     def build(self, request: Compile, seconds: float | None = None) -> tuple[str, str, Compiled]:
         """Return a configuration's status (see journal.CANDIDATES), a note, and what was compiled.
 
-        The note says what is wrong, and the executable is empty unless the configuration is sound.
+        If the configuration is not sound (compiled, with correct results), the note says why, and
+        the executable is empty.
         """
         nothing = Compiled(b"", 0.0, "")
         try:
@@ -261,7 +263,8 @@ class Builder:
 
 
 def make_pass(loaded: Loaded, journal: Journal, generator: np.random.Generator) -> None:
-    """Run all loaded executables in random order, each a few times; then write their times."""
+    """Run all loaded executables in random order, each a few times; add the times to the
+    journal."""
     turn, rows = journal.next_turn, []
     for name in generator.permutation(loaded.names).tolist():
         timings = loaded.visit(name)

@@ -32,16 +32,17 @@ from solution.programs.child import Child, ChildDiedError, Refusal, TooMuchError
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
-# least share of the products' forms (see mutants.Site) in which errors must be noticed
+# Errors must be noticed in at least this share of the forms of products. A form is a product's
+# opcode and sizes, see mutants.Site.
 LEAST_SHARE = 0.5
 SECONDS = 30.0  # time limit for running the mutants with one set of arguments
-# time limit of a mutant's run: this many times the seconds that the program took, because the
-# loops of a mutant may never end
+# Time limit of a mutant's run, in multiples of the seconds that the unchanged program took: a
+# limit is needed because the loops of a mutant may never end.
 SLOWER = 50
 LEAST_SECONDS = 5.0
 MOST_DEATHS = 3  # no more mutants are run if they killed the child process more often than this
 SHOWN = 3  # most names of products in a message
-# the errors that a wrong tile makes in the last columns
+# the errors that a wrong tile may cause in the last columns of a product
 EDGES = (Kind.SHIFT, Kind.ZERO, Kind.TWICE)
 ADVICE = (
     "Give arguments for which they can: --arguments FILE.npz, with an array for each parameter by "
@@ -65,7 +66,7 @@ class Set:
 
 @dataclass(frozen=True)
 class Examined:
-    """The arguments of an examined program, and which errors the comparison would miss."""
+    """The sets of arguments chosen for a program, and the errors that the comparison would miss."""
 
     sets: list[Set]  # the first is also used for timing, the others only for comparisons
     compiled: Compiled  # the compiled default configuration
@@ -144,8 +145,8 @@ class Examiner:
     def _take(self, arguments: list[np.ndarray], *, is_sharp: bool) -> Sight:
         """Run the program and its mutants with these arguments.
 
-        The arguments are kept if they reveal errors that the earlier sets did not. Returns how well
-        their results reveal errors.
+        The arguments are kept if they reveal errors that the earlier sets did not, or if they are
+        the first set and come with the program. Returns how well their results reveal errors.
         """
         is_first = not self._kept
         begin = time.monotonic()
@@ -193,9 +194,10 @@ class Examiner:
                     self._told.add((site.form, kind))
 
     def _is_told(self, site: Site) -> bool:
-        """Return True if the errors of products of this form were noticed.
+        """Return True if the errors of products with this product's form were noticed.
 
-        If edges may be wrong, all errors of `_list_looked` must be noticed, otherwise one of them.
+        If a product's last columns may be wrong, all errors of `_list_looked` must have been
+        noticed; otherwise one of them is enough.
         """
         looked = [(site.form, kind) in self._told for kind in self._list_looked(site)]
         return all(looked) if self._is_at_edge(site) else any(looked)
@@ -246,15 +248,16 @@ class Examiner:
 
     @property
     def _untold(self) -> list[Site]:
-        """Return one product of each form in which errors were not noticed."""
+        """Return one product for each form (opcode and sizes) whose errors were not noticed."""
         forms = {site.form: site for site in self._mutants.sites}
         return [site for site in forms.values() if not self._is_told(site)]
 
     def _is_enough(self) -> bool:
         """Return True if no more arguments are needed.
 
-        That is so if errors in all products were noticed, some results are all finite, and some
-        change when they are reversed.
+        That is so if errors in all products were noticed, if all results are finite for one of the
+        sets of arguments, and if the results of one of the sets change when their elements are
+        reversed.
         """
         finite = any(one.sight.is_finite for one in self._kept)
         return finite and any(one.sight.can_differ for one in self._kept) and not self._untold

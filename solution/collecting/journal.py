@@ -23,8 +23,9 @@ from solution.system.sealing import check_any_seal, read_record, replace_sealed
 CANDIDATES = pl.Schema(
     {
         "config": pl.String(),  # the configuration's name, a hash
-        "values": pl.Binary(),  # the bytes of its array, see ProgramSpace.to_array
-        # sound (results are correct), wrong, refused (by the compiler) or died
+        "values": pl.Binary(),  # the bytes of the configuration's array, see ProgramSpace.to_array
+        # sound (results are correct), wrong (results differ), refused (by the compiler), or died
+        # (it killed the process)
         "status": pl.String(),
         # which results are wrong, or why the configuration was refused or died
         "note": pl.String(),

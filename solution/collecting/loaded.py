@@ -1,4 +1,4 @@
-"""Keep executables loaded in a child process; one that kills the process is dropped.
+"""Keep executables loaded in a child process; drop an executable that kills the process.
 
 If the process died, the next request starts a new one and loads all remaining executables into it.
 """
@@ -12,7 +12,7 @@ from solution.collecting.child import CLOSED, Load, Open, Run, Timings
 from solution.collecting.timing import choose_runs
 from solution.programs.child import Child, ChildDiedError, Refusal, TooMuchError
 
-TRIES = 3  # most attempts to run an executable, if the process is ended from outside
+TRIES = 3  # most attempts to run an executable if the child process is replaced meanwhile
 
 
 class Loaded:
@@ -30,7 +30,7 @@ class Loaded:
         """
         self._child, self._arguments, self._bury = child, arguments, bury
         self._executables: dict[str, bytes] = {}
-        self._runs: dict[str, int] = {}  # {executable's name: how often `visit` runs it}
+        self._runs: dict[str, int] = {}  # {executable's name: timed runs in one `visit`}
         self._is_open = False  # False: the process may have another program's arguments
 
     @property

@@ -21,7 +21,8 @@ PRODUCTS = ("dot", "convolution")
 # most products of a program that are mutated, evenly spaced: each mutant costs a run
 MAX_SITES = 48
 OF_A_FORM = 3  # most products of the same sizes that are mutated: the last ones in the program
-# elements that a mutant makes wrong, at the end of the last dimension; at most an eighth of it
+# elements at the end of the last dimension that a mutant makes wrong; at most an eighth of that
+# dimension
 BLOCK = 8
 EIGHTH = 8
 OFF = 0  # index of a switch that is never on: it supplies the value False
@@ -29,7 +30,10 @@ CALLS = ("call", "fusion")
 
 
 class Kind(IntEnum):
-    """The error of a mutant: a block is at the end of the last dimension, with BLOCK elements."""
+    """The error that a mutant makes in a product's result.
+
+    The last block is the last BLOCK elements (at most an eighth) along the last dimension.
+    """
 
     ZERO = 0  # the last block is 0
     SHIFT = 1  # the last block equals the block before it
@@ -136,7 +140,10 @@ def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
 
 
 def _choose(found: list[Any], module: Any) -> list[tuple[Any, str]]:
-    """Return the products to mutate (at most MAX_SITES, the last first), each with its form."""
+    """Return pairs (product, form): at most MAX_SITES products to mutate, the last one first.
+
+    A form is a product's opcode and sizes.
+    """
     shapes = {i.id: i.shape for i in instructions(module)}
     counts: Counter[str] = Counter()
     chosen = []
@@ -192,7 +199,7 @@ class _Writer:
         The entry gets the switches as an additional last parameter.
         """
         entered = [find_entry(self._module).id]
-        for number in entered:  # the loop appends to the list
+        for number in entered:  # the loop appends to the list that it reads
             for node in self._computations[number].instructions:
                 if _is_entered(node, self._ways):
                     entered += [n for n in node.called_computation_ids if n not in entered]
@@ -274,7 +281,7 @@ class _Writer:
         return self._add(written, "tuple", self._extend_shape(shape), [*elements, switches])
 
     def _part(self, written: list[Any], whole: int, shape: Any, old: Any) -> None:
-        """Write the earlier value of `old`: the tuple `whole` without the switches."""
+        """Write a tuple with the id of `old`: the elements of `whole` without the switches."""
         count = len(old.shape.tuple_shapes)
         elements = [self._element(written, whole, shape, n) for n in range(count)]
         written.append(

@@ -226,7 +226,8 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
     def are_legal(configs: np.ndarray) -> np.ndarray:
         if not options or found is None:
             return np.ones(len(configs), bool)
-        # A tile and the options OF_PRODUCTS set the same compiler flags, so only one may be chosen.
+        # A tile and the options OF_PRODUCTS set the same compiler flags. So a configuration is
+        # illegal if it has a tile and changes one of these options.
         has_library = configs[:, [first + option for option in OF_PRODUCTS]].any(axis=1)
         return np.asarray(~(has_library & (configs[:, -1] > 0)))
 

@@ -37,7 +37,7 @@ class Destination:
 class Measured:
     """A configuration and its measured or estimated time."""
 
-    config: np.ndarray  # (sites,) the choice at each site
+    config: np.ndarray  # (sites,) for each site (parameter) the index of the chosen value
     nanoseconds: int  # 0: the configuration failed
 
 
@@ -50,7 +50,8 @@ def make_record(
         source: where the times come from, see solution.domain.labels.
     """
     record = MESSAGES["TuningRecord"](module=program.module, label_source=source)
-    # Estimates do not depend on the arguments, so their fingerprint is of the module alone.
+    # The fingerprint of estimated times covers the module alone, because estimates do not depend on
+    # the program's arguments.
     record.fingerprint = int(program.digest if source == TIMED else program.module_digest, 16)
     if space.kind != "tile":
         record.config_index_to_node[:] = program.configurable.tolist()

@@ -42,7 +42,8 @@ ESTIMATED_CAPTION = (
 )
 # {header: function that formats a program's state for this column}
 Columns = dict[str, Callable[[dict[str, Any]], str]]
-MAX_PANELS = 12  # most programs whose two halves of the runs are plotted: the noisiest ones
+# most programs for which one half of the timed runs is plotted against the other: the noisiest
+MAX_PANELS = 12
 COLUMNS = 4
 
 
@@ -122,7 +123,7 @@ def _list_columns(*, has_timed: bool, has_estimated: bool) -> Columns:
 
 
 def _show_taken(state: dict[str, Any]) -> str:
-    """Format the share of requested layouts that the compiled programs have."""
+    """Format the share of requested layouts that the compiler kept; "" if none was requested."""
     asked = state.get("taken", 0) + state.get("untaken", 0)
     return f"{state['taken'] / asked:.0%}" if asked else ""
 
@@ -175,10 +176,10 @@ def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
 
 
 def draw_collections(collected: Sequence[Collected]) -> "Figure":
-    """Plot runtimes relative to each program's fastest, and noise.
+    """Plot each program's runtimes relative to its fastest configuration, and their noise.
 
-    Noise is shown for the programs with the lowest repeat tau: one half of the runs against the
-    other.
+    Noise is shown for the programs with the lowest repeat tau (Kendall's tau between two halves of
+    the timed runs): each configuration's smallest time in one half against that in the other half.
     """
     from matplotlib.figure import Figure  # slow to import
 

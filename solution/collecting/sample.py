@@ -33,23 +33,24 @@ from solution.system.sealing import read_record
 from solution.system.terminal import say
 from solution.system.wording import spell
 
-# graphs to collect by collection: three times the architectures of the measured CPU graphs,
-# which are 35, 32, 21 and 21 for layouts
+# {collection: number of graphs to collect}. For layouts it is three times the number of
+# architectures among the measured CPU graphs, which is 35, 32, 21 and 21.
 COUNTS = {
     "layout:xla:random": 105, "layout:xla:default": 96, "layout:nlp:random": 63,
     "layout:nlp:default": 63, "tile:xla": 120,
 }  # fmt: skip
 SIZES = (12, 16, 24, 32, 48, 64, 70, 96, 100, 128, 160, 192, 256)
-VALID_SHARE = 6  # about one architecture in this many is for validation
+VALID_SHARE = 6  # about one architecture in this many goes to the validation split
 LAYOUT_SECONDS, TILE_SECONDS = 100.0, 45.0
-# {draft's name: its architecture and its npz file}, as stored in its note
+# {draft's name: its note}. A note stores the draft's architecture and the path of its npz file,
+# which is "" if no graph was written.
 Notes = dict[str, dict[str, Any]]
 HEADER = '"""Drawn by solution.collecting.sample."""\n\n'
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A program that is to be collected."""
+    """A program to collect."""
 
     name: str
     collection: str
@@ -86,7 +87,10 @@ def find_architectures(folder: Path) -> set[str]:
 
 
 class Sample:
-    """The folder of the sample, and by collection the architectures that must not be added."""
+    """The training sample in a folder; it refuses architectures that a collection must not have.
+
+    The refused architectures are those of test graphs, and of the drafts tried for the collection.
+    """
 
     def __init__(
         self, folder: Path, avoided: set[str], workers: Workers | None, say: Callable[[str], None]
@@ -99,8 +103,8 @@ class Sample:
     def collect_next(self) -> bool:
         """Collect a program for a collection; return False if no program is left.
 
-        The collection with the smallest share of tried programs comes first. Collections that
-        another worker is busy with are skipped.
+        Collections come in ascending order of the number of tried programs, as a share of COUNTS. A
+        collection that another worker is busy with is skipped.
         """
         for name in sorted(COUNTS, key=self._share_tried):
             folder = self._notes(name)

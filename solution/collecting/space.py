@@ -15,18 +15,21 @@ import numpy as np
 from solution.features.candidates import CHANGES, SHARES, draw_sites
 
 COLUMNS = 4096  # most one-hot columns in a configuration's features
-# mean share of sites that a random configuration changes: the share lies between SHARES, and its
-# logarithm is uniformly distributed
+# A random configuration changes a share of the sites. The share lies between SHARES[0] and
+# SHARES[1], and its logarithm is uniformly distributed. MEAN is the mean of the share.
 MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
 TRIES = 25  # most rounds of drawing, until enough new configurations are found
-# candidates from a large table: this many random ones, and as many with the prior's best scores
+# Candidates from a table with more unknown members than this: this many random ones, and this
+# many with the prior's best scores.
 MOST = 1500
-# candidates without a table: neighbours of the fastest configurations, random ones
+# Candidates without a table: number of neighbours of the fastest configurations, and number of
+# random configurations.
 NEAR, FAR = 192, 128
-HOPS = 8  # most edges between a node and the configurable node that it is assigned to
+HOPS = 8  # most edges between a node and the configurable node that `link_sites` assigns to it
 
 Setting = tuple[tuple[int, int], ...]
-# Maps configurations (n, sites) to scores (n,): lower is faster, comparable between all calls.
+# A model's scores: maps configurations (n, sites) to scores (n,). A lower score predicts a shorter
+# time; scores of different calls can be compared.
 Prior = Callable[[np.ndarray], np.ndarray]
 
 
@@ -42,12 +45,13 @@ class Space:
 
     sizes: np.ndarray  # (sites,) number of values that each site can have
     default: np.ndarray  # (sites,) the compiler's default configuration
-    # (links, 2) pairs of sites that are neighbours in the program
+    # (links, 2) pairs of sites that are neighbours in the program, see `link_sites`
     links: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), int))
-    # By site: its values if they are sizes (ordered numbers), None if they are only names.
-    # Empty: the values of all sites are names.
+    # For each site: its values if they are sizes (numbers in ascending order), None if they are
+    # names (without an order). Empty: the values of all sites are names.
     coordinates: tuple[np.ndarray | None, ...] = ()
-    # Maps (n, sites) to (n,) bool: which configurations satisfy the known constraints.
+    # Maps configurations (n, sites) to a mask (n,): True if a configuration is legal. None: all
+    # are.
     are_legal: Callable[[np.ndarray], np.ndarray] | None = None
     # (members, sites) all configurations, if the space is a table; None: any combination of choices
     members: np.ndarray | None = None
@@ -179,11 +183,11 @@ class Space:
         return configs if self.are_legal is None else configs[self.are_legal(configs)]
 
     def nearest(self, configs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Return the position (n,) of the allowed member that is nearest to each of `configs`.
+        """Return the positions (n,) of the table's members that are nearest to each of `configs`.
 
         Args:
             configs: (n, sites) any configurations.
-            allowed: (members,) bool.
+            allowed: (members,) bool: True for members that may be returned.
         """
         rows = np.flatnonzero(allowed)
         assert self.members is not None and self._described is not None
@@ -219,7 +223,7 @@ class Space:
             for site, sizes in enumerate(self.coordinates)
             if sizes is not None
         ]
-        # One-hot columns of the other sites, each scaled by its site's weight.
+        # One-hot columns of the sites whose values are names, each scaled by its site's weight.
         named = np.flatnonzero(~self.ordered & (self.sizes > 1))
         width = int(self.sizes[named].sum())
         hot = np.zeros((len(configs), min(width, COLUMNS)), np.float32)
@@ -275,9 +279,10 @@ def find_candidates(
 ) -> np.ndarray:
     """Return candidates (n, sites) whose names are not in `known`.
 
-    Of a small table, return all such members. Of a large table, return MOST random members and the
-    MOST best by the prior. Without a table, return neighbours of the configurations `fastest`
-    (k, sites), `fastest` with each of the settings applied, and random configurations.
+    From a table with at most MOST unknown members, return all of them. From a larger table, return
+    MOST random unknown members and the MOST best by the prior. Without a table, return neighbours
+    of the configurations `fastest` (k, sites), `fastest` with each of the settings applied, and
+    random configurations.
     """
     if space.members is not None:
         left = space.find_unknown(known)
@@ -310,11 +315,11 @@ def link_sites(
 
     Consecutive sites at one node are neighbours, and so are the first sites of two neighbouring
     configurable nodes. Every node of the program belongs to the configurable node from which it is
-    reached first. Two configurable nodes are neighbours if an edge leads from a node of one to a
-    node of the other.
+    reached first. Two configurable nodes are neighbours if an edge connects a node that belongs to
+    one of them with a node that belongs to the other.
 
     Args:
-        edges: (edges, 2) nodes.
+        edges: (edges, 2) the two nodes of each edge.
         nodes: number of nodes.
         configurable: (configurable,) the configurable nodes.
         node: (sites,) position of each site's node among the configurable nodes.

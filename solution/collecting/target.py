@@ -165,7 +165,9 @@ class Labelling(Protocol):
         """Return up to `count` untried configurations (k, sites); fewer if no more exist.
 
         Args:
-            wanted: number of sound configurations at which the current round of drawing began.
+            wanted: identifies the round of drawing: the number of sound configurations (compiled,
+            with
+                correct results) at which it began.
         """
 
     def label(self, configs: "np.ndarray") -> None:

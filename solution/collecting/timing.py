@@ -27,13 +27,12 @@ SCHEMA = pl.Schema(
     }
 )
 VISIT_NANOSECONDS = 4_000_000  # approximate duration of a visit
-MIN_RUNS, MAX_RUNS = 2, 20  # runs in a visit
+MIN_RUNS, MAX_RUNS = 2, 20  # least and most runs in a visit
 MIN_PASSES = 6  # passes in each half before the order can count as settled
 SETTLED_TAU = 0.97
-WINDOW, GAIN = (
-    0.6,
-    0.01,
-)  # also settled if the repeat tau rose by less than GAIN since 60% of the passes
+# The order also counts as settled if the repeat tau (Kendall's tau between the two halves) rose by
+# less than GAIN over the last 40% of the passes.
+WINDOW, GAIN = 0.6, 0.01
 FLAT_TAU = 0.35  # below this repeat tau, the order is chance
 FLAT_SPREAD = 1.02  # below this ratio of slowest to fastest, all are equally fast
 
@@ -43,8 +42,9 @@ class Outcome:
     """The result of timing a program's configurations."""
 
     configs: list[str]  # names of the configurations
-    halves: np.ndarray  # (2, configs) smallest nanoseconds of each configuration in each half
-    tau: float  # Kendall's tau between the halves
+    # (2, configs) smallest time of each configuration in each half of the passes, in nanoseconds
+    halves: np.ndarray
+    tau: float  # Kendall's tau between the times of the two halves
 
     @property
     def nanoseconds(self) -> np.ndarray:
