@@ -72,7 +72,7 @@ class Guided(Proposer):
         super().__init__(space, seed)
         self._prior, self._explored = prior, explored
         self._mixture = (beliefs or Beliefs()).mixture(has_prior=prior is not None)
-        # A separate generator: the scales must not depend on what the search drew before.
+        # A separate generator, so that the scales do not depend on what the search has drawn.
         sample = space.draw(np.random.default_rng(0), SAMPLE)
         self._unit = _median_distance(space.describe(sample))
         scores = self._raw(sample)

@@ -25,8 +25,8 @@ from solution.collecting.timing import MIN_RUNS
 from solution.programs.child import ChildDiedError, Refusal
 
 # Most passes, least passes, and the seconds after which no more than the least passes are made.
-# The first line is for timing a batch, the second for a repetition of the final comparison. Slow
-# programs get fewer passes, because their times vary less.
+# The next line is for timing a batch, the one after it for a repetition of the final comparison.
+# Slow programs get fewer passes, because their times vary less.
 PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3

@@ -15,8 +15,8 @@ from solution.system.names import suggest
 
 PARENTS = 8
 MUTATED = 0.7  # share of children that are mutated after crossing
-# first and last temperature; a neighbour that is slower by this share is accepted with
-# probability 1/e
+# First and last temperature of Annealing. It accepts a neighbour with probability 1/e if the
+# neighbour is slower by this share.
 WARM, COLD = 0.1, 0.005
 COOLING = 48  # measurements until the temperature has fallen from WARM to COLD
 BEAM = 4

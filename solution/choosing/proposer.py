@@ -31,8 +31,7 @@ class Proposer(ABC):
         return wanted
 
     def tell(self, configs: np.ndarray, times: np.ndarray) -> None:
-        """Add the times (k,) of measured configurations (k, sites); NaN for a configuration that
-        failed."""
+        """Add the times (k,) of measured configurations (k, sites); NaN marks a failed one."""
         self.known.update(map(name_config, configs))
         self.configs = np.concatenate([self.configs, configs.astype(np.int32)])
         self.times = np.append(self.times, times)

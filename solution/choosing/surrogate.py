@@ -59,8 +59,11 @@ class Forecast:
         return np.asarray(np.sqrt(np.maximum(second - self.mean**2, SMALLEST)))
 
     def improvement(self, best: float) -> np.ndarray:
-        """Return the expected improvement (n,) over the log runtime `best`: E[max(best - log
-        runtime, 0)]."""
+        """Return the expected improvement (n,): E[max(best - log runtime, 0)].
+
+        Args:
+            best: the smallest log runtime so far.
+        """
         gap = (best - self.means) / self.deviations
         density = np.exp(_log_density(gap, self.freedom))
         factor = (self.freedom + gap**2) / max(self.freedom - 1, 0.5)

@@ -91,10 +91,9 @@ class Spoil(ProgramRequest):
 
 @dataclass(frozen=True)
 class Tell(SetRequest):
-    """Run the mutants that `switches` selects. Reply: True if their results are recognised as
-    wrong."""
+    """Run the program with errors that `switches` selects. Reply: True if they are noticed."""
 
-    # (switches,) bool: True for mutants (programs with a deliberate error) that are on
+    # (switches,) bool: True for mutants (deliberate errors, see mutants.py) that are on
     switches: np.ndarray
 
 
@@ -305,8 +304,8 @@ def find_plausible(cpu: np.ndarray) -> np.ndarray:
     """Return a mask (runs,) of the plausible CPU times.
 
     At least one time is plausible if any is above 0. A virtual machine subtracts the time that it
-    believes its host took, and so may report almost 0 for a run. Such a time would become the
-    smallest of its half of the passes, see timing.py.
+    believes its host took, and so may report almost 0 for a run. Such a time must
+    not stay, because only the smallest time in each half of the passes counts, see timing.py.
     """
     # above 0, and at least a tenth of the median
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))

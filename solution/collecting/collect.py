@@ -92,7 +92,7 @@ class ProgramCollection:
 
     @property
     def _is_done(self) -> bool:
-        """Return True if an earlier session finished that was asked for no fewer configurations.
+        """Return True if an earlier session finished, with at least as many configurations wanted.
 
         Return False if that session ran out of time, and the limit is now more than MUCH_MORE times
         longer. Old journals lack the number asked for; the number of configurations tried is used

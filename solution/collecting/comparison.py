@@ -221,8 +221,7 @@ def _compare(
 
 
 def _find_wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return a mask (the shape of `expected`): True where two arrays of one shape and type
-    disagree."""
+    """Return a mask (the shape of `expected`): True where `found` differs too much from it."""
     found, expected = _widen(found), _widen(expected)
     return ~_close(found, expected, tolerance) if tolerance else np.asarray(found != expected)
 

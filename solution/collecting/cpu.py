@@ -230,7 +230,8 @@ class Builder:
     def open(self) -> Compiled:
         """Compile and run the program in its default configuration; keep its results.
 
-        Raises InputError if that fails, or if the results cannot show whether others are correct.
+        Raises InputError if that fails, or if comparing a configuration's results with these cannot
+        show whether the configuration is correct.
         """
         if self._examined is None:
             self._examined = self._examiner.run()
@@ -263,8 +264,7 @@ class Builder:
 
 
 def make_pass(loaded: Loaded, journal: Journal, generator: np.random.Generator) -> None:
-    """Run all loaded executables in random order, each a few times; add the times to the
-    journal."""
+    """Run all loaded executables in random order, a few times each; store the times."""
     turn, rows = journal.next_turn, []
     for name in generator.permutation(loaded.names).tolist():
         timings = loaded.visit(name)

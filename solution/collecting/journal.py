@@ -96,7 +96,7 @@ class Journal:
         self._write(self.candidates, CANDIDATE_FILE)
 
     def mark(self, config: str, status: str, note: str) -> None:
-        """Change a configuration's status; if it is not sound, its times are no longer used."""
+        """Change a configuration's status; its times are used only while the status is sound."""
         is_marked = pl.col("config") == config
         self.candidates = self.candidates.with_columns(
             pl.when(is_marked).then(pl.lit(value)).otherwise(column).alias(column)

@@ -40,7 +40,7 @@ ESTIMATED_CAPTION = (
     "programs. As asked: share of the requested output layouts that the compiled program has. "
     "Failed: the compiler rejected the configuration."
 )
-# {header: function that formats a program's state for this column}
+# {header: function that formats a program's state (its journal's summary) for this column}
 Columns = dict[str, Callable[[dict[str, Any]], str]]
 # most programs for which one half of the timed runs is plotted against the other: the noisiest
 MAX_PANELS = 12

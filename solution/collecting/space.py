@@ -53,7 +53,7 @@ class Space:
     # Maps configurations (n, sites) to a mask (n,): True if a configuration is legal. None: all
     # are.
     are_legal: Callable[[np.ndarray], np.ndarray] | None = None
-    # (members, sites) all configurations, if the space is a table; None: any combination of choices
+    # (members, sites) all configurations, if the space is a table; None: any legal combination
     members: np.ndarray | None = None
     # Settings that act on the whole program, such as compile options, in the order in which a
     # search tries them. A setting consists of pairs (site, choice): several pairs if one choice has

@@ -165,9 +165,8 @@ class Labelling(Protocol):
         """Return up to `count` untried configurations (k, sites); fewer if no more exist.
 
         Args:
-            wanted: identifies the round of drawing: the number of sound configurations (compiled,
-            with
-                correct results) at which it began.
+            wanted: number of sound configurations (compiled, with correct results) at which the
+                current round of drawing began; it identifies the round.
         """
 
     def label(self, configs: "np.ndarray") -> None:
