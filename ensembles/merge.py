@@ -208,8 +208,8 @@ def _can_be_trained(experiment: str, run: Run) -> bool:
 def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:
     """Return, by experiment, the prediction files of the recipe's members and of its fallback.
 
-    Members without predictions are left out. So are experiments that the run's record does not
-    list, because their files may have been made with other folds.
+    Members without predictions are left out; the fallback's file may be missing. Experiments that
+    the run's record does not list are left out, too, because their folds may have been others.
 
     Args:
         part: "out_of_fold" or "test".
@@ -391,7 +391,7 @@ def _score_batches(
     experiments with several seeds to `seeds`, unless it is None.
 
     Yields:
-        By the label of each recipe, its ranking of the batch's graphs.
+        By the label (key in `recipes`) of each recipe, its ranking of the batch's graphs.
     """
     labels, groups = predictions.read(run.labels), read_draws(run)
     described = run.record()["settings"].get(EXPERIMENTS, {})

@@ -82,8 +82,8 @@ class Recipe(BaseModel):
 
     @model_serializer(mode="wrap")
     def _leave_out_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out fitted_on and nested if they are unset, so that earlier versions read the
-        file."""
+        """Leave out fitted_on and nested if they are unset, so that earlier versions of this
+        program can read the file."""
         unset = [name for name in ("fitted_on", "nested") if getattr(self, name) is None]
         return {name: value for name, value in write(self).items() if name not in unset}
 
@@ -102,7 +102,7 @@ class Recipe(BaseModel):
 
     @property
     def label(self) -> str:
-        """Name of the merge in tables of scores, with a space, which no experiment's name has."""
+        """Name of the merge in score tables; it has a space, which no experiment's name has."""
         return f"{ENSEMBLE} {self.name}"
 
     def without(self, member: str) -> "Recipe":
@@ -116,7 +116,8 @@ class Recipe(BaseModel):
 
 
 def is_merge(label: str) -> bool:
-    """Return whether a row of a score table belongs to a recipe, not to an experiment."""
+    """Return True if a label in a score table names the merge by a recipe, False if an
+    experiment."""
     return label.startswith(f"{ENSEMBLE} ")
 
 
@@ -238,9 +239,9 @@ def remember(
 
     Args:
         name: RECORD for the recipe of the submission, TEACHER for the one that students learned
-        from.
+            from.
         files: by file name, the result of describe_file (size and checksum) for each file of the
-            merge that was written so far.
+            merge that has been written already.
     """
     made = {} if files is None else {"files": dict(files)}
     write_sealed({"recipe": recipe.model_dump(mode="json"), **made}, run.folder / name)

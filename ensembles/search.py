@@ -42,9 +42,11 @@ SEED = 0
 # default ways to fit weights; optuna is left out because it computes many more scores
 QUICK_FITS = ("equal", "best", "greedy", "least_squares")
 SHRINKAGES = (0.0, 0.5)
-# the best member of each collection, chosen on other graphs than it is scored on
+# label in score tables: the best member of each collection, chosen on other graphs than it is
+# scored on
 BEST = "best member"
-# best member of each collection, chosen on the graphs that it is scored on
+# label in score tables: the best member of each collection, chosen on the graphs that it is
+# scored on
 HINDSIGHT = "best member in hindsight"
 WHOLE = "search"
 MARK = "# Proposed by a search"  # first line of a file that may be overwritten
@@ -60,18 +62,19 @@ class Rule:
     weights: dict[str, np.ndarray]
 
     def score(self, ballot: Ballot) -> float:
-        """Return Kaggle's score of the graph; NaN if there are no weights for its collection."""
+        """Return Kaggle's score of the ballot's graph; NaN if its collection has no weights."""
         if ballot.collection not in self.weights:
             return float("nan")
         return ballot.score(self.weights[ballot.collection], self.method)
 
 
-Choose = Callable[[Sequence[Ballot]], Rule]  # fits a rule on labelled graphs
+Choose = Callable[[Sequence[Ballot]], Rule]  # fits a Rule on ballots, which hold labelled graphs
 
 
 def learn(fit: Fit, method: Method) -> Choose:
-    """Return a function that fits one method's weights to ballots, separately for each
-    collection."""
+    """Return a function that fits weights of the members to ballots, separately for each
+    collection; the merging method is fixed.
+    """
 
     def choose(ballots: Sequence[Ballot]) -> Rule:
         by_collection: dict[str, list[Ballot]] = defaultdict(list)
@@ -97,9 +100,10 @@ def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> n
 def estimate_nested(
     ballots: Sequence[Ballot], choose: Choose, parts: int = PARTS, seed: int = SEED
 ) -> np.ndarray:
-    """Return scores (graphs,): each graph is scored by a rule that was fitted on the other parts.
+    """Return scores (graphs,) of a cross-validation.
 
-    A score is NaN if all graphs of its collection are in one part.
+    The graphs are divided into parts. Each graph is scored by a rule that was fitted on all parts
+    but the graph's. A score is NaN if all graphs of its collection are in one part.
     """
     scores = np.full(len(ballots), np.nan)
     part_of = divide(ballots, parts, seed)
@@ -116,8 +120,8 @@ def estimate_nested(
 def estimate(ballots: Sequence[Ballot], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
     """Return the nested and the naive scores, each (graphs,).
 
-    A nested score is by a rule fitted on other parts, a naive score by the rule fitted on all
-    graphs.
+    The nested score of a graph is by a rule that was fitted without its part of the graphs (see
+    `estimate_nested`), the naive score by the rule fitted on all graphs.
     """
     rule = choose(ballots)
     return estimate_nested(ballots, choose), np.array([rule.score(ballot) for ballot in ballots])
@@ -158,15 +162,17 @@ class Proposal:
     candidate: Candidate
     rule: Rule  # the candidate's method and its weights, fitted on all graphs
     members: dict[str, list[str]]  # each collection's members, in the order of the weights
-    # TABLE_SCHEMA: scores of every graph by each candidate, WHOLE and BEST (nested), HINDSIGHT
-    # (naive)
+    # frame of TABLE_SCHEMA: every graph's nested score by each candidate, by the whole search
+    # (WHOLE) and by the best member (BEST), and the naive score by the best member (HINDSIGHT)
     table: pl.DataFrame
     # a row for each candidate and WHOLE: mean nested and naive scores, their difference (optimism),
     # and the probabilities to beat BEST and HINDSIGHT
     candidates: pl.DataFrame
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Return by collection each member's share; shares below SMALLEST are left out."""
+        """Return by collection each member's share of the weights; shares below SMALLEST are left
+        out.
+        """
         return {
             collection: {
                 name: float(share)
@@ -301,7 +307,10 @@ def _list_shares(shares: Mapping[str, float]) -> list[str]:
 
 
 def _tabulate(ballots: Sequence[Ballot], scores: Mapping[str, np.ndarray]) -> pl.DataFrame:
-    """Return a score table of the graphs that have a nested score for every candidate."""
+    """Return a score table of the graphs that have all scores.
+
+    A graph has no nested score if all graphs of its collection are in one part.
+    """
     known = ~np.isnan(np.stack(list(scores.values()))).any(axis=0)
     rows = [
         (ballot.collection, ballot.graph, ballot.group, name, values[position])

@@ -75,7 +75,7 @@ class Estimate:
     value: np.ndarray  # (members,): mean scores
     error: np.ndarray  # (members,): standard errors of `value`
     freedom: np.ndarray  # (members,): degrees of freedom of Student's t for each error
-    is_sure: bool  # whether there are enough groups for an interval
+    is_sure: bool  # True if there are enough groups for an interval
 
     @property
     def low(self) -> np.ndarray:

@@ -67,7 +67,7 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
 
 
 def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
-    """Return a sentence that says which of `a` and `b` is better, if that is certain.
+    """Return a sentence that says which of `a` and `b` is better, or that this is not certain.
 
     `mean` is the row of `compare` for the mean over the collections.
     """

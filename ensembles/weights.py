@@ -33,7 +33,7 @@ class Ballot:
     graph: str
     group: str  # graphs that the run's folds keep together; a fit and its test never share a group
     votes: dict[Method, np.ndarray]  # (members, configs): scores on the method's scale, float32
-    targets: dict[Method, np.ndarray]  # (configs,): the runtimes on the same scale, float32
+    targets: dict[Method, np.ndarray]  # (configs,): runtimes on the method's scale, float32
     runtimes: np.ndarray  # (configs,): the measured or estimated runtimes
     _scores: dict[tuple[Method, bytes], float] = field(default_factory=dict, repr=False)
 
@@ -59,7 +59,8 @@ class Ballot:
 
 
 def mean_score(ballots: Sequence[Ballot], weights: np.ndarray, method: Method) -> float:
-    """Return the mean score over graphs of the members merged with weights (members,)."""
+    """Return the mean over graphs of Kaggle's score, if members are merged with weights
+    (members,)."""
     shares = to_shares(weights)
     return float(np.mean([ballot.score_shares(shares, method) for ballot in ballots]))
 
@@ -146,7 +147,7 @@ SEED = 0
 
 
 def fit_equal(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
-    """Return equal weights."""
+    """Return equal weights (members,), whatever the ballots."""
     members = _count_members(ballots, method)
     return np.full(members, 1 / members)
 

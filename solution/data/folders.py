@@ -25,7 +25,7 @@ SAMPLE = Path(__file__).parent / "sample"  # the bundled data
 
 # lost+found exists on many disks and only root can read it
 HIDDEN = (".", "__MACOSX", "lost+found")
-MAX_NAME = 1000  # characters read of a line of sample_submission.csv
+MAX_NAME = 1000  # at most this many characters of each line of sample_submission.csv are read
 MAX_SHOWN = 3
 PATTERN = "*.npz"
 LIKE_PATTERN = "*.[Nn][Pp][Zz]*"  # also matches renamed files and unfinished downloads
@@ -34,12 +34,12 @@ SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
 # folder names that are part of a collection's name, or a split
 SPEAKING = {*SPLITS, *(part for name in BY_NAME for part in name.split(":"))}
-DEEPEST = 4  # a collection and split are at most this many folders at the end of a path
+DEEPEST = 4  # largest number of folders at the end of a path that name a collection and a split
 
 
 @dataclass(frozen=True)
 class GraphFile:
-    """The npz file of one graph, with the collection and split that its path says."""
+    """The npz file of one graph, with the graph's collection and split."""
 
     path: Path
     collection: Collection
@@ -89,8 +89,9 @@ def find_files(folder: Path) -> list[GraphFile]:
 def find_left_out(folder: Path) -> list[str]:
     """Return warnings about files that look like data but are not used.
 
-    They are npz files in other folders or with another ending, and sample submissions with other
-    contents. Without a warning a missing graph would be noticed only in the results.
+    They are npz files whose folders name no collection and split, or whose ending is not .npz, and
+    files called sample_submission.csv that are not the competition's. Without a warning a missing
+    graph would be noticed only in the results.
     """
     strays = sorted(path for path in _walk(folder, LIKE_PATTERN) if not _is_graph(path))
     others = [path for path in _list_samples(folder) if not _is_sample_submission(path)]
@@ -130,7 +131,8 @@ def find_roots(folder: Path) -> dict[Path, int]:
 
 
 def parse_path(path: Path) -> GraphFile | None:
-    """Return the file with the collection and split that its path ends with, or None."""
+    """Return the file with the collection and split that its last folders name; None if they do
+    not."""
     # Links are not resolved: the path that was given counts, not the target.
     parts = Path(os.path.abspath(path)).parts  # noqa: PTH100
     for name in BY_NAME:
@@ -143,9 +145,9 @@ def parse_path(path: Path) -> GraphFile | None:
 def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
     """Return the file with its collection and split.
 
-    The collection is `collection_name` if it is given, otherwise that of the path. A file whose
-    path gives none belongs to tile:xla if its arrays say so. The split is the path's if the
-    collection is, otherwise "train".
+    The collection is `collection_name` if it is given, otherwise that of the path. If the path
+    names none, the file belongs to tile:xla if its arrays say so. A split is read only from a path
+    that also gives the collection; otherwise it is "train".
 
     Raises InputError if the file does not exist, or is a layout graph of an unknown collection.
     """
@@ -167,15 +169,19 @@ def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
 
 
 def find_sample_submission(folder: Path) -> Path | None:
-    """Return the competition's sample_submission.csv in or below the folder, or beside npz folders.
+    """Return the competition's sample_submission.csv; None if there is none.
 
+    It is searched below the folder, and in the two folders above it if it is called npz or npz_all.
     A mount may hold samples of other competitions, so the first row must be of a known collection.
     """
     return next((path for path in _list_samples(folder) if _is_sample_submission(path)), None)
 
 
 def _list_samples(folder: Path) -> list[Path]:
-    """Return the files named sample_submission.csv below the folder, then beside npz folders."""
+    """Return the files named sample_submission.csv: first those below the folder.
+
+    If the folder is called npz or npz_all, those in the two folders above it follow.
+    """
     below = sorted(_walk(folder, SAMPLE_SUBMISSION), key=lambda path: len(path.parts))
     beside = [
         folder.parents[level] / SAMPLE_SUBMISSION
@@ -218,7 +224,10 @@ def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
 
 
 def _name_role(here: str) -> tuple[str, ...]:
-    """Return the last folders of a path, last first, as long as their names are in SPEAKING."""
+    """Return the last folders of a path, last first, as long as their names are in SPEAKING.
+
+    SPEAKING has the folder names that are part of a collection's name, or a split.
+    """
     last = reversed(Path(os.path.abspath(here)).parts[-DEEPEST:])  # noqa: PTH100
     return tuple(takewhile(SPEAKING.__contains__, last))
 

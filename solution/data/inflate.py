@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 try:
     from isal import isal_zlib as zlib
-except ImportError:  # such as on a kernel without internet
+except ImportError:  # isal is not installed, such as on a Kaggle kernel without internet
     import zlib  # type: ignore[no-redef]
 
 INPUT_BYTES = 1 << 18
 RAW_DEFLATE = -15  # a zip member has no zlib header
-# the last two fields are the lengths of the name and of the extra field
+# A member's header. Its last two fields are the lengths of the name and of the extra field.
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 
 # called with the number of compressed bytes that were read since the last call
@@ -26,7 +26,7 @@ Advance = Callable[[int], None]
 
 
 def ignore(count: int) -> None:
-    """An Advance that does nothing."""
+    """Do nothing: an Advance for callers that show no progress."""
 
 
 class DeflatedMember:
@@ -84,7 +84,7 @@ class DeflatedMember:
 
 
 def read_ahead(read: Callable[[int], bytes], sizes: list[int]) -> Iterator[bytes]:
-    """Yield read(size) for each of `sizes`; a thread reads the next one meanwhile."""
+    """Yield read(size) for each of `sizes`; a thread reads the next result while one is used."""
     with ThreadPoolExecutor(1) as pool:
         waiting = None
         for size in sizes:

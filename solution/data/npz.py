@@ -30,7 +30,8 @@ from solution.system.errors import InputError
 
 # Arrays that only this project adds to the files; readers of the competition's files skip them.
 OPTIONS, OPTION_NAMES = "config_options", "config_option_names"
-# array with the source of the runtimes (solution.domain.labels); without it they were measured
+# array with the source of the runtimes (solution.domain.labels); files without it have measured
+# ones
 LABEL_SOURCE = "label_source"
 LARGEST_SIZE = 2**31  # upper bound on a tile's size in each dimension
 REQUIRED = ("node_feat", "node_opcode", "edge_index", "config_runtime")
@@ -191,7 +192,7 @@ def _read_tiles(archive: zipfile.ZipFile, configs: int) -> np.ndarray:
     tiles = read_array(archive, "config_feat", shape).astype(np.float32)
     for block in vocabulary.TILE_BLOCKS.values():
         sizes = tiles[:, block][:, : vocabulary.MAX_RANK]
-        wrong = np.argwhere(~((sizes >= 0) & (sizes <= LARGEST_SIZE)))  # also true for NaN
+        wrong = np.argwhere(~((sizes >= 0) & (sizes <= LARGEST_SIZE)))  # True for NaN, too
         if len(wrong):
             row, column = map(int, wrong[0])
             raise ValueError(

@@ -14,7 +14,8 @@ from solution.data.inflate import Advance
 from solution.system.processes import SPAWN, count_cores, one_thread, open_pool
 from solution.system.progress import byte_bars
 
-BYTES_WORTH_A_WORKER = 4 << 20  # compressed bytes; starting a process takes half a second
+# compressed bytes for which one more process pays: it takes half a second to start
+BYTES_WORTH_A_WORKER = 4 << 20
 POLL_SECONDS = 0.1
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -81,7 +82,7 @@ def _track(function: FileFunction[R], file: GraphFile, size: int, advance: Advan
 
 
 def _until_done(futures: list[Future[R]]) -> Iterator[None]:
-    """Yield every POLL_SECONDS until all futures are done; raise when one has failed."""
+    """Yield at least every POLL_SECONDS until all futures are done; raise the first error."""
     waiting = set(futures)
     while waiting:
         done, waiting = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)

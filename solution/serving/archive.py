@@ -48,7 +48,7 @@ def is_archive(path: Path) -> bool:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Unpack a bundle's zip into an empty folder; the caller compares the checksums.
+    """Unpack a bundle's zip into an empty folder; the caller must compare the checksums.
 
     Raises InputError if `path` is no zip, if the zip's members differ from the bundle's record, or
     if the disk of the folder is full.

@@ -75,7 +75,10 @@ class Bundle:
         return f"<Bundle {self.source}: {self.describe()}>"
 
     def __getstate__(self) -> dict[str, object]:
-        """Load all models before pickling if the folder is temporary, because copies outlive it."""
+        """Return the state to pickle; load all models first if the folder is temporary.
+
+        The copy may exist longer than a temporary folder.
+        """
         if self._kept is not None:
             self.load()
         state = {**self.__dict__, "_kept": None}
@@ -292,7 +295,8 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
         bundle = _open(kept.path, source, kept)
     else:
         bundle = _open(source, source, None)
-    if bundle.record.is_light:  # small: load it now, so that the first request does not wait
+    # its models are small: load them now, so that the first request does not wait
+    if bundle.record.is_light:
         bundle.load()
     return bundle
 
@@ -355,7 +359,7 @@ def naming(source: Path, member: Member, what: str) -> Iterator[None]:
 def _read(graph: Graph | str | Path) -> tuple[Graph, Facts | None]:
     """Return the graph, read from its file if a path is given, and the sizes of its whole program.
 
-    The sizes are None for a given Graph.
+    The sizes are None if `graph` is a Graph already.
     """
     if isinstance(graph, Graph):
         return graph, None

@@ -25,9 +25,11 @@ from solution.system.errors import InputError
 
 REGRET, CONFIDENCE = 0.02, 0.9
 ROUNDING = 1e-12  # tolerance for rounding in sums of weights
-# for up to this many programs, all pairwise distances are computed: faster than importing a tree
+# For up to this many programs, all pairwise distances are computed, because that is faster than
+# importing scipy's search tree.
 FEW = 512
-# no k for a program with more than this many times as many configurations as the calibrated ones
+# No k is given for a program with more than this many times the configurations of the calibrated
+# program that has most.
 MOST_TIMES = 16
 
 
@@ -116,14 +118,17 @@ class Learned:
         self._quantiles: dict[tuple[float, float], int | None] = {}
 
     def quantile(self, regret: float, confidence: float) -> int | None:
-        """Return the cached result of the function `quantile`."""
+        """Return the k that is enough for a share `confidence` of the programs.
+
+        It is None if there are too few programs. Results of the function `quantile` are cached.
+        """
         key = regret, confidence
         if key not in self._quantiles:
             self._quantiles[key] = quantile(self.calibrated, regret, confidence)
         return self._quantiles[key]
 
     def get_ready(self) -> None:
-        """Fill the caches before the first request."""
+        """Fill the caches for the default regret and confidence, before the first request."""
         self.quantile(REGRET, CONFIDENCE)
         if self.programs:
             _ = self.gap, self._architectures
@@ -131,8 +136,9 @@ class Learned:
     def distance(self, facts: Facts) -> float:
         """Return the distance from a program to the nearest one that was learned from.
 
-        It is the Euclidean distance between the logarithms of the sizes, each divided by its
-        standard deviation over the programs. A program of a known architecture has distance 0.
+        It is the Euclidean distance between the logarithms of their sizes, each divided by its
+        standard deviation over the learned programs. A program with the architecture of a learned
+        program has distance 0.
         """
         if facts.architecture in self._architectures:
             return 0.0
@@ -140,7 +146,7 @@ class Learned:
 
     @cached_property
     def gap(self) -> float:
-        """Return the largest distance of any program to its nearest neighbour.
+        """Return the largest distance from any learned program to its nearest other one.
 
         Graphs of one group count as one program and are never each other's neighbours.
         """
@@ -205,7 +211,8 @@ def measure(
         f"within {regret:.1%} of the best for {confidence:.0%} of programs, calibrated on "
         f"{learned.groups} programs"
     )
-    if configs > learned.most:  # measure the same share of the configurations
+    # measure the same share of the configurations as of the calibrated program with most
+    if configs > learned.most:
         k = math.ceil(k * configs / learned.most)
         reason += f"; widened, because it has {configs:,} configurations, and those had up to "
         reason += f"{learned.most:,}"

@@ -149,8 +149,8 @@ def _write_layout_net(
     for number in range(rounds):
         x = _run_round(net, x, number)
     listed = net.take("listed", "bool", "configs")
-    # pooled[0] are the sums over nodes that have their most frequent colours, pooled[1 + c] the
-    # differences of configuration c: sums[c] = pooled[0] + pooled[1 + c].
+    # pooled[0] are the sums over steady nodes with their most frequent colours (see find_pooling),
+    # pooled[1 + c] what configuration c adds to them: sums[c] = pooled[0] + pooled[1 + c].
     count = net.apply("Add", net.apply("Shape", listed), net.integers(1))
     rows = net.apply("Mul", count, net.integers(NUM_SHARES))
     shape = net.apply("Concat", count, net.integers(-1), axis=0)
@@ -202,9 +202,9 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
         "listed": arrays.listed,
         **_list_entries("pooling", find_pooling([structure], plan.last)),
     }
-    # The rows of the pooling are common sums, each configuration's differences from them, and each
-    # configuration's sums over other nodes. Move the entries of the third part to the rows of the
-    # second part, so that both are added up there.
+    # The rows of the pooling matrix are in three parts (see find_pooling): sums over steady nodes,
+    # each configuration's changes of these sums, and its sums over nodes that are not steady. Move
+    # the entries of the third part to the rows of the second, so that both are added up there.
     num_rows = len(every) * NUM_SHARES
     found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
     for number, (aggregation, marks, parents) in enumerate(plan.rounds):
@@ -311,7 +311,8 @@ class GraphLayers:
     def mean_of(self, x: str, sources: str, targets: str) -> str:
         count = self.apply("Shape", x, end=1)
         one = self.constant(np.ones((1, 1), np.float32))
-        zero = self.apply("Mul", sources, self.integers(0))  # every edge has weight 1
+        # row 0 of `one` for every edge, so that sum_rows counts each target's edges
+        zero = self.apply("Mul", sources, self.integers(0))
         number = self.apply("Max", self.sum_rows(one, targets, zero, count), one)
         return self.apply("Div", self.sum_rows(x, targets, sources, count), number)
 
@@ -326,8 +327,9 @@ class GraphLayers:
         return self.apply("Expand", row, self.apply("Concat", count, self.integers(1), axis=0))
 
     def standardise(self, x: str, listed: str) -> str:
-        """Subtract the mean over the `listed` rows (rows,) bool; divide by their standard
-        deviation."""
+        """Subtract from x the mean over its rows where `listed` (rows,) bool is True; divide by the
+        standard deviation over these rows.
+        """
         axis = self.integers(0)
         chosen = self.apply("Compress", x, listed, axis=0)
         centred = self.apply("Sub", x, self.apply("ReduceMean", chosen, axis))

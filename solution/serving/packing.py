@@ -275,7 +275,7 @@ def find_family(graph: str) -> str:
 
 
 def _describe_teacher(run: Run, recipe: Recipe, teacher: Recipe) -> Teacher:
-    """Return the teacher's scores, and the mean difference of the students (`recipe`) from them.
+    """Return the teacher's scores, and the mean of the students' (`recipe`) scores minus these.
 
     Both are scored on the same graphs.
     """

@@ -66,7 +66,7 @@ _bounds = PerGraph(_find_bounds)
 
 
 def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
-    """Return which tensors (n, 3) of n layouts are impossible, as bool.
+    """Return a mask (n, 3) bool: True if the layout of this tensor is impossible.
 
     Args:
         nodes: (n,) the node of each layout, as its position among the configurable nodes.
@@ -93,7 +93,7 @@ def _describe(graph: Graph, node: int, layout: np.ndarray, wrong: np.ndarray) ->
     Args:
         node: the node's position among the configurable nodes.
         layout: (18,): six slots for each of the node's three tensors.
-        wrong: (3,) bool: which of the tensors are impossible.
+        wrong: (3,) bool: True for tensors whose layout is impossible.
     """
     tensor = int(np.argmax(wrong))
     slots = layout.reshape(len(LAYOUT_TENSORS), MAX_RANK)[tensor]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHOWN = 10  # rows shown in a notebook
-# largest number of configurable nodes x configurations whose layouts are all written
+# All layouts are written if configurable nodes x configurations is at most this.
 MOST_NAMED = 1_000_000
 KNOWN = "The models learned from a program of this structure, perhaps of other sizes."
 
@@ -156,7 +156,7 @@ def format_csv(rankings: Sequence[Ranked]) -> str:
 
 
 def is_shown_whole(ranking: Ranking) -> bool:
-    """Return True if all layouts of all configurations are written, False if they are too many."""
+    """Return True if output has all layouts of all configurations; False if they are too many."""
     return ranking.graph.num_configs * len(ranking.graph.configurable) <= MOST_NAMED
 
 

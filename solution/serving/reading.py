@@ -47,7 +47,7 @@ class Question:
     graph: Graph
     facts: Facts  # sizes of the whole program
     file: Path  # the file that the graph was read from
-    made: bool = False  # True if its configurations were generated here
+    made: bool = False  # True if its configurations were generated, not read from the file
     notes: tuple[str, ...] = ()  # sentences on which parts of the program are considered
 
 
@@ -88,7 +88,7 @@ def read_questions(
 
 
 def _make_configs(question: Question, configs: int | None, path: Path) -> Question:
-    """Return the question with generated configurations, or unchanged.
+    """Return the question (a graph to be ranked) with generated configurations, or unchanged.
 
     They are generated if `configs` is given, or if an unpruned graph has just one configuration.
     """
@@ -174,7 +174,7 @@ def list_programs(folder: Path) -> list[Path]:
 
 
 class _Reader:
-    """Reads graphs from files. XLA parses texts in a child process: a wrong text may abort it."""
+    """Reads graphs from files. A child process parses texts, because XLA may abort on one."""
 
     def __init__(self, collection: str | None, wanted: Wanted | None) -> None:
         self._collection, self._wanted = collection, wanted
@@ -233,7 +233,7 @@ class _Reader:
                 yield _ask(read_npz(found.path, found.collection), found.path)
 
     def _read_records(self, path: Path) -> tuple[list[Any], list[tuple[str, ...]]]:
-        """Return the TuningRecord messages of a protobuf file, and notes on each."""
+        """Return the TuningRecord messages of a protobuf file, and notes on each (see Module)."""
         messages = read_records(path)
         if self._wanted:
             if self._wanted.function:
@@ -243,9 +243,9 @@ class _Reader:
         return messages, [() if m.runs else tuple(describe_module(m.module)) for m in messages]
 
     def _read_texts(self, path: Path) -> tuple[list[Any], list[tuple[str, ...]]]:
-        """Return TuningRecord messages without runs, and notes on each, for a text of programs.
+        """Return a TuningRecord message without runs, and notes, for each program of a text.
 
-        The text is read by XLA or jax.
+        The notes say which parts of the program are considered. XLA or jax reads the text.
         """
         if self._child is None:
             self._child = self._stack.enter_context(Child(Limits()))
@@ -257,7 +257,8 @@ class _Reader:
 def _is_program(path: Path) -> bool:
     """Return True if a file in a folder is a graph or a program.
 
-    Of XLA's dumps only the unoptimised module counts, and its text only if there is no protobuf.
+    XLA may dump a module before and after optimisation, as text and as protobuf. Of these only the
+    unoptimised module counts, and its text only if there is no protobuf.
     """
     if path.name.endswith(DUMPED):
         return not path.with_name(path.name.removesuffix(DUMPED) + AS_PROTO).exists()
@@ -276,7 +277,7 @@ def _is_protobuf(path: Path) -> bool:
 
 
 def _as_kernel(graph: Graph) -> Graph:
-    """Return a module's graph as a graph of tile:xla, without tiles to choose from yet.
+    """Return a module's graph as a graph of tile:xla, with a single tile of zeros.
 
     A graph of a tile collection is returned unchanged.
     """
@@ -301,7 +302,10 @@ def _ask(graph: Graph, file: Path) -> Question:
 
 
 def _read_prepared(path: Path, seal: str | None = None) -> Question:
-    """Read a graph of a store: it is pruned, so the whole program's sizes come from its record."""
+    """Read a graph of a store, as a question: a graph to be ranked.
+
+    A store's graph is pruned, so the sizes of the whole program are read from the file's record.
+    """
     graph, summary = read_prepared(path, seal), read_record(path).get("summary", {})
     try:
         counts = [_read_count(summary[name]) for name in ("nodes", "edges", "configurable")]

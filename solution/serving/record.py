@@ -72,7 +72,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Score:
-    """A collection's mean out-of-fold score, with a 95% interval if there are enough graphs."""
+    """A mean out-of-fold score, with a 95% interval if there are enough graphs."""
 
     value: float
     low: float | None
@@ -158,7 +158,10 @@ def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
 
 
 def _forget_steps(record: BundleRecord) -> BundleRecord:
-    """Drop all steps (see Program.steps): an earlier version computed them from another order."""
+    """Return the record without steps (see Program.steps).
+
+    An earlier version of the code computed the steps from another order than the ranking's.
+    """
     programs = {
         name: tuple(dataclasses.replace(program, steps=()) for program in graphs)
         for name, graphs in record.programs.items()
@@ -202,7 +205,7 @@ def _check_sizes(settings: object, folder: str, named: Path) -> None:
 
 
 def check_places(folder: Path, record: BundleRecord, source: Path) -> None:
-    """Raise InputError if a listed file is a link or has another size.
+    """Raise InputError if a listed file is a link, or its size differs from the record.
 
     Files below MODELS that the record does not list are errors, too.
     """

@@ -41,7 +41,10 @@ class Listed(Protocol):
     """A model that scores every new configuration together with a fixed reference list."""
 
     def vote(self, configs: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float64 of `configs` (k, ...), standardised by the list's scores."""
+        """Return scores (k,) float64 of `configs` (k, ...): (score - mean) / standard deviation.
+
+        Mean and standard deviation are over the model's scores of the reference list.
+        """
         ...
 
 
@@ -53,7 +56,7 @@ class Session:
     models: Models  # yields the bundle's models that rank the program
     weights: Mapping[str, float]  # by experiment, its weight in the merged score
     _prepared: dict[Preparation, Graph] = field(default_factory=dict)
-    # models with the list, by the folder of the member
+    # each model with its reference list, by the model's folder in the bundle
     _listed: dict[str, Listed] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -87,7 +90,7 @@ class Session:
         return np.asarray(merged, np.float32)
 
     def _prepare(self, preparation: Preparation) -> Graph:
-        """Return the program with the reference list, as models with this preparation need it."""
+        """Return the program with the reference list, after the preparation of a model; cached."""
         if preparation not in self._prepared:
             self._prepared[preparation] = preparation(self.reference)
         return self._prepared[preparation]
@@ -124,7 +127,8 @@ def open_session(
 ) -> Session:
     """Return a scorer of the graph's configurations.
 
-    Its reference list is some of them, or generated if the graph has just one.
+    Its reference list consists of at most `reference` of these configurations. If the graph has
+    just one, the list is generated.
 
     Raises InputError if the list would be empty.
     """
@@ -158,7 +162,10 @@ def put_beside(ranker: Scorer, listed: Graph) -> Listed:
 
 
 class NetBeside:
-    """A layout net with incremental inference: work is proportional to the nodes that change."""
+    """A layout net beside a reference list, with incremental inference.
+
+    Its work is proportional to the number of nodes that a configuration changes.
+    """
 
     def __init__(self, net: ListedNet) -> None:
         self._net = net
@@ -169,7 +176,7 @@ class NetBeside:
 
 
 class TogetherWith:
-    """For models that know which configurations are the reference list: one call per batch."""
+    """A model that knows which configurations are the reference list: one call scores a batch."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
@@ -185,7 +192,10 @@ class TogetherWith:
 
 
 class Alone:
-    """For models whose scores depend on the whole batch: one call per new configuration."""
+    """A model whose scores depend on all configurations that are scored together.
+
+    Each new configuration is scored by one call, together with the reference list only.
+    """
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
@@ -200,7 +210,10 @@ class Alone:
 
 
 def _join(listed: Graph, configs: np.ndarray) -> Graph:
-    """Return the program with the reference list, marked as such, followed by `configs`."""
+    """Return the program with the reference list's configurations, followed by `configs`.
+
+    The field `listed` of the result is True for the reference list.
+    """
     if listed.collection.kind == "layout":
         together = np.concatenate([listed.layouts.expand(), configs])
         joined: Codebook | np.ndarray = encode(together)

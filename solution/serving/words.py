@@ -17,11 +17,12 @@ from solution.domain.vocabulary import (
 from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.padding import repair_padding
 
-SHOWN = 3  # nodes named in a short description
+SHOWN = 3  # largest number of nodes named in a short description
 SAME = "as the compiler has it"
 
 
-AskedFor = tuple[int, str, list[int]]  # a node, one of its tensors, its layout minor to major
+# a node, one of its tensors, the tensor's layout from minor to major
+AskedFor = tuple[int, str, list[int]]
 
 
 def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) -> list[str]:
@@ -111,10 +112,10 @@ def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> l
         return [SAME] * len(configs)
     described = describe_layouts(repair_padding(graph), layouts)
     columns = [FEATURES.index(f"{tensor}_changed") for tensor in LAYOUT_TENSORS]
-    # (pairs, tensors): the layout differs from the compiler's
+    # (pairs, tensors) bool: True if the tensor's layout differs from the compiler's
     changed: np.ndarray = described[:, columns] > 0
     differs = np.flatnonzero(changed.any(axis=1))
-    # (pairs,): the configuration sets a layout
+    # (pairs,) bool: True if the layout of any tensor is set
     given = (layouts.layouts != LAYOUT_UNSET).any(axis=1)
     lines = []
     for taken in layouts.pairs(layouts.rows[configs]):
@@ -126,10 +127,10 @@ def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> l
 
 
 def _describe_same(graph: Graph, given: np.ndarray) -> str:
-    """Say that nothing differs, and whether the configuration sets any layouts.
+    """Say that no layout differs from the compiler's, and whether the configuration sets any.
 
     Args:
-        given: (configurable,) bool: whether a layout is set at the node.
+        given: (configurable,) bool: True if the configuration sets a layout of the node.
     """
     asked = graph.configurable[given]
     if not len(asked):

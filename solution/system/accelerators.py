@@ -11,9 +11,9 @@ from pathlib import Path
 
 from solution.system.errors import InputError
 
-IN_KERNELS = "/opt/bin/nvidia-smi"  # its path in Kaggle kernels, where PATH lacks it
+IN_KERNELS = "/opt/bin/nvidia-smi"  # path of nvidia-smi in Kaggle kernels, whose PATH lacks it
 FIELDS = "name,memory.total,compute_cap"
-HAS_BFLOAT16 = 8.0  # the least compute capability that supports bfloat16
+HAS_BFLOAT16 = 8.0  # lowest CUDA compute capability that supports bfloat16
 LONGEST_SECONDS = 20.0
 CORES_OF_A_FIT = 2  # CPU cores that prepare the training steps of one net on a GPU
 
@@ -46,7 +46,10 @@ def find_gpus() -> list[Gpu]:
 
 @cache
 def find_smallest_memory() -> int:
-    """Return the bytes of the GPU with the least memory; 0 if unknown. Cached."""
+    """Return the memory in bytes of the GPU that has least; 0 if there is none or nvidia-smi fails.
+
+    The result is cached.
+    """
     with suppress(InputError):
         return int(min((gpu.megabytes * 2**20 for gpu in find_gpus()), default=0))
     return 0

@@ -36,15 +36,16 @@ from solution.system.names import (
 from solution.system.refusals import FULL
 from solution.system.wording import count, how_to_install
 
-# variables with the server of s3:// addresses; the first that is set counts
+# environment variables with the server of s3:// addresses; the first that is set is used
 SERVERS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-# keys by which different services give a file's version
+# keys of fsspec's file info in which different services give a file's version
 VERSION = ("ETag", "etag", "md5Hash", "crc32c", "mtime", "created")
-# files that say that other files are complete, so they are uploaded last
+# records whose presence tells that the other files of a folder are complete; uploaded last
 RECORDS = ("store.json", "run.json", "job.json")
 AT_ONCE, MANY = 16, 50  # transfers in parallel; number of files above which a progress bar is shown
 
-Facts = dict[str, list[Any]]  # by file name: [remote version, local size and time of change]
+# by file name: [remote version, [local size, local time of change in ns]]
+Facts = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Mirror:
 
     @classmethod
     def of(cls, url: str) -> "Mirror":
-        """Return the mirror of an address; equal addresses on two servers have two mirrors."""
+        """Return the mirror of an address. The same s3:// address on another server has another
+        mirror."""
         url = check_address(url).rstrip("/")
         servers = [os.environ.get(name) for name in SERVERS if url.startswith("s3://")]
         server = next(filter(None, servers), "").rstrip("/")
@@ -84,7 +86,8 @@ class Mirror:
         Args:
             must_exist: raise InputError if the bucket has no files at the address.
 
-        Raises InputError also if all files, or a known record, have disappeared from the bucket.
+        Raises InputError also if files were known and the bucket has no files now, or if one of the
+        RECORDS among the known files has disappeared from it.
         """
         with self._opened() as (bucket, known):
             remote = self._list(bucket, known)
@@ -99,23 +102,24 @@ class Mirror:
 
             same = {n for n in remote if known.get(n) == [remote[n], _describe(self.folder / n)]}
             _transfer(fetch, [name for name in remote if name not in same], f"Fetching {self.url}")
-            # never-uploaded files are not known, so they stay
+            # Only known files are deleted, so local files that were never uploaded stay.
             for name in known.keys() - remote.keys():
                 remove_with_emptied(self.folder / name, self.folder)
                 del known[name]
 
     def push(self, under: str = "", *, over: bool = False) -> None:
-        """Upload the local files that have changed, or only those below the name `under`.
+        """Upload changed local files; delete in the bucket what was deleted here.
 
         Args:
+            under: only files whose names are below this name; "": all.
             over: overwrite files that another machine has uploaded meanwhile.
 
         Unless `over` is set, raises InputError before anything is uploaded if another machine has
-        uploaded such files. Buckets have no locks: two machines that check at the same moment may
-        both write.
+        written one of the changed files, or a record. Buckets have no locks: two machines that
+        check at the same moment may both write.
         """
         with self._opened() as (bucket, known):
-            # otherwise all files would be deleted in the bucket, too
+            # Without this error a deleted local folder would delete all files in the bucket, too.
             if known and not self.folder.is_dir():
                 raise InputError(f"{self.folder}: was removed meanwhile, so nothing is sent.")
             paths = (path for path in sorted((self.folder / under).rglob("*")) if path.is_file())
@@ -176,16 +180,16 @@ class Mirror:
     def _list(self, bucket: Any, known: Facts, under: str = "") -> dict[str, str]:
         """Return the version of each remote file, or only of the files below the name `under`.
 
-        Raises InputError if all files, or a known record, have disappeared: the caller would delete
-        the local copies. Records are checked because an emptied bucket may contain files that were
-        uploaded since.
+        Raises InputError if files were known and the bucket has none now, or if one of the RECORDS
+        among them has disappeared: the caller would delete the local copies. RECORDS are checked
+        because another machine may have uploaded new files after the bucket was emptied.
         """
         bucket.invalidate_cache()
         found = bucket.find(under, detail=True).items()
         remote = {
             PurePosixPath(path).as_posix(): _name_version(info)
             for path, info in found
-            if not path.endswith("/")  # such a path marks an empty folder
+            if not path.endswith("/")  # a path that ends with a slash marks an empty folder
         }
         for name in filter(leads_out, remote):
             raise InputError(f"{self.url}: has a file called {name!r}, which leads out of it.")
@@ -212,12 +216,13 @@ class Mirror:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Facts]]:
-        """Yield fsspec's file system of the bucket's folder, and the Facts; then store the Facts.
+        """Yield fsspec's file system of the bucket's folder, and the stored Facts.
 
-        Errors become an InputError that names the bucket, or the local file.
+        After the block the Facts are stored again. Errors become an InputError that names the
+        bucket, or the local file.
         """
         try:
-            from fsspec.core import url_to_fs  # installed by an extra
+            from fsspec.core import url_to_fs  # fsspec comes only with an extra of this package
             from fsspec.implementations.dirfs import DirFileSystem
 
             system, root = url_to_fs(self.url)
@@ -250,8 +255,8 @@ class Mirror:
 
 
 def _transfer(work: Callable[[str], None], names: Sequence[str], doing: str) -> None:
-    """Call `work` for all names, several at once: for files, then for the RECORDS among them."""
-    # imports rich, which takes too long for ranking one file
+    """Call `work(name)` for each name, several at once: RECORDS after all other files."""
+    # imported here because it imports rich, which takes too long for ranking one file
     from solution.system.progress import track
 
     shown = track(names, doing) if len(names) > MANY else nullcontext(iter(names))
@@ -280,9 +285,9 @@ def _describe(path: Path) -> list[int] | None:
 def on_this_machine(
     given: str | Path, *, sends: bool = True, alone: bool = False
 ) -> Iterator[Path]:
-    """Yield the local folder for work in it.
+    """Yield the local folder to work in: `given` itself, or its mirror if it is a bucket's address.
 
-    For the address of a bucket this is the updated mirror, whose changes are uploaded at the end.
+    The mirror is updated before the block, and its changes are uploaded afterwards.
 
     Args:
         sends: upload changes; otherwise the bucket is only read, and must have files.
@@ -303,7 +308,7 @@ def on_this_machine(
             if sends:
                 with suppress(InputError):  # an error of push must not hide the first error
                     mirror.push()
-            if type(error) is not InputError:  # a subclass names the bucket already
+            if type(error) is not InputError:  # errors of subclasses name the bucket already
                 raise
             raise InputError(str(error).replace(str(mirror.folder), mirror.url)) from error
         if sends:

@@ -20,7 +20,7 @@ class _Version(NamedTuple):
 
     limit: str
     taken: str
-    files: tuple[str, ...]  # lines of memory.stat that count cached files, in bytes
+    files: tuple[str, ...]  # names of the lines in memory.stat with bytes of cached files
 
 
 _SECOND = _Version("memory.max", "memory.current", ("active_file", "inactive_file"))
@@ -32,7 +32,9 @@ _FIRST = _Version(
 
 
 def memory_left(groups: Path = GROUPS, membership: Path = MEMBERSHIP) -> int | None:
-    """Return the bytes that the tightest group leaves this process; None without a limit.
+    """Return the bytes that this process may still use, by the tightest limit of its groups.
+
+    Return None if no group has a limit.
 
     Args:
         groups: the folder in which the groups are mounted.
@@ -56,7 +58,7 @@ def _list_hierarchies(
     """Yield version, mount point and the process's group for each hierarchy that limits memory."""
     try:
         lines = membership.read_text(encoding="utf-8").splitlines()
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return
     for line in lines:
         _, controllers, group = line.split(":", 2)

@@ -194,8 +194,8 @@ def open_regular(path: Path, expected: str = "a file", most: int | None = None) 
         expected: what the file should be, for messages.
         most: the largest size in bytes; None: any.
 
-    Raises InputError if the file is larger, or a folder, pipe or device (reading a pipe or device
-    may never begin or end); otherwise what open() raises.
+    Raises InputError if the file is larger than `most`, or is a folder, pipe or device (reading a
+    pipe or device may never begin or end); otherwise what open() raises.
     """
     # without O_NONBLOCK, opening a pipe waits for a writer
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -257,7 +257,8 @@ def take_lock(descriptor: int, *, shared: bool = False) -> bool:
     except OSError:
         if not shared:
             raise
-        # A read-only mount may not support locks, and nobody can change it.
+        # A read-only mount may not support locks. Nobody can change its files, so no lock is
+        # needed.
     return True
 
 

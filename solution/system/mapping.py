@@ -23,7 +23,7 @@ _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int)
 def name_cut_files() -> None:
     """Make reading a truncated mapped file end the process with a message and exit code 2.
 
-    From now on SIGBUS has this effect, on Linux only.
+    It registers a handler for SIGBUS on Linux, and does nothing on other systems.
     """
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
@@ -36,7 +36,7 @@ def find_cut_files() -> list[str]:
     found = []
     for line in MAPS.read_text(errors="surrogateescape").splitlines():
         addresses, rights, offset, _, _, *path = line.split(maxsplit=5)
-        # shared mappings of files; libraries are private
+        # only shared mappings of files; libraries are mapped privately
         if path and path[0].startswith("/") and rights.endswith("s"):
             first, last = (int(address, 16) for address in addresses.split("-"))
             pages = -(-_size(path[0]) // PAGE)

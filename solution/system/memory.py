@@ -11,9 +11,9 @@ SPARE = 1 << 30  # bytes by which the process may grow before free memory is ret
 class SpareMemory:
     """Give freed memory back to the system whenever the process has grown by SPARE.
 
-    Arrays of many sizes fragment glibc's heap: training on graphs with thousands of nodes, it grew
-    to three times the memory that a step needs. Giving memory back takes as long as several small
-    steps, so it is done rarely. Other C libraries do it by themselves.
+    Arrays of many sizes fragment glibc's heap: in training on graphs with thousands of nodes, the
+    heap grew to three times the memory that a step needs. Giving memory back takes as long as
+    several small steps, so it is done rarely. Other C libraries give it back by themselves.
     """
 
     def __init__(self) -> None:
@@ -34,5 +34,5 @@ def trim() -> None:
     """Give all freed memory back to the system, if the C library is glibc."""
     if sys.platform == "linux":
         return_free = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if return_free is not None:  # musl does not have malloc_trim
+        if return_free is not None:  # musl, another C library, does not have malloc_trim
             return_free(0)

@@ -69,7 +69,8 @@ def write_batches(
         try:
             for batch in batches:
                 yield batch.match_to_schema(schema)
-        except Exception as error:  # raise it below as it is, because polars wraps it
+        # polars wraps this error, so keep it to raise the original below
+        except Exception as error:
             failure.append(error)
             raise
 

@@ -31,8 +31,8 @@ from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 
 Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")
-# LIBRARIES are what workers need for trees and tables; NETS, which take seconds to import, are
-# needed for nets as well. Polars is missing because it starts threads when it is imported.
+# Modules that workers import: LIBRARIES for trees and tables; for nets also NETS, which take
+# seconds. Polars is missing because it starts threads when it is imported.
 LIBRARIES = (
     "joblib",
     "lightgbm",
@@ -47,8 +47,9 @@ LIBRARIES = (
 NETS = ("lightning_fabric", "numba", "safetensors.torch", "torch", "torch_geometric.nn")
 STACK = LIBRARIES + NETS
 LONGEST_END = 5.0  # seconds that a worker may take to end
-MARK = "FASTSLOW_STARTED_BY"  # environment variable of processes that run a user's program
-ROUNDS = 10  # how often end_marked looks for marked processes
+# environment variable that marks processes of a user's program; end_marked finds them by it
+MARK = "FASTSLOW_STARTED_BY"
+ROUNDS = 10  # how many times end_marked looks for marked processes, at most
 UNCOLLECTED = "solution.system.uncollected"
 LONGEST_FOLDER = 70  # a socket's path has at most 107 bytes, and multiprocessing adds 33
 _STARTING = threading.Lock()
@@ -90,10 +91,10 @@ def fork_server(modules: Sequence[str]) -> Context:
 def choose_context(otherwise: Sequence[str] = ()) -> Context:
     """Return the context in which workers start: forked from a server, or spawned.
 
-    If torch is imported here, the work may train nets, so the server imports the libraries of nets;
-    otherwise it imports the modules `otherwise`. Workers are spawned if there is nothing to import,
-    or if nets use a GPU: torch_geometric looks for one when it is imported, and CUDA cannot start
-    in a process that is forked after that.
+    If this process has imported torch, the work may train nets, so the server imports the libraries
+    of nets; otherwise it imports the modules `otherwise`. Workers are spawned if there is nothing
+    to import, or if nets use a GPU: torch_geometric looks for one when it is imported, and CUDA
+    cannot start in a process that is forked after that.
     """
     libraries = STACK if "torch" in sys.modules else otherwise
     return fork_server(libraries) if libraries and not count_gpus() else SPAWN
@@ -119,7 +120,8 @@ def open_pool(
         InputError: a worker was killed, as the system does when memory runs out.
     """
     context = context or choose_context()
-    # The fork server may have started before the environment changed, so workers get it from here.
+    # The fork server may have started before the environment changed, so each worker is given the
+    # current environment.
     begin = (dict(os.environ), initializer, *arguments)
     pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=begin)
     try:
@@ -146,7 +148,7 @@ def interrupted_later() -> Iterator[None]:
     A process that is still starting could not be ended, and would print an error after all other
     output.
     """
-    # only the main thread gets signals
+    # only the main thread gets signals, so other threads have nothing to delay
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -185,7 +187,7 @@ def start_child(
     """
     begin = (dict(os.environ) | ({MARK: mark} if mark else {}), target, *arguments)
     process = (context or choose_context()).Process(target=_begin, args=begin, daemon=True)
-    # start the tracker now, because its start would unblock Ctrl-C below
+    # Start multiprocessing's resource tracker now, because starting it below would unblock Ctrl-C.
     resource_tracker.ensure_running()
     with _no_script(), _interrupts_held(), _marked(mark):
         process.start()
@@ -231,9 +233,9 @@ def _has_mark(process: psutil.Process, mark: str) -> bool:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold back Ctrl-C in the block, and in a process started there until it ignores Ctrl-C itself.
+    """Hold back Ctrl-C in the block, and in each process started there until `_begin` runs in it.
 
-    Otherwise the process could end in the middle of an import, with a traceback.
+    A process that Ctrl-C reached earlier could end in the middle of an import, with a traceback.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -249,7 +251,7 @@ def _no_script() -> Iterator[None]:
     Otherwise each of them would run the script again, and start further processes if the script
     lacks `if __name__ == "__main__"`. A script read from stdin could not be found at all.
     """
-    with _STARTING:  # otherwise another thread would take the empty module for the script
+    with _STARTING:  # a lock, because another thread would take the empty module for the script
         script = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
         try:

@@ -38,7 +38,7 @@ class RateColumn(ProgressColumn):
 
 
 class ByteRateColumn(ProgressColumn):
-    """A column with bytes per second: recently, and after the end over the whole task."""
+    """A column with bytes per second: the recent rate; after the task's end, the mean rate."""
 
     def render(self, task: Task) -> Text:
         speed = task.completed / task.finished_time if task.finished_time else task.speed
@@ -49,7 +49,7 @@ class ByteRateColumn(ProgressColumn):
 class TimeColumn(ProgressColumn):
     """A column with the elapsed time and, if known, the remaining time."""
 
-    max_refresh = 0.5  # seconds between changes, so that it is readable
+    max_refresh = 0.5  # seconds between two changes of the text, so that it is readable
 
     def render(self, task: Task) -> Text:
         words = spell(task.finished_time or task.elapsed or 0.0)
@@ -70,7 +70,8 @@ def byte_bars() -> Progress:
 
 def _make_bars(done: ProgressColumn, speed: ProgressColumn) -> Progress:
     return Progress(
-        TextColumn("{task.description}", markup=False),  # it may contain a file's name
+        # no markup, because the description may contain a file's name
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         done,
         speed,

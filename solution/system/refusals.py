@@ -1,4 +1,4 @@
-"""Turn OSErrors about temporary files into messages about the path that the user named."""
+"""Turn OSErrors about temporary files into errors that name the path which the user gave."""
 
 import errno
 import os
@@ -10,15 +10,19 @@ from pathlib import Path
 
 from solution.system.errors import InputError
 
-# errors that mean: this folder cannot be written to, but another one may be
+# errno values that mean: this folder cannot be used, but another folder may be
 REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
-# errors of a full disk, which writing raises without a file's name
+# errno values of a full disk, file size limit or quota; errors of writing lack the file's name
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 @contextmanager
 def name_refusal(folder: Path) -> Iterator[None]:
-    """Turn an OSError about a temporary file into an InputError that names the user's folder."""
+    """Turn an OSError in the block into an InputError that names `folder`.
+
+    Only errors are turned that mean that `folder` cannot be written to. The OSError would name a
+    temporary file.
+    """
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
@@ -37,7 +41,8 @@ def name_refusal(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def name_file(path: Path, temporary: Path) -> Iterator[None]:
-    """Make the error of a full disk in the block name the file `path`, not its temporary file."""
+    """If the disk becomes full in the block, make the OSError name `path`, not the temporary
+    file."""
     try:
         yield
     except OSError as error:
@@ -48,9 +53,9 @@ def name_file(path: Path, temporary: Path) -> Iterator[None]:
 
 
 def raise_full(error: Exception, path: Path) -> None:
-    """Raise OSError, if a library reports a full disk by another exception.
+    """Raise an OSError that names `path` if `error` is a library's report of a full disk.
 
-    The library's error has the system's error number only in its text.
+    Such an error has the system's error number only in its text, as in `(os error 28)`.
     """
     said = re.search(r"\(os error (\d+)\)", str(error))
     if said and int(said[1]) in FULL:
@@ -75,7 +80,7 @@ def name_full_disk(folder: Path) -> Iterator[None]:
 def remove_folder(folder: Path) -> None:
     """Delete a folder with its contents; raise InputError that names it if this is not allowed.
 
-    The system's error contains only the last part of a path inside the folder.
+    The InputError replaces the system's error, which names a file in the folder without its path.
     """
     try:
         shutil.rmtree(folder)

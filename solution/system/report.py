@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Report(Protocol):
-    """A function that is called during a fit."""
+    """A function that a fit calls to report its progress."""
 
     def __call__(
         self,
@@ -20,26 +20,27 @@ class Report(Protocol):
         measures: Mapping[str, float] | None = None,
         is_recalled: bool = False,
     ) -> None:
-        """Receive the progress.
+        """Receive one report of progress.
 
         Args:
-            done: steps done; a fraction of a long step counts.
-            total: steps in all.
-            note: a few words to show.
+            done: steps done so far; a fraction of a long step counts.
+            total: steps of the whole fit.
+            note: a few words to show beside the progress.
             score: the validation score after this step, higher is better, if there is one; the
                 learning curve consists of these scores.
             loss: the training loss of this step, if there is one.
             rate: configurations trained on per second, if known.
             measures: other measurements after this step, by name, such as the validation loss and
                 the ordered pair accuracy; they are stored with the score.
-            is_recalled: an earlier fit that was stopped has done this step, so it took no time now.
+            is_recalled: True if this step was done by an earlier fit that was stopped, so it took
+                no time in this fit.
         """
         ...
 
 
 @dataclass(frozen=True)
 class FitProgress:
-    """The arguments of a call of Report, by name: `FitProgress(*given, **named)`."""
+    """One report of a fit's progress: the arguments of a call of Report, as fields."""
 
     done: float
     total: int

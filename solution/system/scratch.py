@@ -21,11 +21,13 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 
 PREFIX = "fastslow-run-"
-# names of folders that libraries remove at exit begin with one of these
+# prefixes of the names of folders that libraries remove at exit
 KEPT = ("matplotlib-", "pymp-")
-AFTER_OTHERS = -200  # exit priority; multiprocessing removes its folder with -100
-VARIABLE = "TMPDIR"  # the environment variable that libraries and child processes read
-BASE = "FASTSLOW_TEMPORARY"  # the variable with the original temporary folder
+AFTER_OTHERS = -200  # exit priority, highest first; multiprocessing removes its folder with -100
+# environment variable with the temporary folder, read by libraries and child processes
+VARIABLE = "TMPDIR"
+# environment variable with the temporary folder in use before a command made its folder
+BASE = "FASTSLOW_TEMPORARY"
 
 
 def find_base() -> Path:
@@ -39,9 +41,9 @@ def scratch_folder() -> Iterator[None]:
     """Use a new temporary folder inside the block, and remove it afterwards.
 
     If it cannot be made, the usual temporary folder is used. multiprocessing keeps a folder inside
-    it until the process exits, and so does matplotlib if it may not write into the home folder.
-    Both complain at exit if their folder is gone, so if there is one, the whole temporary folder is
-    removed at exit, after them.
+    the new one until the process exits, and so does matplotlib if it may not write into the home
+    folder. Both complain at exit if their folder is gone. So if either folder exists, the new
+    folder is removed only at exit, after them.
     """
     try:
         base = find_base()
@@ -102,7 +104,7 @@ def _make(base: Path) -> tuple[Path, int]:
             continue
         try:
             is_locked = _lock(descriptor)
-        except OSError:  # a file system without locks, where nothing is swept either
+        except OSError:  # on a file system without locks `sweep` removes nothing
             is_locked = True
         # Before it was locked, another process could have removed the folder.
         if is_locked and folder.is_dir():

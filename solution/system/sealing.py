@@ -72,9 +72,9 @@ def check_any_seal(path: Path) -> None:
 
 
 def _find_sound(path: Path) -> set[str]:
-    """Return {size and checksum} of the file if it matches its seal, otherwise an empty set.
+    """Return a set with the size and checksum (SIZE:SHA256) of a file that matches its seal.
 
-    The set is {NOTHING} if neither the file nor its seal exists.
+    If neither the file nor its seal exists, the set is {NOTHING}; otherwise it is empty.
     """
     if not path.exists() and not find_seal(path).exists():
         return {NOTHING}
@@ -92,8 +92,8 @@ def describe_file(path: Path) -> str:
 def is_as_described(path: Path, description: object) -> bool:
     """Return True if the file has the described size and checksum.
 
-    The description is a result of describe_file, or NOTHING. The file is read only if the size is
-    equal.
+    The description is a result of describe_file, or NOTHING if the file must not exist. The file is
+    read only if the size is equal.
     """
     if description == NOTHING:
         return not path.exists()

@@ -52,10 +52,11 @@ class PlainConsole(Console):
         self._is_wide, self._settings = is_wide, settings
 
     def __getattr__(self, name: str) -> Any:
-        if "_settings" not in self.__dict__:  # it is initialised already
+        # the console is initialised, so the attribute does not exist
+        if "_settings" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         settings, told = dict(self._settings), os.environ.get("COLUMNS", "")
-        if told.strip("0") == "":  # unset or 0, as some programs set it: a width of 0 shows nothing
+        if told.strip("0") == "":  # unset, or 0 as some programs set it: rich would show nothing
             settings["_environ"] = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
             if self._is_wide and not is_screen(sys.stdout):
                 settings["width"] = WIDE
@@ -115,7 +116,7 @@ class FittingTable(Table):
             yield Text(f"Left out, for the screen is narrow: {', '.join(gone)}.")
 
     def _count_needed(self, console: Console) -> int:
-        """Return the least line width in which no cell is cut; cells that may be wrapped are."""
+        """Return the least line width in which no cell is cut, with wrappable cells wrapped."""
         needed = 0
         for column in self.columns:
             sizes = [console.measure(cell) for cell in (column.header, *column.cells)]

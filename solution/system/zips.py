@@ -21,10 +21,11 @@ from solution.system.refusals import FULL, name_full_disk
 
 # end record: signature, disk numbers, members on this disk and in all, size and offset, comment
 END = struct.Struct("<4s4H2LH")
-LOCATOR_SIGNATURE = b"PK\6\7"  # signature of ZIP64, for archives whose counts exceed two bytes
+# signature of the ZIP64 locator, a record of zip files whose counts exceed two bytes
+LOCATOR_SIGNATURE = b"PK\6\7"
 END_SIGNATURE, MAX_COMMENT = b"PK\5\6", 1 << 16
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that the zip format can store
-ZIP64 = 0xFFFF  # count in the end record if the real count stands in the ZIP64 record
+ZIP64 = 0xFFFF  # count in the end record that says: the real count is in the ZIP64 record
 BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
