@@ -28,9 +28,11 @@ from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
 MOST_SEED = 2**31 - 1  # the largest seed that all libraries accept
-# our packages, which are not part of a user's experiment even if its file lies beside them
+# Our packages. They are not part of a user's experiment, even if the experiment's file lies beside
+# them.
 OURS = ("solution", "ensembles", "submissions")
-BASE = "base"  # name of this module, the only one in its package that is no experiment
+# name of this module, the only module of its package that does not define an experiment
+BASE = "base"
 FROM_FILE = "fastslow_experiment_"  # prefix of the module names of experiment files
 
 
@@ -47,10 +49,13 @@ class Experiment:
     train_jointly: tuple[tuple[str, ...], ...] = ()
     # hash of the experiment's code, and of imported files that a run's fingerprint does not cover
     source: str = ""
-    origin: str = ""  # the name or path that it was loaded by; empty if it was made in memory
-    is_quick: bool = False  # shortened for a smoke run
-    share: float = 1.0  # fraction of the usual epochs of nets; less than 1 to finish in time
-    about: str = ""  # a sentence about it; empty if its file's docstring describes it
+    # name or path from which the experiment was loaded; empty if it was made in memory
+    origin: str = ""
+    is_quick: bool = False  # True: seeds and trainings were shortened for a smoke run
+    # fraction of the usual epochs of nets; less than 1 if the run must end within some hours
+    share: float = 1.0
+    # a sentence about the experiment; empty if the docstring of its file describes it
+    about: str = ""
 
     def __post_init__(self) -> None:
         """Raise InputError if the experiment could not be trained."""
@@ -72,8 +77,9 @@ class Experiment:
         self._check_groups()
 
     def _check_several(self, what: str, kind: type, expected: str) -> None:
-        """Raise InputError if a field is no tuple (a comma may be missing) or has an entry
-        twice."""
+        """Raise InputError unless the field `what` is a tuple or list with distinct entries of type
+        `kind`, and at least one.
+        """
         given: Any = getattr(self, what)
         is_several = isinstance(given, tuple | list) and len(given) > 0
         if not is_several or any(type(one) is not kind for one in given):
@@ -101,7 +107,10 @@ class Experiment:
             )
 
     def learns_from(self, name: str) -> tuple[str, ...]:
-        """Return the collections that a model for `name` learns from, including `name`."""
+        """Return the collections that the model which ranks the collection `name` is trained on.
+
+        They include `name`.
+        """
         return next((group for group in self.train_jointly if name in group), (name,))
 
     def quick(self) -> "Experiment":
@@ -216,8 +225,9 @@ def find_named_experiment(name: str) -> Experiment:
 
 
 def _list_modules(settings: RankerSettings) -> tuple[str, ...]:
-    """Return the modules that define the class of the settings and those of nested rankers'
-    settings."""
+    """Return the modules that define the classes of the settings: of the ranker, and of the rankers
+    nested in it.
+    """
     values = (getattr(settings, one.name) for one in dataclasses.fields(settings))  # type: ignore
     inner = [_list_modules(value) for value in values if isinstance(value, RankerSettings)]
     return tuple(sorted({type(settings).__module__}.union(*inner)))
@@ -284,7 +294,8 @@ def _is_elsewhere(name: str) -> bool:
     """Return whether the name resolves to a module other than a folder without `__init__.py`."""
     try:
         found = importlib.util.find_spec(name)
-    except ValueError:  # a running module, such as __main__
+    # find_spec raises it for a module that runs without a spec, such as __main__
+    except ValueError:
         return True
     return found is not None and found.origin is not None
 
@@ -314,7 +325,7 @@ def _import_file(path: Path) -> ModuleType:
         raise InputError(f"{path}: expected a Python file that can be imported.")
     _let_import_neighbours(path)
     module = importlib.util.module_from_spec(spec)
-    # the decorator of dataclasses looks the module up there
+    # because the decorator of dataclasses looks the module up in sys.modules
     sys.modules.setdefault(spec.name, module)
     try:
         spec.loader.exec_module(module)

@@ -4,7 +4,8 @@ No other package imports this one. The catalogue of models and the list of exper
 its name.
 """
 
-# The settings class of each kind of model, by the kind's name in a saved model.
+# Path of the settings class of each kind of model. The key is the name of the kind in the file of a
+# saved model.
 KINDS = {
     "contraction_trees": "solution.papers.prepared.ContractionSettings",
     "sublist_average": "solution.papers.wrappers.SublistAverageSettings",

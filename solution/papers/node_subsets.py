@@ -8,9 +8,10 @@ Graphs have up to 43,615 nodes, and published nets learn from a random part of t
                scores of fixed subsets
 
 The work of a node is its number of arithmetic operations. Subsets are for attention among all pairs
-of nodes, whose time is quadratic in the nodes (its memory is bounded anyway, see
-solution.models.nets.layers.attend). Nodes of a subset are drawn by a hash of their neighbourhood,
-so the numbering of nodes changes nothing. Nodes with equal hashes are kept or dropped together.
+of nodes, whose time is quadratic in the number of nodes. (The memory of attention is bounded
+anyway, see solution.models.nets.layers.attend.) Nodes of a subset are drawn by a hash of their
+neighbourhood, so the numbering of nodes changes nothing. Nodes with equal hashes are kept or
+dropped together.
 """
 
 import dataclasses
@@ -62,12 +63,12 @@ def hash_nodes(graph: Graph) -> np.ndarray:
 def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> np.ndarray:
     """Choose at most `count` nodes by their hashes; return their numbers (k,) int64, sorted.
 
-    Nodes with equal hashes are chosen together. A group of equal nodes that does not fit is
-    skipped; if no group fits, the smallest is chosen.
+    Nodes with equal hashes are chosen together. A group of nodes with equal hashes that does not
+    fit is skipped; if no group fits, the smallest group is chosen.
 
     Args:
         keys: (nodes,) uint64 hash of each node.
-        preferred: (nodes,) bool: nodes to choose before others.
+        preferred: (nodes,) bool: True for nodes to choose before all others.
     """
     # Sort groups of nodes with equal (preferred, key); then take groups in this order, if they fit.
     classes, member, sizes = np.unique(
@@ -90,7 +91,7 @@ def choose_at_random(
     """Choose `count` random nodes; return their numbers (k,) int64, sorted.
 
     Args:
-        preferred: (nodes,) bool: nodes to choose before others.
+        preferred: (nodes,) bool: True for nodes to choose before all others.
         weights: (nodes,): the probability of a node to be drawn next is proportional to its weight.
             Nodes are drawn without replacement. None: uniformly.
 
@@ -116,7 +117,8 @@ OPCODE_WIDTH = 32
 # node features: 134 in RowInputs.numeric, and 6 of the program's layout in RowInputs.tokens
 NUM_RAW = vocabulary.NUM_NODE_FEATURES
 NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES
-CHUNK_VALUES = 1 << 22  # maximum values of a layer in memory at inference
+# largest number of values of a layer that are held in memory at once at inference
+CHUNK_VALUES = 1 << 22
 MAX_SUBSETS = 1000
 
 
@@ -141,7 +143,8 @@ class NodeSettings:
 class NodeInputs(RowInputs):
     """A layout graph, or some of its nodes, as tensors."""
 
-    # (configurable,) int64: column of each configurable node in the codebook's codes
+    # (configurable,) int64: for each configurable node, the column of `codebook.codes` that says
+    # which layout each configuration gives to the node
     columns: np.ndarray
     keys: np.ndarray  # (nodes,) uint64: hash of each node's neighbourhood
     work: np.ndarray  # (nodes,) float64: arithmetic operations of each node, at least one
@@ -277,11 +280,18 @@ class NodeNet(nn.Module):
         """Return the scores (len(configs),) of configurations, from the nodes that `take` chose."""
 
     def preferred(self, inputs: Any) -> np.ndarray:
-        """Return a mask (nodes,) bool of the nodes to keep before others; here none."""
+        """Return a mask (nodes,) bool: True for nodes that `take` chooses before all others.
+
+        Here it is False everywhere; a subclass may override it.
+        """
         return np.zeros(len(inputs.opcodes), bool)
 
     def take(self, inputs: Any, subset: int = 0) -> Any:
-        """Return the inputs of the chosen nodes: random in training, a subset at inference."""
+        """Return the inputs of the chosen nodes.
+
+        In training nodes are chosen at random; at inference they are the subset with number
+        `subset`. If all nodes are used, the inputs are unchanged.
+        """
         count, num_nodes = self.limit, len(inputs.opcodes)
         if count is None or count >= num_nodes:
             return inputs

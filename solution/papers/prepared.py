@@ -66,9 +66,9 @@ class ContractionSettings(PointwiseSettings):
 
 
 class ContractionRanker(PointwiseRanker):
-    """Regress the normalised rank, on layouts only.
+    """Boosted trees that predict the normalised rank of a layout's runtime.
 
-    A score depends on the list of configurations that are predicted together.
+    A score depends on the list of configurations that are scored together.
     """
 
     def rows_of(self, graph: Graph) -> np.ndarray:

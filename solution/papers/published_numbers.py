@@ -15,7 +15,7 @@ class Document:
     """A report or paper."""
 
     title: str
-    # beginning of the name of the file with its text; empty if there is no such file
+    # beginning of the name of the file with the document's text; empty if there is no such file
     file: str = ""
 
 

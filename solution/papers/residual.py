@@ -146,16 +146,17 @@ def normalise_edges(edges: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
 
 
 def attend_to_itself(x: Tensor) -> Tensor:
-    """Return softmax(x x^T) x in each configuration: attention without projections or scale.
+    """Return softmax(x x^T) x over the nodes, in each configuration separately.
 
-    Same as Keras' `Attention()([x, x])`. Shapes: x (nodes, configs, width) -> as x.
+    This is attention without projections or scale, like Keras' `Attention()([x, x])`.
+    Shapes: x (nodes, configs, width) -> as x.
     """
     rows = x.transpose(0, 1)
     return attend(rows, rows, rows, scale=1.0).transpose(0, 1)
 
 
 def drop_edges(edges: Tensor, share: float) -> Tensor:
-    """Return a random `share` of the edges (2, edges), rounded, in the original order."""
+    """Return round(share * edges) random columns of `edges` (2, edges), in their original order."""
     kept = torch.randperm(edges.shape[1])[: round(share * edges.shape[1])]
     return edges[:, send(kept.sort().values.numpy(), edges.device)]
 
@@ -208,7 +209,8 @@ class ResidualNet(NodeNet):
         self.readout = LeakyMlp(width, width, 1)
 
     def embed(self, inputs: NodeInputs, configs: np.ndarray) -> Tensor:
-        """Return the mean embedding (len(configs), width) of the nodes that `take` chose."""
+        """Return the embeddings (len(configs), width): the mean over the nodes that `take`
+        chose."""
         given = layout_numbers(inputs, configs)
         layouts = given.new_zeros(len(inputs.opcodes), *given.shape[1:])
         layouts[inputs.configurable] = given
@@ -267,7 +269,8 @@ class ResidualTile(nn.Module):
         self.readout = LeakyMlp(width, width, 1)
 
     def embed(self, inputs: KernelInputs, configs: np.ndarray) -> Tensor:
-        """Return the mean embedding (len(configs), width) of the nodes."""
+        """Return the embeddings (len(configs), width) of configurations: the mean over the
+        nodes."""
         given = inputs.configs[send(configs, inputs.configs.device)].expand(
             len(inputs.opcodes), -1, -1
         )

@@ -77,14 +77,15 @@ class EmbeddingTable:
         self._values = np.zeros((self.capacity, width), np.float32)
 
     def read(self, graph: int, configs: np.ndarray, segments: int) -> tuple[Tensor, Tensor]:
-        """Return which embeddings of a graph are cached, and the embeddings (0 if not cached).
+        """Read the cached embeddings of a graph.
 
         Args:
             configs: (k,) numbers of configurations.
             segments: number of segments of the graph.
 
         Returns:
-            (k, segments) bool, and (k, segments, width) float32.
+            A mask (k, segments) bool: True if the embedding is cached; and the embeddings
+            (k, segments, width) float32, 0 where they are not cached.
         """
         keys = _hash(graph, configs[:, None], np.arange(segments))
         slots = self._slots(keys)
@@ -93,7 +94,8 @@ class EmbeddingTable:
         return torch.from_numpy(known), torch.from_numpy(values)
 
     def write(self, graph: int, configs: np.ndarray, segment: int, values: Tensor) -> None:
-        """Store the embeddings `values` (k, width) of one segment in the configurations (k,)."""
+        """Cache `values` (k, width): the embeddings of one segment in each of the k
+        configurations."""
         keys = _hash(graph, configs, np.array([segment]))
         slots = self._slots(keys)
         # If two of the embeddings have the same slot, both assignments keep the last one.
@@ -116,7 +118,7 @@ class EmbeddingTable:
         self._values[slots] = state["values"].numpy()
 
     def _slots(self, keys: np.ndarray) -> np.ndarray:
-        # all keys are odd, so the lowest bit is left out
+        # The lowest bit of a key does not help to choose a slot, because all keys are odd.
         return ((keys >> np.uint64(1)) % np.uint64(self.capacity)).astype(np.int64)
 
 
@@ -138,7 +140,8 @@ def _hash(graph: int, configs: np.ndarray, segments: np.ndarray) -> np.ndarray:
 class Segment(RowInputs):
     """One segment of a graph, with the arrays of a separate graph."""
 
-    # (configurable,): column of each configurable node in the codebook of the whole graph
+    # (configurable,): for each configurable node, its column in the codes of the whole graph's
+    # codebook
     columns: np.ndarray
 
     def given(self, configs: np.ndarray) -> Tensor:
@@ -154,8 +157,9 @@ class SegmentedInputs(RowInputs):
     """
 
     key: int  # number of the graph in the keys of EmbeddingTable
-    columns: np.ndarray  # (configurable,): column of each configurable node in the codebook
-    # (3, segments + 1) where each segment's nodes, edges and configurable nodes begin
+    columns: np.ndarray  # (configurable,): column of each configurable node in the codebook's codes
+    # (3, segments + 1): index at which each segment's nodes (row 0), edges (row 1) and configurable
+    # nodes (row 2) begin
     bounds: np.ndarray
 
     @property
@@ -224,7 +228,8 @@ def prepare_segments(
     )
 
 
-CHUNK_VALUES = 1 << 22  # maximum values of a layer in memory at inference
+# largest number of values of a layer that are held in memory at once at inference
+CHUNK_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -345,7 +350,7 @@ class SegmentNet(nn.Module):
             self.table.restore(memory)
 
     def embed_segment(self, inputs: SegmentedInputs, number: int, configs: np.ndarray) -> Tensor:
-        """Return the mean embedding (configs, width) of a segment's nodes."""
+        """Return the embedding (configs, width) of a segment: the mean over its nodes."""
         segment = inputs.segment(number)
         x = functional.gelu(self.encoder(self.rows(segment, configs)))
         for block in self.blocks:
@@ -360,10 +365,11 @@ class SegmentNet(nn.Module):
         return total
 
     def _embed_chosen(self, inputs: SegmentedInputs, configs: np.ndarray) -> Tensor:
-        """Return the embedding (configs, width) from some segments and cached embeddings of others.
+        """Return the embedding (configs, width) of the graph; only chosen segments have gradients.
 
         It is the sum over segments of (share of the graph's nodes) * (weight of draw_weights) *
-        (embedding of the segment).
+        (embedding of the segment). `_recollect` returns the embeddings of segments that are not
+        chosen.
         """
         chosen = torch.randperm(len(inputs.sizes))[: self.chosen]
         known, others = self._recollect(inputs, configs, chosen)
@@ -381,10 +387,12 @@ class SegmentNet(nn.Module):
     def _recollect(
         self, inputs: SegmentedInputs, configs: np.ndarray, chosen: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return which embeddings are known, and the embeddings of segments that are not chosen.
+        """Return segments' embeddings without gradients: cached ones, or computed without a table.
 
         Returns:
-            (configs, segments) bool, and (configs, segments, width), 0 if unknown or chosen.
+            A mask (configs, segments) bool: True if the embedding is cached or there is no table;
+            and the embeddings (configs, segments, width), 0 for chosen segments and where the mask
+            is False.
         """
         count = len(inputs.sizes)
         if self.table is not None:
@@ -395,7 +403,9 @@ class SegmentNet(nn.Module):
         others = torch.zeros(*shape, self.width, device=inputs.numeric.device)
         for number in set(range(count)) - set(chosen.tolist()):
             others[:, number] = self.embed_segment(inputs, number, configs).float()
-        # autocast has cached casts of the weights that have no gradient
+        # Autocast has cached casts of the weights that were made without gradients. Without
+        # clearing them, the chosen segments would use them, and no gradient would reach the
+        # weights.
         torch.clear_autocast_cache()
         return torch.ones(shape, dtype=torch.bool), others
 

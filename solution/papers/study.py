@@ -98,21 +98,23 @@ def features_of(kind: str, opcodes: str | None) -> tuple[Feature, ...]:
 
 
 def study_rows(graph: Graph, opcodes: str | None = None) -> np.ndarray:
-    """Return the feature table (distinct configs, columns) float32; features_of names the
-    columns."""
+    """Return the feature table (distinct configs, columns) float32.
+
+    features_of returns the names of the columns.
+    """
     rows = _tile_rows(graph) if graph.collection.kind == "tile" else _layout_rows(graph)
     shares = opcode_shares(graph, opcodes)
     return np.concatenate([rows, np.tile(shares, (len(rows), 1))], axis=1).astype(np.float32)
 
 
 def opcode_shares(graph: Graph, opcodes: str | None) -> np.ndarray:
-    """Return the share of nodes with each opcode (parts x 121,), for each part of the graph.
+    """Return the share of a graph's nodes that are in a part and have an opcode: (parts x 121,).
 
-    The parts are the nodes that pruning keeps, and those that it drops. Shares are of all nodes. In
-    a kernel, or in a graph that is already pruned, all nodes are kept.
+    The parts are the nodes that pruning keeps, and the nodes that it drops. Shares are of all
+    nodes. In a kernel, or in a graph that is already pruned, all nodes are kept.
 
     Args:
-        opcodes: a name in OPCODE_CHOICES, which decides the parts.
+        opcodes: a name in OPCODE_CHOICES, which decides the parts that are counted.
     """
     is_kept = np.ones(graph.num_nodes, bool)
     if len(graph.configurable):
@@ -154,7 +156,9 @@ def count_values(layouts: np.ndarray) -> np.ndarray:
 
 
 def padding_of_pairs(graph: Graph) -> np.ndarray:
-    """Return how many elements pad the output of each (node, layout) pair: (pairs,) float64."""
+    """Return (pairs,) float64: how many elements pad a node's output if it has the layout of the
+    (node, layout) pair.
+    """
     pairs, tensors = graph.layouts, find_tensors(graph, "output")
     node, given = pairs.node, pairs.layouts[:, :MAX_RANK].astype(np.int64)
     order = np.where(given == LAYOUT_UNSET, tensors.layouts[node], given)

@@ -85,7 +85,9 @@ class ChannelAttention(nn.Module):
 
 
 class ConfigAttention(nn.Module):
-    """[x, x * softmax over configurations of x / T], for each node and channel; T is learned.
+    """Concatenate x with x * softmax(x / T), for each node and channel.
+
+    The softmax runs over the configurations; the temperature T is learned.
 
     Shapes: x (nodes, configs, width) -> (nodes, configs, 2 width).
     Source: the competition's first place.
@@ -138,8 +140,8 @@ class TGraph(nn.Module):
 
     @torch.inference_mode()
     def score_graph(self, inputs: RowInputs) -> np.ndarray:
-        """Return scores (configs,); SCORED_TOGETHER configurations attend to each other at a
-        time."""
+        """Return scores (configs,); chunks of SCORED_TOGETHER configurations attend to each
+        other."""
         self.eval()
         rows = np.arange(len(inputs.codebook.codes))
         chunks = [

@@ -150,7 +150,8 @@ class JoinedNet(NodeNet):
         with torch.no_grad():
             beyond = sources[len(segment) :]
             x, constants = self._encode(inputs, given, layouts, edges, scale, beyond)
-        # autocast has cached casts of the weights that have no gradient
+        # Autocast has cached casts of the weights that were made without gradients. Without
+        # clearing them, the segment would use them, and no gradient would reach the weights.
         torch.clear_autocast_cache()
         part = inputs.keep(segment)
         inside = self.begin(part, layout_numbers(part, configs))
@@ -168,10 +169,14 @@ class JoinedNet(NodeNet):
         scale: Tensor,
         kept: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Return all node embeddings after the last block, and those of `kept` before each block.
+        """Compute all nodes, without cutting a segment.
 
         Args:
             kept: (k,) numbers of nodes; None: none.
+
+        Returns:
+            The embeddings of all nodes after the last block; and, for each block, the embeddings of
+            the nodes `kept` before that block.
         """
         x = self.begin(inputs, given)
         before = []
@@ -189,7 +194,7 @@ def pool(x: Tensor, configurable: Tensor) -> Tensor:
 
     Shapes: x (nodes, configs, width), configurable (k,) numbers of nodes -> (configs, 3 width).
     """
-    # Sums are normalised to length 1, because their length grows with the number of nodes.
+    # The length of a sum grows with the number of nodes, so sums are normalised to length 1.
     sums = [
         functional.normalize(x[chosen].sum(dim=0), dim=-1) for chosen in (slice(None), configurable)
     ]
@@ -213,8 +218,9 @@ class TpuGraphs(JoinedNet):
 
 
 def draw_segment(num_nodes: int, size: int) -> Tensor:
-    """Return the nodes (k,) of a random segment: each segment is `size` consecutive nodes, except
-    for the last, which may be shorter.
+    """Draw a segment at random, and return its nodes (k,).
+
+    A segment is `size` consecutive nodes; the last segment may be shorter.
     """
     first = size * int(torch.randint(-(-num_nodes // size), ()))
     return torch.arange(first, min(first + size, num_nodes))
@@ -238,7 +244,7 @@ def cut_segment(edges: Tensor, segment: Tensor, num_nodes: int) -> tuple[Tensor,
 
 
 class JoinedBlock(nn.Module):
-    """x' = x + GELU(norm(W [x, layouts] + W_neighbours mean of [x, layouts] over neighbours)).
+    """x' = x + GELU(norm(W z + W_neighbours mean of z over neighbours)); z concatenates x, layouts.
 
     Source: GraphSAGE (Hamilton et al., 2017).
     """
@@ -251,14 +257,14 @@ class JoinedBlock(nn.Module):
     def forward(
         self, x: Tensor, layouts: Tensor, edge_index: Tensor, count: int, scale: Tensor
     ) -> Tensor:
-        del scale  # a mean needs no degrees
+        del scale  # only JoinedGcnBlock needs the degrees; here messages are averaged
         joined = torch.cat([x, layouts], dim=-1)
         messages = self.convolution((joined, joined[:count]), edge_index)
         return x[:count] + functional.gelu(self.norm(messages))
 
 
 class JoinedGcnBlock(nn.Module):
-    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 [x, layouts] W + b)).
+    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 z W + b)), with z = concatenate(x, layouts).
 
     The degrees D are those of the whole graph, even if only a segment is computed.
 
@@ -296,7 +302,8 @@ class TpuGraphsTileSettings(RankerSettings):
     """Settings of the tile baselines."""
 
     width: int = 64
-    block: str | None = "sage"  # as in the tile net; None: no graph, an MLP on the sum of the nodes
+    # "sage": GraphSAGE, as in the tile net; None: no messages, an MLP on the sum of the nodes
+    block: str | None = "sage"
     rounds: int = 3
     join: str = "late"  # a name in JOINS
     heads: int = 0  # heads of attention among nodes, before the convolutions; 0: no attention
@@ -374,7 +381,8 @@ class TpuGraphsTile(nn.Module):
         self.readout = nn.Sequential(nn.Linear(joined, width), nn.GELU(), Mlp(width, width, 1))
 
     def score_batch(self, batch: Sequence[KernelInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs); the kernels form one disconnected graph."""
+        """Return scores (configs, graphs); the kernels are joined into one graph, without edges
+        between them."""
         chosen = take_rows([inputs.configs for inputs in batch], configs)
         given = torch.stack(chosen)  # (graphs, configs, 24)
         sizes = [len(inputs.opcodes) for inputs in batch]
@@ -397,8 +405,11 @@ class TpuGraphsTile(nn.Module):
         return self.readout(joined).squeeze(-1).T
 
     def count_values(self, inputs: KernelInputs) -> int:
-        """Return the width of the widest layer, times the nodes if the configuration joins
-        early."""
+        """Return how many values a layer holds for one configuration.
+
+        It is the width if the configuration joins after the sum over nodes, and the width times the
+        number of nodes if the configuration joins early.
+        """
         return self.width * (len(inputs.opcodes) if self.is_early else 1)
 
     @torch.inference_mode()

@@ -60,10 +60,10 @@ from solution.papers.tpugraphs import JOINED_BLOCKS, JoinedNet, pool
 
 
 def find_important(graph: Graph) -> np.ndarray:
-    """Return a mask (nodes,) bool of the nodes at both ends of a tensor with several layouts.
+    """Return a mask (nodes,) bool: True for both ends of a tensor that may have several layouts.
 
-    If several configurable nodes set the layout of a tensor, they and the node that computes the
-    tensor are in the mask. Other configurable nodes are not.
+    If several configurable nodes set the layout of a tensor, the mask is True for them and for the
+    node that computes the tensor. It is False for other configurable nodes.
     """
     constraints = find_constraints(graph)
     is_side = np.zeros(graph.num_nodes, bool)
@@ -78,10 +78,10 @@ def _numbered(name: str, first: int, count: int) -> dict[str, int]:
 
 # Columns of the node features that `compressed` keeps, by the names of TpuGraphs.
 CHOSEN = {
-    # The dimensions that a layout orders, and their order in the program.
+    # The size of each dimension, and the order of the dimensions in memory in the program.
     **_numbered("shape_dimensions", vocabulary.SHAPE_DIMENSIONS.start, 6),
     **_numbered("layout_minor_to_major", vocabulary.NODE_LAYOUT.start, 6),
-    # The output's size; whether it is a result of the computation.
+    # The sum and the product of the sizes; whether the node is a result of the computation.
     "shape_dimensions_sum": vocabulary.SHAPE_SUM,
     "shape_dimensions_product": vocabulary.SHAPE_PRODUCT,
     "is_root": vocabulary.IS_ROOT,
@@ -187,8 +187,8 @@ def _finder(pruning: str, hops: int) -> PerGraph[np.ndarray]:
 
 
 def find_preferred(graph: Graph) -> np.ndarray:
-    """Return a mask (nodes,) bool of configurable nodes, and of nodes important in some
-    configuration.
+    """Return a mask (nodes,) bool: True for configurable nodes, and for nodes that `find_important`
+    marks (both ends of a tensor that may have several layouts).
     """
     preferred = find_important(graph)
     preferred[graph.configurable] = True

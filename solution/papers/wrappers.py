@@ -29,7 +29,8 @@ MAX_TIMES, MAX_SIZE = 10_000, 1 << 30
 
 @dataclass(frozen=True)
 class WrapperSettings(RankerSettings):
-    """Settings of a ranker that wraps another ranker and prepares graphs as that one does."""
+    """Settings of a ranker that wraps another ranker, and prepares graphs as the wrapped ranker
+    does."""
 
     ranker: RankerSettings
 
@@ -48,9 +49,11 @@ class WrapperSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class SublistAverageSettings(WrapperSettings):
-    """A ranker, the number of random divisions of the list, and the maximum length of short lists.
+    """A ranker whose scores are averaged over random divisions of the list into short lists.
 
-    Choose a `size` near the number of configurations that the ranker saw together in training.
+    The list holds the configurations that are scored together. It is divided `times` times; a short
+    list has at most `size` configurations. Choose a `size` near the number of configurations that
+    the ranker saw together in training.
     """
 
     times: int = 4

@@ -47,11 +47,11 @@ from solution.training.folds import NO_FOLD
 from solution.training.jobs import Job, list_jobs
 from solution.training.plan import Plan
 
-# configurations per layout graph on which a student learns: the number that is generated, and the
-# most that are taken from the graph
+# Per layout graph a student learns on MADE_LAYOUTS generated configurations, and on at most
+# OWN_LAYOUTS configurations of the graph.
 MADE_LAYOUTS = 240
 OWN_LAYOUTS = 1000
-# Each student is as large as one of the nets that it learns from.
+# Each student is as large as one of the ensemble's nets that it learns from.
 LAYOUT_STUDENT, TILE_STUDENT = STUDENT_NAMES
 STUDENTS = (
     Experiment(
@@ -78,7 +78,7 @@ RECIPE = Recipe(
 
 
 def list_refits(experiment: Experiment, plan: Plan) -> list[Job]:
-    """List a job without a held-out fold for each group of collections and each seed."""
+    """List the jobs that train a model on all graphs: one per group of collections and seed."""
     found: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for job in list_jobs(experiment, plan):
         ranked = found.setdefault((job.group, job.seed), [])
@@ -96,7 +96,9 @@ def _list_teachers(run: Run, recipe: Recipe) -> list[tuple[str, Path, JobRecord]
 
 
 def find_taught(run: Run, recipe: Recipe) -> set[str]:
-    """Return the collections that the ensemble can teach: the recipe weighs a model for them.
+    """Return the collections that the ensemble can teach.
+
+    The ensemble can teach a collection if the recipe gives a weight to a model for it.
 
     Raises InputError if there is none, or if a model's code comes from a user's file.
     """
@@ -122,7 +124,10 @@ def find_taught(run: Run, recipe: Recipe) -> set[str]:
 
 
 def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> None:
-    """Record the recipe as the students' teacher; delete students that learned from another one."""
+    """Record that the students of the run learn from this recipe.
+
+    Students that learned from another recipe are deleted.
+    """
     known = recall(run.folder, TEACHER)
     if known is not None and known == recipe.model_copy(update={"name": known.name}):
         return
@@ -207,7 +212,7 @@ def _add_layouts(graph: Graph) -> Graph:
     chosen = graph.select(choose_configs(graph.key, graph.num_configs, OWN_LAYOUTS))
     try:
         made = make_candidates(graph, MADE_LAYOUTS)
-    except InputError:  # the graph has no configurable node
+    except InputError:  # the graph has no configurable node, so no configuration can be generated
         return chosen
     configs = encode(np.concatenate([chosen.layouts.expand(), made.layouts.expand()]))
     return dataclasses.replace(chosen, configs=configs, runtimes=None, listed=None)

@@ -48,7 +48,8 @@ def load_experiment(name: str) -> Experiment:
 
 @contextmanager
 def refuse_other_folder(source: str) -> Iterator[None]:
-    """Raise InputError if the block changes the working folder, and change back."""
+    """Raise InputError if the block changes the working folder; return to the former folder
+    first."""
     before = Path.cwd()
     try:
         yield
@@ -63,14 +64,17 @@ def refuse_other_folder(source: str) -> Iterator[None]:
 
 
 def find_own_frames(trace: TracebackType | None, path: Path) -> list[traceback.FrameSummary]:
-    """Return the traceback frames in the file and in the files that it imports from its folder."""
+    """Return the traceback frames in the file, and in the files of its folder that it imports."""
     path = path.absolute()
     files = {str(path.parent / name) for name in read_sources(path)}
     return [frame for frame in traceback.extract_tb(trace) if frame.filename in files]
 
 
 def _find_place(error: BaseException | None, path: Path) -> str:
-    """Return " (FILE, line N)": where the import of the user's file failed; empty if unknown."""
+    """Return the place where the import of the user's file failed, as " (FILE, line N)".
+
+    The text is empty if the place is unknown.
+    """
     # the messages of InputError and SyntaxError already name the line
     if error is None or isinstance(error, (InputError, SyntaxError)):
         return ""
@@ -137,7 +141,7 @@ def _find_frames(
 
 
 def rehearse(experiment: Experiment, plan: Plan) -> None:
-    """Fit a user's model on one graph, predict with it and save it, before workers start.
+    """Fit a user's model on one graph, predict with the model and save it, before workers start.
 
     The package's experiments are tested, but a user's file may contain an error that would
     otherwise show only after a long training.
@@ -191,7 +195,9 @@ def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
 
 
 def _check_scores(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
-    """Raise InputError if scores are not finite in 32 bits, or become equal in 32 bits."""
+    """Raise InputError if a score is not finite in 32 bits, or if scores that differ become all
+    equal when rounded to 32 bits.
+    """
     check_shape(scores, experiment, graph)
     is_table = isinstance(experiment.ranker, TableSettings)
     who = f"{'score_rows' if is_table else 'predict'} of {type(experiment.ranker).__name__}"

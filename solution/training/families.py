@@ -69,8 +69,10 @@ def find_families(
 
 
 def _join_equal(values: Sequence[str]) -> list[tuple[int, int]]:
-    """Return (first position with the same value, position) for each position; skip empty
-    values."""
+    """Return pairs of positions to join: (first position with the same value, position).
+
+    Empty values are skipped.
+    """
     first: dict[str, int] = {}
     return [(first.setdefault(value, row), row) for row, value in enumerate(values) if value]
 
@@ -102,7 +104,7 @@ def _join_alike(
     for row, architecture in enumerate(architectures):
         first.setdefault(architecture, row)
     rows = np.array([*first.values()])
-    # (architectures, opcodes): 1 if the program contains the opcode
+    # (architectures, opcodes): 1 if the programs with this architecture contain the opcode
     has = np.zeros((len(rows), OPCODES), np.float32)
     for at, row in enumerate(rows):
         has[at, read_opcodes(int(row))] = 1

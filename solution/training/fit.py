@@ -41,7 +41,7 @@ class LearningCurve:
         self._measures: list[Mapping[str, float]] = []
 
     def __call__(self, *given: Any, **named: Any) -> None:
-        """Forward the report; if it has a score, record the score and the measures."""
+        """Forward the report. Record its score and its measures if it has a score."""
         progress = FitProgress(*given, **named)
         if progress.score is not None:
             self._points.append((int(progress.done), round(float(progress.score), DIGITS)))
@@ -69,7 +69,10 @@ class LearningCurve:
         return {name: values for name, values in found.items() if np.isfinite(values).all()}
 
     def volatility(self) -> float | None:
-        """Return measure_volatility of the last model's scores; None if it has fewer than two."""
+        """Return measure_volatility of the validation scores of the last model that was fitted.
+
+        It is None if there are fewer than two scores.
+        """
         steps = [step for step, _ in self._points]
         starts = [index for index in range(1, len(steps)) if steps[index] <= steps[index - 1]]
         return measure_volatility([score for _, score in self._points[max(starts, default=0) :]])
@@ -116,7 +119,8 @@ def train_job(
     try:
         with one_thread(), name_failure(job.experiment, job.describe()):
             _train(job, plan, run, report, teach, checkpoints)
-    except InputError:  # a diverged fit must not be continued by the next start
+    # the fit diverged, so the next start must not continue it from its checkpoints
+    except InputError:
         remove(checkpoints)
         raise
     remove(checkpoints)
@@ -199,7 +203,7 @@ def _name_graphs(rows: pl.DataFrame) -> list[str]:
 def split_training(
     plan: Plan, collections: Sequence[str], fold: int, seed: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows of the graphs to fit on, and those of the graphs for early stopping.
+    """Return the rows of the graphs to fit on, then the rows of the graphs for early stopping.
 
     Neither includes a graph of the held-out fold.
     """
@@ -211,7 +215,7 @@ def split_training(
 def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) -> list[pl.DataFrame]:
     """Return the scores of at most `limit` chosen configurations of each graph; None: of all.
 
-    The ranker sees only the chosen configurations, because its score of one may depend on the
+    The ranker sees only the chosen configurations, because the score of one may depend on the
     others. It sees no runtimes.
     """
     frames = []

@@ -19,7 +19,8 @@ from solution.system.report import Report, silent
 from solution.training.fit import split_training
 from solution.training.plan import Plan
 
-# a function of scores (configs,) and runtimes (configs,)
+# A function that returns a number from the scores (configs,) and the runtimes (configs,) of a
+# graph.
 Measure = Callable[[np.ndarray, np.ndarray], float]
 
 
@@ -45,14 +46,19 @@ def fit_without(
 def held_out(
     plan: Plan, collection: str, fold: int, settings: RankerSettings | None = None
 ) -> LazyGraphs:
-    """Return the labelled graphs of the fold, prepared for a ranker; None: as stored."""
+    """Return the labelled graphs of the fold, prepared for a ranker with these settings.
+
+    With settings=None the graphs are as stored.
+    """
     return plan.load(plan.held_out(collection, fold), settings)
 
 
 def score_graphs(
     ranker: Ranker, graphs: Sequence[Graph], measures: Iterable[Measure] = ()
 ) -> np.ndarray:
-    """Return for each labelled graph the score of its collection, then the values of `measures`.
+    """Return for each labelled graph its score, then the values of `measures`.
+
+    The score is computed by the rule of the graph's collection.
 
     Returns:
         (graphs, 1 + measures)

@@ -38,17 +38,20 @@ from solution.training.plan import IS_TEST, Plan
 from solution.training.sites import Here, JobSpec
 from solution.training.watch import ProgressBars
 
-PATIENCE = 20.0  # seconds after which an observed fit is stopped, but not within its first step
-# seconds until worker processes have started; seconds to merge the predictions of a small run
+PATIENCE = 20.0  # seconds after which an observed fit is stopped, but never within its first step
+# seconds until worker processes have started (WORKERS_SECONDS), and to merge the predictions of a
+# small run (MERGING_SECONDS)
 WORKERS_SECONDS, MERGING_SECONDS = 6.0, 5.0
 MERGED_EACH_SECOND = 500_000  # predictions merged per second in large runs
-# bytes on disk; a run stores each prediction twice: with its job and with its experiment
+# Bytes on disk. A run stores each prediction twice: with its job, and with its experiment.
 BYTES_OF_A_PREDICTION = 6
-# limits for timing predictions: graphs that a model is fitted on; configurations per graph
+# To time predictions, a model is fitted on at most FEW graphs, and predicts at most TRIED
+# configurations of a graph.
 FEW, TRIED = 8, 2000
-# roughly the cost of predicting a graph
+# Time to predict a graph is roughly proportional to this product.
 WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")
-# smallest number of folds of a reduced run; fractions of the nets' epochs to try
+# FEWEST_FOLDS: smallest number of folds of a reduced run. SHARES: fractions of the nets' epochs to
+# try.
 FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
 
 
@@ -58,14 +61,14 @@ class Forecast:
 
     experiment: str
     models: int
-    seconds: float  # per model
+    seconds: float  # estimated seconds to train one model and predict with it
     predictions: int = 0  # of all models together
 
 
 def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[Forecast]:
     """Return an estimate for each experiment and group of collections.
 
-    A fit and some predictions of each are observed.
+    One fit, and some predictions, of each experiment and group are observed.
 
     Args:
         slots: number of fits at once.
@@ -114,7 +117,7 @@ class Stopwatch:
     fit."""
 
     def __init__(self) -> None:
-        # start of the fit, and of the model that it trains now
+        # time at which the fit began, and time at which the model that is trained now began
         self._begin = self._model = time.monotonic()
         self._seen: list[tuple[float, float]] = []  # (time, steps done) at each report
         self._total = 0
@@ -124,7 +127,7 @@ class Stopwatch:
             self._model, self._seen = self._seen[-1][0], []
         self._seen.append((time.monotonic(), done))
         self._total = total
-        # one report inside the first step is too little: its time includes the setup
+        # A single report inside the first step is not enough, because its time includes the setup.
         is_enough = done >= 1 or len(self._seen) > 1
         if is_enough and self._seen[-1][0] - self._begin > PATIENCE and done < total:
             raise SeenEnoughError
@@ -163,7 +166,10 @@ def _estimate_predictions(job: Job, plan: Plan, split: tuple[pl.DataFrame, pl.Da
 
 
 def _find_predicted(job: Job, plan: Plan) -> pl.DataFrame:
-    """Return the rows of the graphs that the job predicts, with the number of predicted configs."""
+    """Return a row for each graph that the job predicts.
+
+    Column `configs` is the number of configurations of the graph that are predicted.
+    """
     tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
     held_out = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
     return pl.concat([tests, held_out.with_columns(pl.col("configs").clip(0, MAX_CONFIGS))])
@@ -173,7 +179,8 @@ def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) 
     """Return the estimated seconds of a run with this number of workers.
 
     Args:
-        beside: seconds before and after the training, without merging.
+        found: the estimate of each experiment and group.
+        beside: seconds before and after the training, without the merging of predictions.
     """
     merging = MERGING_SECONDS + sum(line.predictions for line in found) / MERGED_EACH_SECOND
     work = sum(line.models * line.seconds for line in found) / workers
@@ -220,7 +227,8 @@ class RunBudget:
         return [item.cut(self.seeds, self.share) for item in experiments]
 
     def describe(self, whole: "RunBudget") -> str:
-        """Return in words how this budget is smaller than the `whole`; empty if it is not."""
+        """Return in words how this budget is smaller than the budget `whole`; empty if it is not
+        smaller."""
         words = {
             f"{count(self.seeds, 'seed')} instead of {whole.seeds}": self.seeds < whole.seeds,
             f"{self.folds} folds instead of {whole.folds}": self.folds < whole.folds,
@@ -245,12 +253,14 @@ def choose_budget(
     workers: int,
     beside: float = 0.0,
 ) -> RunBudget:
-    """Return the first budget that fits into the hours; InputError if even the last one does not.
+    """Return the largest budget (the first of list_budgets) that fits into the hours.
 
     Args:
         found: an estimate of the whole run.
         folds: the number of folds of the whole run.
-        beside: seconds before and after the training, without merging.
+        beside: seconds before and after the training, without the merging of predictions.
+
+    Raises InputError if even the smallest budget does not fit.
     """
     budgets, named = list_budgets(experiments, folds), {item.name: item for item in experiments}
     for budget in budgets:

@@ -29,9 +29,10 @@ class Job:
     """A model to be trained."""
 
     experiment: Experiment
-    group: tuple[str, ...]  # the collections that it learns from
-    collections: tuple[str, ...]  # the collections of the group that it ranks
-    fold: int  # held-out fold; NO_FOLD: none, so it predicts only the test graphs
+    group: tuple[str, ...]  # the collections that the model learns from
+    collections: tuple[str, ...]  # the collections of `group` that the model ranks
+    # held-out fold; NO_FOLD: no fold is held out, so the model predicts only the test graphs
+    fold: int
     seed: int
 
     def folder(self, run: Run) -> Path:
@@ -39,7 +40,8 @@ class Job:
 
     @property
     def kind(self) -> str:
-        """Experiment and collections as text, the same for the models of all folds and seeds."""
+        """The experiment and its collections as text. It is the same for the models of all folds
+        and seeds."""
         return f"{self.experiment.name} {' + '.join(self.collections)}"
 
     def describe(self) -> str:
@@ -100,7 +102,7 @@ def list_jobs(experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING) -
 def list_missing(
     experiments: Sequence[Experiment], plan: Plan, run: Run, choice: Choice = EVERYTHING
 ) -> list[Job]:
-    """Return the jobs that the run lacks, or whose files are damaged."""
+    """Return the jobs that are not trained yet in the run, or whose files are damaged."""
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
     return [job for job in jobs if find_defect(job, run) is not None]
 
@@ -142,7 +144,7 @@ def find_backlog(
 
 
 def find_defect(job: Job, run: Run) -> str | None:
-    """Return in words why a job must be trained; None if the run has it, undamaged."""
+    """Return in words why a job must be trained; None if the run has its files, undamaged."""
     folder = job.folder(run)
     if not folder.exists():
         return "not trained yet"

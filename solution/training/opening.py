@@ -155,10 +155,11 @@ def find_needed_hops(experiments: Sequence[Experiment]) -> int | None:
 
 
 def choose_place(target: Path, hops: int | None) -> Path:
-    """Return `target` or a folder beside it for a store with at least these hops.
+    """Return `target`, or a folder beside it, for a store with at least these hops (edges around
+    configurable nodes).
 
     Return `target` if its store has enough hops, or if it is no store yet and `hops` is the
-    default. Otherwise return its name with "-whole" or "-hops-N" appended.
+    default. Otherwise return the path with "-whole" or "-hops-N" appended to its name.
     """
     usual = hops == Preparation().hops
     if _serves(target, hops) or (usual and not is_store(target)):
@@ -174,9 +175,11 @@ def _serves(folder: Path, hops: int | None) -> bool:
 
 
 def _check_collections(data: Path, there: Sequence[str], asked: Sequence[str]) -> None:
-    """Raise InputError if a collection in `asked` is not among the data's collections `there`."""
+    """Raise InputError if a collection in `asked` is unknown, or not among the data's collections
+    `there`.
+    """
     for name in asked:
-        collection(name)  # raises if the name is misspelt
+        collection(name)  # raises InputError if the name is unknown
         if name not in there:
             known = ", ".join(dict.fromkeys(there))
             raise InputError(f"{data}: has no graph of {name}, but of {known}.")
@@ -225,7 +228,8 @@ def save_split(plan: Plan, run: Run) -> None:
             shutil.copyfile(plan.sample_submission, temporary)
     try:
         check_split(run)
-    except InputError:  # missing or damaged: write them again, with the same contents
+    # The files are missing or damaged. Write them again; the contents are the same.
+    except InputError:
         predictions.write(plan.graphs, run.graphs)
         predictions.write(plan.labels(), run.labels)
 
@@ -341,7 +345,8 @@ def open_run_store(run: Run, given: Path | None = None) -> Store:
 
 
 def find_other_graphs(run: Run, store: Store) -> str | None:
-    """Return in words why the store is not the run's; None if it has all graphs of the run."""
+    """Return in words what the store lacks of the run's graphs; None if it has all graphs of the
+    run."""
     graphs = predictions.read(run.graphs, SAME)
     lacking = graphs.join(store.graphs, on=SAME, how="anti")
     if lacking.is_empty():

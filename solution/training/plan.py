@@ -93,7 +93,7 @@ class Plan:
         ).explode("config")
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that identify the data.
+        """Return the settings that identify the data of the run: a count, a hash, and a version.
 
         They do not depend on how many nodes of a graph the store keeps.
         """
@@ -101,7 +101,8 @@ class Plan:
         # separate settings.
         drawn = [name for name in ("checksum", "group", "fold", "family") if name in self.graphs]
         if not list_estimates(self.graphs["label_source"]):
-            # so that measured data has the same hash as before label sources were recorded
+            # Leave the column out if all labels are measured, so that the hash is the one of the
+            # runs that were made before label sources were recorded.
             drawn.append("label_source")
         content = self.graphs.drop(drawn).write_csv()
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]

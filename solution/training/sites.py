@@ -206,7 +206,7 @@ class There:
         return spec.find(str(_write_once(files) / Path(spec.origin).name))
 
 
-# scratch folder of each set of files, by the hash of their names and contents
+# scratch folder of each set of files; the key is a hash of the files' names and contents
 _written: dict[str, ScratchFolder] = {}
 
 
@@ -330,7 +330,7 @@ def sending(mirror: Mirror) -> Iterator[None]:
     try:
         with _sending_now_and_then(mirror):
             yield
-    # a diverged fit has deleted its checkpoints here, so delete them in the bucket, too
+    # A diverged fit has deleted its checkpoints here, so delete them in the bucket, too.
     except InputError:
         _send_all(mirror)
         raise
@@ -360,14 +360,14 @@ def _send_all(mirror: Mirror) -> None:
     bucket.
     """
     mirror.folder.mkdir(parents=True, exist_ok=True)
-    # overwrite what a machine that was lost may have uploaded for the same fit
+    # overwrite what a machine that is gone may have uploaded for the same fit
     mirror.push(over=True)
 
 
 @contextmanager
 def share_run(run: Run) -> Iterator[SharedFolder]:
     """Yield a description by which other machines find the run's folder."""
-    # a machine that sees this file, which has a random name, sees the same folder
+    # A machine sees the same folder if it sees this file, whose name is random.
     token = run.folder / f"{TEMPORARY}{secrets.token_hex(8)}"
     token.write_text(secrets.token_hex(16), encoding="utf-8")
     try:

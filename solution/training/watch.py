@@ -31,7 +31,7 @@ class FitLine:
     name: str
     started: float = field(default_factory=lambda: time.monotonic())
     seconds: float = 0.0
-    first: float = 0  # epochs that an earlier fit had done before it was stopped and resumed
+    first: float = 0  # epochs that had been done before the fit was resumed
     done: float = 0
     total: int = 0
     loss: float | None = None
@@ -46,7 +46,8 @@ class FitLine:
         new = FitProgress(*given, **named)
         if new.is_recalled:
             self.first = new.done
-        # without validation no report is marked as recalled: count from the first report
+        # Without validation no report says that an earlier fit did the step (is_recalled). So count
+        # from the first report.
         elif not self.is_begun:
             self.first, self.is_begun = max(0, math.ceil(new.done) - 1), True
         self.done, self.total = new.done, new.total
@@ -105,7 +106,7 @@ class TimeLeft:
         """
         known = {kind: list(seconds) for kind, seconds in self._seconds.items()}
         models: dict[str, float] = dict(self._left)
-        for line in running:  # if no model of this kind is finished, extrapolate from a running fit
+        for line in running:  # For a kind without a finished model, extrapolate from a running fit.
             seen, kind = time.monotonic() - line.started, self._kind(line.name)
             models[kind] = models.get(kind, 0) - (line.done / line.total if line.total else 0)
             if line.done > line.first and not known.setdefault(kind, []):

@@ -45,7 +45,8 @@ WARM_UP_TRIALS = 5  # complete trials before any trial is pruned
 class Scored:
     """The scores of a trial; a step scores one collection on one fold."""
 
-    values: tuple[float, ...]  # after each step, the mean over collections of the scores so far
+    # after each step, the mean over the collections of their scores so far
+    values: tuple[float, ...]
     is_given_up: bool
     has_diverged: bool = False
 
@@ -96,7 +97,8 @@ class Trials:
         found: list[float] = []
         for number, (collection, fold) in enumerate(steps):
             key = experiment.learns_from(collection), fold
-            # keep only the last model, which ranks all collections of its group
+            # Keep only the last model, which scores all collections of its group, so that memory is
+            # bounded.
             if key not in models:
                 models = {key: fit_without(settings, plan, *key, self.seed)}
             graphs = held_out(plan, collection, fold, settings)
@@ -113,8 +115,8 @@ class Trials:
         return Scored(tuple(found), is_given_up=False)
 
     def _list_steps(self) -> list[tuple[str, int]]:
-        """Return the steps (collection, fold), sorted by fold: the first steps score each
-        collection."""
+        """Return the steps (collection, fold), sorted by fold, so that each collection is scored
+        early."""
         folds = self.site.plan.folds
         steps = [(name, fold) for name in self.collections for fold in folds(name)]
         return sorted(steps, key=lambda step: step[1])
@@ -130,7 +132,7 @@ def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
 
 
 def find_limits(study: optuna.Study) -> tuple[float, ...]:
-    """Return the limit for each step: the median score of the complete trials after the step.
+    """Return for each step a limit: the median, over the complete trials, of their scores after it.
 
     The result is empty while fewer than WARM_UP_TRIALS are complete.
 
@@ -146,7 +148,7 @@ def find_limits(study: optuna.Study) -> tuple[float, ...]:
 
 
 def tell(study: optuna.Study, trial: optuna.Trial, scored: Scored) -> None:
-    """Report the scores of a trial to the study."""
+    """Report the scores of a trial, and whether it was pruned, to the study."""
     for step, value in enumerate(scored.values):
         trial.report(value, step)
     if scored.has_diverged:
@@ -222,7 +224,7 @@ class Search:
             while (left := trials - _count_done(study)) > 0:
                 watch.note(_describe_best(study))
                 try:
-                    # asked again each time, because a cluster may grow
+                    # Ask for the slots again each time, because a cluster may grow.
                     at_once = self.at_once or self._executor.slots
                     self._try_some(study, min(left, at_once), work, watch)
                 finally:
@@ -306,14 +308,15 @@ class Search:
             study_name=self.experiment.name,
             direction="maximize",
             load_if_exists=True,
-            pruner=optuna.pruners.NopPruner(),  # Trials decides by itself whether to stop early
+            # Optuna prunes nothing, because Trials decides whether to stop a trial early
+            pruner=optuna.pruners.NopPruner(),
         )
         samplers = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
-        # another seed, so that a continued search does not draw the same trials again
+        # The seed differs with the number of trials, so that a continued search draws other trials.
         study.sampler = samplers[self.sampler](seed=self.seed + len(study.get_trials(False)))
         self._check_same(study)
         for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            # the process that ran the trial was killed
+            # the trial still counts as running, so the process that ran it was killed
             study.tell(trial.number, state=TrialState.FAIL)
         return study
 

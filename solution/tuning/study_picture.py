@@ -14,9 +14,11 @@ from solution.tuning.search import find_as_it_is
 
 COLUMNS = 3
 FEW = 5  # with fewer complete trials, there are no panels of settings
-# a log axis is labelled at 1, 2 and 5 times powers of ten up to this ratio of largest to smallest
+# Largest ratio of the largest to the smallest value at which a log axis is labelled at 1, 2 and 5
+# times powers of ten; above it, only at powers of ten.
 MANY = 30
-# a log axis is narrow below this ratio of values; number of intervals between its labels
+# A log axis is narrow if the ratio of the largest to the smallest value is below NARROW. It then
+# has FEWER evenly spaced intervals between labels.
 NARROW, FEWER = 4, 3
 
 

@@ -20,13 +20,14 @@ from solution.training.watch import Watch
 
 # memory of a worker process; the tables of the whole tile collection take most of it
 BYTES_OF_A_WORKER = 5 << 30
-# shortest time between two reports of a task: people read no faster, and a queue is finite
+# Shortest time between two reports of a task: people read no faster, and reports wait in a
+# queue.
 REPORT_SECONDS = 0.1
 
 # A function that is called as work(*task.arguments, report), one call at a time in each process. It
 # is pickled once for each process and stays loaded there, so it may cache the data that it reads.
 Work = Callable[..., Any]
-Keep = Callable[[int, Any], None]  # called with the task's number and its result
+Keep = Callable[[int, Any], None]  # called with the number of a task and the task's result
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Needs:
     """The resources that a task needs on the machine that runs it."""
 
     cores: int = 1
-    gpus: float = 0.0  # below 1: several tasks share a GPU
+    gpus: float = 0.0  # number of GPUs; below 1: several tasks share a GPU
     bytes: int = 0  # bytes of memory
 
 
@@ -57,8 +58,10 @@ class Executor(Protocol):
 
     @property
     def gpu_share(self) -> float:
-        """The share of a GPU requested for each net; 0: none is requested, and visible GPUs are
-        used."""
+        """The fraction of a GPU requested for each net.
+
+        0: none is requested, and a net uses the GPUs that its process sees.
+        """
         ...
 
     @property
@@ -133,7 +136,9 @@ class Throttled:
         self._send()
 
     def __call__(self, *given: Any, **named: Any) -> None:
-        """Forward the report, unless the last one was too recent and this is no new best score."""
+        """Forward the report if REPORT_SECONDS have passed since the last forwarded one, or if the
+        report has a new best score.
+        """
         score, now = FitProgress(*given, **named).score, time.monotonic()
         is_best = score is not None and (self._best is None or score > self._best)
         if is_best or now >= self._next:

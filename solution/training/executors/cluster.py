@@ -56,7 +56,8 @@ from solution.training.sites import train_away
 from solution.training.watch import Watch
 
 Message = tuple[int, tuple[Any, ...], dict[str, Any]]
-# the unpickled function of the current run, by the id of its Ray reference; one per process
+# the unpickled function of the current run in this process, by the id of the function's Ray
+# reference
 _works: dict[str, Work] = {}
 
 
@@ -134,8 +135,8 @@ RETRIES = 3  # how often a task is run again if its process dies
 POLL_SECONDS = 0.1
 AT_ONCE = 64  # most results fetched at once
 STORE_BYTES = 256 << 20  # shared memory for results, which are small; graphs are mapped from files
-# where Ray's temporary folder is made: its path is short, because the path of a socket in it
-# has at most 107 bytes
+# where Ray's temporary folder is made: the path must be short, because the path of a socket in that
+# folder has at most 107 bytes
 SHORT, OWN = Path("/tmp"), "fastslow-ray-"
 SETTINGS = {  # defaults for environment variables
     # by default Ray retries a task that needs too much memory forever
@@ -174,7 +175,8 @@ class RayExecutor:
         return join_cluster(self.address, self.workers)
 
     def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
-        """Train jobs; see Executor. Experiments that were made in memory are trained here."""
+        """Train jobs; see Executor. Experiments that were made in memory are trained on this
+        machine."""
         loaded, made = split_loaded(jobs)
         train_away(self, loaded, plan, run, watch)
         LocalExecutor(1).train(made, plan, run, watch)
@@ -222,8 +224,8 @@ class _Running:
         )
         self._queue = queue.remote()
         context = RunContext(identify_code(), ray.put(pickle.dumps(work)), self._queue)
-        # Ray fetches arguments for each task, but not references inside a list. So the function
-        # is fetched once per process, by _open.
+        # Ray fetches the arguments of each task anew, but not references inside a list. So the
+        # function is passed inside the list `box`, and _open fetches it once per process.
         box, remote = ray.put([context]), ray.remote(do)
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         # check all tasks before the first one is submitted
@@ -284,11 +286,11 @@ class _Running:
 
 
 def fit_needs(task: Task, nodes: Sequence[dict[str, float]]) -> Needs:
-    """Return the task's needs, limited to what one node has; otherwise it would wait forever.
+    """Return the task's needs, limited to what one node has; Ray would wait forever for more.
 
     If no node with CPUs exists yet, as in a growing cluster, cores and memory are not limited.
 
-    Raises InputError if the nodes' GPUs are too few for the task.
+    Raises InputError if the cluster has GPUs, but no node with CPUs has as many as the task needs.
     """
     needs = task.needs
     if not any(node.get("GPU") for node in nodes):  # without any GPU nets are trained on the CPU
@@ -368,10 +370,11 @@ def _own_folder() -> Iterator[Path]:
 
 @cache
 def _make_private() -> dict[str, str]:
-    """Return settings that keep other users out of a local cluster: a random token, never on disk.
+    """Return settings that keep other users out of a local cluster: a random token, which is never
+    written to disk.
 
-    Ray reads them once per process, so the token stays the same. If Ray was imported before, its
-    settings cannot change any more, and none are returned.
+    Ray reads the settings once per process, so the token stays the same. If Ray was imported
+    before, its settings cannot change any more, and an empty dict is returned.
     """
     if "ray" in sys.modules:
         return {}

@@ -45,8 +45,8 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 def count_slots() -> int:
     """Return how many models can be fitted at once: one per core, limited by the memory.
 
-    With GPUs it is one per two cores, because the CPU prepares the steps of a net on a GPU; at most
-    as many as fit into the GPUs' memory, and at least one per GPU.
+    On a machine with GPUs, a fit needs two cores, because the CPU prepares the steps of a net on a
+    GPU. The number is then also limited by the GPUs' memory, but it is at least one per GPU.
     """
     gpus, cores, memory = count_gpus(), count_cores(), available_memory()
     if gpus:
@@ -58,7 +58,7 @@ def count_slots() -> int:
 class LocalExecutor:
     """Runs tasks in processes of this machine, or in this process if one is enough."""
 
-    workers: int | None = None  # number of processes; None: as count_slots returns
+    workers: int | None = None  # number of processes; None: the number that count_slots returns
 
     @property
     def is_away(self) -> bool:
@@ -66,7 +66,7 @@ class LocalExecutor:
 
     @property
     def gpu_share(self) -> float:
-        return 0.0  # each process sees one GPU
+        return 0.0  # no share is requested, because each process sees one GPU
 
     @property
     def slots(self) -> int:
@@ -136,7 +136,8 @@ def _begin(
 ) -> None:
     global _messages, _task_work
     _messages, _task_work = messages, work
-    # The parent stops reading after the last result, so a worker must not wait for its messages.
+    # The parent stops reading messages after the last result. So a worker must be able to end
+    # before all its messages are read.
     _messages.cancel_join_thread()
     with slots.get_lock():
         slot, slots.value = slots.value, slots.value + 1

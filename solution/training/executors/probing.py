@@ -19,8 +19,10 @@ SETTINGS, FRAME = 4, 9
 
 
 def check_cluster(address: str | None) -> None:
-    """Raise InputError unless Ray is installed and a cluster answers at the address (if there is
-    one)."""
+    """Raise InputError unless Ray is installed, and a cluster answers at an address HOST:PORT.
+
+    The addresses None and auto are not probed.
+    """
     if find_spec("ray") is None:
         raise InputError(f"A cluster needs Ray. {how_to_install('cluster')}.")
     if address is not None:
@@ -45,7 +47,7 @@ def check_cluster_address(address: str) -> None:
 
 
 def probe(address: str) -> None:
-    """Raise InputError unless a Ray cluster listens at HOST:PORT."""
+    """Raise InputError unless a server that Ray can use listens at HOST:PORT."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), SECONDS) as line:
@@ -74,7 +76,7 @@ def find_head(address: str) -> str:
 
 
 def explain_silence(ray: Any, address: str, error: Exception) -> InputError:
-    """Return the error to show if Ray could not connect; it says if a token is rejected.
+    """Return the error to show if Ray could not connect; the message says if a token is rejected.
 
     Args:
         error: the exception that Ray raised.
