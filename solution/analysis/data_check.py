@@ -23,12 +23,12 @@ KEYS = ("collection", "split", "graph")
 
 @dataclass(frozen=True)
 class _Sound:
-    """A file without defects, and what was found in it."""
+    """A file without defects: its summary, hash, kind of configurations and impossible layouts."""
 
     path: Path
     summary: Summary
     source: str  # hash of the file, see solution.data.npz.fingerprint
-    kind: str  # kind of its configurations, see solution.store.store.name_kind
+    kind: str  # what its configurations set, see solution.store.store.name_kind
     odd: str  # a sentence about a layout that no tensor can have; empty if there is none
 
 
@@ -36,9 +36,10 @@ def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], li
     """Read every file once, and collect its defects.
 
     Returns:
-        A table with a row per file without defects, as in solution.data.scan, and the hash of the
-        file in the column "source"; a message for each defective file and for each collection that
-        cannot be learned from; a sentence for each file with a layout that no tensor can have.
+        A table with a row per file without defects: the columns of solution.data.scan, and the hash
+        of the file in the column "source". A list of messages: one for each defective file, and one
+        for each collection that mixes kinds of configurations, so that no model can learn from it.
+        A list of sentences, one for each file with a layout that no tensor can have.
     """
     results = map_files(_check_file, files, "Checking files")
     sound = [result for result in results if not isinstance(result, str)]

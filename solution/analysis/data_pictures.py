@@ -1,4 +1,4 @@
-"""Draw the figures of a first look at the data; graphs have repaired padding but are not pruned.
+"""Draw the figures of a first look at the data; graphs have corrected padding but are not pruned.
 
 Each function returns a figure: a notebook displays it, a report or a test saves it.
 """
@@ -313,7 +313,7 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
 def draw_scale(summaries: pl.DataFrame) -> Figure:
     """Return a figure with a point per graph: its numbers of configurations and of nodes.
 
-    A band marks the published range of mean numbers of nodes, of TpuGraphs' layout collections.
+    A band marks the range of the mean numbers of nodes published for TpuGraphs' layout collections.
     """
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axes = figure.subplots()

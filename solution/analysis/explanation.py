@@ -122,10 +122,11 @@ class Explanation(Comparison):
 
 
 def compare(ranker: Ranker, graph: Graph, config: int | None = None) -> Comparison:
-    """Compare `config`, by default the configuration predicted slowest, with the fastest.
+    """Compare `config`, by default the one predicted slowest, with the one predicted fastest.
 
-    If `config` itself is predicted fastest (ties included), the slowest is compared with it. Raises
-    InputError if `config` does not exist, or all configurations have the same score.
+    If `config` itself is predicted fastest (ties included), it is compared with the one predicted
+    slowest. Raises InputError if `config` does not exist, or all configurations have the same
+    score.
     """
     scores = ranker.predict(graph)
     slow, fast = int(np.argmax(scores)), int(np.argmin(scores))

@@ -37,8 +37,9 @@ def measure_scale(summaries: pl.DataFrame) -> pl.DataFrame:
         summaries: the table of solution.data.scan, a row per graph.
 
     Returns:
-        The columns collection; graphs (count); nodes, edges and configs (means per graph); largest
-        (the most nodes); and pairs (of a graph and a configuration).
+        A table with the columns collection; graphs (count); nodes, edges and configs (means per
+        graph); largest (nodes of the largest graph); and pairs (number of configurations of all
+        graphs).
     """
     counts = (
         pl.len().alias("graphs"),

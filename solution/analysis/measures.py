@@ -59,9 +59,10 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
     """Return each configuration's distance (configs,) from the fastest, in swaps of dimensions.
 
     The distance of two layouts is the number of pairs of dimensions in a different order (Kendall's
-    tau distance): so many swaps of neighbouring dimensions turn one layout into the other. It is
-    summed over the output, input and kernel layouts of all configurable nodes. A layout that is
-    left to the compiler counts as the program's. The graph's padding must be repaired.
+    tau distance). This is the number of swaps of neighbouring dimensions that turn one layout into
+    the other. It is summed over the output, input and kernel layouts of all configurable nodes. A
+    layout that is left to the compiler counts as the program's layout. The graph's padding must be
+    corrected.
     """
     assert graph.runtimes is not None
     layouts = graph.layouts
@@ -74,7 +75,8 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
         given = layouts.layouts[:, number * MAX_RANK : (number + 1) * MAX_RANK].astype(np.int64)
         positions = MAX_RANK + np.argsort(_complete(tensors.layouts, tensors.ranks), axis=1)
         # (layouts, dimensions): position of each dimension, minor to major, in the program's
-        # layout, plus MAX_RANK. Dimensions that a layout sets then get their lower positions in it.
+        # layout, plus MAX_RANK. Below, a dimension that a layout sets gets its position in that
+        # layout, without MAX_RANK, so it comes first.
         positions = positions[layouts.node]
         for slot in range(MAX_RANK):
             rows = np.flatnonzero(given[:, slot] >= 0)
@@ -89,13 +91,13 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
 
 
 def _complete(orders: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Return `orders` (nodes, 6), with the entries from a tensor's rank on set to rank, ..., 5."""
+    """Return `orders` (nodes, 6), with entry i replaced with i for all i >= the tensor's rank."""
     past = np.arange(MAX_RANK) >= ranks[:, None]
     return np.where(past, np.arange(MAX_RANK), orders)
 
 
 def copied_bytes(graph: Graph) -> np.ndarray:
-    """Return which share (configs,) of the bytes between configurable nodes must be copied.
+    """Return the share (configs,) of the bytes between configurable nodes that must be copied.
 
     A tensor is copied if its producer and its consumer have it in different orders of dimensions.
     """
@@ -110,9 +112,9 @@ def padded_bytes(graph: Graph) -> np.ndarray:
 
 
 def violation_ratio(graph: Graph) -> np.ndarray:
-    """Return the share (configs,) of configurable nodes that violate.
+    """Return the share (configs,) of configurable nodes that violate a rule of good layouts.
 
-    A node violates if the largest dimension of its output is not the minor-most one.
+    The rule is that the largest dimension of a node's output is the minor-most (contiguous) one.
     """
     return violation_ratios(graph)[graph.layouts.rows]
 

@@ -38,13 +38,13 @@ DOT_LISTS = (
     ("lhs_batch", "lhs_batch_dimensions", "of the left operand, one product for each index"),
     ("rhs_batch", "rhs_batch_dimensions", "of the right operand, one product for each index"),
 )
-DOT_DIMENSIONS = 2  # columns for each of DOT_LISTS
+DOT_DIMENSIONS = 2  # number of columns for each list of dimensions in DOT_LISTS
 GATHER_LISTS = (
     ("gather_offset", "offset_dims", "of the output, contiguous pieces of what is read"),
     ("gather_collapsed", "collapsed_slice_dims", "of which one index is read at a time"),
     ("gather_start", "start_index_map", "that the indices run along"),
 )
-GATHER_DIMENSIONS = 3  # columns for each of GATHER_LISTS
+GATHER_DIMENSIONS = 3  # number of columns for each list of dimensions in GATHER_LISTS
 NONE = -1  # value of a missing dimension, because 0 is a valid dimension
 
 FEATURES = (
@@ -167,10 +167,10 @@ def _is_minor(shape: Any, dimensions: Sequence[int]) -> int:
 
 
 def show_guesses(name: str, lifted: Lifted) -> Table:
-    """Return a table of the guesses in a lifted program.
+    """Return a table of the guesses in a lifted program (one reconstructed from a graph).
 
-    It has a row for each kind of guess: the number of nodes for which it was made, and the first
-    one.
+    The table has a row for each kind of guess: the number of nodes for which it was made, and the
+    first of these nodes.
     """
     opcodes = [instruction.opcode for instruction in instructions(lifted.module)]
     touched = len({node for nodes in lifted.guesses.values() for node in nodes})

@@ -45,7 +45,7 @@ class Costs(Comparison):
     names: list[str]  # (parts,) name of the tensor that each part computes or copies
     slow_states: list[str]  # (parts,) each part's layouts or copy in configuration `slow`, in words
     fast_states: list[str]
-    added: np.ndarray  # (parts,) cost in `slow` less cost in `fast`
+    added: np.ndarray  # (parts,) cost in `slow` minus cost in `fast`, in units of the score
     # (parts,) `added` as a fraction of the runtime; None: not measured, or the fitted line from
     # scores to log runtimes does not rise
     shares: np.ndarray | None
@@ -75,9 +75,10 @@ def explain_costs(ranker: CostRanker, graph: Graph, config: int | None = None) -
 
 
 def _share_of_runtime(graph: Graph, scores: np.ndarray, added: np.ndarray) -> np.ndarray | None:
-    """Return costs as fractions (parts,) of the runtime, by a line from scores to log runtimes.
+    """Return costs as fractions (parts,) of the runtime: exp(rise * added) - 1.
 
-    None if the graph has no runtimes, or the line does not rise.
+    `rise` is the slope of a line that is fitted from scores to log runtimes. None is returned if
+    the graph has no runtimes, or the line does not rise.
 
     Args:
         added: (parts,) differences of costs, in units of the score.
@@ -94,7 +95,10 @@ class _Words:
     table: StateTable
 
     def name(self, number: int, is_copy: bool) -> str:
-        """Return a part's name by its state `number`, such as `dot 4 64x128 (32 kB), for add 7`."""
+        """Return the name of the part with the state `number`: `dot 4 64x128 (32 kB), for add 7`.
+
+        The part is an instruction, or the copy of a tensor for a reader (`is_copy`).
+        """
         node, reader = int(self.table.node[number]), int(self.table.reader[number])
         if node == self.graph.num_nodes:
             return RESULT
@@ -109,7 +113,10 @@ class _Words:
         return f"{tensor}, for {describe_node(self.graph, reader).partition(' ')[0]} {reader}"
 
     def describe(self, number: int, is_copy: bool) -> str:
-        """Return a state in words: a copy, or layouts (minor to major) and loops."""
+        """Return the state `number` in words: layouts (minor to major) and loops of an instruction.
+
+        With `is_copy`, the words are the layouts between which a tensor is copied.
+        """
         made, first, second = (
             self._name_layout(number, column) for column in (MADE, FIRST, SECOND)
         )

@@ -71,11 +71,11 @@ class Evaluator:
         return min(self.seconds, INVALID * self.reference)
 
     def keep_fixed(self, decision: Decision) -> Decision:
-        """Combine `decision` for the tasks that are decided with `base` for the other tasks."""
+        """Return a decision: `decision` in the decided tasks, `base` in the other tasks."""
         return self._join(decision, self.base)
 
     def keep_beside(self, decision: Decision) -> Decision:
-        """Combine the best decision for the tasks that are decided with `decision` for the others.
+        """Return a decision: the best one in the decided tasks, `decision` in the other tasks.
 
         If no valid decision is known, return `decision` itself.
         """
@@ -95,7 +95,8 @@ class Evaluator:
     def judge(self, decision: Decision) -> StepResult:
         """Simulate the decision, count one evaluation, and return the outcome.
 
-        The decision is remembered if it is the best so far.
+        In the tasks that are not decided, `base` is simulated instead of `decision`. The decision
+        is remembered if it is the best so far.
         """
         decision = self.keep_fixed(decision)
         outcome = self.environment.runtime(decision)
@@ -136,7 +137,7 @@ class Evaluator:
     def count(self, other: "Evaluator") -> None:
         """Append the evaluations of another evaluator of the same graph to this one's curve.
 
-        Its best decision is taken over if it is faster.
+        The best decision of `other` is taken over if it is faster.
         """
         if other.best is not None and other.seconds < self.seconds:
             self.best, self.best_outcome = other.best, other.best_outcome

@@ -141,9 +141,9 @@ def find_best(
 def simplify(evaluator: Evaluator, decision: Decision) -> Decision:
     """Return a simpler decision that is slower by at most the share LOSS.
 
-    Tried are: one fusion level for all fused nodes; upward ranks, or else equal priorities, so that
-    kernels run in the order in which they become ready; and each node on the device of most of its
-    neighbours.
+    Three simplifications are tried. All fused nodes get one fusion level. Priorities become upward
+    ranks (longest paths to the end) or else all equal, so that kernels run in the order in which
+    they become ready. Each node moves to the device of most of its neighbours.
     """
     environment = evaluator.environment
     limit = environment.runtime(decision).seconds * (1 + LOSS)
@@ -164,7 +164,7 @@ def simplify(evaluator: Evaluator, decision: Decision) -> Decision:
 
 
 def _fuse_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
-    """Yield two decisions with one fusion level: for all nodes, and for the nodes fused now."""
+    """Yield two decisions with one fusion level: for all nodes, or only for nodes fused now."""
     kernels = evaluator.environment.timeline(decision).groups
     nodes = np.arange(evaluator.graph.num_nodes)
     for fused in (np.ones_like(nodes), (kernels != nodes).astype(np.int64)):

@@ -26,16 +26,20 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.simulation.decision import Decision, Timeline
 
-# How nodes are grouped into parts, which move together. "alike": nodes on one device that apply the
-# same operation, at every time step; "single": one node with the nodes that share its device.
+# How nodes are grouped into parts, which move together. "alike": all nodes on one device that apply
+# the same operation in the same layer, in an unrolled network one per time step; "single": one node
+# with the nodes that must share its device.
 SIZES = "alike", "single"
-# Why a part should move. "load": its device has more work than the target; "wait": other work
-# waits for the part.
+# Reasons to move a part. "load": its device has more work than the target device; "wait": the part
+# is on the critical chain, so other work waits for it.
 REASONS = "load", "wait"
 FIRST, MOST = 4, 64  # parts moved per evaluation: at first, and at most
-FAILURES = 6  # failed moves of single parts in a row after which a strategy (_Way) is given up
-WORTH = 1e-3  # relative gain of an evaluation after which all strategies are tried again
-MOST_PARTS = 128  # only this many parts may move: those with the most work and delay
+# failed moves of single parts in a row after which a strategy (a size and a reason) is given up
+FAILURES = 6
+# relative gain of one evaluation above which strategies that were given up are tried again
+WORTH = 1e-3
+# only this many parts may move: those with the largest seconds of delay + seconds of work / 2
+MOST_PARTS = 128
 # Weight of a second of transfers when loads are compared; a second of work has weight 1. It is
 # less because links work in parallel with devices.
 SENT_FOR_LOAD = 0.3
@@ -45,7 +49,7 @@ SENT_FOR_LOAD = 0.3
 class Move:
     """A part (a set of nodes that move together), and the device to which it could move."""
 
-    # (k,) int64: nodes of the part whose device is decided; other nodes follow these
+    # (k,) int64: the leaders in the part; its other nodes run on the device of their leader
     leaders: np.ndarray
     device: int
 
@@ -84,7 +88,7 @@ class GainPredictor:
         }
 
     def _simulate(self, decision: Decision) -> tuple[Timeline, np.ndarray]:
-        """Return the decision's timeline, and a mask (nodes,) bool of what delays others."""
+        """Return the decision's timeline, and a mask (nodes,) bool: True on the critical chain."""
         if self._seen is None or self._seen[0] is not decision:
             environment = self._evaluator.environment
             waited = np.zeros(self._graph.num_nodes, bool)
@@ -98,7 +102,7 @@ class GainPredictor:
         """Return predicted gains in seconds (parts, devices) for each of REASONS.
 
         Args:
-            waited: (nodes,) bool: nodes that delay other work.
+            waited: (nodes,) bool: True for nodes on the critical chain, which delay other work.
             part: (nodes,) the part of each node.
         """
         devices, count = len(self._evaluator.machine), int(part.max()) + 1
@@ -141,10 +145,10 @@ class GainPredictor:
         return {"load": by_load, "wait": by_wait}
 
     def _spread_seconds(self, timeline: Timeline) -> np.ndarray:
-        """Return seconds (nodes, devices) of each node on each device, as a share of its kernel's.
+        """Return seconds (nodes, devices): each node's share of its kernel's time, on each device.
 
-        A kernel's simulated seconds may differ from the sum of its nodes' seconds without fusion,
-        so all nodes of a kernel are scaled by the ratio of the two.
+        A kernel's simulated seconds may differ from the sum of the seconds that its nodes would
+        take without fusion, so the latter are scaled by the ratio of the two.
         """
         rows = np.arange(len(timeline.groups))
         current = self._seconds[rows, timeline.placement]
@@ -153,7 +157,7 @@ class GainPredictor:
         return self._seconds * np.where(alone > 0, taken / np.maximum(alone, 1e-30), 0)[:, None]
 
     def _find_transfers(self, placement: np.ndarray, part: np.ndarray, count: int) -> np.ndarray:
-        """Return seconds (parts, devices) of transfers to and from a part if it ran on a device.
+        """Return seconds (parts, devices) of each part's transfers if it ran on each device.
 
         Each tensor is sent once per device; a transfer takes bytes / bandwidth, without latency.
         """
@@ -171,12 +175,14 @@ class GainPredictor:
     def _find_lateness(
         self, timeline: Timeline, part: np.ndarray, runs: np.ndarray, sent: np.ndarray
     ) -> np.ndarray:
-        """Return seconds (parts, devices) that a move to a device delays the program by transfers.
+        """Return seconds (parts, devices) by which transfers delay the program if a part moves.
 
-        Each of a part's nodes is assumed to send, or to wait for, an equal share of the transfers.
-        A node has slack: the time from its end to the program's end, minus the time of the work
-        after it. That is the longest path after the node, times the ratio of the program's runtime
-        to the longest path of the whole program.
+        lateness = max(transfers / nodes in the part - least slack of these nodes, 0)
+
+        So each node of the part is assumed to send, or to wait for, an equal share of the
+        transfers. A node's slack is the time from its end to the program's end, minus the time of
+        the work after the node. That work is estimated as the longest path after the node, times
+        the ratio of the program's runtime to the longest path of the whole program.
         """
         total = timeline.outcome.seconds
         spare = total - timeline.end - self._after * total / max(self._longest, 1e-30)
@@ -196,8 +202,8 @@ def find_alike(graph: CostGraph) -> np.ndarray:
         graph.opcodes, graph.operations, graph.output_bytes, graph.stages, graph.shapes
     ])  # fmt: skip
     _, kinds = np.unique(content, axis=0, return_inverse=True)
-    # Each kind of node gets a random number. The sum over a node's inputs identifies their
-    # multiset.
+    # Each kind of node (equal rows of `content`) gets a random number. The sum of the numbers of a
+    # node's inputs identifies the kinds of the inputs, whatever their order.
     numbers = np.random.default_rng(0).integers(1 << 40, size=kinds.max() + 1)
     read = np.zeros(graph.num_nodes, np.int64)
     np.add.at(read, graph.edges[:, 0], numbers[kinds[graph.edges[:, 1]]])
@@ -206,9 +212,10 @@ def find_alike(graph: CostGraph) -> np.ndarray:
 
 
 def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray:
-    """Return how many seconds (times, devices) each device is idle after `since` (times,).
+    """Return seconds (times, devices): how long each device is idle after `since` (times,).
 
-    idle = total - since - (work of the kernels that start later, and the rest of the running one)
+    idle = total - since - (seconds of kernels that start later + remaining seconds of the running
+    kernel)
     """
     total = timeline.outcome.seconds
     runs = (timeline.groups == np.arange(len(timeline.groups))) & (timeline.end > timeline.start)
@@ -305,7 +312,7 @@ def search_locally(
 def _take(
     moves: list[Move], count: int, failed: set[tuple[int, int, int]], nodes: int
 ) -> list[Move]:
-    """Return the first `count` moves that did not fail before and share no node with each other."""
+    """Return the first moves, at most `count`, that did not fail before and share no node."""
     taken: list[Move] = []
     seen = np.zeros(nodes, bool)
     for move in moves:

@@ -46,14 +46,15 @@ MOST_NODES = 512  # a neighbourhood that has more nodes grows no further
 FROM_POLICY = 0.3  # share of changes of devices and fusion levels that are drawn from the policy
 CRITICAL = 0.5  # share of changes around a node on the critical chain, which decides the runtime
 WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # relative frequency of each task's changes
-# first decisions by the policy; with repairs, they take at most a quarter of the budget
+# maximum number of first decisions by the policy; with their repairs, they take at most a quarter
+# of the budget
 DRAWN = 16
 # first and last temperature, relative to the start's seconds; low, because the start is good
 COOL = 0.01, 1e-4
 POLICY = "policy"  # prefix of the names of decisions that the policy made
-# Local search from the fastest first decision ends after the first share of the remaining
-# evaluations; local search from the fastest decision of the other source (policy or heuristic) ends
-# after the second share.
+# Shares of the evaluations that are left after the first decisions. Local search from the fastest
+# first decision ends after the first share; local search from the fastest decision of the other
+# source (policy or heuristics) ends after the second share.
 LOCAL_SHARES = 0.75, 0.9
 # Number of annealing runs: MANY_LINES if there are more than MANY evaluations per node, else LINES.
 # The first and the last run start from the best decision so far, the others from the next-fastest
@@ -95,8 +96,8 @@ class Moves:
         return self._fuse(decision, random)
 
     def _choose(self, random: np.random.Generator) -> np.ndarray:
-        """Draw a set of related nodes (k,): one node, it and its consumers, its neighbourhood, a
-        run of consecutive nodes, or a run of nodes of its layer.
+        """Draw a set of related nodes (k,): one node, a node and its consumers, its neighbourhood,
+        a run of consecutive nodes, or a run of nodes of one layer.
         """
         count, scale = self.graph.num_nodes, random.integers(5)
         node = self._choose_one(random)
@@ -119,7 +120,10 @@ class Moves:
         return int(random.integers(self.graph.num_nodes))
 
     def _surround(self, node: int, hops: int) -> np.ndarray:
-        """Return the node and all nodes within `hops` edges of it; stop above MOST_NODES nodes."""
+        """Return the node and all nodes within `hops` edges of it.
+
+        Once there are more than MOST_NODES nodes, no further nodes are added.
+        """
         seen, front = {node}, [node]
         for _ in range(hops):
             reached: list[int] = []
@@ -162,7 +166,7 @@ class Moves:
         return np.unique(placement[near]).tolist()
 
     def _schedule(self, decision: Decision, random: np.random.Generator) -> Decision:
-        """Move nodes just before or after another node, or shift their priorities by one amount."""
+        """Give nodes a priority just above or below a random node's, or shift their priorities."""
         nodes = self._choose(random)
         priorities = decision.priorities.copy()
         other = priorities[random.integers(self.graph.num_nodes)]

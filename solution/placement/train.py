@@ -149,7 +149,7 @@ class CoursePlan:
 
 
 class Course:
-    """Turns of search and imitation. If interrupted, they resume and end with the same policy.
+    """Turns of search and imitation. An interrupted course resumes and ends with the same policy.
 
     Args:
         budgets: evaluations per instance in the first search, and in each later one.

@@ -6,9 +6,9 @@ file, so a large array is loaded only where it is used. (The safetensors library
 copies whole arrays, so this module maps them itself.)
 
 The header contains a checksum of every array and a checksum of itself, called the seal. The seal
-therefore covers every byte that was written. An array that is read is compared with its checksum at
-once. Reading all of a mapped array is slow, so it is checked once, when the store is opened, and
-not at every later read (`is_checked`).
+therefore covers every byte that was written. A small array is compared with its checksum whenever
+it is read. Comparing a mapped array means reading all of it, which is slow. So it is done once,
+when the store is opened, and not at every later read (`is_checked`).
 
 GraphCache keeps the graphs that were read within a memory budget.
 """
@@ -192,8 +192,8 @@ def _build(header: _Header, arrays: dict[str, np.ndarray]) -> Graph:
 def _read_header(path: Path, file: BinaryIO, wanted: str | None = None) -> _Header:
     """Return the header of a prepared graph.
 
-    Raises InputError if its checksum or the file's size is wrong, if the path in a store belongs to
-    another graph, or if its checksum is not `wanted` (None: any).
+    Raises InputError if the header's checksum or the file's size is wrong, if the file lies at the
+    path of another graph in a store, or if the header's checksum is not `wanted` (None: any).
     """
     size = os.fstat(file.fileno()).st_size
     length = file.read(8)
@@ -282,7 +282,7 @@ def _broken(path: Path, why: str) -> InputError:
 
 
 class GraphCache:
-    """A cache of graphs: the first ones read are kept until `max_bytes` are used."""
+    """A cache of graphs: a graph that is read is kept if all kept graphs fit `max_bytes`."""
 
     def __init__(self, max_bytes: int = 1 << 30) -> None:
         self._graphs: dict[tuple[Path, Preparation], Graph] = {}
@@ -310,7 +310,7 @@ class GraphCache:
 
 
 class LazyGraphs(Sequence[Graph]):
-    """A sequence of graphs that are read when they are accessed, each by one of `readers`."""
+    """A sequence of graphs: whenever graph n is accessed, function n of `readers` reads it."""
 
     def __init__(self, readers: Sequence[Callable[[], Graph]]) -> None:
         self._readers = readers

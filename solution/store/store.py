@@ -1,6 +1,6 @@
 """Open the store, which is the prepared data set.
 
-Its graphs have repaired padding and encoded configurations, and are pruned to the surroundings of
+Its graphs have corrected padding and encoded configurations, and are pruned to the surroundings of
 their configurable nodes (unless the preparation keeps all nodes).
 
     STORE/

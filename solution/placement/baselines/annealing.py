@@ -8,16 +8,17 @@ import numpy as np
 from solution.placement.evaluation import SHORTEST, Evaluator
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS, Decision
 
-# First and last temperature, as multiples of (first cost / nodes). The GO paper asks for cooling
-# but gives no numbers. A node's action changes the cost by about cost / nodes; a temperature far
-# above that gives a random walk.
+# First and last temperature, as multiples of (seconds of the start / nodes). The GO paper asks for
+# cooling but gives no numbers. Changing one node's action changes the seconds by about this
+# quotient; a temperature far above it gives a random walk.
 HOT, COLD = 0.3, 0.01
 
 
 def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Generator) -> Decision:
-    """Return the decision with another random action for one random node in one random task.
+    """Return a copy of the decision in which one random node has another device, priority or level.
 
-    It is unchanged if there is no other action.
+    The task (placement, schedule or fusion) is drawn at random, too. If the task has no node, or
+    only one action, nothing changes.
     """
     task = evaluator.tasks[random.integers(len(evaluator.tasks))]
     graph = evaluator.graph
@@ -39,8 +40,8 @@ def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Gener
 def find_starts(evaluator: Evaluator) -> list[Decision]:
     """Return the decisions from which searches start.
 
-    These are the default decision and, if fusion is decided, also the default with the fusions of
-    TensorFlow's rule.
+    These are the default decision and, if fusion is decided, also the default decision with every
+    legal fusion, as TensorFlow fuses.
     """
     base = evaluator.base
     if "fusion" not in evaluator.tasks:
@@ -63,8 +64,8 @@ def anneal(
     Args:
         start: by default the best of `find_starts`, each of which costs an evaluation.
         change: returns a changed copy of a decision.
-        temperatures: the first and the last, relative to the first cost; by default HOT and COLD
-            divided by the number of nodes.
+        temperatures: the first and the last, as multiples of the start's seconds (or of the
+            reference, if that is less); by default HOT and COLD divided by the number of nodes.
     """
     random = np.random.default_rng(seed)
     starts = find_starts(evaluator) if start is None else [evaluator.keep_fixed(start)]

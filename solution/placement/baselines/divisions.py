@@ -13,9 +13,10 @@ SEED = 0
 
 
 def decide_placement(graph: CostGraph, placement: np.ndarray, *, fused: bool) -> Decision:
-    """Return a decision with this placement, equal priorities, and every legal fusion or none.
+    """Return a decision with this placement and equal priorities; `fused`: every legal fusion.
 
-    With equal priorities, kernels run in the order in which they become ready.
+    Without `fused`, nothing is fused. With equal priorities, kernels run in the order in which they
+    become ready.
     """
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(placement[graph.leaders], np.zeros(graph.num_nodes), levels)
@@ -47,11 +48,11 @@ def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> 
 
 
 def divide_by_metis(graph: CostGraph, machine: Machine) -> np.ndarray:
-    """Return devices (nodes,) from METIS, one part per device.
+    """Return devices (nodes,) from METIS, one part of the graph per device.
 
     Nodes are weighted by time, edges by bytes. METIS needs at least two nodes with a weight in each
-    part, and no part much lighter than the heaviest node; otherwise it prints to the terminal. If
-    the graph does not allow that, it is cut into fewer parts.
+    part, and no part much lighter than the heaviest node; otherwise METIS prints to the terminal.
+    If the graph has no such division into as many parts as devices, it is cut into fewer parts.
     """
     try:
         import pymetis  # a compiled package, missing on some platforms

@@ -41,13 +41,15 @@ def choose_earliest(
 ):
     """Return the index in `ready` and the device of the earliest start; device -1: no task fits.
 
-    Ties: the first of `ready`, then the first device.
+    Ties go to the first task in `ready`, then to the first device.
 
-    A task starts when its inputs have arrived and the device is free. A task that its producer
-    favours (m-SCT) counts as starting earlier on the producer's device, by the saved transfer.
+    A task starts when its inputs have arrived and the device is free. With m-SCT, a task that is a
+    producer's favourite consumer counts as starting earlier on the producer's device, by the
+    transfer that is saved there.
 
     Args:
-        early: number of tasks in `ready` that may start before a device is free.
+        early: number of tasks in `ready` that may start, or count as starting, before a device is
+            free.
     """
     best_index, best_device, earliest = 0, -1, np.inf
     least = free.min()
@@ -65,13 +67,13 @@ def choose_earliest(
             if begin < earliest:
                 best_index, best_device, earliest = index, device, begin
         if early == 0 and earliest <= least:
-            break  # no device is free before `least`
+            break  # no other task can start before `least`, when the first device is free
     return best_index, best_device
 
 
 @njit(cache=True, nogil=True)
 def choose_fallback_device(task, leaders, placement, room):
-    """Return a device for a task that fits on none: its leader's, or the one with most room."""
+    """Return a device for a task that fits on none: its leader's, else the one with most room."""
     known = placement[leaders[task]]
     return known if known >= 0 else int(np.argmax(room))
 
@@ -88,9 +90,10 @@ def insert_sorted(ready, count, ranks, task):
 
 @njit(cache=True, nogil=True)
 def find_waiting(seconds, in_start, in_of):
-    """Return how many producers (tasks,) each task waits for.
+    """Return (tasks,): the number of producers that each task waits for.
 
-    Data without inputs gets -1: it is not scheduled, and no task waits for it.
+    Data without inputs (parameters, constants) gets -1: it is not scheduled, and no task waits for
+    it.
     """
     waiting = np.zeros(len(seconds), np.int64)
     for task in range(len(seconds)):
@@ -108,9 +111,10 @@ def schedule_earliest(
 ):
     """Repeatedly schedule the task that can start first; return each task's device, start and end.
 
-    Arguments per task: its rank for ties (`order`), the task whose device it shares (`leaders`),
-    the bytes it occupies (`held`), and the producer on whose device its start counts as earlier by
-    the saved transfer (`favourite`; m-ETF has none, -1). `memory` is in bytes per device.
+    Of tasks that can start equally early, the first in `order` is scheduled. Per task: `leaders`,
+    the task whose device it shares; `held`, the bytes that it occupies; `favourite`, the producer
+    on whose device the task's start counts as earlier, by the saved transfer (-1: none, as in
+    m-ETF). `memory` is in bytes per device.
     """
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)
@@ -156,13 +160,17 @@ def schedule_earliest(
 
 @njit(cache=True, nogil=True)
 def may_start_early(seconds, favourite, task):
-    """Return whether a task may start, or count as starting, before its device is free."""
+    """Return True if a task may start, or count as starting, before a device is free.
+
+    It may start if it takes no time on some device. It counts as starting earlier if it is the
+    favourite consumer of a producer (m-SCT).
+    """
     return favourite[task] >= 0 or seconds[task].min() == 0
 
 
 @njit(cache=True, nogil=True)
 def count_down(waiting, readers):
-    """Count down what the readers of a scheduled task wait for; return those that become ready."""
+    """Decrement `waiting` for each reader of a scheduled task; return the readers now ready."""
     for reader in readers:
         waiting[reader] -= 1
     return readers[waiting[readers] == 0]
@@ -170,7 +178,7 @@ def count_down(waiting, readers):
 
 @njit(cache=True, nogil=True)
 def find_unplaced(task, in_start, in_of, leaders, placement):
-    """Return the nodes without a device that get the task's device when it is assigned.
+    """Return the nodes without a device that get the task's device when the task is scheduled.
 
     These are the data that the task reads, the leaders of that data, and the task's leader.
     """
@@ -244,10 +252,11 @@ def find_gap(starts, ends, count, arrival, length):
     """Find the first gap for the task among the `count` sorted busy intervals of a device.
 
     Returns:
-        the index of the gap, and the start of the task in seconds.
+        the number of busy intervals before the gap, and the start of the task in seconds.
     """
     low, high = 0, count
-    while low < high:  # binary search: intervals that end before the arrival leave no usable gap
+    # binary search for the first interval that ends after the arrival; earlier gaps end too early
+    while low < high:
         middle = (low + high) // 2
         if ends[middle] <= arrival:
             low = middle + 1
@@ -263,7 +272,10 @@ def find_gap(starts, ends, count, arrival, length):
 
 @njit(cache=True, nogil=True)
 def assign_device(task, device, in_start, in_of, leaders, placement):
-    """Assign the device to the task, its leader, and the data of which it is the first reader."""
+    """Assign the device to the task, its leader, and the task's inputs that have no device yet.
+
+    An input whose leader has a device gets the leader's device.
+    """
     placement[task] = placement[leaders[task]] = device
     for edge in range(in_start[task], in_start[task + 1]):
         read = in_of[edge]
@@ -277,13 +289,13 @@ def assign_device(task, device, in_start, in_of, leaders, placement):
 def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fixed):
     """Schedule the tasks in `order`, each on the device on which it ends first.
 
-    Data without inputs waits for its first reader and goes to the reader's device. Returns each
+    Data without inputs (parameters, constants) goes to the device of its first reader. Returns each
     task's device, start and end.
 
     Args:
         leaders: (tasks,) the task whose device each task shares.
-        fixed: (tasks,) the device of a task that is already placed, else -1; its leader's device
-            takes precedence.
+        fixed: (tasks,) the device on which a task must run; -1: any. The device of the task's
+            leader, if it has one already, takes precedence.
     """
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)

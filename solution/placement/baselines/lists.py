@@ -1,7 +1,8 @@
 """List schedulers: HEFT, CPoP, m-ETF, m-SCT. Their plans become decisions for the simulator.
 
-As in their papers they ignore queues on links. Data without inputs, such as a parameter, goes to
-the device of its first reader; nodes that share a device go where the first of them goes.
+As in their papers, they assume that transfers on one link never wait for each other. Data without
+inputs, such as a parameter, goes to the device of its first reader. Nodes that must share a device
+go to the device of the node that is scheduled first among them.
 """
 
 import heapq
@@ -58,7 +59,10 @@ def rank_tasks(tasks: Tasks) -> np.ndarray:
 
 
 def find_priorities(graph: CostGraph, machine: Machine) -> np.ndarray:
-    """Return priorities (nodes,) float64 in the order of upward ranks: the highest runs first."""
+    """Return priorities (nodes,) float64: the longest path to the end gets the highest priority.
+
+    The length of that path, in seconds, is the node's upward rank (see rank_upward).
+    """
     ranks = rank_tasks(find_tasks(graph, machine))
     return np.argsort(np.argsort(ranks, kind="stable")).astype(np.float64)
 
@@ -70,7 +74,8 @@ def _average(tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
 def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
     """Schedule by CPoP: the critical path goes to the device that runs it fastest.
 
-    The other tasks are scheduled when they are ready, the largest sum of both ranks first.
+    The tasks are scheduled when they are ready; of the ready tasks, the one with the largest sum of
+    upward and downward rank comes first.
     """
     mean, transfer = _average(tasks)
     total = rank_upward(mean, transfer, *tasks.consumers)
@@ -102,7 +107,7 @@ def _by_rank(ranks: np.ndarray) -> np.ndarray:
 
 
 def order_by_readiness(tasks: Tasks, priority: np.ndarray) -> np.ndarray:
-    """Return the tasks (tasks,) in topological order, ready ones by falling priority."""
+    """Return the tasks (tasks,) in topological order; ready ones by falling priority."""
     waiting = tasks.producers.counts().tolist()
     starts, nodes = (part.tolist() for part in tasks.consumers)
     ready = [(-float(priority[t]), t) for t, count in enumerate(waiting) if count == 0]
@@ -132,17 +137,16 @@ def _insert(
 def plan_etf(
     graph: CostGraph, machine: Machine, tasks: Tasks, *, favourites: bool = False
 ) -> Schedule:
-    """Schedule by m-ETF: of ready tasks and devices with room, take the earliest start.
+    """Schedule by m-ETF: choose the ready task and device with room that give the earliest start.
 
-    Ties go to the higher upward rank. If no pair fits, the task of the highest rank goes to the
-    device with most free memory.
+    Ties go to the higher upward rank. If no ready task fits on any device, the task of the highest
+    rank goes to the device with most free memory.
 
     With `favourites` it is m-SCT, with two differences from the paper. The paper finds each
-    producer's favourite consumer by a linear program. Here the favourite is the consumer at the
-    producer's heaviest edge, which is what rounding leaves if edges differ; the linear program has
-    a variable per edge, too many for 80,000 nodes. The paper keeps a device idle for the favourite
-    of its last task. Here the favourite counts as starting earlier on that device, by the transfer
-    that it saves.
+    producer's favourite consumer by a linear program, which has a variable per edge, too many for
+    80,000 nodes. Here `find_favourites` chooses them. After a task, the paper keeps the task's
+    device idle for the favourite consumer. Here the favourite consumer counts as starting earlier
+    on that device, by the transfer that is saved.
     """
     held = np.where(graph.resident_bytes > 0, graph.resident_bytes, graph.output_bytes / 2)
     favourite = find_favourites(graph, tasks) if favourites else np.full(graph.num_nodes, -1)
@@ -156,9 +160,10 @@ def plan_etf(
 
 
 def find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
-    """Return for each node the producer (nodes,) whose favourite consumer it is, or -1.
+    """Return (nodes,): for each node, the producer whose favourite consumer the node is, or -1.
 
     Each producer has at most one favourite, and each node is the favourite of at most one producer.
+    The producers with the longest transfers choose first, the consumer of the highest upward rank.
     """
     consumers, producers = graph.edges.T
     ranks = rank_tasks(tasks)
@@ -171,7 +176,7 @@ def find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
 
 
 def decide(graph: CostGraph, plan: Schedule, *, fused: bool) -> Decision:
-    """Return a decision with the plan's devices and order, and all fusions or none."""
+    """Return a decision with the plan's devices and order; fuse all that is legal if `fused`."""
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(plan.placement[graph.leaders], rank_by_start(plan.start), levels)
 
@@ -185,7 +190,7 @@ def rank_by_start(starts: np.ndarray) -> np.ndarray:
 
 
 def list_decisions(graph: CostGraph, machine: Machine, *, fused: bool) -> dict[str, Decision]:
-    """Return the decisions of the four list schedulers by name; fused or without any fusion."""
+    """Return the four list schedulers' decisions by name; `fused`: with every legal fusion."""
     tasks = find_tasks(graph, machine)
     plans = {
         "heft": partial(plan_heft, tasks, graph.leaders),

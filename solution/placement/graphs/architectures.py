@@ -24,7 +24,7 @@ GNMT_WIDTH, GNMT_BATCH, GNMT_WORDS = 1024, 128, 32_000
 
 
 def make_transformer_xl(layers: int, batch: int = BATCH) -> CostGraph:
-    """Return the graph of a Transformer-XL; a stage is a layer, and the softmax is in the last."""
+    """Return the graph of a Transformer-XL; a stage is a layer, the last one with softmax."""
     program = ProgramBuilder()
     table = program.parameter(WORDS, WIDTH)
     tensor = program.add("gather", (batch, SEGMENT, WIDTH), (table, program.data(batch, SEGMENT)))
@@ -228,7 +228,8 @@ class Lstm:
     """An LSTM layer; its weights are made once and used at every time step.
 
     Attributes:
-        state, output: the tensors of the last time step that was added; at first, inputs.
+        state, output: the tensors of the last time step that was added; before the first one, input
+            tensors.
     """
 
     def __init__(self, program: ProgramBuilder, inputs: int, batch: int, width: int) -> None:

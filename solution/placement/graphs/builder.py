@@ -1,9 +1,10 @@
 """Build a model's graph from operations; add its backward pass and updates automatically.
 
 Gradients follow the graph backwards. A product has one gradient product per operand, with the same
-number of operations; the gradient of a reduction is a broadcast; for every other operation, the
-gradient of each operand is an operation of the same kind over that operand. Gradients of one tensor
-are added.
+number of operations; the gradient of a reduction is a broadcast; an element-wise operation has one
+multiplication per operand, or a reduction if the operand was broadcast. Slices and concatenations
+turn into each other, and the gradient of a gather is a copy of rows. Gradients of one tensor are
+added.
 """
 
 import math
@@ -152,7 +153,7 @@ class ProgramBuilder:
         self.ties[update] = self.ties[node]
 
     def _find_needed(self, count: int) -> list[bool]:
-        """Return for each of the first `count` tensors if it depends on a trained parameter."""
+        """Return a list of `count` bools: True for tensors that depend on a trained parameter."""
         needed = list(self.trained)
         for node in range(count):
             needed[node] = needed[node] or any(needed[read] for read in self.inputs[node])
@@ -169,7 +170,8 @@ class ProgramBuilder:
             return self.add("broadcast", shape, (gradient,))
         if self.opcodes[node] == OPCODE_IDS["concatenate"]:
             return self.add("slice", shape, (gradient,))
-        if kind == ALONE:  # a gather: its gradient goes to the rows of the table
+        # a gather: the gradient has the shape of the gathered rows, not of the whole table
+        if kind == ALONE:
             rows = min(shape, self.shapes[node], key=math.prod)
             return self.add("copy", rows, (gradient,))
         size = math.prod(self.shapes[node])

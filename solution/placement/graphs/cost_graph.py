@@ -1,10 +1,10 @@
 """A computation graph with the cost of each operation: the input of everything in this package.
 
 Nodes stand in topological order, and equal programs give equal graphs, however their nodes were
-numbered. Nodes are sorted by depth (the longest path to them); nodes of equal depth by colour: a
-hash of the node's content, refined by the hashes of its neighbours until another round separates
-no more nodes (Weisfeiler and Leman). Only nodes that no round separates keep the order of their
-numbers.
+numbered. Nodes are sorted by depth (the longest path to them), nodes of equal depth by colour. A
+colour is a hash of the node's content; it is combined with the colours of the neighbours again and
+again, until that distinguishes no more nodes (Weisfeiler and Leman). Nodes of equal depth and
+colour keep their original order.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MAX_ROUNDS = 48
 
 
 def canonical_order(name: str, content: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return the nodes (nodes,) int64 in canonical topological order, see the module.
+    """Return the nodes (nodes,) int64 sorted by depth, then by colour, as the module describes.
 
     Args:
         name: the graph's name, for messages.
@@ -46,7 +46,8 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
     colours = np.zeros(len(content), np.uint64)
     for column in content.T:
         colours = mix(colours * GOLDEN + np.ascontiguousarray(column + 0.0).view(np.uint64), 0)
-    # new colour = hash(colour, sum of hashed colours of the producers, the same of the consumers)
+    # new colour = hash(colour, sum of hashed colours of producers, sum of hashed colours of
+    # consumers)
     distinct = 0
     for _ in range(MAX_ROUNDS):
         found = len(np.unique(colours))
@@ -151,7 +152,7 @@ class CostGraph:
 
     @cached_property
     def decides_device(self) -> np.ndarray:
-        """Mask (nodes,) bool of the nodes whose device is decided: leaders, which others follow."""
+        """Mask (nodes,) bool: True for leaders. Other nodes run on the device of their leader."""
         return self.leaders == np.arange(self.num_nodes)
 
     @cached_property
@@ -167,7 +168,7 @@ class CostGraph:
 
 
 class Columns(NamedTuple):
-    """Arrays of a graph for `build_cost_graph`; nodes in any order, meaning as in CostGraph."""
+    """Arrays for `build_cost_graph`, with CostGraph's meanings; nodes may be in any order."""
 
     opcodes: np.ndarray
     fusion_kinds: np.ndarray
@@ -185,7 +186,7 @@ def build_cost_graph(
     """Sort the nodes topologically and return the graph.
 
     Args:
-        edges: (edges, 2) int64, rows [consumer, producer]; a repeated one counts once.
+        edges: (edges, 2) int64, rows [consumer, producer]; a repeated edge counts once.
         ties: (nodes,) nodes with the same number share a device; None: no nodes share one.
 
     Raises:

@@ -102,7 +102,8 @@ def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
     parameter or a constant), of its first reader. A chain of such nodes has one number.
     """
     neighbour = np.arange(len(kinds))
-    for columns in ((1, 0), (0, 1)):  # readers before producers, which overwrite them
+    # set the first reader, then overwrite it with the first producer
+    for columns in ((1, 0), (0, 1)):
         end, other = edges[:, columns[0]], edges[:, columns[1]]
         ties = kinds[end] == DATA
         first = np.lexsort((other[ties], end[ties]))[::-1]

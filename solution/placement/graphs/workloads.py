@@ -108,7 +108,9 @@ HELD_OUT = (
 )
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *TRAINING_PROGRAMS)}
 DRAWN = 96  # the first programs of draw_programs, which are not used to choose a policy
-CELLS, LAYERS = 40, 24  # maxima of a drawn program at scale 1, which has up to about 2,500 nodes
+# maxima at scale 1, which gives up to about 2,500 nodes: CELLS, layers x time steps of a recurrent
+# network; LAYERS, layers of a WaveNet
+CELLS, LAYERS = 40, 24
 STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # time steps of the GO paper's programs
 # batch sizes for training the policy; the GO paper tests others
 BATCHES = (4, 8, 12, 16, 24, 48, 96)
@@ -158,7 +160,10 @@ def identify(name: str) -> str:
 
 
 def _draw_cells(random: np.random.Generator, most: int) -> tuple[int, int]:
-    """Draw the numbers of layers and time steps of a recurrent network of at most `most` cells."""
+    """Draw the numbers of layers and time steps of a recurrent network.
+
+    Their product is at most `most`, except that there are at least two time steps.
+    """
     layers = int(random.integers(1, 9))
     return layers, int(random.integers(2, max(most // layers, 2) + 1))
 

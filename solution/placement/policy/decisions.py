@@ -18,7 +18,7 @@ PARTS = ("placement", "priorities", "fusion")  # fields of a Decision
 
 
 def make_decision(base: Decision, choices: dict[str, PolicyChoice], index: int) -> Decision:
-    """Return the policy's decision number `index`; tasks it does not decide stay as in `base`."""
+    """Return the policy's decision number `index`; tasks not in `choices` stay as in `base`."""
     actions = {task: choice.actions[index].numpy() for task, choice in choices.items()}
     return Decision(
         actions.get("placement", base.placement),
@@ -28,9 +28,9 @@ def make_decision(base: Decision, choices: dict[str, PolicyChoice], index: int) 
 
 
 def find_actions(graph: CostGraph, decision: Decision) -> dict[str, Tensor]:
-    """Return the decision as actions (1, nodes) int64 of each task.
+    """Return the decision as the policy's actions: (1, nodes) int64 for each task.
 
-    These are devices, priority levels and fusion levels.
+    An action is a device ("placement"), a priority level ("schedule") or a fusion level ("fusion").
     """
     actions = {
         "placement": decision.placement[graph.leaders],
@@ -66,10 +66,11 @@ def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
 def evaluate_repaired(
     evaluator: Evaluator, decision: Decision, most: int = TRIES
 ) -> tuple[Decision, float]:
-    """Evaluate a decision and repair it: move nodes off overfull devices until all fit.
+    """Evaluate a decision; while a device is overfull, move nodes off it and evaluate again.
 
-    Each try costs an evaluation. It moves nodes from the most overfull device to the device with
-    the most free memory: the last nodes, as many as hold the excess bytes.
+    A repair moves nodes from the most overfull device to the device with the most free memory: the
+    last nodes in topological order, as many as hold about the excess bytes. Without the task
+    placement nothing is repaired.
 
     Args:
         most: maximum number of evaluations, 1 or more.

@@ -31,11 +31,12 @@ NUM_COLUMNS = 12 + ELEMENT_TYPES + 8 + WAYS * LANDMARKS
 
 
 def find_distances(graph: CostGraph) -> np.ndarray:
-    """Return each node's distances (nodes, WAYS * LANDMARKS) from the landmarks.
+    """Return each node's distances (nodes, WAYS * LANDMARKS) from the landmarks, see the module.
 
     Distances are counted in edges, and each column is divided by its maximum. A node that cannot be
-    reached counts as one edge further than the furthest. If several nodes are equally far, the
-    first in canonical order becomes the landmark, so renumbering changes nothing.
+    reached counts as one edge further than the furthest reachable node. If several nodes are
+    equally far, the first in canonical order becomes the landmark, so renumbering the nodes changes
+    nothing.
     """
     count = graph.num_nodes
     consumer, producer = graph.edges.T
@@ -81,7 +82,8 @@ class Inputs:
     opcodes: Tensor  # (nodes,) int64, ids of solution.domain.vocabulary
     columns: Tensor  # (nodes, NUM_COLUMNS) float32: see _find_columns; not standardised
     edges: Tensor  # (2, 2 * edges) int64, rows [target, source], in both directions
-    votes: Votes  # between leaders (CostGraph.leaders); another node's edges count as its leader's
+    # between leaders (CostGraph.leaders); the edges of other nodes count as edges of their leaders
+    votes: Votes
     decides: dict[str, Tensor]  # (nodes,) bool per task: nodes that have an action to decide
 
     @property

@@ -33,7 +33,8 @@ def make_optimizer(net: nn.Module, learning_rate: float) -> torch.optim.Adam:
     device = next(net.parameters()).device
     if device.type != "cuda":
         return torch.optim.Adam(net.parameters(), lr=learning_rate)
-    # PyTorch warns of capturable optimizers that take steps without a capture, as ours does first.
+    # PyTorch warns if a capturable optimizer takes steps without a capture. StepRunner does so in
+    # the first step on each instance.
     warnings.filterwarnings("ignore", ".*capturable=True", UserWarning)
     # a tensor, because a captured step reads the learning rate from the GPU's memory
     rate = torch.tensor(learning_rate, device=device)
@@ -108,7 +109,7 @@ class StepRunner:
         if self._memory is None:
             self._memory = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        # so that the captured step allocates gradients, too, in the graphs' memory pool
+        # Clear the gradients, so that the captured step allocates them in the graphs' memory pool.
         self.optimizer.zero_grad()
         graph.capture_begin(self._memory, capture_error_mode="thread_local")
         loss = self._step(instance)
@@ -124,7 +125,8 @@ class StepRunner:
         return loss.detach()
 
 
-# in weigh_devices: the share divided equally; the other part is at most MOST times its mean
+# In weigh_devices: EVEN is the part of a weight that is equal for all nodes; the other part is at
+# most MOST times its mean.
 EVEN, MOST = 0.3, 30.0
 
 
@@ -134,7 +136,7 @@ class TrainingInstance:
 
     evaluator: Evaluator
     inputs: Inputs
-    names: Tensor  # (renamings, devices) int64: see list_renamings
+    names: Tensor  # (renamings, devices) int64: allowed device numbers, see list_renamings
     actions: dict[str, Tensor]  # (1, nodes) int64 per decided task: the actions to imitate
     fixed: dict[str, Tensor]  # (1, nodes) int64 per task that is not decided: its actions
     # (nodes,) float32 per decided task: the weight of each node in the loss. Weights add up to 1;
@@ -157,9 +159,9 @@ def make_instance(evaluator: Evaluator, decision: Decision) -> TrainingInstance:
 
 @lru_cache
 def list_renamings(machine: Machine) -> Tensor:
-    """Return all renumberings (renamings, devices) int64 of devices among devices of the same type.
+    """Return all permutations (renamings, devices) int64 that keep each device's type.
 
-    Eight equal devices, the policy's maximum, have 40,320 renumberings.
+    Eight equal devices, the policy's maximum, have 40,320 permutations.
     """
     devices = machine.devices
     ways = permutations(range(len(devices)))
@@ -171,10 +173,11 @@ def list_renamings(machine: Machine) -> Tensor:
 def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
     """Return each node's weight (nodes,) float32 in the loss of the placement.
 
-    Weights have the mean 1 over the nodes whose device is decided, and are 0 elsewhere. The share
-    EVEN is divided equally. The rest is proportional to how much longer the program takes if the
-    node alone moves to the next device: most nodes are light, and one misplaced heavy node may cost
-    as much as the whole partition gains.
+    weight = EVEN + (1 - EVEN) * min(loss / mean loss, MOST), then divided by the mean weight
+
+    A node's loss is how much longer the program takes if only this node moves to the next device.
+    Most nodes are light, and one misplaced heavy node may cost as much as the whole partition
+    gains. Nodes whose device is not decided have the weight 0 and are left out of the means.
     """
     graph, devices = evaluator.graph, len(evaluator.machine)
     nodes, runtime = np.flatnonzero(graph.decides_device), evaluator.environment.runtime
@@ -191,12 +194,12 @@ def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
 
 
 def rename_devices(instance: TrainingInstance, log_chances: Tensor) -> Tensor:
-    """Return the instance's devices (1, nodes), equal devices renumbered to fit the policy best.
+    """Return the instance's devices (1, nodes), equal devices renumbered to be likeliest.
 
     The numbers of equal devices mean nothing. A policy trained on the numbers of each instance
-    would learn that all permutations of a partition are equally good, and choose none of them. All
-    renumberings are scored, because that needs no synchronisation with a GPU, unlike a cheaper
-    assignment algorithm.
+    would learn that all permutations of a partition are equally good, and choose none of them. The
+    renumbering with the highest probability under the policy is returned. All renumberings are
+    scored, because that needs no synchronisation with a GPU, unlike a cheaper assignment algorithm.
 
     Args:
         log_chances: (1, nodes, devices or more) log probabilities of the policy.
@@ -215,7 +218,7 @@ def rename_devices(instance: TrainingInstance, log_chances: Tensor) -> Tensor:
 
 
 class Imitation:
-    """Train a policy to imitate instances, one per step; each pass has a new random order.
+    """Train a policy to imitate instances, one per step, in a new random order in each epoch.
 
     Attributes:
         done: number of steps so far.
@@ -264,7 +267,7 @@ class Imitation:
 
 
 def draw_order(instances: int, steps: int, seed: int) -> np.ndarray:
-    """Return the index of each step's instance (steps,); each comes once before any comes again."""
+    """Return each step's index of an instance (steps,); every instance comes once per epoch."""
     random = np.random.default_rng(seed)
     rounds = [random.permutation(instances) for _ in range(-(-steps // instances))]
     return np.concatenate([np.zeros(0, np.int64), *rounds])[:steps]
@@ -285,7 +288,7 @@ def move_instances(
 
 
 def find_loss(policy: Policy, instance: TrainingInstance) -> Tensor:
-    """Return the cross-entropy, a weighted mean over nodes, summed over the tasks.
+    """Return the cross-entropy of the instance's actions: weighted mean over nodes, sum over tasks.
 
     It never synchronises with the GPU, so that a step can be captured as one CUDA graph.
     """

@@ -32,7 +32,7 @@ from solution.system.files import open_regular, replace_file
 
 # initial coupling (Agreement): added to an action's logit if all neighbours take it
 FIRST_STRENGTH = 1.0
-SETTLING = 3  # mean-field iterations at inference / those in training
+SETTLING = 3  # mean-field iterations at inference, as a multiple of those in training
 FIRM = 4.0  # factor on the coupling in the last mean-field iteration at inference; 1 in the first
 CHUNK = 64  # segments whose attention is computed at once at inference, to save memory
 OPCODE_WIDTH = 32
@@ -45,9 +45,9 @@ MAX_BYTES = 64 << 20
 
 
 class GraphSage(nn.Module):
-    """A layer on nodes h: h' = ReLU(F [h ; m] + g), m = max over neighbours of sigmoid(W h + b).
+    """A layer on nodes h: h' = ReLU(F concat(h, m) + g), where F, g, W and b are learned.
 
-    A node without neighbours has m = 0.
+    m = max over neighbours of sigmoid(W h + b); a node without neighbours has m = 0.
     """
 
     def __init__(self, width: int) -> None:
@@ -69,7 +69,7 @@ class GraphSage(nn.Module):
 
 
 class NodeAlone(nn.Module):
-    """Replaces GraphSage in the ablation without topology: a layer on each node alone."""
+    """Replaces GraphSage in the ablation without topology: ignores a node's neighbours."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ class Agreement(nn.Module):
         self.strength = nn.Parameter(torch.tensor(FIRST_STRENGTH).expm1().log())
 
     def forward(self, logits: Tensor, votes: Votes) -> Tensor:
-        """Return `logits` (decisions, nodes, actions) of independent nodes plus votes for them."""
+        """Return `logits` (decisions, nodes, actions) plus the votes of each node's neighbours."""
         # agreed' = logits + growth * strength * sum over neighbours of weight * softmax(agreed)
         strength, agreed = nn.functional.softplus(self.strength), logits
         growth = torch.ones(self.sweeps)
@@ -224,7 +224,7 @@ class PolicyChoice:
 
 
 class Policy(nn.Module):
-    """The policy network. Its shape depends on its settings alone, not on a graph or machine."""
+    """The policy network. Its weights do not depend on the size of a graph or machine."""
 
     def __init__(self, settings: PolicySettings) -> None:
         super().__init__()
@@ -306,7 +306,7 @@ class Policy(nn.Module):
     def _chances(
         self, task: str, soft: dict[str, PolicyChoice], fixed: dict[str, Tensor]
     ) -> Tensor:
-        """Return the probabilities (nodes, actions) that the next round reads; one-hot if fixed."""
+        """Return probabilities (nodes, actions) as an input of the next round; one-hot if fixed."""
         return (
             self._mark(task, fixed[task])[0] if task in fixed else soft[task].log_chances[0].exp()
         )
@@ -348,9 +348,9 @@ class Policy(nn.Module):
         *,
         soft: bool = False,
     ) -> dict[str, PolicyChoice]:
-        """Decide the tasks in turn; each sees the actions of those before it.
+        """Decide the tasks in turn; each task sees the actions of the tasks before it.
 
-        With `soft`, it sees their probabilities instead.
+        With `soft`, each task sees the probabilities of the tasks before it instead.
         """
         state, factor = found
         choices: dict[str, PolicyChoice] = {}

@@ -41,7 +41,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepResult:
-    """The simulated cost of a decision; `reason` says why it is invalid, None: it is valid."""
+    """The simulated cost of a decision; `reason` says why it is invalid (None: it is valid)."""
 
     seconds: float
     peak_bytes: np.ndarray  # (devices,): the most bytes that each device's memory held at a time
@@ -94,12 +94,12 @@ def _check_range(graph: CostGraph, what: str, values: np.ndarray, count: int) ->
 def check_groups(graph: CostGraph, placement: np.ndarray, groups: np.ndarray) -> None:
     """Raise InputError if the given fusions cannot run.
 
-    That is if a fusion is split over devices, if it fuses a node that runs no kernel, or if fusions
-    wait for each other.
+    They cannot run if one is split over devices, if one fuses a node that runs no kernel, or if
+    fusions wait for each other.
 
     Args:
         placement: (nodes,) device of each node.
-        groups: (nodes,) number of each node's fusion.
+        groups: (nodes,) number of each node's fusion; nodes with the same number are fused.
     """
     placement = placement[graph.leaders]
     names, first, inverse = np.unique(groups, return_index=True, return_inverse=True)

@@ -66,7 +66,7 @@ class Environment:
         return Timeline(outcome, placement, kernels, start[kernels], end[kernels], transfers)
 
     def find_critical(self, decision: Decision) -> np.ndarray:
-        """Return the nodes (k,) that determine the end of the program, see find_chain."""
+        """Return the nodes (k,) on the critical chain, which decides the runtime (find_chain)."""
         placement, groups, found = self._run(decision, recording=True)
         _, _, start, end, sent, what = found
         chain = find_chain(groups, placement, len(self.machine), start, end,
@@ -104,7 +104,7 @@ class Environment:
 
 
 def _name_by_last(groups: np.ndarray) -> np.ndarray:
-    """Return the fusions (nodes,) renumbered: each gets the number of its last node."""
+    """Return each node's fusion (nodes,), renumbered: a fusion gets the number of its last node."""
     _, inverse = np.unique(groups, return_inverse=True)
     last = np.zeros(inverse.max() + 1, np.int64)
     np.maximum.at(last, inverse, np.arange(len(groups)))

@@ -33,7 +33,7 @@ USED, PEAK = range(2)
 # Rows of `queues` (3, devices) int64: the index in `heap` at which a device's heap of ready kernels
 # begins, the number of kernels in it, and the kernel that runs, or -1.
 BASE, SIZE, RUNNING = range(3)
-EVENTS, SENT = range(2)  # of `counts` (2,) int64: pending events, recorded transfers
+EVENTS, SENT = range(2)  # indices into `counts` (2,) int64: pending events, recorded transfers
 
 
 @njit(cache=True, nogil=True)
@@ -263,7 +263,7 @@ def deliver(
     nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts, node,
     device, time,
 ):  # fmt: skip
-    """Handle the arrival of a tensor on a device: readers on it wait for one edge less."""
+    """Handle the arrival of a tensor on a device: its readers' kernels wait for one edge less."""
     for edge in range(out_start[node], out_start[node + 1]):
         reader = out_of[edge]
         kernel = nodes[KERNEL, reader]
@@ -280,7 +280,7 @@ def deliver(
 def send_tensor(
     nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node, time
 ):
-    """Queue a tensor on the link to each device that reads it, in order of devices."""
+    """Queue a tensor on the link to each other device that reads it, in order of devices."""
     home, num_devices = nodes[DEVICE, node], devices.shape[1]
     for device in range(num_devices):
         code = node * num_devices + device
@@ -327,7 +327,7 @@ def end_kernel(
 
 @njit(cache=True, nogil=True, forceinline=True)
 def start_idle(nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, time):
-    """Start the first ready kernel of every idle device."""
+    """On every idle device, start the ready kernel that comes first by `is_before`, if any."""
     for device in range(devices.shape[1]):
         if queues[RUNNING, device] < 0 and queues[SIZE, device] > 0:
             kernel = pop_kernel(heap, queues[BASE, device], queues[SIZE, device], costs)

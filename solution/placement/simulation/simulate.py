@@ -87,16 +87,17 @@ def lay_out(nodes, costs, uses, queues, used):
 
 @njit(cache=True, nogil=True)
 def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, what):
-    """Return a mask (nodes,) bool of the nodes on the critical chain.
+    """Return a mask (nodes,) bool: True for nodes on the critical chain.
 
-    It includes nodes whose transfers made a transfer of the chain wait for its link.
+    The chain consists of the kernels and transfers that wait for each other, up to the last kernel
+    that ends. Also True are nodes whose transfers made a transfer of the chain wait for its link.
 
     Args:
-        groups, start, end: (nodes,) the kernel of each node, identified by its last node; when
-            it starts and ends.
+        groups: (nodes,) the kernel of each node, identified by its last node.
         placement: (nodes,) int64.
-        sent, what: (transfers, 2) when each begins and ends, and (transfers,) node * devices +
-            device, in the order in which they were put on their links.
+        start, end: (nodes,) seconds at which the kernel that ends in each node starts and ends.
+        sent: (transfers, 2) seconds at which each transfer begins and ends.
+        what: (transfers,) node * devices + target device, in the order of queuing on the links.
     """
     first, following = link_members(groups)
     before, arrival, ahead = find_waits(groups, placement, devices, start, end, what)
@@ -136,8 +137,9 @@ def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, wh
 def follow_queue(transfer, groups, devices, end, sent, what, ahead, chain):
     """Return the kernel that sent the first of the transfers for which `transfer` waited.
 
-    If its link was free, that is the sender of `transfer` itself. Nodes whose tensors made it wait
-    are marked in `chain`.
+    If the link of `transfer` was free, the kernel that sent `transfer` is returned. Otherwise
+    `chain` is set to True for the nodes sent by `transfer` and by the transfers it waited for,
+    except the first.
     """
     kernel = groups[what[transfer] // devices]
     while sent[transfer, 0] > end[kernel]:  # the link was busy
