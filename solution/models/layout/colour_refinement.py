@@ -83,7 +83,8 @@ class Colours:
         frequency = np.bincount(self.numbers.ravel(), minlength=len(self.nodes))
         order = np.argsort(frequency, kind="stable")
         usual = np.empty(len(self.numbers), np.int32)
-        usual[self.nodes[order]] = order  # the last assignment to a node wins
+        # `order` is ascending in frequency, and the last assignment to a node is the one that stays.
+        usual[self.nodes[order]] = order
         return usual
 
 
@@ -123,7 +124,7 @@ def number_colours(labels: np.ndarray) -> Colours:
     ordered = keys >> bits
     np.not_equal(ordered[:, 1:], ordered[:, :-1], out=begins[:, 1:])
     keys &= (np.uint64(1) << bits) - np.uint64(1)
-    entries = keys.view(np.int64)  # the lower bits: configuration indices
+    entries = keys.view(np.int64)  # the lower bits of each key: a configuration's index
     entries += np.arange(0, num_nodes * num_configs, num_configs)[:, None]
     numbers = np.empty(labels.shape, np.int32)
     numbers.ravel()[entries.ravel()] = np.cumsum(begins, dtype=np.int32) - np.int32(1)

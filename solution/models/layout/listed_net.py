@@ -29,7 +29,8 @@ from solution.models.nets.forward import find_scale, put_on_scale
 # layout differs from that of each known configuration (one whose node values are kept).
 NEAR = 0.1
 KEPT = 4  # the node values of this many configurations are kept, the latest ones
-# this many configurations close to a known one (whose node values are kept) are one batch
+# Configurations close to the same known one (whose node values are kept) are computed in batches of
+# at most this many.
 BATCH = 64
 # If more than MANY configurations of a program with fewer than SMALL nodes are scored together, all
 # are computed in full: they share most node values, so this is cheaper.
@@ -47,7 +48,7 @@ class Known:
     extra: np.ndarray
     # for each round of message passing (3 x nodes, half): the messages that nodes send
     messages: list[np.ndarray]
-    # for each round (nodes, outputs): what a node adds to its result unchanged
+    # for each round (nodes, outputs): the values of nodes that the round adds its result to
     kept: list[np.ndarray]
     values: np.ndarray  # (nodes, outputs): node values after the last round
     sums: np.ndarray  # (values,) float64: weighted sums of `values` over the nodes

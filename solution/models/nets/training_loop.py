@@ -36,8 +36,8 @@ from solution.system.memory import SpareMemory
 from solution.system.report import Report
 
 WARM_UP = 0.1
-# If more than MANY times as many configurations are available as are drawn, the sample is not taken
-# from a permutation of all of them, because this is faster.
+# If a graph has more than MANY times as many configurations as are drawn, they are drawn without
+# permuting all its configurations, because the permutation takes longer.
 MANY = 10
 LOOK_SECONDS = 2.0  # least time between two reports of progress inside an epoch
 # at most this many values of a layer are in memory at once while training: 16 MB
