@@ -1,4 +1,4 @@
-"""Find a program's parameters, and draw random arguments of the parameters' types for them.
+"""Find a program's parameters, and draw random arguments for them.
 
 The use of a parameter decides which numbers are drawn. Square roots, logarithms and divisors need
 positive numbers: a negative variance would make every result NaN, and comparing NaN shows nothing.
@@ -44,7 +44,8 @@ _MOVES = (
     "reduce-precision optimization-barrier pad custom-call copy-start copy-done"
 )
 MOVES = frozenset(_MOVES.split())
-# By opcode: positions of the operands that must be positive to make the result positive; None: all.
+# By opcode: positions of the operands that must be positive to make the result positive. None: all
+# operands.
 KEEPS: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(MOVES, (0,)), "reduce": (0,), "reduce-window": (0,), "subtract": (0,),
     "power": (0,), "select": (1, 2), "dynamic-update-slice": (0, 1), "add": None, "multiply": None,
@@ -58,8 +59,9 @@ Value = tuple[int, int | None]
 
 
 def find_parameters(module: Any) -> list[Any]:
-    """Return the shapes of the entry's parameters, or of the elements of its only, tuple
-    parameter."""
+    """Return the shapes of the entry's parameters; if the only parameter is a tuple, return the
+    shapes of the tuple's elements.
+    """
     shapes = _find_shapes(module)
     return list(shapes[0].tuple_shapes) if is_tupled(module) else shapes
 
@@ -87,7 +89,8 @@ class Role:
     """The use of a parameter, which decides which numbers are drawn for it."""
 
     is_positive: bool = False  # True: a root, a logarithm or a division needs positive numbers
-    # products summed per element of a dot or convolution of which the parameter is a factor, else 1
+    # Number of products summed per result element of the dot or convolution in which the parameter
+    # is a factor; 1 if there is none.
     terms: int = 1
 
 
@@ -115,7 +118,8 @@ class _Flow:
         entry = find_entry(module)
         self._entry = entry.id
         self._is_tupled = is_tupled(module)
-        # by value of the entry's parameters: the parameter's number
+        # the number of each parameter of the entry, by the Value (instruction id, tuple element)
+        # that holds the parameter
         self.parameters: dict[Value, int] = {}
         for instruction in entry.instructions:
             if instruction.opcode == "parameter":
@@ -199,7 +203,7 @@ def _list_positive(module: Any) -> Iterator[Value]:
 
 def _list_kept(node: Any) -> Iterable[int]:
     if node.opcode == "multiply" and len(set(node.operand_ids)) == 1:
-        return ()  # x * x is positive for any x, so x need not be positive
+        return ()  # the product x * x is positive for any x, so x need not be positive
     kept = KEEPS.get(node.opcode, ())
     return range(len(node.operand_ids)) if kept is None else kept
 
@@ -209,11 +213,12 @@ def _list_moved(node: Any) -> Iterable[int]:
 
 
 def _find_terms(module: Any, flow: _Flow) -> dict[int, int]:
-    """Return, by parameter number, how many products are summed for an element of a result.
+    """Return, by parameter number, how many products are summed for an element of a dot or
+    convolution.
 
-    Only parameters that are a factor of a dot or convolution are listed; if there are several, the
-    largest number counts. Of the two factors, the second is taken for the weight; if it depends on
-    no parameter, the first.
+    Listed are the parameters that are the weight of a dot or convolution: its second factor, or the
+    first factor if the second does not depend on a parameter. If a parameter is the weight of
+    several dots or convolutions, the largest number counts.
     """
     shapes = {i.id: i.shape for i in instructions(module)}
     terms: dict[int, int] = {}
@@ -240,9 +245,11 @@ def _count_terms(node: Any, shapes: dict[int, Any]) -> int:
 
 @dataclass(frozen=True)
 class Manner:
-    """A way to draw random numbers; others are tried if the results of the first are useless."""
+    """A way to draw random numbers. If the first way in MANNERS gives useless results, the next
+    is tried."""
 
-    scale: float = 1.0  # factor of numbers that may be negative; for weights at most 1
+    # factor of normally distributed numbers (which may be negative); for weights at most 1 is used
+    scale: float = 1.0
     # True: draw only positive numbers, also for parameters that do not need them
     is_positive: bool = False
     # if given: draw all numbers uniformly between these bounds
@@ -252,7 +259,9 @@ class Manner:
 
 MANNERS = (
     Manner(),
-    Manner(scale=100.0, seed=1),  # for a training step, which changes its weights only a little
+    # larger inputs (weights keep their scale), for a training step that changes its weights only a
+    # little
+    Manner(scale=100.0, seed=1),
     Manner(scale=0.1, seed=5),
     Manner(is_positive=True, seed=2),
     Manner(bounds=(0.05, 0.95), seed=3),  # for programs with 1 - x, arcsines or logits
@@ -296,7 +305,7 @@ def check_memory(module: Any, name: str, megabytes: int) -> None:
 
 
 def list_draws(module: Any, name: str) -> Iterator[list[np.ndarray]]:
-    """Yield arguments for the program once per way to draw numbers (MANNERS), in order."""
+    """Yield arguments for the program, once for each way to draw numbers in MANNERS, in order."""
     for manner in MANNERS:
         yield make_arguments(module, name, manner)
 
@@ -322,7 +331,8 @@ def _draw(
         return generator.random(count) < 0.5
     limits = _find_limits(dtype)
     if limits is not None:
-        lowest, highest = limits  # for 2-bit types, draw from the full range
+        # from 0, but 2-bit types from their lowest number, because they hold so few
+        lowest, highest = limits
         begin = lowest if highest < HIGHEST_INTEGER // 2 else 0
         return generator.integers(begin, min(HIGHEST_INTEGER, highest + 1), count)
     if dtype.name == "float8_e8m0fnu":
@@ -339,7 +349,7 @@ def _draw(
 
 
 def _find_ends(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Return the smallest and the largest number of a type of any kind."""
+    """Return the smallest and the largest number of an integer or float type."""
     import ml_dtypes  # installed with jax
 
     limits = _find_limits(dtype)

@@ -39,7 +39,7 @@ NO_FLAGS_FILE = re.compile(r"Could not open file (\".*?\") to read flags .*\"XLA
 # Format of a message: a size in 4 bytes, then a pickle, which begins with MARK. The size LONG means
 # that the true size follows in 8 bytes.
 LONG, MARK = -1, b"\x80"
-LAST_LINES = 4000  # bytes read from the end of a child's output
+LAST_LINES = 4000  # bytes at the end of a child's output where its last error is looked up
 State = TypeVar("State")
 
 
@@ -346,8 +346,8 @@ def list_cores() -> list[int]:
 def lease_core() -> Iterator[int | None]:
     """Lock a core until the block ends, and yield it.
 
-    It is the least busy core that no other collection of this user on this machine has locked. If
-    all are locked, the least busy one is yielded without a lock; None if processes cannot be
+    The core is the least busy one that no other collection of this user on this machine has locked.
+    If all are locked, the least busy one is yielded without a lock; None if processes cannot be
     pinned.
     """
     cores = list_cores()
@@ -365,8 +365,9 @@ def lease_core() -> Iterator[int | None]:
 
 
 def redirect(errors: Path) -> None:
-    """Redirect this process's output to a file; its end tells why the compiler ended the
-    process."""
+    """Redirect this process's output to a file. If the compiler ends the process, the last lines of
+    the file tell why.
+    """
     descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)

@@ -41,7 +41,7 @@ class RefusedError(Exception):
 class Flags:
     """Options of a single compilation."""
 
-    # (name, value) of options that have a field, such as xla_cpu_...
+    # (name, value) of options that are fields of a protobuf message, such as xla_cpu_...
     options: tuple[tuple[str, bool | int | str], ...] = ()
     # (name, value) of options in the map xla_backend_extra_options
     backend: tuple[tuple[str, str], ...] = ()
@@ -118,8 +118,9 @@ class Compiler:
         return np.asarray(self._jax.numpy.asarray(self._open_key(leaf)))
 
     def _open_key(self, leaf: Any) -> Any:
-        """Return a jax random key as the array of its integers, which is the parameter; others
-        as is."""
+        """Return a jax random key as the array of its integers, which becomes the parameter; return
+        any other leaf unchanged.
+        """
         is_key = self._jax.dtypes.issubdtype(
             getattr(leaf, "dtype", None), self._jax.dtypes.prng_key
         )

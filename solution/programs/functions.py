@@ -32,13 +32,14 @@ def has_declaration(content: str | bytes) -> bool:
 
 
 def make_main(content: str | bytes, function: str) -> bytes:
-    """Return the bytecode of a module in which a function is main; drop what it does not call.
+    """Return the bytecode of a module in which a function is main; drop the functions that main
+    does not call.
 
     Args:
         function: name of the function; "": the only public one, or main if there are several.
 
     Raises InputError if there is no such function, if several are possible and none is named, or if
-    it calls a function without a body. MLIR's errors on unreadable text are not caught.
+    the function calls one without a body. MLIR's errors on unreadable text are not caught.
     """
     ir = import_module("jaxlib.mlir.ir")
     with import_module("jax.interpreters.mlir").make_ir_context() as context:

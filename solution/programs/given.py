@@ -56,8 +56,9 @@ def give_arguments(program: Program, path: Path | None, megabytes: int) -> Progr
 
 
 def _list_names(module: Any) -> list[tuple[str, ...]]:
-    """Return, for each parameter, the names that its array may have: its number, arr_number, its
-    name."""
+    """Return, for each parameter, the names that its array may have: the parameter's number,
+    arr_number, and the parameter's name in the module.
+    """
     count = len(find_parameters(module))
     names = [""] * count
     if not is_tupled(module):

@@ -13,7 +13,7 @@ from solution.programs.forms import HLO, LEFT_OUT
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.system.errors import InputError
 
-# limit of a protobuf message; largest size of a number; both in bytes
+# Size limit of a protobuf message, and size of the largest type of number, both in bytes.
 MAX_BYTES, BYTES = 1 << 31, 16
 SCALE = 0.1  # standard deviation of the drawn floats
 POWERS = (-2, 3)  # range of the exponents drawn for float8_e8m0fnu, which has only powers of 2
@@ -33,7 +33,8 @@ FIELDS = {
     26: (26, "int2"), 27: (27, "uint2"), 28: (28, "float8_e4m3"), 29: (29, "float8_e3m4"),
     32: (32, FOUR_BITS), 33: (33, POWERS_ONLY),
 }  # fmt: skip
-# Integers narrower than a byte: (lower bound, exclusive upper bound, mask of their bits in a byte).
+# Integers narrower than a byte: (lowest drawn number, exclusive upper bound, mask of their bits in
+# a byte).
 NARROW = {"int4": (0, 8, 15), "uint4": (0, 8, 15), "int2": (-2, 2, 3), "uint2": (0, 4, 3)}
 
 

@@ -117,8 +117,9 @@ def _make_parameter(number: int, shape: Any, fresh: FreshIds) -> Any:
 
 
 def _lay_out(shape: Any, *, keeps: bool = False) -> None:
-    """Make a shape's layout row-major, or keep its dimension order if `keeps`; drop tiles. In
-    place."""
+    """Make a shape's layout row-major, in place, and drop its tiles; keep the order of the
+    dimensions if `keeps`.
+    """
     for part in shape.tuple_shapes:
         _lay_out(part, keeps=keeps)
     if shape.element_type not in (TUPLE, OPAQUE, TOKEN):
@@ -158,7 +159,7 @@ def copy_shape(shape: Any) -> Any:
 
 
 def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) -> list[Any]:
-    """Return instructions that compute the same and that all backends accept.
+    """Return instructions that compute the same as `instruction` and that all backends accept.
 
     The last one has the id of `instruction`.
 
@@ -230,7 +231,7 @@ def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
 def _split(instruction: Any, fresh: FreshIds) -> list[Any]:
     """Replace a custom call that takes the lower or upper half of 64-bit integers.
 
-    The integers become pairs of 32-bit integers, of which one is selected.
+    The integers become pairs of 32-bit integers, of which the requested half is selected.
     """
     upper = int(instruction.custom_call_target == "X64SplitHigh")
     sizes = list(instruction.shape.dimensions)

@@ -23,8 +23,9 @@ from solution.domain import vocabulary
 from solution.programs.hlo.nodes import FEW, SPATIAL
 
 Fields = dict[str, Any]
-# Columns of the node features at which slices (first three) and padding (last two) begin. Four
-# columns each: the numbers of two dimensions, then sum and product over all dimensions.
+# First columns, in the node features, of a slice's starts, strides and limits, and of a padding's
+# low and high widths. Each has four columns: the values of the first two dimensions, then the sum
+# and the product over all dimensions.
 STARTS, STRIDES, LIMITS, LOWS, HIGHS = 109, 113, 117, 125, 129
 IS_STABLE = 133
 # most combinations of slice starts that are tried for the dimensions beyond the second
@@ -39,8 +40,10 @@ S64, U64, U32, S32 = 5, 9, 8, 4
 
 
 class Indexing(NamedTuple):
-    """The dimension numbers of a gather or scatter; a scatter's updates take the role of the
-    output."""
+    """The dimension numbers of a gather or scatter.
+
+    For a scatter, "output" in the fields' comments means the updates that the scatter reads.
+    """
 
     offsets: list[int]  # dimensions of the output along which the elements of a slice lie
     # dimensions of the tensor in which a slice has size 1 and that the output lacks
@@ -91,9 +94,9 @@ class Attributes:
         return found
 
     def _list_many(self, node: int) -> list[int]:
-        """Return a node's `dimensions` if one of them is above 5.
+        """Return a node's `dimensions`, of which one is above 5, from the features as in the file.
 
-        The correction of padding removes such numbers, so they are read from the file's features.
+        The corrected features (repair_padding) lack dimension numbers above 5.
         """
         draft, rank = self._draft, len(self._draft.sizes[node])
         read = len(draft.sizes[self._types.operands[node][0]]) if draft.operands[node] else 0
@@ -171,11 +174,11 @@ class Attributes:
         return {"slices": [{"start": a, "stride": b, "limit": c} for a, b, c in columns]}
 
     def _cut(self, node: int, cut: list[int], left: list[int]) -> dict[int, tuple[int, int, int]]:
-        """Return (start, stride, limit) of the dimensions beyond the second that a slice cuts.
+        """Return, by dimension, (start, stride, limit) of the dimensions in `cut`.
 
         Args:
-            cut: these dimensions.
-            left: the sums of their starts, strides and limits.
+            cut: the dimensions beyond the second that are shorter in the slice than in its operand.
+            left: sum of the starts, of the strides and of the limits of the dimensions in `cut`.
         """
         draft = self._draft
         if not cut:
@@ -272,8 +275,9 @@ class Attributes:
     def _compare(self, node: int) -> Fields:
         """Guess the direction of a comparison.
 
-        In a computation that a loop or sort calls it is LT, in a select-and-scatter GE. Elsewhere
-        it depends on the element type: GT for floats, EQ for predicates, GE for integers.
+        In a computation that a loop or sort calls, the direction is LT; in one that a
+        select-and-scatter calls, it is GE. Elsewhere it depends on the operands' element type: GT
+        for floats, EQ for predicates, GE for integers.
         """
         draft = self._draft
         draft.guesses.add("direction of compare", node)
@@ -291,8 +295,8 @@ class Attributes:
     def _call_custom(self, node: int) -> Fields:
         """Infer the target of a custom call.
 
-        Known are a TPU's calls that split a 64-bit integer into halves of 32 bits, or join the
-        halves.
+        Two groups of targets are known, both of TPUs: split a 64-bit integer into halves of 32
+        bits, and join the halves. Any other call gets the target UNKNOWN_TARGET.
         """
         draft, operands = self._draft, self._types.operands[node]
         read = [draft.kinds[one] for one in operands]
@@ -321,8 +325,9 @@ class Attributes:
         return {"feature_index": fitting[-1], "epsilon": 1e-3}
 
     def _transform(self, node: int) -> Fields:
-        """Infer the type of a Fourier transform from the element types; it is along the last
-        dimension."""
+        """Infer the type of a Fourier transform from the element types; assume that it transforms
+        the last dimension.
+        """
         draft = self._draft
         source = self._types.operands[node][0]
         kinds = draft.kinds[source] in FLOATS, draft.kinds[node] in FLOATS
@@ -406,8 +411,8 @@ def _map(
 ) -> list[int]:
     """Return the `width` dimensions of the tensor that an index vector addresses.
 
-    Collapsed dimensions are taken first, then those in which a slice is shorter than the tensor,
-    then the first of the others.
+    Collapsed dimensions are taken first, then dimensions in which a slice is shorter than the
+    tensor, then the remaining dimensions in ascending order.
     """
     cut = [axis for axis, size in enumerate(tensor) if slices[axis] != size]
     order = [*collapsed, *cut, *range(len(tensor))]

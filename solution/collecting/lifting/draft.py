@@ -34,8 +34,8 @@ class NotLiftedError(InputError):
 
 @dataclass
 class Guesses:
-    """The nodes for which lifting guesses a fact that the graph lacks, by a text that names the
-    fact."""
+    """By a text that names a fact which the graph lacks: the nodes for which lifting guesses
+    that fact."""
 
     nodes: dict[str, list[int]] = field(default_factory=dict)
 
@@ -48,8 +48,10 @@ class Draft:
     """The nodes of a graph as lists, with an entry per node unless a field's comment says
     otherwise."""
 
-    graph: Graph  # the graph, with corrected padding of the features
-    features: np.ndarray  # (nodes, 140) int64: node features after padding was corrected
+    # the graph; unused slots of layouts and dimension numbers are -1 (see repair_padding), not 0 as
+    # in the file
+    graph: Graph
+    features: np.ndarray  # (nodes, 140) int64: node features of `graph`
     listed: np.ndarray  # (nodes, 6) int64: `dimensions` as in the file, padded with 0
     opcodes: list[str]
     kinds: list[int]  # element types, as numbers of XLA's PrimitiveType
@@ -84,7 +86,8 @@ class Draft:
         return node if self.opcodes[node] == "constant" else None
 
     def is_kept(self, node: int) -> bool:
-        """Return True if a node is an element of a call's result that only calls and tuples read.
+        """Return True if a node is an element of a call's result, and only calls and tuples read
+        the node.
 
         The forward pass of a gradient returns such values for the backward pass.
         """
@@ -108,7 +111,7 @@ def make_draft(graph: Graph) -> Draft:
     Raises NotLiftedError if an opcode or element type is unknown, a node reads a later node or one
     of another computation, or no node is a root.
     """
-    # keep the features before padding is corrected, which removes dimension numbers above 5
+    # keep the file's features, because repair_padding drops dimension numbers above 5
     listed = np.rint(graph.node_features).astype(np.int64)
     graph = repair_padding(graph)
     features = np.rint(graph.node_features).astype(np.int64)
@@ -136,7 +139,8 @@ def make_draft(graph: Graph) -> Draft:
 def _link(draft: Draft) -> None:
     """Fill `users` and `callers`, in place.
 
-    A root that is read within its computation counts as an operand, not as a called computation.
+    If a node has an edge to the root of the computation that contains both, the root counts as an
+    operand of the node, not as a called computation.
     """
     computation = draft.computation
     for node, (operands, called) in enumerate(zip(draft.operands, draft.called, strict=True)):
@@ -205,9 +209,11 @@ def complete(total: int, product: int) -> list[int]:
 def _divide_edges(
     graph: Graph, is_root: np.ndarray, opcodes: Sequence[str]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return each node's operands, then the roots of the computations that each node calls.
+    """Return two lists with an entry per node: its operands, and the roots of computations it
+    calls.
 
-    Both are ascending. An edge from a calling opcode to a root is a call.
+    Each entry is in ascending order. An edge from a node whose opcode calls computations (CALLERS)
+    to a root counts as a call.
     """
     operands: list[list[int]] = [[] for _ in opcodes]
     called: list[list[int]] = [[] for _ in opcodes]
@@ -251,10 +257,10 @@ def _take_unread(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> int:
-    """Return the last node of a computation, moved behind parameters that belong to it.
+    """Return the last node of a computation: `last`, or a later parameter that belongs to it too.
 
     If two parameters between `last` and the next root (`following`) have the same number, the first
-    of them belongs to this computation, and the second to the next one.
+    of them belongs to this computation and ends it, and the second belongs to the next computation.
     """
     later = [node for node in range(last + 1, following + 1) if opcodes[node] == "parameter"]
     seen: dict[int, int] = {}

@@ -39,7 +39,7 @@ UNARY = frozenset(UNARY_NAMES.split())
 BINARY = frozenset([*COMMUTATIVE, *ORDERED])
 REORDERS = frozenset({"reshape", "transpose", "reverse"})
 SINGLE = UNARY | REORDERS | {"broadcast", "slice", "bitcast-convert", "get-tuple-element"}
-# largest number of operands, by opcode
+# By opcode: the largest number of operands. Operands of other opcodes are not checked.
 MOST = dict.fromkeys(SINGLE, 1) | dict.fromkeys(BINARY, 2) | {"select": 3, "clamp": 3}
 PROTOBUF = ".pb"
 CONTRADICTS = "its features, or the sizes of what it reads, contradict each other"
@@ -112,8 +112,9 @@ def _check_operands(draft: Draft) -> None:
 
 
 def _is_fit(opcode: str, sizes: tuple[int, ...], read: tuple[int, ...]) -> bool:
-    """Return True if an operation's result may have these sizes, given an operand's other sizes
-    `read`."""
+    """Return True if an operation may have a result of the sizes `sizes` and an operand of the
+    different sizes `read`.
+    """
     if opcode in ("select", "clamp"):
         return not read
     if opcode in REORDERS:
@@ -151,8 +152,8 @@ class _Writer:
         return module
 
     def _name(self, number: int) -> str:
-        """Return a computation's name; readers of modules recognise loops and the entry by their
-        names."""
+        """Return a computation's name, by which readers of modules recognise the entry and
+        loops."""
         draft = self._draft
         caller = draft.callers.get(number)
         if caller is None:

@@ -16,8 +16,8 @@ ORDERED_NAMES = """
     shift-right-logical
 """
 ORDERED = frozenset(ORDERED_NAMES.split())
-# In a division of a constant and one of these opcodes, the constant is divided, as in 1 / x of
-# sigmoids and norms.
+# If a node divides a constant and the result of one of these opcodes, the constant is assumed to be
+# the dividend: 1 / (1 + exp(-x)) in sigmoids, 1 / sqrt(x) in norms.
 RECIPROCAL = ("add", "exponential", "sqrt")
 CALLS = ("call", "fusion")  # opcodes that may have no operands
 
@@ -46,10 +46,11 @@ def order_operands(draft: Draft) -> list[list[int]]:
 def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
     """Return both operands in the order that is usual in known programs; record it as a guess.
 
-    * A constant is the second operand. Exceptions: an opcode in RECIPROCAL or a square divides the
-      constant, or something is subtracted from it (see _is_subtrahend).
+    * A constant is the second operand. Exceptions: it is the first operand if it is divided by a
+      square or an opcode in RECIPROCAL, or if the other operand is subtracted from it (see
+      _is_subtrahend).
     * In a division, a broadcast is the divisor.
-    * Any other operands are in the order of their nodes.
+    * Otherwise the operands are in the order of their nodes.
     """
     if len(operands) == 1:
         return operands * 2
@@ -70,9 +71,10 @@ def _is_divisor(draft: Draft, other: int) -> bool:
 
 
 def _is_subtrahend(draft: Draft, other: int) -> bool:
-    """Return True if `other` is subtracted from a constant, and False for the reverse.
+    """Return True if `other` is subtracted from the constant, and False if the constant is
+    subtracted from `other`.
 
-    The reverse is assumed if `other` is itself a difference with a constant, as in step counts
+    The latter is assumed if `other` is itself a difference with a constant, as in step counts
     `n - i - 1`.
     """
     is_difference = draft.opcodes[other] == "subtract"
@@ -98,7 +100,7 @@ def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
     rest = [one for one in operands if one != flags[0]] or [flags[0]]
     if len(operands) == len(flags) > 1 or len(rest) == 2:
         draft.guesses.add("order of the operands of select", node)
-        # in most programs, a constant is the second of the two
+        # in most programs, a constant is the second of the two values to select from
         rest.sort(key=lambda one: _is_constant(draft, one))
     return [flags[0], rest[0], rest[-1]]
 
@@ -115,8 +117,8 @@ def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
 def _order_reduction(draft: Draft, node: int, operands: list[int]) -> list[int]:
     """Return the reduced tensors, then their initial values.
 
-    If there are several tensors, both are in the order of the element types of the reducer's
-    parameters.
+    If there are several tensors, both the tensors and the initial values are in the order of the
+    element types of the reducer's parameters.
     """
     if len(operands) == 1:
         return operands * 2
@@ -141,10 +143,11 @@ def _match_kinds(draft: Draft, wanted: Sequence[int], pool: Sequence[int]) -> li
 def _match(
     wanted: Sequence[object], pool: Sequence[int], describe: Callable[[int], object]
 ) -> tuple[list[int], bool]:
-    """Return a node of the pool for each wanted type; and True if two nodes have one type.
+    """Return a node of `pool` for each wanted type; then True if two nodes of `pool` have the same
+    type.
 
-    If too few nodes have a type, the last one of them is repeated. If none has it, all are
-    eligible.
+    The n-th request for a type gets the n-th node of that type, or the last one if there are fewer.
+    If no node has the type, all nodes of `pool` count as nodes of that type.
     """
     by_type: dict[object, list[int]] = {}
     for one in pool:
@@ -178,10 +181,10 @@ def _order_padding(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return a dynamic slice's or update's tensor, update (if any), and an index per dimension.
+    """Return the tensor, the update (of a dynamic-update-slice) and one index per dimension.
 
-    If there are fewer indices than dimensions, a constant index is repeated: the other indices
-    belong to dimensions in which the slice is shorter than the tensor.
+    If there are fewer indices than dimensions, a constant index is repeated. The remaining indices
+    go first to the dimensions in which the slice is shorter than the tensor.
     """
     is_update = draft.opcodes[node] == "dynamic-update-slice"
     rank = len(draft.sizes[node])
@@ -194,7 +197,7 @@ def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
     if not tensors:
         raise draft.refuse(node, "none of its operands has its rank")
     if len(draft.sizes[indices[0]]) == 1 and rank != 0:
-        return [*tensors, indices[0]]  # an older form of the operation: a tensor of all indices
+        return [*tensors, indices[0]]  # older form of the operation: one vector holds all indices
     whole = draft.sizes[tensors[0]]
     part = draft.sizes[tensors[1]] if is_update else draft.sizes[node]
     return [*tensors, *_spread_indices(draft, node, indices, whole, part)]
@@ -248,8 +251,7 @@ def _order_scatter(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the arguments of a call, in the order of the parameters, whose types they must
-    have."""
+    """Return the arguments of a call in the order of the parameters, matched by type."""
     called = draft.called[node]
     if not called:
         return operands
@@ -287,7 +289,9 @@ def _order_outfeed(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_random(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the operands of an rng: lower bound, then upper bound, in the order of their nodes."""
+    """Return the operands of an rng: lower bound, then upper bound. The node with the lower number
+    is assumed to be the lower bound.
+    """
     if len(operands) > 1:
         draft.guesses.add("order of the operands of rng", node)
     return [operands[0], operands[-1]]
@@ -296,7 +300,8 @@ def _order_random(draft: Draft, node: int, operands: list[int]) -> list[int]:
 def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[int]:
     """Return the operands of a batch normalization: the tensor, then the vectors.
 
-    Its gradient has a second tensor at the end. If vectors are missing, the last one is repeated.
+    The operands of a batch-norm-grad end with a second tensor. If vectors are missing, the last
+    vector is repeated.
     """
     counts = {"batch-norm-training": 3, "batch-norm-inference": 5, "batch-norm-grad": 5}
     tensors = [one for one in operands if len(draft.sizes[one]) > 1]
@@ -311,7 +316,8 @@ def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the concatenated parts; if their sizes do not add up, one part is repeated."""
+    """Return the concatenated parts; if their sizes add up to less than the node's, repeat one
+    part."""
     axis = int(draft.features[node, 31])
     missing = draft.sizes[node][axis] - sum(draft.sizes[one][axis] for one in operands)
     found = list(operands)
@@ -328,17 +334,19 @@ def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[i
 
 
 def _order_solver(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the operands of a triangular solve: the matrix, then the one with the node's type."""
+    """Return the operands of a triangular solve: the matrix, then the right-hand sides, which have
+    the node's type.
+    """
     other = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     matrix = [one for one in operands if one != other[-1]] or operands
     return [matrix[0], other[-1]]
 
 
 def order_results(draft: Draft, results: list[int]) -> None:
-    """Sort the elements of the tuple that a called computation returns like jax does, in place.
+    """Sort the elements of the tuple that a called computation returns, in place, into jax's order.
 
-    First the results of the function, then the values that its gradient needs: derivatives,
-    intermediates, and last arguments and constants.
+    jax returns the results of the function first, then the values that its gradient needs:
+    derivatives, then intermediates, then arguments and constants.
     """
     is_derivative = {one: _is_derivative(draft, one) for one in results}
     inner: set[int] = set()

@@ -65,9 +65,10 @@ def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]
 
 
 def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list[int] | None:
-    """Return the spatial dimensions of a convolution's output, in the order of its window.
+    """Return the spatial dimensions of a convolution's output: the n-th belongs to the n-th
+    dimension of the window.
 
-    None if the sizes of the operands do not fit the convolution.
+    Return None if the sizes of the operands do not fit the convolution.
 
     Args:
         pair: input and kernel.
@@ -99,7 +100,7 @@ def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list
 
 
 def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
-    """Return by dot node its left and its right operand.
+    """Return, by dot node, its operands: left, then right.
 
     Raises NotLiftedError if the sizes of a dot's operands do not fit its result.
     """
@@ -127,9 +128,10 @@ class DotDimensions:
 
 
 def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
-    """Return the dimensions that a dot sums, and its batch dimensions, in both operands.
+    """Return which dimensions of both operands a dot sums, and which are its batch dimensions.
 
-    Raises NotLiftedError if the output does not have the order that a dot gives it.
+    Raises NotLiftedError if the output's dimensions are in another order than HLO prescribes for a
+    dot.
     """
     letters = find_operands(draft.graph).letters[node]
     if not _is_ordered(letters):
@@ -144,8 +146,9 @@ def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
 
 
 def _is_ordered(letters: Einsum) -> bool:
-    """Return True if the output has the batch dimensions, then those of the left, then of the
-    right."""
+    """Return True if the output has the batch dimensions first, then the left operand's other
+    dimensions, then the right operand's.
+    """
     batch = letters.batch
     left = [one for one in letters.left if one in letters.output and one not in batch]
     right = [one for one in letters.right if one in letters.output and one not in batch]

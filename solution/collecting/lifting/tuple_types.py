@@ -5,8 +5,9 @@ The features of a tuple give only its number of elements. The elements' types fo
 tuple's operands or its readers. If several elements have the same type, the n-th reader of that
 type reads the n-th such element.
 
-The state of a loop is the tuple that its body takes and returns. A reader of the state gets the
-element whose next value is computed nearest behind the reader.
+The state of a loop is the tuple that the loop's body takes and returns. An element's next value is
+the element that the body returns. A reader of the state is assigned the element of its type whose
+next value is the fewest edges away from the reader.
 """
 
 from collections import Counter, defaultdict, deque
@@ -16,7 +17,8 @@ from typing import NamedTuple
 from solution.collecting.lifting.draft import PRED, S32, TOKEN, TUPLE, Draft
 from solution.collecting.lifting.operand_order import order_results
 
-# largest distance, in nodes, that is searched back from the next value of a loop's element
+# A reader of a loop's state may be assigned an element by distance if the element's next value is
+# at most this number of edges away.
 NEAR = 6
 SEEN = 64  # largest number of nodes that one such search visits
 READ = "get-tuple-element"
@@ -164,9 +166,11 @@ class TupleTypes:
         return Parts((data, TOKEN_TYPE))
 
     def _find_reduction(self, node: int) -> Type:
-        """Return the type of a reduction of several tensors: a tuple of as many tensors.
+        """Return the type of a reduction of several tensors: a tuple with one tensor for each of
+        them.
 
-        Each has the element type of its tensor, and the sizes of the dimensions that are left.
+        Each element has the element type of its tensor, and the sizes of the dimensions that are
+        not reduced.
         """
         draft = self._draft
         tensors = self.operands[node][: draft.parts[node]]
@@ -202,7 +206,8 @@ class TupleTypes:
         return caller if caller is not None and draft.opcodes[caller] == "call" else None
 
     def _fill(self, node: int) -> None:
-        """Repeat operands of a tuple until it has as many elements as its features state, in place.
+        """Repeat operands of a tuple, in place, until it has as many elements as its features
+        state.
 
         Operands of types that the tuple's readers need are repeated first.
         """
@@ -228,9 +233,10 @@ class TupleTypes:
         whole = self.type_of(node)
         readers = [one for one in self._readers(node) if one not in self.index]
         if readers and isinstance(whole, Parts):
-            # Most readers of a loop's result read elements that the loop changes.
+            # Most readers of a loop's result read elements that the loop changes, so unchanged ones
+            # are assigned only if no other element has the type.
             fixed = self.loops[node].fixed if node in self.loops else ()
-            # first readers of the call's result, then of values kept for gradients
+            # A call's result begins with the function's results; values for its gradient follow.
             if self._draft.opcodes[node] == "call":
                 readers.sort(key=self._draft.is_kept)
             self._give(node, readers, [part.key for part in whole.parts], set(fixed))
@@ -263,7 +269,8 @@ class TupleTypes:
             used[key] += 1
 
     def _resolve_loop(self, node: int) -> None:
-        """Infer a loop's state: the order of its elements, their readers, the counter.
+        """Infer a loop's state (the tuple that its body takes and returns): the order of its
+        elements, their readers, and the counter.
 
         The elements of the tuple with which the loop starts are put into the order of the tuple
         that its body returns.
@@ -295,10 +302,10 @@ class TupleTypes:
             self._order_start(self.loops[node], keys)
 
     def _order_by_start(self, node: int, body: int) -> None:
-        """Complete the tuple that the body returns.
+        """Add missing elements to the tuple that the body returns.
 
-        If the loop starts with neither a tuple nor a parameter, order it like the value it starts
-        with.
+        If the loop starts with neither a tuple nor a parameter, also put the elements into the
+        order of types of the value with which the loop starts.
         """
         draft = self._draft
         self._complete_state(node, body)
@@ -312,8 +319,8 @@ class TupleTypes:
     def _complete_state(self, node: int, body: int) -> None:
         """Repeat elements of the tuple that the body returns until none is missing.
 
-        Elements of types that readers of the state or the loop's start have, but the tuple lacks,
-        are repeated first.
+        First, elements are repeated whose type is more frequent among the readers of the loop's
+        state, or in the tuple with which the loop starts, than in the tuple that the body returns.
         """
         draft, found = self._draft, self.operands[body]
         missing = draft.parts[body] - len(found)
@@ -335,8 +342,11 @@ class TupleTypes:
         found += [*added, *[found[-1]] * missing][:missing]
 
     def _reorder(self, node: int, keys: Sequence[object]) -> None:
-        """Order the operands of a tuple so that their types are `keys`; repeat the last one of a
-        type."""
+        """Order the operands of a tuple such that the n-th has the type keys[n].
+
+        If a type is more frequent in `keys` than among the operands, the last operand of that type
+        is repeated.
+        """
         draft = self._draft
         pool: dict[object, list[int]] = defaultdict(list)
         for one in self.operands[node]:
@@ -381,8 +391,9 @@ class TupleTypes:
         self.operands[start][:] = [ordered[index] for index in range(len(keys))]
 
     def _rank_start(self, loop: Loop, index: int) -> int:
-        """Return how likely an element of a loop's state starts with a constant, from 0 (least)
-        to 3."""
+        """Return a number from 0 to 3: the higher, the more likely the element of the loop's state
+        with this index starts with a constant.
+        """
         if index == loop.counter:
             return 3
         if index in loop.fixed:
@@ -393,10 +404,11 @@ class TupleTypes:
         return 2 if draft.opcodes[node] == "dynamic-update-slice" else 1
 
     def _match_state(self, parameter: int, results: Sequence[int], keys: Sequence[object]) -> None:
-        """Assign to each reader of a body's parameter the element whose next value is nearest.
+        """Assign to each reader of a body's parameter the element whose next value is nearest to
+        the reader.
 
         Args:
-            results: the next values of the elements, which the body returns.
+            results: the next values of the elements: what the body returns.
             keys: the types of the elements.
         """
         draft = self._draft
@@ -450,8 +462,10 @@ class TupleTypes:
         return None
 
     def _read_counter(self, condition: int, counter: int | None, keys: Sequence[object]) -> None:
-        """Assign the readers of the condition's parameter; the first with the counter's type
-        reads it."""
+        """Assign an element to each reader of the condition's parameter.
+
+        The first reader of the counter's type reads the counter.
+        """
         draft = self._draft
         for parameter in draft.parameters(condition):
             readers, taken = self._readers(parameter), set[int]()

@@ -19,7 +19,8 @@ TRIPS = 10  # assumed iterations of a loop of unknown length
 # Neutral elements of reductions; infinity stands for the type's largest or smallest number.
 NEUTRAL = {"add": 0.0, "or": 0.0, "xor": 0.0, "multiply": 1.0, "and": 1.0,
            "maximum": -np.inf, "minimum": np.inf}  # fmt: skip
-# By element type: the field of a literal; and numpy's type name if the field holds bytes.
+# By number of an element type: the field of the message Literal that holds the numbers. The fields
+# in BYTES hold bytes, so numpy's name of the type follows.
 LISTS = {1: "preds", 4: "s32s", 5: "s64s", 8: "u32s", 9: "u64s", 11: "f32s", 12: "f64s"}
 BYTES = {2: ("s8s", "<i1"), 3: ("s16s", "<i2"), 6: ("u8s", "<u1"), 7: ("u16s", "<u2"),
          10: ("f16s", "<f2"), 16: ("bf16s", "bfloat16")}  # fmt: skip
@@ -65,9 +66,10 @@ def _bound(draft: Draft, node: int, number: int) -> float | None:
 
 
 def _limit(draft: Draft, node: int, number: int) -> float | None:
-    """Return the constant of a maximum: -infinity if the tensor is a max-reduction, else 0.
+    """Return the value of a constant operand of a maximum: -infinity if the other operand is a
+    max-reduction, otherwise 0.
 
-    None if the result is a scalar or no float.
+    None if the result is a scalar or is not of a float type.
     """
     if draft.kinds[node] not in FLOATS or not draft.sizes[node]:
         return None
@@ -76,8 +78,10 @@ def _limit(draft: Draft, node: int, number: int) -> float | None:
 
 
 def _find_reduction(draft: Draft, node: int) -> str:
-    """Return the opcode of the reduction that computes a node, behind reshapes and converts; ""
-    if none."""
+    """Return the opcode that a reduce applies, such as add; "" if there is no such reduce.
+
+    The node may be the reduce itself, or reshape or convert the result of the reduce.
+    """
     while draft.opcodes[node] in ("reshape", "convert") and draft.operands[node]:
         node = draft.operands[node][0]
     called = [draft.opcodes[root] for root in draft.called[node]]
@@ -86,9 +90,9 @@ def _find_reduction(draft: Draft, node: int) -> str:
 
 
 def _average(draft: Draft, node: int, number: int) -> float | None:
-    """Return the constant that makes a division a mean: the number of elements in the sum.
+    """Return the constant that makes a division a mean: the number of elements in the divided sum.
 
-    None if `node` divides no such sum.
+    None if `node` does not divide a sum by a constant.
     """
     others = [one for one in draft.operands[node] if draft.find_constant(one) is None]
     if number == 0 or len(others) != 1:

@@ -226,7 +226,7 @@ def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int,
             known = (found[o] for o in instruction.operand_ids if len(found.get(o, ())) == rank)
             layout = next(known, None)
             if layout is not None and instruction.opcode == "transpose":
-                # moved[i]: operand dimension that is dimension i of the result
+                # moved[i]: the dimension of the operand that becomes dimension i of the result
                 moved = list(instruction.dimensions)
                 layout = [moved.index(axis) for axis in layout]
             if layout is not None:

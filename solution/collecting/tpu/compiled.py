@@ -15,7 +15,9 @@ class Tensor:
     """The result of an instruction: its shape, layout and memory space."""
 
     name: str  # the instruction's name in the optimised module
-    source: str  # the instruction's op_name, which names the instruction of the original program
+    # the instruction's op_name: it names the instruction of the original program that this one is
+    # compiled from
+    source: str
     opcode: str
     element_type: str  # such as bf16
     dimensions: tuple[int, ...]

@@ -30,8 +30,8 @@ def check_module(module: bytes) -> CheckedModule | str:
     """Return the checked form of a serialized module, or the reason why no TPU can run it.
 
     The number of devices is the highest device number in the groups of collective instructions,
-    plus one. It counts as partitions if a group numbers devices globally (use_global_device_ids) or
-    numbers partitions, otherwise as replicas.
+    plus one. This number counts as partitions if a group numbers devices globally
+    (use_global_device_ids) or numbers partitions, otherwise as replicas.
     """
     try:
         message = MESSAGES["Module"].FromString(module)
@@ -79,7 +79,7 @@ def _name_layout(shape: Any) -> str:
 def find_optimised(message: Any) -> str:
     """Return the evidence that a message Module was optimised for a backend already.
 
-    It is worded for an error message; "" if there is none.
+    The evidence is worded for an error message; "" if there is none.
     """
     fused = next((i.name for i in instructions(message) if i.opcode == "fusion"), "")
     if fused:

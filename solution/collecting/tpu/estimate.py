@@ -38,7 +38,8 @@ from solution.collecting.tpu.target import TpuTarget
 class Chip:
     """The properties of a chip that the formula needs.
 
-    If each core of a chip runs a program, they are those of one core and its share of HBM.
+    If each core of a chip runs a program, the properties are those of one core and its share of
+    HBM.
     """
 
     gigahertz: float  # clock rate of the core
@@ -103,7 +104,7 @@ class _Timeline:
 
     def _time_beside(self, step: Begin) -> float:
         moved = step.bytes
-        # an asynchronous slice of an array, done by the copying engine too
+        # Asynchronous work with a region slices an array; the copying engine does this work too.
         if step.region is not None:
             moved = sum(kernel.hbm_bytes for kernel in list_kernels(step.region))
         return moved / self.chip.gigabytes_per_second

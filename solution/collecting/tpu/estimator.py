@@ -153,13 +153,13 @@ class Estimator:
     def estimate_all(self, modules: Iterable[bytes], most_full: int | None = None) -> list[Answer]:
         """Return the answers for modules, in order; compile as few modules in full as possible.
 
-        The passes over HLO run on all modules first. Then, until no kernel is new, the module with
-        the most new kernels is chosen: they are compiled alone or, if that fails, the whole module.
-        Each compilation is stored, so a second call resumes an interrupted one.
+        The passes over HLO run on all modules first. Then the module with the most new kernels is
+        chosen, until no kernel is new. Its new kernels are compiled alone; if that fails, the whole
+        module is compiled. Each compilation is stored, so a second call resumes an interrupted one.
 
         Args:
-            most_full: largest number of modules whose kernels are compiled. If a module still has
-                new kernels then, its answer has no estimate and states how many.
+            most_full: largest number of modules whose kernels are compiled. If a module has new
+                kernels even then, its answer has no estimate and states how many are new.
         """
         child, answers = self._children[0], dict[int, Answer]()
         waiting: dict[int, tuple[Request, str, str]] = {}
@@ -284,14 +284,15 @@ class Estimator:
     def _isolate(
         self, child: Child, request: Request, context: str, reader: Reader
     ) -> tuple[int, float]:
-        """Compile the new kernels of a module alone, and store their costs.
+        """Compile the new kernels of a module (without known costs) alone, and store their costs.
 
         Args:
             reader: the module after the passes over HLO.
 
         Returns:
-            The number of new kernels, or 0 if there are too many of them or the cost of one was not
-            found. Then the processor seconds.
+            (number of new kernels, processor seconds). The number is 0 if no costs were stored: no
+            kernel is new, too many are, the module is for several devices, or compiling alone
+            failed.
         """
         missing = self._find_missing(context, reader)
         is_few = len(missing) <= MOST_NEW * len(reader.keys)
@@ -333,7 +334,8 @@ class Estimator:
         if learned.is_same:
             self.conflicts += learned.conflicts + self._cache.learn(context, learned.costs)
             self._keep(key, made)
-        # The full compilation has other kernels than the passes, so its costs do not fit theirs.
+        # The full compilation made other kernels than the passes over HLO did, so its costs do not
+        # fit the module after the passes. Read the kernels from the full compilation instead.
         else:
             reader = Reader(made.generated)
             learned = reader.learn(made.generated)
@@ -356,8 +358,8 @@ class Estimator:
     def _look_up(self, context: str, reader: Reader) -> Answer | None:
         """Return the answer if the costs of all kernels are in the cache, otherwise None.
 
-        Also None if the program nearly fills the chip's memory: whether it fits is only checked by
-        the full compilation, after the passes.
+        Also return None if the program nearly fills the chip's memory, because only the part of a
+        full compilation after the passes checks whether the program fits.
         """
         costs = self._cache.find(context, reader.keys)
         if len(costs) < len(reader.keys):

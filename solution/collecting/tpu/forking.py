@@ -44,7 +44,7 @@ LOOK_SECONDS = 0.003  # seconds between two checks for the compiler's dumps
 # hanging.
 FORKS, IDLE_SECONDS = 3, 60.0
 IDLE = f"the compiler did nothing for {IDLE_SECONDS:.0f} seconds"
-MEMORY_LOOKS = 10  # checks for dumps per check of memory and idleness
+MEMORY_LOOKS = 10  # memory and idleness are checked once per this number of checks for dumps
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG: a signal when the parent ends
 LAST_BYTES = 8000  # bytes read from the end of the compiler's output
 REFUSED = "refused.txt"
@@ -129,8 +129,7 @@ class Copies:
         self._paused: Copy | None = None
 
     def answer(self, request: Request) -> Compilation:
-        """Compile as requested; if the forked process idles too long, fork another one and
-        retry."""
+        """Compile as requested; if the forked process idles too long, retry with a new one."""
         begin = time.process_time()
         resumed = None if request.is_optimised else self._resume(request)
         copy, seconds = resumed or self._fork(request), 0.0

@@ -77,7 +77,8 @@ class KernelCache:
         self._database.close()
 
     def find(self, context: str, keys: Iterable[str]) -> dict[str, Cost]:
-        """Return the known costs of kernels, by key; keys with unknown costs are left out.
+        """Return the known costs of kernels, by canonical name; kernels of unknown cost are left
+        out.
 
         Args:
             context: hash of the target, the options and libtpu's version.
@@ -128,7 +129,7 @@ class KernelCache:
         return conflicts
 
     def count_conflicts(self) -> int:
-        """Return how many costs were ever found that differ from the stored cost of their
+        """Return how many costs that `learn` was given differed from the stored cost of the same
         kernel."""
         with self._lock:
             (count,) = self._database.execute("SELECT COUNT(*) FROM conflicts").fetchone()
@@ -148,8 +149,8 @@ class KernelCache:
         return (str(row[0]), zlib.decompress(row[1])) if row else None
 
     def keep_compilation(self, key: str, refused: str, passed: bytes) -> None:
-        """Store a compilation; delete the older half if all of them together exceed the size
-        limit."""
+        """Store a compilation; if all stored compilations exceed the size limit, delete their
+        older half."""
         packed = zlib.compress(passed, 1)
         with self._lock:
             self._database.execute(

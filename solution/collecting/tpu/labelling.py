@@ -40,11 +40,12 @@ from solution.system.errors import InputError
 from solution.system.terminal import say
 from solution.system.wording import spell
 
-# Smallest time of a configuration, as a share of a full compilation's: if all kernels are known,
-# only the passes over HLO run.
+# Smallest processor time for a configuration, as a share of a full compilation's: if all kernels
+# of the configuration are known, only the passes over HLO run.
 LEAST_SHARE = 0.1
 LEARN_EVERY = 8  # configurations between two checks of which layouts the compiler ignores
-# a layout is no longer requested once the compiler ignored this share of its requests
+# A layout of a node is no longer requested once the compiler ignored at least this share of the
+# requests for it.
 MOST_IGNORED = 0.25
 PARENTS = 6  # number of fastest configurations that new ones are bred from
 LOWERING_MEGABYTES = 4096  # memory limit of the child process that reads program files
@@ -100,8 +101,9 @@ class EstimatingWorkers:
 def open_estimating(
     target: TpuTarget, limits: Limits, processes: int
 ) -> Iterator[EstimatingWorkers]:
-    """Yield the workers that label for a TPU, with `processes` parallel compilations; close
-    them."""
+    """Yield the workers that label for a TPU, with `processes` parallel compilations; close the
+    workers afterwards.
+    """
     lowering = Limits(limits.seconds, LOWERING_MEGABYTES)
     with (
         Estimator(target, limits, processes=processes) as estimator,
@@ -155,7 +157,8 @@ class Estimation:
     def draw(self, count: int, wanted: int) -> np.ndarray:
         """Return at most `count` new configurations; each is drawn with the seed and its number.
 
-        Layout spaces start with probes that show which layouts the compiler ignores.
+        If layouts are searched, the first configurations are probes, which show the layouts that
+        the compiler ignores.
         """
         tried, known = len(self._journal.candidates), self._journal.names
         if self._space.layout_sites:
@@ -187,7 +190,7 @@ class Estimation:
         """Do nothing: unlike measurements, estimates are not repeated."""
 
     def summarise(self) -> Outcome:
-        """Return the estimates of all sound configurations, which no repetition would change."""
+        """Return the estimates of all configurations that the compiler accepted."""
         return read_estimates(self._journal.sound())
 
     def describe(self) -> dict[str, Any]:
@@ -231,9 +234,9 @@ class Estimation:
         )
 
     def _find_untaken(self, seen: int) -> set[tuple[int, int]]:
-        """Return the pairs (configurable node, choice) that the compiler often ignored.
+        """Return the pairs (configurable node, choice of layouts) that the compiler often ignored.
 
-        Only the first `seen` configurations of the journal are counted.
+        Only the first `seen` configurations of the journal (one row per configuration) are counted.
         """
         asked: Counter[tuple[int, int]] = Counter()
         untaken: Counter[tuple[int, int]] = Counter()
@@ -245,8 +248,8 @@ class Estimation:
         return {pair for pair, number in untaken.items() if number >= MOST_IGNORED * asked[pair]}
 
     def _find_fastest(self, wanted: int) -> np.ndarray:
-        """Return the fastest few of the first `wanted` sound configurations, fastest first; the
-        default configuration if none is sound.
+        """Return the fastest few of the first `wanted` configurations that the compiler accepted,
+        fastest first; the default configuration if there are none.
         """
         fastest = self._journal.sound().head(wanted).sort("nanoseconds", maintain_order=True)
         found = [self._space.from_bytes(data) for data in fastest.head(PARENTS)["values"]]
@@ -258,7 +261,8 @@ class Estimation:
         Args:
             seconds: processor seconds of the first compilation.
         """
-        if not seconds:  # the first one was cached, so others may be cached too
+        # The first compilation was cached, so others may be cached too: report nothing.
+        if not seconds:
             return
         low, high = seconds * (1 + LEAST_SHARE * (wanted - 1)), seconds * wanted
         self._foretold = [low, high]
@@ -270,13 +274,17 @@ class Estimation:
 
 
 def read_estimates(sound: pl.DataFrame) -> Outcome:
-    """Return the estimates of sound configurations as an Outcome, which no repetition would
-    change."""
+    """Return the estimates of `sound` configurations (those the compiler accepted) as an Outcome.
+
+    Both halves of the Outcome are the estimates, because estimates are not repeated.
+    """
     nanoseconds = round_estimates(sound["nanoseconds"].to_numpy())
     return Outcome(sound["config"].to_list(), np.stack([nanoseconds, nanoseconds]), 1.0)
 
 
 def round_estimates(nanoseconds: np.ndarray) -> np.ndarray:
-    """Return int64 nanoseconds, as tuning records have them; at least 2, so that they count as
-    times."""
+    """Return estimates as int64 nanoseconds, as in tuning records.
+
+    They are at least 2, because a tuning record with 1 or less counts as not timed.
+    """
     return np.maximum(np.rint(nanoseconds), 2).astype(np.int64)

@@ -89,7 +89,8 @@ def prepare_environment(folder: Path) -> None:
         JAX_ENABLE_COMPILATION_CACHE="false",
         TPU_SKIP_MDS_QUERY="1",
         TPU_WORKER_HOSTNAMES="localhost",
-        TPU_ACCELERATOR_TYPE="v3-8",  # avoids a warning; the topology decides
+        # avoids a warning; the chip to compile for is that of the topology, not this one
+        TPU_ACCELERATOR_TYPE="v3-8",
         ALLOW_MULTIPLE_LIBTPU_LOAD="1",  # allows several processes, without a lock file
         TPU_LOG_DIR=str(folder),
         TPU_STDERR_LOG_LEVEL="3",
@@ -120,8 +121,7 @@ def _kept_signals() -> Iterator[None]:
 
     libtpu ignores SIGHUP and catches the others; child processes would inherit an ignored signal.
     """
-    # getsignal returns Python's record of the handlers, which a library's changes in C do not
-    # reach.
+    # Python's record of the handlers, which does not change when libtpu sets handlers in C
     kept = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     yield
     for number, handler in kept.items():
@@ -198,7 +198,8 @@ class Libtpu:
         told = self._make_options([*options, *KEEP_SPACES], Devices(), self._smallest[:1], folder)
         result = MESSAGES["Module"].FromString(module).host_program_shape.result
         added = _write_field(RESULT_LAYOUT, result.SerializeToString()) + BACKEND_ONLY
-        # Protobuf merges a message field that is written twice, so this adds to the build options.
+        # Protobuf merges a message field that is written twice, so these bytes add to the build
+        # options.
         told_also = _write_field(BUILD_OPTIONS, added)
         self._interface.compile(module, told.SerializeAsString() + told_also)
 
@@ -245,7 +246,9 @@ def _write_field(number: int, content: bytes) -> bytes:
 
 
 def _make_struct(*fields: tuple[str, Any]) -> type[ctypes.Structure]:
-    """Return a ctypes structure of PJRT's C interface: its size, an extension, then the fields."""
+    """Return a ctypes class for a struct of PJRT's C interface, which begins with its size and a
+    pointer to an extension; `fields` follow.
+    """
     common = [("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p)]
     return type("Arguments", (ctypes.Structure,), {"_fields_": [*common, *fields]})
 

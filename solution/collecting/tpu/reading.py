@@ -28,7 +28,7 @@ from solution.collecting.tpu.compiled import (
 from solution.programs.arguments import NAMES, TUPLE
 from solution.programs.hlo.messages import MESSAGES
 
-HBM = 0  # number of the chip's main memory in layouts
+HBM = 0  # number of the chip's main memory among the memory spaces that layouts name
 TYPE_NAMES = NAMES.split()
 # Opcodes that take no time: they only name values, or another instruction does the work.
 FREE = {
@@ -95,8 +95,9 @@ class Reader:
         return self.names.program
 
     def find_kernels(self, keys: Iterable[str]) -> dict[str, Instruction]:
-        """Return, for each of these canonical names that the module has, an instruction with
-        that name."""
+        """Return, by canonical name, an instruction with that name, for each name in `keys` that a
+        kernel of the module has.
+        """
         wanted = set(keys)
         return {
             key: instruction
@@ -257,8 +258,9 @@ class Reader:
         )
 
     def _list_inside(self, instruction: Instruction) -> list[Instruction]:
-        """Return the instructions of a kernel: those inside a fusion and its nested fusions, or
-        itself."""
+        """Return the instructions of a kernel: those inside a fusion and its nested fusions; if the
+        kernel is no fusion, itself.
+        """
         if instruction.opcode != "fusion":
             return [instruction]
         return [
@@ -270,8 +272,11 @@ class Reader:
         ]
 
     def _name_kind(self, instruction: Instruction, inside: Sequence[Instruction]) -> str:
-        """Return the name of a kernel's main computation: an entry of MAIN, `loop`, or its
-        opcode."""
+        """Return the kind of a kernel: the first entry of MAIN that is among its opcodes; otherwise
+        `loop` for a fusion, or the kernel's opcode.
+
+        A reduction that keeps the minor dimension has the kind MAJOR_REDUCE.
+        """
         opcodes = {inner.opcode for inner in inside}
         kind = next((name for name in MAIN if name in opcodes), "")
         if kind == "reduce":
@@ -391,7 +396,9 @@ def _read_config(instruction: Instruction) -> dict[str, Any]:
 
 
 def open_tuple(shape: Any) -> list[Any]:
-    """Return the arrays of a shape: of a tuple its elements, also of nested tuples, else itself."""
+    """Return the shapes of arrays in a shape: [shape] for an array; for a tuple the shapes of its
+    elements, and those of nested tuples.
+    """
     if shape.element_type != TUPLE:
         return [shape]
     return [part for inner in shape.tuple_shapes for part in open_tuple(inner)]
@@ -427,7 +434,11 @@ def _count_bits(element_type: int) -> int:
 
 
 def make_tensor(instruction: Instruction, *, is_fused: bool) -> Tensor:
-    """Return an instruction's result as a Tensor; `is_fused` if it is inside a kernel."""
+    """Return an instruction's result as a Tensor.
+
+    Args:
+        is_fused: True if the instruction is inside a kernel.
+    """
     shape = instruction.shape
     return Tensor(
         name=instruction.name,

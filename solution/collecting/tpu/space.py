@@ -52,7 +52,7 @@ from solution.system.errors import InputError
 
 PROBES = 2  # number of configurations that probe which layouts the compiler takes
 ALIKE = 0.5  # share of random configurations in which all nodes of an opcode make the same choice
-# the compiler's names of our options
+# By our name of an option: the compiler's name.
 NAMES = {
     "tpu_scoped_vmem_kib": "xla_tpu_scoped_vmem_limit_kib",
     "tpu_dot_dot_fusion": "xla_tpu_dot_dot_fusion",
@@ -80,13 +80,17 @@ class TpuSpace(ProgramSpace):
         ]
 
     def probe(self, number: int) -> np.ndarray:
-        """Return the configuration (sites,) in which each site makes the choice 1 + number,
-        cyclically."""
+        """Return the configuration (sites,) in which each site makes the choice `number` + 1.
+
+        A site with fewer choices continues with choice 1.
+        """
         counts = self.sizes - 1
         return np.where(counts > 0, 1 + number % np.maximum(counts, 1), 0).astype(np.int32)
 
     def list_choices(self, config: np.ndarray) -> list[tuple[int, int]]:
-        """Return the pairs (site, choice) of a configuration, without sites that set nothing."""
+        """Return the pairs (site, choice) of a configuration; pairs with choice 0, which sets
+        nothing, are left out.
+        """
         return [(site, choice) for site, choice in enumerate(config.tolist()) if choice]
 
     def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
@@ -100,9 +104,9 @@ class TpuSpace(ProgramSpace):
         return np.array(drawn, np.int32).reshape(-1, self.sites)
 
     def breed(self, generator: np.random.Generator, count: int, parents: np.ndarray) -> np.ndarray:
-        """Return `count` configurations (count, sites) that mix two parents site by site.
+        """Return `count` configurations (count, sites) that mix two of `parents` site by site.
 
-        At a few sites, the child gets a random choice, or none.
+        At a few sites, the configuration gets a random choice, or 0, instead of a parent's choice.
         """
         bred = [self._breed_one(generator, parents) for _ in range(count if len(self._open) else 0)]
         return np.array(bred, np.int32).reshape(-1, self.sites)

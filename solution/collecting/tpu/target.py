@@ -89,7 +89,7 @@ class TpuTarget(Target):
     def summarise(
         self, sound: "pl.DataFrame", repeats: "pl.DataFrame", state: Mapping[str, Any]
     ) -> "Outcome":
-        """Return the estimates of the sound configurations, which no repetition would change."""
+        """Return the estimates of `sound` configurations: those that the compiler accepted."""
         from solution.collecting.tpu.labelling import read_estimates
 
         return read_estimates(sound)

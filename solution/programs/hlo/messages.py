@@ -46,7 +46,8 @@ MESSAGES = _make_classes()  # message classes, by their names in hlo.proto
 
 
 def read_records(path: Path) -> list[Any]:
-    """Return the TuningRecord messages of a file; a bare module becomes a record without runs.
+    """Return the TuningRecord messages of a file; a bare module becomes a record without runs
+    (measured configurations).
 
     A file does not state its form. So several records, one record and a module are tried in this
     order, and the first form that contains instructions is taken.
@@ -101,7 +102,7 @@ def _read_module(data: bytes) -> list[Message]:
 
 
 def _is_text(data: bytes) -> bool:
-    # the last character may be cut off
+    # the last character may be incomplete, and then decodes to "\ufffd"
     begin = data[:TEXT_BYTES].decode(errors="replace").rstrip("\ufffd")
     return "\ufffd" not in begin and all(
         sign.isprintable() or sign in "\n\r\t\ufeff" for sign in begin

@@ -20,7 +20,8 @@ ELEMENT_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 1
 WINDOW_NUMBERS = ("size", "stride", "padding_low", "padding_high", "window_dilation",
                   "base_dilation")  # fmt: skip
 SPATIAL = 4  # number of a convolution's spatial dimensions that the features hold
-FEW = 2  # number of dimensions of slices and padding that the features hold
+# The features hold the values of this number of a slice's or padding's dimensions.
+FEW = 2
 NONE = -1  # stands for a missing dimension, because 0 is a dimension
 # A computation is a main computation if its name contains one of these words. Each section of
 # node_splits ends with a main computation.

@@ -1,15 +1,16 @@
 """Convert tuning records to graphs: the nodes of a module, its configurations, their runtimes.
 
-A tuning record is a module with runs: configurations and the times measured for them. The graphs
-can be written as npz files, in the folder structure of the competition's download.
+A tuning record is a module with runs. A run is one configuration with the time that was measured
+for it, or an error. The graphs can be written as npz files, in the folder structure of the
+competition's download.
 
 Failed runs are left out. If some runs were timed, runs without a time are left out too. If none was
 timed, the graph has no labels, as in a test split. A module without runs becomes a layout graph
 with one configuration, in which the compiler chooses everything.
 
-Source: tuning_data_iterator.cc of google-research-datasets/tpu_graphs. It requires a default run.
-If a record has none, a tile graph's runtimes are divided by the shortest one here, which no score
-depends on.
+Source: tuning_data_iterator.cc of google-research-datasets/tpu_graphs, which requires a run of the
+default configuration. Here, if a record has none, a tile graph's runtimes are divided by the
+shortest one, which no score depends on.
 """
 
 from collections import Counter
@@ -36,9 +37,11 @@ from solution.system.errors import InputError
 from solution.system.names import make_safe
 
 DEFAULT_COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
-NO_TIME = 1  # nanoseconds; a run with at most this time counts as not timed
+# nanoseconds: a run (one measured configuration) with at most this time counts as not timed
+NO_TIME = 1
 BLOCK_VALUES = 1 << 22  # numbers of the config tensor that are expanded at once: 16 MB
-BLOCK_RUNS = 256  # runs whose layouts are expanded in memory at once
+# number of runs (measured configurations) whose layouts are expanded in memory at once
+BLOCK_RUNS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +53,9 @@ class Record:
     splits: np.ndarray  # (1, s) int64: boundaries of the sections of nodes, see nodes.Nodes
     nanoseconds: np.ndarray  # (configs,) int64: runtimes; zeros if there are no labels
     normalizer: int  # nanoseconds by which a tile graph's runtimes are divided
-    left_out: int  # number of runs with a configuration that are left out of the graph
+    # number of runs (measured configurations) that are not in the graph: they failed, or have no
+    # time although others have one
+    left_out: int
 
 
 def read_module_file(path: Path, collection_name: str | None = None) -> list[Record]:
@@ -123,9 +128,10 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
 
 
 def _usable(runs: Sequence[Any]) -> tuple[str, list[Any], int]:
-    """Return "layout" or "tile", the usable runs, and the number of runs with a configuration.
+    """Return "layout" or "tile", the usable runs, and the number of runs that have a configuration.
 
-    Usable are the timed runs; if none was timed, the runs that did not fail.
+    A run is one configuration and what was measured for it. Usable are the timed runs; if none was
+    timed, the runs that did not fail.
     """
     given = [run for run in runs if run.tile.HasField("sizes") or run.layout.HasField("layouts")]
     kinds = {run.WhichOneof("configuration") for run in given}
@@ -152,9 +158,10 @@ def _configurable(message: Any, nodes: Nodes) -> np.ndarray:
 
 
 def read_tiles(runs: Sequence[Any]) -> np.ndarray:
-    """Return the tiles (configs, 24) float32 of runs.
+    """Return the tiles (configs, 24) float32 of runs (measured configurations).
 
-    A row has six sizes, their sum and their product for the kernel, the output, and the input.
+    A row has six sizes, their sum and their product for the kernel, then for the output, then for
+    the input.
     """
     rows = []
     for run in runs:
@@ -190,9 +197,11 @@ def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
 
 
 def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
-    """Return the runs' layouts as a codebook; without runs, one configuration without layouts.
+    """Return a Codebook of the runs' layouts; without runs, of one configuration that sets no
+    layouts.
 
     Args:
+        runs: measured configurations, as messages of the record.
         nodes: number of configurable nodes.
     """
     encoder = LayoutEncoder(max(1, len(runs)), nodes)
@@ -210,14 +219,17 @@ def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
 
 
 def _layout_rows(run: Any, nodes: int) -> list[tuple[int, ...]]:
-    """Return the 18 layout numbers of each configurable node in a run."""
+    """Return, for each configurable node, the 18 numbers of its layouts in one run, that is, in one
+    measured configuration.
+    """
     given = run.layout.layouts.nodes
     if len(given) != nodes:
         raise InvalidGraphError([f"a run has layouts for {len(given)} of {nodes} nodes"])
     return [_layout_row(node.SerializeToString()) for node in given]
 
 
-@lru_cache(maxsize=1 << 16)  # few layouts are distinct, so a cache makes reading four times as fast
+# few layouts are distinct: with this cache, reading takes a quarter of the time
+@lru_cache(maxsize=1 << 16)
 def _layout_row(data: bytes) -> tuple[int, ...]:
     tensors = MESSAGES["NodeLayout"].FromString(data).tensors
     if len(tensors) > len(LAYOUT_TENSORS):
@@ -231,7 +243,7 @@ def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Itera
     several."""
     if len(named) == 1:
         return nullcontext(iter(named))
-    # it imports rich, which a file with one record does not need
+    # Imported only here, because it imports rich, which a file with one record does not need.
     from solution.system.progress import track
 
     return track(named, f"Reading {path.name}")
@@ -240,8 +252,8 @@ def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Itera
 def _names(path: Path, messages: Sequence[Any]) -> list[str]:
     """Return the names of a file's records: the file's name if there is one record.
 
-    Several records are named like in the competition, by module name and fingerprint. Names are
-    made safe for file systems, and equal names are numbered.
+    Several records are named by their modules' names and fingerprints, as in the competition. Names
+    are made safe for file systems, and equal names are numbered.
     """
     if len(messages) == 1:
         return [make_safe(path.stem)]
