@@ -249,7 +249,8 @@ class LayoutEncoder:
         ids = self._ids if len(distinct.first) == len(self._ids) else self._ids[distinct.first]
         del self._ids
         order = np.argsort(self._table.keys)  # by content, not by first appearance
-        # Split the nodes, so that the table does not grow with nodes times layouts.
+        # Number the layouts of a few nodes at a time, because a table (all nodes, all layouts) may
+        # be too large.
         step = max(1, TABLE_ENTRIES // max(1, len(order)))
         parts = [_number_layouts(ids[:, n : n + step], order) for n in range(0, ids.shape[1], step)]
         codes, positions, counts = zip(*parts, strict=True) if parts else ([ids], [order[:0]], [])
@@ -267,8 +268,9 @@ def _number_layouts(
     """Number the layouts of each node (a column of `ids`) from 0, sorted by `order`.
 
     Returns:
-        The numbers (configs, nodes) in the narrowest dtype; the positions (pairs,) of each node's
-        layouts, node after node; and the number of layouts of each node (nodes,).
+        The numbers (configs, nodes) in the narrowest dtype; the index (pairs,) of each node's
+        layouts in the table of all layouts, node after node; and the number of layouts of each
+        node (nodes,).
     """
     used = np.zeros((ids.shape[1], len(order)), bool)  # (nodes, all layouts)
     rows = np.arange(ids.shape[1]) * len(order)  # start of each node's row in the flat table
@@ -306,7 +308,8 @@ def _check_values(block: np.ndarray, first: int) -> None:
 # represents exactly. Three tensors are a number below 7^18 < 2^53, which float64 does.
 _POWERS = (float(TOKENS) ** np.arange(SLOTS)[::-1]).astype(np.float32)
 _TENSORS = float(TOKENS) ** (SLOTS * np.arange(NUM_TENSORS)[::-1])
-_SHIFT = (TOKENS**vocabulary.NUM_LAYOUT_FEATURES - 1) // (TOKENS - 1)  # a 1 in every slot
+# the number with the digit 1 in every slot
+_SHIFT = (TOKENS**vocabulary.NUM_LAYOUT_FEATURES - 1) // (TOKENS - 1)
 
 
 def _pack(block: np.ndarray) -> np.ndarray:
@@ -320,7 +323,7 @@ def _pack(block: np.ndarray) -> np.ndarray:
 
 
 def _unpack(keys: np.ndarray) -> np.ndarray:
-    """Return the layouts (k, 18) int8 of packed keys: their digits."""
+    """Return the layouts (k, 18) int8 of packed `keys` (k,): their digits in base 7, minus 1."""
     slots = np.empty((len(keys), vocabulary.NUM_LAYOUT_FEATURES), np.int8)
     for slot in reversed(range(vocabulary.NUM_LAYOUT_FEATURES)):
         keys, slots[:, slot] = np.divmod(keys, TOKENS)

@@ -1,6 +1,6 @@
 """Make deterministic choices: folds of graphs, configurations to predict, 64-bit hashes.
 
-All are the same on every machine.
+Every choice is the same on every machine.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ MAX_CONFIGS = 1000
 def divide_groups(
     members: Mapping[str, Sequence[str]], num_parts: int, seed: int
 ) -> dict[str, int]:
-    """Return the part of each group of graphs, from 0 to num_parts - 1.
+    """Return the part of each group of graphs, a number from 0 to num_parts - 1.
 
     Groups are assigned largest first, each to the part with the fewest graphs of the group's
-    collections. A part is avoided if one of these collections would then be in that part only. A
-    collection with fewer groups than parts leaves some parts empty.
+    collections. A part is avoided if all graphs of one of these collections would then be in that
+    part. A collection with fewer groups than parts leaves some parts empty.
 
     Args:
-        members: of each group, the collection of each of its graphs.
+        members: by the name of each group, the collection of each of its graphs.
         seed: decides the order of groups of equal size.
     """
     counts: dict[str, Counter[int]] = defaultdict(Counter)
@@ -46,19 +46,19 @@ def divide_groups(
 def _cost_of_part(involved: list[Counter[int]], part: int) -> tuple[int, int, int]:
     """Return the cost of adding a group to `part`; costs are compared as tuples.
 
-    Returns:
-        the group's collections that are in this part only, the graphs of its collections in this
-        part, and the number of the part.
-
     Args:
         involved: for each collection of the group, the number of its graphs in each part.
+
+    Returns:
+        how many of these collections have all their graphs so far in this part; how many graphs of
+        these collections the part has; the number of the part.
     """
     undivided = sum(set(counts) == {part} for counts in involved)
     return undivided, sum(counts[part] for counts in involved), part
 
 
 def random_position(name: str, seed: int) -> bytes:
-    """Return a name's position in a random order; it does not depend on other names."""
+    """Return a sort key for a name, for a random order; it does not depend on other names."""
     return hashlib.sha256(f"{seed}/{name}".encode()).digest()
 
 

@@ -49,7 +49,8 @@ class Graph:
     edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer]
     configurable: np.ndarray  # (configurable nodes,) int64 node ids; none for tile
     configs: Codebook | np.ndarray  # for layout a codebook, for tile (configs, 24) float32
-    # (configs,) float64, nanoseconds, for tile over the file's normalizer; None: no labels
+    # (configs,) float64, runtimes in nanoseconds, which for tile are divided by the file's
+    # normalizer; None: no labels
     runtimes: np.ndarray | None
     # (configs, options) int8: the choice of each compile option; None: no options were set
     options: np.ndarray | None = None
@@ -114,7 +115,8 @@ class Graph:
 
     @property
     def listed_distinct(self) -> np.ndarray:
-        """Which distinct configurations are in the reference batch: (distinct,) bool."""
+        """Mask (distinct,) bool: True for distinct configurations that are in the reference
+        batch."""
         if self.listed is None:
             return np.ones(len(self.distinct.first), bool)
         return np.bincount(self.distinct.inverse, self.listed, len(self.distinct.first)) > 0
@@ -220,7 +222,8 @@ def _find_value_defects(graph: Graph) -> list[str]:
 
 
 def _check_features(graph: Graph) -> Checks:
-    """Check the node features: the sizes are multiplied, dimension numbers are used as indices."""
+    """Check the node features, because later code multiplies sizes and indexes by dimension
+    numbers."""
     features = graph.node_features
     if not (features.min() >= -LARGEST and features.max() <= LARGEST):  # also true for NaN
         finite = np.isfinite(features)
@@ -240,7 +243,7 @@ def _check_features(graph: Graph) -> Checks:
 
 
 def find_longer(features: np.ndarray) -> np.ndarray:
-    """Tell which tensors (nodes,) have more dimensions than the six that the features describe.
+    """Return a mask (nodes,): True for tensors with more than the six dimensions in the features.
 
     As in TpuGraphs, the features hold the first six numbers of each list. A tensor has more
     dimensions if all six sizes are set, but the file's sum or product of all sizes is larger than
@@ -275,7 +278,8 @@ def _wrong_dimension_numbers(graph: Graph) -> np.ndarray:
 
 
 def _may_name_more(graph: Graph) -> np.ndarray:
-    """Tell which nodes (nodes,) compute or read a tensor of more than six dimensions."""
+    """Return a mask (nodes,): True if a node computes or reads a tensor of more than six
+    dimensions."""
     is_longer = find_longer(graph.node_features)
     consumers, producers = graph.edges[(graph.edges < graph.num_nodes).all(axis=1)].T
     may_name = is_longer.copy()
@@ -284,7 +288,10 @@ def _may_name_more(graph: Graph) -> np.ndarray:
 
 
 def _rows_of(marks: np.ndarray) -> np.ndarray:
-    """Return the rows (k,) of `marks` (rows, columns) with any mark; usually there is none."""
+    """Return the numbers (k,) of the rows of `marks` (rows, columns) bool that contain a True.
+
+    Usually there is none.
+    """
     return np.flatnonzero(marks.any(axis=1)) if marks.any() else np.empty(0, np.int64)
 
 
@@ -302,7 +309,7 @@ def _check_runtimes(graph: Graph) -> Checks:
 
 
 def _rows_not_finite(graph: Graph) -> np.ndarray:
-    if isinstance(graph.configs, Codebook):  # the encoder checked them
+    if isinstance(graph.configs, Codebook):  # LayoutEncoder has checked the layouts
         return np.empty(0, np.int64)
     return _rows_of(~np.isfinite(graph.configs))
 

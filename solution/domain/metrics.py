@@ -13,7 +13,8 @@ from solution.domain.collection import collection
 # Functions import scipy.stats when they need it: it is slow to import.
 
 TOP_K = 5
-# up to this many configurations, comparing all pairs takes a tenth of the time of sorting
+# For up to this many configurations, comparing all pairs takes a tenth of the time of an algorithm
+# that sorts.
 FEW = 128
 
 
@@ -49,7 +50,7 @@ def _tau_of_few(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def top_k_score(scores: np.ndarray, runtimes: np.ndarray, k: int = TOP_K) -> float:
-    """Return 2 - best runtime among the k lowest scores / best runtime of all.
+    """Return 2 - (best runtime among the k lowest scores) / (best runtime of all).
 
     This is 1 if the best configuration is among the k, otherwise 1 - the relative slowdown. Among
     equal scores, the first configurations count as the lowest.
@@ -59,7 +60,7 @@ def top_k_score(scores: np.ndarray, runtimes: np.ndarray, k: int = TOP_K) -> flo
 
 
 def top_k_slowdown(scores: np.ndarray, runtimes: np.ndarray, k: int) -> float:
-    """Return best runtime among the k lowest scores / best runtime - 1."""
+    """Return (best runtime among the k lowest scores) / (best runtime of all) - 1."""
     return 1 - top_k_score(scores, runtimes, k)
 
 

@@ -47,7 +47,10 @@ class Neighbours(NamedTuple):
         return self.nodes[self.starts[node] : self.starts[node + 1]]
 
     def cut(self, nodes: slice) -> "Neighbours":
-        """Return the adjacency of a range of nodes, whose `starts` do not begin at 0."""
+        """Return the adjacency of a range of nodes.
+
+        It shares the array `nodes` of neighbours, so its `starts` need not begin at 0.
+        """
         return Neighbours(self.starts[nodes.start : nodes.stop + 1], self.nodes)
 
     def counts(self) -> np.ndarray:
@@ -73,7 +76,8 @@ def find_depths(edges: np.ndarray, num_nodes: int) -> np.ndarray:
         edges: (edges, 2), rows [consumer, producer].
     """
     consumers = Neighbours.consumers(edges, num_nodes)
-    waiting = np.bincount(edges[:, 0], minlength=num_nodes)  # operands not yet visited
+    # number of each node's operands not yet visited
+    waiting = np.bincount(edges[:, 0], minlength=num_nodes)
     depths = np.full(num_nodes, -1)
     front, depth = np.flatnonzero(waiting == 0), 0
     while len(front):
@@ -85,7 +89,10 @@ def find_depths(edges: np.ndarray, num_nodes: int) -> np.ndarray:
 
 
 def starts_of(counts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the start (rows + 1,) of each row with counts[i] entries, then the end of the last."""
+    """Return the start of each row of a ragged array, then the end of the last row: (rows + 1,).
+
+    Row i has counts[i] entries.
+    """
     return np.concatenate([[0], np.cumsum(counts)])
 
 

@@ -39,16 +39,16 @@ MAX_GRID = 1 << 20  # most tiles that are listed in full; from more, random ones
 
 
 class NothingToChooseError(InputError):
-    """Nothing in the program can be configured."""
+    """Raised if nothing in the program can be configured."""
 
 
 def draw_sites(generator: np.random.Generator, sites: int, most: int | None = None) -> np.ndarray:
     """Return the positions (k,) of the parameters that a configuration changes, without repeats.
 
-    The search spaces of solution.collecting draw with this function as well.
+    The search spaces of solution.collecting use this function as well.
 
     Args:
-        sites: number of parameters.
+        sites: number of parameters that a configuration can set.
         most: change 1 to `most` of them; None: a share from SHARES, uniform on a logarithmic scale.
     """
     if most is None:

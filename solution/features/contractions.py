@@ -3,12 +3,12 @@
 They are inferred from the shapes and the readers of a dot (solution.features.einsum,
 solution.features.gradients). Of 1,144 dots and convolutions of 72 JAX programs, half of them
 training steps, 29 are inferred wrongly, all but one in the loops of recurrent nets
-(`python -m benchmarks.operands`); by shapes alone 144 were. A graph that was read from a module has
-the contracted dimensions of the module (Graph.summed).
+(`python -m benchmarks.operands`). Inferred from shapes alone, 144 were wrong. A graph that was read
+from a module has the contracted dimensions of the module (Graph.summed).
 
 The competition's best solutions read the dimensions from the protobuf files, and the organisers
-name them among the features that helped. Here every graph can have them (mark_contractions), in the
-columns where a convolution has its equivalent: the feature dimensions of its input and its kernel.
+name them among the features that helped. Here every graph can have them: mark_contractions writes
+them into columns that only convolutions use otherwise, the feature dimensions of input and kernel.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ FEATURES = tuple(
 
 
 def _find_contractions(graph: Graph) -> np.ndarray:
-    if graph.summed is not None:  # the module states it
+    if graph.summed is not None:  # the module states the contracted dimensions
         return graph.summed
     found = np.full((graph.num_nodes, 2, SUMMED), NONE)
     for node, letters in find_operands(graph).letters.items():

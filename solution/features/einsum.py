@@ -1,8 +1,8 @@
 """Infer which dimensions of a dot's operands and output correspond, as einsum letters.
 
-The npz files do not say what a dot contracts. It follows from the sizes if these differ, because
-the output has the batch dimensions first, then the left operand's free dimensions, then the right
-one's, each in order. Any other dimension of an operand is contracted.
+The npz files do not say what a dot contracts. If all sizes differ, the sizes tell it, because the
+output has the batch dimensions first, then the left operand's free dimensions, then the right
+operand's, each in order. Any other dimension of an operand is contracted.
 """
 
 import math
@@ -127,7 +127,8 @@ def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int 
     several solutions fit, the one with the smallest batch counts.
     """
     for batch in range(len(output) + 1):
-        # Contracted sizes are equal in both operands, which leaves one split to try for each batch.
+        # Contracted sizes are equal in both operands. So for each number of batch dimensions, the
+        # right operand's free dimensions can begin at only one position of the output.
         first_right, odd = divmod(len(left) - len(right) + len(output) + batch, 2)
         if odd or not batch <= first_right <= len(output):
             continue
@@ -139,7 +140,8 @@ def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int 
 
 
 def _take(sizes: Dimensions, taken: Dimensions) -> list[int] | None:
-    """Remove `taken` from the sizes and sort the rest; None if some are missing."""
+    """Return `sizes` without the sizes in `taken`, ascending; None if a size in `taken` is
+    missing."""
     left = sorted(sizes)
     for size in taken:
         if size not in left:

@@ -43,7 +43,7 @@ Label = Callable[[int, int, int], Einsum | None]
 def find_gradients(
     graph: Graph, ranks: np.ndarray, guess: dict[int, tuple[int, int]], label: Label
 ) -> dict[int, Dot]:
-    """Return the dots that are gradients of other dots, by node.
+    """Return, by node, the dots that are gradients of other dots.
 
     Args:
         ranks: (nodes,) the ranks of the output tensors.
@@ -115,7 +115,8 @@ class Dots:
         self._ancestors = Ancestors(graph, guess)
         # (nodes,) True until the dot is recognised as a gradient
         self._is_open = np.ones(graph.num_nodes, bool)
-        # The dots by the two tensors that they read, and the tensors read together with each one.
+        # `_pairs`: the dots that read two given tensors. `_slopes`: for each tensor, the tensors
+        # that some dot reads together with it.
         self._pairs: dict[tuple[int, int], list[int]] = defaultdict(list)
         slopes: dict[int, list[int]] = defaultdict(list)
         for node in sorted(guess):
@@ -133,9 +134,10 @@ class Dots:
     def list_gradients(self, dot: Dot) -> Iterator[Dot]:
         """Yield the dots that are gradients of a dot's operands.
 
-        They count only if both operands have a gradient, or if shapes alone determine what each
-        gradient contracts. Call this for dots in ascending order. A closed dot is listed only
-        together with an open one.
+        They are yielded only if both operands have a gradient, or if shapes alone determine what
+        each gradient contracts. Call this for dots in ascending order. A closed dot (one recognised
+        as a gradient already) is yielded only if an open dot reads the same candidate for the
+        gradient of the output.
         """
         if dot.left == dot.right:
             return
@@ -172,8 +174,9 @@ class Dots:
     def _list_slopes(self, dot: Dot) -> list[int]:
         """List the tensors that may be the gradient of a dot's output, ascending.
 
-        Such a tensor depends on the dot. The later open dots that read it must fit as gradients of
-        both operands, or of one operand if shapes alone determine what they contract.
+        Such a tensor depends on the dot. The later dots that read it and are no known gradients
+        must fit as gradients of both operands, or of one operand if shapes alone determine what
+        these later dots contract.
         """
         certain, others = [], []
         for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left)):
@@ -191,7 +194,7 @@ class Dots:
     def _list_ways(self, dot: Dot, group: Alike, wanted: int) -> list[Dot]:
         """Return the labellings of a group's first dot that fit as the gradient of `wanted`.
 
-        At most two are tried: one for each order of the dot's operands.
+        At most two are tried: one for each order of the operands of the group's dot.
         """
         node, slope = int(group.nodes[0]), int(group.slopes[0])
         return [
@@ -199,7 +202,11 @@ class Dots:
         ]
 
     def _is_alike_certain(self, group: Alike, way: Dot) -> bool:
-        """Return True if shapes alone give a group's dots the contracted dimensions of `way`."""
+        """Return True if, by shapes alone, the dots of a group contract the dimensions of `way`.
+
+        Args:
+            way: the group's first dot, labelled as a gradient.
+        """
         is_left = way.left != group.kept
         if is_left not in group.labels:
             group.labels[is_left] = self._label(way.node, way.left, way.right)
@@ -207,17 +214,19 @@ class Dots:
         return told is not None and told.summed == way.letters.summed
 
     def _match(self, dot: Dot, node: int, slope: int, wanted: int) -> Dot | None:
-        """Return the later dot `node` as the gradient of `wanted`; None if it does not fit.
+        """Return the dot `node` labelled as the gradient of `wanted`; None if it does not fit.
 
         Args:
-            slope: the operand of `node` that is the gradient of `dot`.
+            dot: a dot before `node`, which reads `wanted`.
+            slope: the operand of `node` that is the gradient of the output of `dot`.
         """
         ways = self._order(dot, node, slope, wanted)
         fitting = [way for way in ways if self._fits(dot, way, wanted)]
         if len(fitting) < 2:
             return fitting[0] if fitting else None
         letters = dot.letters.right if wanted == dot.right else dot.letters.left
-        goals = [letters, self._undo(wanted, letters)]  # orders of dimensions, the better one last
+        # orders of the gradient's dimensions; the second one is preferred
+        goals = [letters, self._undo(wanted, letters)]
         return max(fitting, key=lambda way: self._rank(way, goals))
 
     def _order(self, dot: Dot, node: int, slope: int, wanted: int) -> list[Dot]:
@@ -237,7 +246,7 @@ class Dots:
     def _fits(self, dot: Dot, way: Dot, wanted: int) -> bool:
         """Return True if the labelled gradient `way` has the shape of its dot.
 
-        The contracted dimensions must not contradict those that a module states either.
+        If a module states the contracted dimensions of the dot, `way` must have the same ones.
         """
         kept, other = dot.letters.left, dot.left
         if wanted == dot.left:
@@ -248,15 +257,15 @@ class Dots:
         return shape == self._shape(way.node) and self._is_allowed(way)
 
     def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
-        """Return the index of the last of `goals` that the dimensions equal, or -1.
+        """Return the index of the last of `goals` that equals the gradient's dimensions, or -1.
 
-        The dimensions are compared in the order after the transposes that follow the dot.
+        The dimensions are compared in their order after the transposes that follow the dot.
         """
         found = self._follow(way.node, way.letters.output)
         return max((rank for rank, goal in enumerate(goals) if goal == found), default=-1)
 
     def _is_allowed(self, way: Dot) -> bool:
-        """Return False if a module states other contracted dimensions than those of `way`."""
+        """Return False if a module states contracted dimensions that differ from those of `way`."""
         told = find_told(self._graph, way.node)
         return told is None or told == way.letters.summed
 
@@ -317,7 +326,7 @@ class Ancestors:
         self._depends = np.empty((0, 0), bool)  # (dots of the block, slopes)
 
     def keep(self, slopes: np.ndarray, dot: int) -> np.ndarray:
-        """Return those of `slopes` (k,) that depend on a dot."""
+        """Return the tensors among `slopes` (k,) that depend on a dot."""
         if not self._come_first:
             return np.array([s for s in slopes.tolist() if self._follows(s, dot)], np.int64)
         block, row = divmod(self._positions[dot], BLOCK)
@@ -326,13 +335,15 @@ class Ancestors:
         return np.asarray(slopes[self._depends[row, np.searchsorted(self._slopes, slopes)]])
 
     def _sweep(self, dots: np.ndarray) -> np.ndarray:
-        """Tell which slopes depend on which of the ascending `dots`: (dots, slopes) bool."""
+        """Return a mask (dots, slopes) bool: True if the slope depends on the dot; `dots`
+        ascend."""
         first, number = int(dots[0]), len(self._producers.starts) - 1
         starts, nodes = self._producers.starts.tolist(), self._producers.nodes.tolist()
         bits = {node: 1 << k for k, node in enumerate(dots.tolist())}
         wanted = set(self._slopes.tolist())
         kept: dict[int, int] = {}
-        # For each node number >= `first`, the dots that the node depends on, itself included:
+        # reached[n], for node numbers n >= `first`: an integer with a bit for each dot that node n
+        # depends on, and for n itself if it is a dot.
         # reached[n] = bit(n) | OR of reached[operand] over its operands.
         reached = [0] * (number - first)
         for node in range(first, number):

@@ -93,7 +93,8 @@ def merge_rest(graph: Graph, hops: int = 1) -> Graph:
 
 
 def keep_everything(graph: Graph, hops: int = 0) -> Graph:
-    """Return the graph; `hops` is ignored and makes all prunings callable alike."""
+    """Return the graph unchanged; `hops` is unused, but all pruning functions need the
+    parameter."""
     return graph
 
 
@@ -101,7 +102,8 @@ PRUNINGS = {"neighbourhood": keep_neighbourhood, "virtual": merge_rest, "nothing
 
 
 def neighbourhood(graph: Graph, hops: int) -> np.ndarray:
-    """Mark (nodes,) the nodes within `hops` edges of a configurable node, in either direction."""
+    """Return a mask (nodes,): True within `hops` edges, in any direction, of a configurable
+    node."""
     reached = np.zeros(graph.num_nodes, bool)
     reached[graph.configurable] = True
     touched = np.zeros(len(graph.edges), bool)
@@ -149,7 +151,7 @@ def _drop_repeated(edges: np.ndarray, first_virtual: int) -> np.ndarray:
 class Preparation:
     """Turn the graph of a file into the graph that rankers are given."""
 
-    # keep nodes of a layout graph within so many edges of a configurable node; None: all
+    # keep nodes of a layout graph at most this many edges from a configurable node; None: all
     hops: int | None = 1
     padding: int = PADDING  # value of unused slots of dimension numbers: -1, or 0 as in the files
     contractions: bool = False  # whether dots list the dimensions that they contract
@@ -165,7 +167,8 @@ class Preparation:
         return kept if self.padding == PADDING else erase_padding(kept)
 
     def describe(self) -> dict[str, Any]:
-        """Return the record that a store or a model keeps; it lists only switches that are on."""
+        """Return the record that a store or a model keeps: version, hops, and switches that are
+        on."""
         described: dict[str, Any] = {"version": VERSION, "hops": self.hops}
         if self.padding != PADDING:
             described["padding"] = self.padding

@@ -28,7 +28,10 @@ num_bytes = PerGraph(_count_bytes)
 
 
 def _contract(graph: Graph) -> np.ndarray:
-    """Return `contracted_size`: a convolution sums kernel elements / output features terms."""
+    """Return the number of terms (nodes,) that each output element sums.
+
+    For a convolution, this is (elements of the kernel) / (output features).
+    """
     kernel = find_operands(graph).kernel
     right = np.where(kernel >= 0, num_elements(graph)[kernel], 1)
     features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)

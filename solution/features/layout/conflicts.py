@@ -63,7 +63,9 @@ class Constraints:
     configurable: np.ndarray
     # (constraints,) int64, where the layouts of the constraining node start in `minor` and `order`
     offsets: np.ndarray
-    minor: np.ndarray  # (constraints x layouts of the node,) int8 contiguous dimension, or UNSET
+    # int8, for each constraint one entry per layout of its node: the dimension that the layout
+    # makes contiguous, or UNSET
+    minor: np.ndarray
     # int8 of the same shape: the two most minor dimensions as one number, or UNSET
     order: np.ndarray
 
@@ -93,9 +95,13 @@ class Ordered:
     sizes: np.ndarray  # (constraints, 6) float, the constrained tensor's dimensions
 
     def number(self, which: np.ndarray, layouts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the orders that `layouts` (n, 18) request by the constraints `which` (n,).
+        """Return the order that each of n layouts gives to the tensor that it constrains.
 
         Dimensions of size 1 are skipped, because they change nothing in memory.
+
+        Args:
+            which: (n,) the constraints.
+            layouts: (n, 18) the layouts of the constraining nodes.
 
         Returns:
             two arrays (n,) int8, UNSET if the layout is not given: the contiguous dimension, and
@@ -103,7 +109,8 @@ class Ordered:
         """
         slots = self.tensor[which, None] * MAX_RANK + np.arange(MAX_RANK)
         given = np.take_along_axis(layouts, slots, axis=1)
-        # A slot that is not given, -1, may become any dimension here: `counts` excludes it.
+        # A slot that is not given, -1, yields an arbitrary dimension here; `counts` excludes it
+        # below.
         dimensions = np.take_along_axis(self.renamed[which], given % MAX_RANK, axis=1)
         counts = np.take_along_axis(self.sizes[which], dimensions, axis=1) > 1
         counts &= given >= 0
@@ -150,7 +157,7 @@ def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) ->
 
 
 def _differ(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return which tensors (..., tensors) have different `values` (..., constraints).
+    """Return a mask (..., tensors): True if the `values` (..., constraints) of a tensor differ.
 
     UNSET values are ignored.
     """
@@ -164,7 +171,9 @@ class Constraint(NamedTuple):
 
     position: int  # index among the configurable nodes
     tensor: int  # the node's OUTPUT, INPUT or KERNEL
-    renamed: np.ndarray  # (6,) the constrained tensor's dimension for each dimension of the node's
+    # (6,) the constrained tensor's dimension that corresponds to each dimension of the node's
+    # tensor
+    renamed: np.ndarray
 
 
 def _find_ordered(graph: Graph) -> Ordered:

@@ -92,13 +92,14 @@ def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
     features = [f.name for f in (*WEIGHTED, *COUNTS, *COPIES, *frequency.FEATURES)]
     summed = np.concatenate(blocks, axis=1)
     moved = features.index("moved_bytes")
-    summed[:, moved] = np.log1p(summed[:, moved])  # so far, bytes of padding over real bytes
+    summed[:, moved] = np.log1p(summed[:, moved])  # before this line: bytes of padding / real bytes
     columns = dict(zip(features, summed.astype(np.float32)[distinct].T, strict=True))
     return as_rows({**columns, **context}, FEATURES, len(distinct))
 
 
 def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
-    """Return what each (node, layout) pair, a row, adds to the columns WEIGHTED and COUNTS."""
+    """Return one row for each (node, layout) pair: what it adds to the columns WEIGHTED and
+    COUNTS."""
     described = layouts.describe_layouts(graph, pairs)
     summed = described[:, [layouts.FEATURES.index(feature) for feature in SUMMED]]
     weights = [weight[pairs.node, None] * summed for weight in _weigh_nodes(graph).values()]
@@ -108,7 +109,8 @@ def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
 def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.ndarray:
     """Return what each (node, layout) pair adds to the columns COUNTS: (pairs, columns).
 
-    For moved_bytes, this is the bytes of its padding over the real bytes of all tensors.
+    For the column moved_bytes, this is the bytes of padding in the node's tensors under that
+    layout, over the real bytes of all configurable nodes' tensors.
     """
     opcode = graph.node_opcodes[graph.configurable][pairs.node]
     columns = []
@@ -143,8 +145,8 @@ def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
     """Sum the rows of `weighted` (pairs, columns) that each distinct configuration uses.
 
     sums[c] = weighted[p] summed over the pairs p of configuration c: a product with a sparse 0/1
-    matrix, which adds in the order of the nodes. Each opcode is summed apart, because most columns
-    are 0 for all other opcodes.
+    matrix, which adds in the order of the nodes. The pairs of each opcode are summed separately,
+    because most columns are 0 for all other opcodes.
 
     Returns:
         (distinct configs, columns)

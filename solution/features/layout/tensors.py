@@ -59,7 +59,7 @@ def _slots(number: int) -> slice:
 
 
 def find_tensors(graph: Graph, tensor: str) -> Tensors:
-    """Return one of LAYOUT_TENSORS of each configurable node.
+    """Return the output, input or kernel of each configurable node, as `tensor` says.
 
     The rank is 0 if a node has no such tensor. The graph must have correct padding
     (repair_padding).
@@ -74,9 +74,10 @@ def find_tensors(graph: Graph, tensor: str) -> Tensors:
 
 
 def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
-    """Return the node (configurable,) that computes one of LAYOUT_TENSORS; below 0 if none.
+    """Return the node (configurable,) that computes the output, input or kernel of each node.
 
-    The graph must have correct padding (repair_padding).
+    The number is below 0 if a configurable node has no such tensor. `tensor` is one of
+    LAYOUT_TENSORS. The graph must have correct padding (repair_padding).
     """
     if tensor == "output":
         return graph.configurable

@@ -38,7 +38,10 @@ UNSET, BITS = -1, 3
 
 
 def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
-    """Return the instances with the backend's transposes before and reshapes after products."""
+    """Return the instances with the backend's transposes and reshapes inserted.
+
+    Transposes stand before dots and convolutions, reshapes after dots that read matrices.
+    """
     orders, matrices = find_orders(graph), find_matrices(graph)
     found = Inlined()
     new: list[int] = []  # the new number of each instance
@@ -180,9 +183,10 @@ def fix_layouts(
     count: int,
     backend: Backend,
 ) -> np.ndarray:
-    """Return the layouts (instructions,) that no configuration changes, packed; UNSET for others.
+    """Return the packed layouts (instructions,) that are the same in all configurations.
 
-    These are the layouts of parameters and, on some backends, of dots and convolutions.
+    Parameters have such a layout and, on some backends, dots and convolutions. All other
+    instructions get UNSET.
     """
     fixed = np.full(len(node), UNSET, np.int64)
     opcodes = opcodes[:count]

@@ -32,7 +32,8 @@ logistic maximum minimum multiply negate not or power reshape rsqrt select sign 
 transpose
 """
 PURE = [OPCODE_IDS[name] for name in EQUAL.split()]
-# A call nested deeper than this, or beyond this growth of the graph, is not inlined.
+# A call is not inlined if it is nested deeper than MAX_DEPTH, or if the program has grown to more
+# than MAX_GROWTH instances for each node.
 MAX_DEPTH = 50
 MAX_GROWTH = 4  # most instances for each node of the graph
 
@@ -45,7 +46,7 @@ class Inlined:
     """The instances of nodes: a node has one for each call of the computation that holds it."""
 
     node: list[int] = field(default_factory=list)  # the node of each instance
-    # the instances that each reads, sorted by node
+    # for each instance, the instances that it reads, sorted by node
     reads: list[list[int]] = field(default_factory=list)
     # for each instance in `reads`, the node at the other end of the edge, for example a call or
     # tuple
@@ -79,13 +80,15 @@ class _Inliner:
         self._shapes = [tuple(row) for row in graph.node_features[:, 2:27].tolist()]
         self._operands: list[list[int]] = [[] for _ in self._opcodes]
         self._called: list[list[int]] = [[] for _ in self._opcodes]
-        forward = graph.edges[graph.edges[:, 0] > graph.edges[:, 1]]  # operands come first
+        # operands come first, so drop edges from a node to an earlier one
+        forward = graph.edges[graph.edges[:, 0] > graph.edges[:, 1]]
         for consumer, producer in forward[np.lexsort(forward.T[::-1])].tolist():
             calls = self._opcodes[consumer] in CALLS and is_root[producer]
             (self._called if calls else self._operands)[consumer].append(producer)
         self._inlined = Inlined()
-        # By id of a tuple and shape: how many elements of that shape were taken. The value also
-        # holds the tuple, so that its id is not used again.
+        # Key: the id of a tuple, and a shape. Value: the tuple, which must stay alive so that its
+        # id is not used again, and the number of its elements of that shape that were already
+        # taken.
         self._taken: dict[tuple[int, Shape], tuple[Value, int]] = {}
         self._is_pure = np.isin(graph.node_opcodes, PURE)
         self._is_pure[graph.configurable] = False
@@ -189,7 +192,10 @@ class _Inliner:
         return () if isinstance(value, tuple) else self._shapes[self._inlined.node[value]]
 
     def _take(self, node: int, parts: tuple[Value, ...]) -> Value:
-        """Return the tuple element with the node's shape; the n-th reader gets the n-th one."""
+        """Return the tuple element with the node's shape.
+
+        The n-th reader of a shape gets the n-th element of that shape.
+        """
         fitting = [part for part in parts if self._shape(part) == self._shapes[node]]
         if not fitting:
             return self._add(node, [parts])

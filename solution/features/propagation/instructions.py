@@ -147,7 +147,8 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
 
 
 BEHIND = -1  # operand number of a custom call that requests the layout of a result
-# instance, operand number, index into graph.configurable, index into LAYOUT_TENSORS
+# A custom call: the instance that it belongs to, operand number, index into graph.configurable,
+# index into LAYOUT_TENSORS.
 Call = tuple[int, int, int, int]
 
 

@@ -89,10 +89,10 @@ class Reads(NamedTuple):
 
 
 def weigh_windows(ops: Instructions) -> np.ndarray:
-    """Return the relative cost (instructions,) of computing each instruction in two steps.
+    """Return the relative cost (instructions,) of computing an instruction in two steps.
 
-    It is 0, except for reductions of more than WINDOW elements along a dimension: FULL if the
-    windows fill the dimensions, 1 if not.
+    It is FULL for a reduction of more than WINDOW elements along a dimension whose windows fill the
+    dimensions, 1 if they do not fill them, and 0 for other instructions.
     """
     weights = np.zeros(ops.number)
     for op in np.flatnonzero((ops.opcodes == REDUCE) & ops.is_programs & (ops.main[:, 0] >= 0)):
@@ -106,17 +106,19 @@ def weigh_windows(ops: Instructions) -> np.ndarray:
 
 
 def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.ndarray:
-    """Return which reductions XLA computes in two steps: (configs, instructions) bool.
+    """Return a mask (configs, instructions): True for reductions that XLA computes in two steps.
 
     Args:
+        numbered: the layouts of all instructions and operands in each configuration.
         long: (instructions,) bool, the reductions that are long enough to be split.
     """
     split = np.zeros((len(numbered.numbers), ops.number), bool)
     if long.any():
         propagates = (ops.kind == KEEPS) & np.isin(ops.opcodes, KEEPING_ALREADY) & ops.is_programs
         propagates |= ops.kind == TRANSPOSES
-        # By instruction: the use that a long reduction reduces, or the use whose layout the
-        # instruction propagates to its result; NONE for others.
+        # The operand (a use) that matters for each instruction: for a long reduction the one that
+        # it reduces, for an instruction that propagates a layout the one whose layout it propagates
+        # to its result; NONE for other instructions.
         first = np.where(long, ops.main[:, 0], np.where(propagates, _find_first(ops), NONE))
         position = np.argsort(ops.order)  # a called computation precedes its caller
         behind = np.where(position[ops.read] < position[ops.reader], ops.behind[ops.read], NONE)
@@ -128,11 +130,11 @@ def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
 
 
 def _find_first(ops: Instructions) -> np.ndarray:
-    """Return the use (instructions,) whose layout each instruction takes; NONE if no rank fits.
+    """Return the operand (instructions,) whose layout each instruction takes, as a use; else NONE.
 
-    Edges do not say which operand is the first one. Of the operands with the result's rank, take
-    the one with the lowest node number that is neither a broadcast nor a constant, if there is one,
-    because a broadcast or a constant is rarely the first operand.
+    NONE if no operand has the rank of the result. Edges do not say which operand is the first one.
+    Of the operands with the result's rank, take the one with the lowest node number that is neither
+    a broadcast nor a constant, if there is one, because these are rarely the first operand.
     """
     first = np.full(ops.number, NONE)
     rank = ops.rank[ops.read]
@@ -146,8 +148,8 @@ def _find_first(ops: Instructions) -> np.ndarray:
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
     """Return the kind of fusion that each instruction is in: (configs, instructions) int8.
 
-    The values are NOTHING, REDUCTION, POOLING or SPLIT. Instructions fused with a split reduction
-    count as POOLING.
+    REDUCTION or POOLING: fused with a reduction or pooling. SPLIT: a reduction in two steps.
+    Instructions fused with a SPLIT reduction count as POOLING. NOTHING: in no fusion.
     """
     ops, layouts = propagation.instructions, numbered.layouts
     joined = np.full((len(numbered.numbers), ops.number), NOTHING, np.int8)
@@ -168,10 +170,10 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
 def find_slow_products(
     graph: Graph, ops: Instructions, point: np.ndarray, made: np.ndarray
 ) -> np.ndarray:
-    """Return which states (states,) bool are of a dot that the library does not compute.
+    """Return a mask (states,) bool: True for states of a dot that the library does not compute.
 
-    This is a dot whose left matrix is contracted along its first dimension. A state is the layouts
-    of an instruction or of a use (an operand as one instruction reads it).
+    The library does not compute a dot whose left matrix is contracted along its first dimension. A
+    state is the layouts of an instruction or of a use (an operand as one instruction reads it).
 
     Args:
         point: (states,) the instruction or use of each state, as in Numbered.
@@ -209,9 +211,10 @@ def _list_abilities(
 
 
 def _find_extremes(opcodes: np.ndarray, ops: Instructions) -> np.ndarray:
-    """Mark (instructions,) bool each maximum or minimum that reads a reduction.
+    """Return a mask (instructions,) bool: True for a maximum or minimum that reads a reduction.
 
-    It is taken as the comparison of the result with the initial value, which XLA drops.
+    Such an instruction is assumed to compare the reduction's result with its initial value. XLA
+    drops this comparison.
     """
     reads_reduction = np.zeros(ops.number, bool)
     np.logical_or.at(reads_reduction, ops.reader, opcodes[ops.read] == REDUCE)
@@ -249,12 +252,13 @@ def _count(
 def _join(reads, row_major, apart, split, numbers, joined):
     """Write into `joined` (configs, instructions) the kind of fusion of each instruction.
 
-    In each configuration, grow a fusion at every reduction or pooling, the last one first.
+    In each configuration, grow a fusion at every reduction or pooling, the last one first. A state
+    is the layouts of an instruction or of a use (an operand as one instruction reads it).
 
     Args:
         row_major: (states,) bool, the result is row-major.
-        apart: (states,) bool, a copy is written or read, or a custom call requests a layout: no
-            fusion extends across it.
+        apart: (states,) bool, True where a fusion ends: the state has a copy, or it is of a custom
+            call that requests a layout.
         split: (configs, instructions) bool, reductions computed in two steps.
         numbers: (configs, points) state numbers of the instructions, then of the uses.
     """
@@ -301,7 +305,8 @@ def _grow(reads, row_major, apart, states, owner, outside, queue, first):
 def _may_join(reads, row_major, apart, states, owner, op):
     """Return True if a fusion may add the instruction `op`.
 
-    It must be in no fusion, supported by the library, row-major, and not `apart` (see _join).
+    The instruction must be in no fusion, supported by the library, and row-major. It must have no
+    copy (see `apart` in _join).
     """
     able = reads.ability[op] != NOTHING and owner[op] == NOBODY
     return able and row_major[states[op]] and not apart[states[op]]

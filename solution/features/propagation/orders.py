@@ -177,7 +177,10 @@ def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
 
 @njit(cache=True, nogil=True)
 def _keeps_parts(known, count, old, start, parts, part_of):
-    """Return True if each group is adjacent in memory; write dimensions' groups to `part_of`."""
+    """Return True if the dimensions of each group are adjacent in memory.
+
+    Write the group of each dimension to `part_of`.
+    """
     for part in range(parts):
         slot = -1
         for k in range(start[0, part], start[0, part + 1]):

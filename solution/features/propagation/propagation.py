@@ -31,7 +31,8 @@ class Numbered:
     point's layouts and how its tensor is copied.
     """
 
-    numbers: np.ndarray  # (configs, points) int32: rows of the other arrays
+    # (configs, points) int32: the state of each point, as an index into the arrays (states, ...)
+    numbers: np.ndarray
     # (states,) int64, the point of each state: instructions are numbered first, then uses
     point: np.ndarray
     layouts: np.ndarray  # (states, 4) int64, columns MADE, FIRST, SECOND, COPY of states.py
@@ -39,7 +40,8 @@ class Numbered:
 
     @property
     def results(self) -> np.ndarray:
-        """The packed layouts (configs, instructions) int64 of results; -1: none."""
+        """The packed layouts (configs, instructions) int64 of results; -1 if a result has no
+        layout."""
         return self.layouts[self.numbers[:, : self.instructions], 0]
 
     @property
@@ -62,7 +64,8 @@ class Propagation:
         return self._number(codes, self._packed)
 
     def number_nothing(self) -> Numbered:
-        """Return the states of the program if no layout is requested, as for one configuration."""
+        """Return the states of the program if no layout is requested, as an array of one
+        configuration."""
         codes = np.zeros((1, len(self.graph.configurable)), np.int64)
         return self._number(codes, np.full_like(self._packed, UNSET))
 

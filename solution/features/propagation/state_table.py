@@ -102,37 +102,47 @@ FEATURES = (
     Feature("state_own", "flag", "its state if no layout is requested"),
 )  # fmt: skip
 LEAST_SHARE = 1e-9
-JOINED = SPLIT + 1  # number of fusion kinds
-# Columns of StateTable.shares: 1 / number of instructions; bytes written and read, over the bytes
-# of all tensors; the square root of that share.
+# number of kinds of fusion: NOTHING ... SPLIT of solution.features.propagation.library
+JOINED = SPLIT + 1
+# Each state's weights, the columns of StateTable.shares: 1 / number of instructions; the bytes that
+# the state writes and reads, over the bytes of all tensors; the square root of the second column.
 NUM_SHARES, BYTES = 3, 1
 
 
 @dataclass(frozen=True)
 class Loops:
-    """The loop that computes the instruction of each state; a state of a use has no loop."""
+    """For each state of an instruction, properties of the loop that computes the instruction.
+
+    A state is the layouts of an instruction, or of a use (an operand as one instruction reads it).
+    States of a use have no loop.
+    """
 
     sums: np.ndarray  # (states,) bool: several elements are reduced to one
     contiguous: np.ndarray  # (states,) bool: the innermost elements summed are contiguous in memory
     # (states,) bool: the library fuses the instruction with a reduction, so that the result is not
     # written to memory
     at_once: np.ndarray
-    # (states,) float64, log2 of the consecutive elements that the inner loop works on, for
-    # reductions, poolings and instructions that the library computes; 0 for others
+    # (states,) float64, the run of a reduction, pooling or instruction that the library computes:
+    # log2 of the number of consecutive elements that the inner loop works on; 0 for other states
     run: np.ndarray
-    # (states,) float64, penalty of a short loop: max(0, 1 / run - 1 / ENOUGH) with the run in
-    # elements
+    # (states,) float64, penalty of a short loop: max(0, 1 / elements - 1 / ENOUGH), where
+    # `elements` is the run, 2 ** run
     short: np.ndarray
-    works_on: np.ndarray  # (states,) int64, the instruction whose tensor the loop runs over
+    # (states,) int64, the instruction whose tensor the loop runs over: the operand of a reduction
+    # or pooling, else the result
+    works_on: np.ndarray
 
 
 def find_loops(
     graph: Graph, ops: Instructions, points: Points, layouts: np.ndarray, joins: np.ndarray
 ) -> Loops:
-    """Return the loop of each state, given its `layouts` (states, 4).
+    """Return the loop of each state, given its packed `layouts` (states, 4).
+
+    A state is the layouts and the copy of an instruction, or of a use (an operand as one
+    instruction reads it).
 
     Args:
-        joins: (states,) the kind of fusion of each instruction; see features.propagation.library.
+        joins: (states,) the kind of fusion that the instruction is in; see join_library.
     """
     opcodes = ops.opcodes.copy()
     opcodes[~ops.is_programs] = NO_OPCODE  # a custom call computes no tensor
@@ -152,14 +162,14 @@ def find_loops(
 def _follow_sums(
     ops: Instructions, points: Points, layouts: np.ndarray, opcodes: np.ndarray, windows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which states reduce, whether along the contiguous dimension, and the run.
+    """For each state, return if its loop sums, if that is along contiguous memory, and its run.
 
-    A state reduces if its instruction is a reduction or a pooling. The run is the contiguous part
-    of the summed dimensions. If the innermost dimension is not summed, the run is all dimensions
-    inside of the summed ones: that many sums are computed together.
+    The loop sums if the state's instruction is a reduction or a pooling. The run is the contiguous
+    part of the summed dimensions. If the innermost dimension is not summed, the run is the product
+    of all dimensions inside of the summed ones: that many sums are computed together.
 
     Returns:
-        three arrays (states,): bool, bool, float64 log2 of elements.
+        three arrays (states,): bool, bool, float64 log2 of the run in elements.
     """
     read = points.read[:, 0]
     dimensions = list_dimensions(layouts, ops.rank[read])
@@ -171,8 +181,8 @@ def _follow_sums(
     first = np.argmax(sizes > 0, axis=1)
     rows = np.arange(len(layouts))
     contiguous = summed[rows, first]
-    # inside = log sizes of the dimensions more minor than the first summed one, added up
-    # along = log sizes of the summed dimensions more minor than the first kept one, added up
+    # inside = sum of the log sizes of dimensions that are more minor than every summed one
+    # along = sum of the log sizes of summed dimensions that are more minor than every kept one
     inside = (sizes * (np.cumsum(summed, axis=1) == 0)).sum(axis=1)
     along = (sizes * (np.cumsum(~summed & (sizes > 0), axis=1) == 0)).sum(axis=1)
     along = np.where(opcodes == WINDOWS, moved[rows, first], along)
@@ -180,7 +190,7 @@ def _follow_sums(
 
 
 def _follow_elements(ops: Instructions, points: Points, layouts: np.ndarray) -> np.ndarray:
-    """Return log2 of the size of the result's contiguous dimension (states,)."""
+    """For each state, return log2 of the size of the result's contiguous dimension (states,)."""
     _, sizes = lay_out(layouts[:, MADE], ops.sizes[points.made], ops.rank[points.made])
     return np.asarray(sizes[np.arange(len(sizes)), np.argmax(sizes > 0, axis=1)])
 
@@ -193,7 +203,9 @@ class StateTable:
     instruction reads it).
     """
 
-    numbers: np.ndarray  # (distinct configs, points) int32: rows of the other arrays
+    # (distinct configs, points) int32: the state of each point, as an index into the arrays
+    # (states, ...); only points whose states differ between configurations
+    numbers: np.ndarray
     instructions: int  # number of instructions among the points; uses are numbered after them
     layouts: np.ndarray  # (states, 4) int64, columns MADE, FIRST, SECOND, COPY of states.py
     # (states, 3) int64, the nodes of the written or copied tensor and of the two main operands
@@ -202,15 +214,16 @@ class StateTable:
     # (states,) int64, the node that reads the copy; `node` if the state is of an instruction
     reader: np.ndarray
     features: np.ndarray  # (states, len(FEATURES)) float32
-    # (states, NUM_SHARES) float32, by which each state's cost may be weighted: see NUM_SHARES
+    # (states, NUM_SHARES) float32, weights of each state's cost; the comment at NUM_SHARES lists
+    # them
     shares: np.ndarray
-    # (states,) float32, log2 of the distance in elements between consecutive reads of a copy, which
-    # writes consecutive elements; 0 without a copy
+    # (states,) float32, for a state with a copy, which writes consecutive elements: log2 of the
+    # distance in elements between two elements that the copy reads one after the other; else 0
     strides: np.ndarray
-    # Shares (states,) float32 of the bytes of all tensors. `short_loops`: the bytes in short loops,
-    # weighted with Loops.short; 0 if the backend has no library. `at_once`: the bytes of results
-    # that the library fuses with a reduction. `split`: the bytes reduced in two steps, weighted
-    # with solution.features.propagation.library.weigh_windows.
+    # Three shares (states,) float32 of the bytes of all tensors. `short_loops`: the bytes in short
+    # loops, weighted with Loops.short; 0 if the backend has no library. `at_once`: the bytes of
+    # results that the library fuses with a reduction. `split`: the bytes of the operand of a
+    # reduction in two steps, weighted with solution.features.propagation.library.weigh_windows.
     short_loops: np.ndarray
     at_once: np.ndarray
     split: np.ndarray

@@ -44,7 +44,8 @@ class States(NamedTuple):
 
     point: np.ndarray  # (capacity,) int64, the instruction or use of each state
     layouts: np.ndarray  # (capacity, 4) int64, columns MADE ... COPY
-    following: np.ndarray  # (capacity,) int64, the next state of the same point, or NO_STATE
+    # (capacity,) int64, the next state of the same instruction or use, or NO_STATE: a linked list
+    following: np.ndarray
     first: np.ndarray  # (points,) int64, the first state of each point, or NO_STATE
     total: np.ndarray  # (1,) int64, the number of states
 
@@ -70,13 +71,16 @@ def grow(states: States) -> States:
 def number_states(program, free, packed, starts, codes, state, states, numbers):
     """Number the states of the configurations in `codes`; stop if the table might get too small.
 
+    A state is the layouts and the copy of an instruction, or of a use (an operand as one
+    instruction reads it).
+
     Args:
         program: the instructions.
         free: (instructions,) bool; tensors that change layout at no cost, such as constants.
         packed: (pairs, 3) the layouts of the codebook, packed into integers.
         starts, codes: fields of the codebook; `codes` only of the configurations to number.
-        state: a worklist.State, overwritten.
-        states: a States, extended.
+        state: working memory for the layouts of one configuration; overwritten.
+        states: the table of the states found so far; new states are added.
         numbers: (configs, instructions + uses) int32, written: the state of each point.
 
     Returns:
@@ -109,7 +113,11 @@ def number_states(program, free, packed, starts, codes, state, states, numbers):
 
 @njit(cache=True, nogil=True)
 def _find(states, point, made, first, second, copy):
-    """Return the number of a point's state with these layouts and copy; add it if it is new."""
+    """Return the number of the state with these layouts and copy; add the state if it is new.
+
+    Args:
+        point: the instruction or use that the state belongs to.
+    """
     last, number = NO_STATE, states.first[point]
     while number != NO_STATE:
         known = states.layouts[number]
@@ -224,7 +232,11 @@ def _pack_one(row, rank, order):
 
 @dataclass(frozen=True)
 class Points:
-    """The instruction or use of each state, and the instructions that compute its tensors."""
+    """For each state, its instruction or use, and the instructions that compute its tensors.
+
+    A state is the layouts and the copy of an instruction, or of a use (an operand as one
+    instruction reads it).
+    """
 
     is_use: np.ndarray  # (states,) bool: True for a use, False for an instruction
     # (states,) int64, the instruction; for a use, the instruction that reads

@@ -37,7 +37,7 @@ from solution.features.propagation.orders import (
     untransposed,
 )
 
-# flags of a constraint: it replaces an earlier one; it is propagated before others
+# flags of a constraint. MANDATORY: it replaces an earlier one. URGENT: it is propagated first.
 MANDATORY, URGENT = 1, 2
 # Indices into State.ends: size of the stack; end and begin of the queue; size of `added`; steps.
 STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)
@@ -50,13 +50,14 @@ MAX_STEPS = 64
 class State(NamedTuple):
     """The layouts that constraints fix in one configuration, and the constraints that still wait.
 
-    A constraint is numbered by its instruction, or by the number of instructions plus its use.
-    assign() overwrites all arrays.
+    The constraint on the result of instruction i has the number i, the constraint on use u (an
+    operand as one instruction reads it) has the number instructions + u. assign() overwrites all
+    arrays.
     """
 
     buffers: np.ndarray  # (instructions,) int64, layouts of results; UNSET without a constraint
     uses: np.ndarray  # (uses,) int64, layouts in which operands are read; UNSET without one
-    source: np.ndarray  # (uses,) int64, the instruction whose result is read
+    source: np.ndarray  # (uses,) int64, the instruction whose result each use reads
     marks: np.ndarray  # (instructions + uses,) int8, MANDATORY and URGENT of each constraint
     waiting: np.ndarray  # (2, capacity) int64, a stack of urgent constraints and a queue of others
     added: np.ndarray  # (capacity,) int64, new constraints that are not yet in `waiting`

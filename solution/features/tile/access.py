@@ -38,7 +38,8 @@ from solution.features.work import num_bytes, num_elements
 
 @dataclass(frozen=True)
 class Axis:
-    """The loops that move along one dimension of a tensor; without a loop, all of it is read."""
+    """The loops that move along one dimension of a tensor; all of the dimension is read if none
+    does."""
 
     loop: int | None = None
     window: int | None = None  # a second loop, over a dimension of a convolution's weights
@@ -71,7 +72,7 @@ class Walk:
         return np.stack(columns, axis=1) if columns else np.ones((len(iterations), 0))
 
     def follows(self) -> np.ndarray:
-        """Mark the loops that move along the tensor: (NUM_LOOPS,) bool."""
+        """Return a mask (NUM_LOOPS,) bool: True for loops that move along the tensor."""
         found = np.zeros(NUM_LOOPS, bool)
         for axis in self.axes:
             for loop in (axis.loop, axis.window):
@@ -80,7 +81,10 @@ class Walk:
         return found
 
     def inner_stride(self, loop: int) -> float:
-        """Return the bytes between two iterations of a loop; 0 if the loop does not move along."""
+        """Return how many bytes the tensor's address advances in one iteration of a loop.
+
+        0 if the loop does not move along the tensor.
+        """
         moved = [
             stride * axis.step
             for axis, stride in zip(self.axes, self.strides, strict=True)
@@ -92,7 +96,8 @@ class Walk:
 def _reach(axis: Axis, size: float, iterations: np.ndarray) -> np.ndarray:
     """Return the elements (configs,) touched along a dimension of this size.
 
-    min(size, (steps - 1) * step + window + halo), or all of the dimension if no loop moves along.
+    min(size, (steps - 1) * step + window + halo), where steps and window are the iterations of the
+    axis's two loops; or all of the dimension if no loop moves along it.
     """
     once = np.ones(len(iterations))
     if axis.loop is None and axis.window is None:
@@ -120,9 +125,10 @@ def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _match_ends(made: np.ndarray, read: np.ndarray, axes: Axes) -> Axes:
-    """Match dimensions of a reshape from both ends while sizes are equal.
+    """Return the loops along the operand of a reshape.
 
-    Dimensions in between get no loop.
+    Its dimensions are matched with the result's from both ends while sizes are equal. Dimensions in
+    between get no loop.
     """
     kept = [dimension for dimension in range(len(made)) if made[dimension] > 1]
     wanted = [dimension for dimension in range(len(read)) if read[dimension] > 1]
@@ -189,7 +195,8 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     """Return the axes of a convolution's operand.
 
-    Only the largest convolution of a kernel has loops; operands of others are read as a whole.
+    Only the largest convolution of a kernel has loops; operands of smaller ones are read as a
+    whole.
     """
     rank = int(tensor_ranks(graph)[producer])
     convolved = find_convolved(graph)
@@ -215,8 +222,8 @@ def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
 def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
     """Return the axes of a convolution's image.
 
-    The batch has a loop of the result, the features have one of the weights, and the spatial
-    dimensions have both.
+    The batch has a loop of the result, the features have a loop of the weights, and each spatial
+    dimension has one loop of each kind.
     """
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis()] * len(axes)
@@ -283,7 +290,10 @@ def _walk_window(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_slice(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Trace a slice; slices at several offsets read a stencil's neighbours, a halo."""
+    """Return the axes of a slice's operand, with a halo as wide as the part that the slice drops.
+
+    Slices at several offsets read the neighbours of each element, as a stencil does.
+    """
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     if rank != len(axes):
@@ -296,7 +306,8 @@ def _walk_slice(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     )
 
 
-MAX_HALO = 16  # a slice that drops more elements reads a part of the tensor, not neighbours
+# a slice that drops more elements than this reads a part of the tensor, not neighbours
+MAX_HALO = 16
 RULES: dict[str, Callable[[Graph, int, int, Axes], Axes]] = {
     "transpose": _walk_transpose,
     "broadcast": _walk_broadcast,

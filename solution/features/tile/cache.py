@@ -47,15 +47,19 @@ class Nest:
     """
 
     configs: int
-    # (levels, configs, NUM_LOOPS): iterations of each loop while a level runs once
+    # (levels, configs, NUM_LOOPS): iterations that each loop makes while the loop of a level runs
+    # once, for a whole tile
     levels: np.ndarray
-    # `levels` averaged over all tiles, because tiles at the border are smaller
+    # as `levels`, but averaged over all tiles, because tiles at the border are smaller
     mean_levels: np.ndarray
-    executions: np.ndarray  # (levels, configs): how often each level runs
+    executions: np.ndarray  # (levels, configs): how often the loop of each level is started
 
 
 class Reached(NamedTuple):
-    """The box of one tensor that each level of a nest touches: (levels x configs, rank)."""
+    """The box of one tensor for each level of a loop nest: (levels x configs, rank).
+
+    A box is the part of the tensor that is touched while the loop of a level runs once.
+    """
 
     walk: Walk
     box: np.ndarray  # elements along each dimension, for a whole tile
@@ -75,9 +79,11 @@ class Blocks(NamedTuple):
 class Misses(NamedTuple):
     """The number of blocks (configs,) that a kernel loads into a cache, for all tensors."""
 
-    # if the least recently used block is evicted: a level's data stays as a whole, or not at all
+    # count if the cache evicts the least recently used block: then the data that a level touches
+    # stays in the cache as a whole, or not at all
     least_recent: np.ndarray
-    gradual: np.ndarray  # if as much of a level's data stays as fits
+    # count if as much of the data that a level touches stays as fits into the cache
+    gradual: np.ndarray
 
 
 def make_nest(tiling: Tiling, inner: int) -> Nest:
@@ -111,23 +117,33 @@ def _order(tiling: Tiling, inner: int) -> list[int]:
 
 
 def reach(walks: Sequence[Walk], nest: Nest) -> list[Reached]:
-    """Return the boxes that each level of the nest touches, for each tensor of `walks`."""
+    """Return, for each tensor of `walks`, the box that each level of the loop nest touches.
+
+    A level is a loop with all loops inside it. Its box is the part of the tensor touched in one
+    run.
+    """
     # All levels in one array operation, because the arrays are small.
     whole, mean = (part.reshape(-1, NUM_LOOPS) for part in (nest.levels, nest.mean_levels))
     return [Reached(walk, walk.box(whole), walk.box(mean)) for walk in walks]
 
 
 def count_blocks_of(reached: Reached, block: int) -> Blocks:
-    """Count the blocks of `block` bytes that each level touches."""
+    """Count the blocks of `block` bytes in the box that each level of the loop nest touches.
+
+    A box is the part of one tensor that is touched while the loop of a level runs once.
+    """
     walk, box, mean_box = reached
     aligned = _align(walk, box, block)
     return Blocks(*(_count_aligned(walk, part, aligned, block) for part in (box, mean_box)))
 
 
 def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
-    """Count the blocks of `block` bytes that boxes (configs, rank) touch: (configs,).
+    """Count the blocks of `block` bytes that a box, a part of a tensor, touches: (configs,).
 
-    The count is the mean over all boxes of a tensor that is cut into such boxes.
+    The count is the mean over all boxes if the tensor is cut into boxes of this size.
+
+    Args:
+        box: (configs, rank) the elements of a box along each dimension.
     """
     return _count_aligned(walk, box, _align(walk, box, block), block)
 
@@ -135,8 +151,8 @@ def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
     """Return the alignment (bytes) of box starts per dimension, at most one block: (configs, rank).
 
-    A tile of 16 float32 numbers, for instance, starts where a cache line does. The alignment is not
-    needed, and left at a block, if the stride is a block or more.
+    A box of 16 float32 numbers, for instance, starts where a cache line does. If the stride of a
+    dimension is a block or more, the alignment is not needed, and is set to a block.
     """
     aligned, outer = np.full(box.shape, block, np.float64), block
     for dimension, stride in enumerate(walk.strides.tolist()):
@@ -148,10 +164,10 @@ def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 
 
 def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int) -> np.ndarray:
-    """Count the blocks (configs,) of boxes (configs, rank) aligned to `aligned` bytes.
+    """Count the blocks (configs,) of boxes (configs, rank) whose starts are aligned to some bytes.
 
-    The product over dimensions of steps, or, if the stride is shorter than a block, of
-    max(1, 1 + (steps * stride - max(aligned, stride)) / block).
+    The count is a product over dimensions. A factor is `steps`, the elements of the box, or, if the
+    stride is shorter than a block, max(1, 1 + (steps * stride - max(aligned, stride)) / block).
     """
     count = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
@@ -169,7 +185,8 @@ def count_misses(
     """Return the blocks (configs,) that the whole nest loads into the cache, at least 1.
 
     Args:
-        blocks: for each of `reached`, the number of the cache's blocks that it touches.
+        reached: for each tensor, the part that each level of the nest touches.
+        blocks: for each tensor, the number of the cache's blocks in these parts.
     """
     configs = nest.configs
     if not len(nest.levels) or not reached:
@@ -180,11 +197,13 @@ def count_misses(
     shape = nest.executions.shape
     brought = np.reshape(sum(each.mean for each in blocks), shape) * nest.executions
     room = np.reshape(cache.blocks / np.maximum(occupied, 1), shape)
-    # Levels that fit into the cache reuse their data. The first level that does not fit, or the
-    # last one, loads each of its blocks whenever it runs.
+    # A level is a loop with all loops inside it. Levels that fit into the cache reuse their data.
+    # The first level that does not fit (or the last level, if all fit) loads each of its blocks
+    # whenever it runs.
     fit = np.logical_and.accumulate(room >= 1, axis=0)
     level = np.minimum(fit.sum(axis=0), shape[0] - 1)
-    # The loop around a level loads the blocks again, except the share that the level keeps:
+    # If a level keeps the share `kept` of its data in the cache, only the remaining share is
+    # loaded again whenever the level runs again:
     # least[0] - sum over levels of kept * (least[level] - least[level + 1]).
     kept = np.minimum.accumulate(np.minimum(room, 1), axis=0)[:-1]
     least = np.minimum.accumulate(brought, axis=0)
@@ -194,7 +213,9 @@ def count_misses(
 
 
 def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np.ndarray:
-    """Return the blocks (configs,) that boxes occupy, counting sets that a stride leaves unused.
+    """Return the blocks (configs,) of cache that boxes (parts of a tensor) take up.
+
+    This is more than they touch if their stride leaves some sets of the cache unused.
 
     Args:
         blocks: (configs,) the blocks that the boxes touch.

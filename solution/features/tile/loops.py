@@ -78,7 +78,7 @@ def innermost_loop(graph: Graph) -> int:
 
 
 def find_nest(graph: Graph) -> Nest:
-    """Return the kernel's loops, innermost first."""
+    """Return the loop nest of the kernel; its levels are numbered from the innermost loop."""
     return make_nest(find_tiling(graph), innermost_loop(graph))
 
 

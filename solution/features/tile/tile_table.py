@@ -197,7 +197,7 @@ def _fit(graph: Graph, tiling: Tiling) -> dict[str, np.ndarray]:
 
 
 def _pad(tile: np.ndarray, unit: int) -> np.ndarray:
-    """Return log of the tile (configs,) padded to whole units, over the tile."""
+    """Return log(tile rounded up to a multiple of `unit` / tile): (configs,)."""
     return np.log(np.ceil(tile / unit) * unit / tile)
 
 

@@ -101,7 +101,7 @@ def estimate_cycles(graph: Graph, nest: Nest, misses: Mapping[str, np.ndarray]) 
     work per iteration + (START * starts + sum over caches of MISS * misses) / iterations
 
     Args:
-        misses: the blocks (configs,) that each cache loads.
+        misses: by the name of each cache, the blocks (configs,) that it loads.
     """
     tiling = find_tiling(graph)
     work = NUMBER * np.ones(len(tiling.tiles))
@@ -121,7 +121,7 @@ class Touch:
     lines: np.ndarray
     pages: np.ndarray
     run: np.ndarray  # length of contiguous parts, in elements
-    # loads of the part by all tiles, if a tile reuses the part that the last tile loaded
+    # how many tiles load their part, because it differs from the part that the tile before loaded
     trips: np.ndarray
     least: float  # cache lines of the whole tensor
 
@@ -205,7 +205,7 @@ def _describe_misses(graph: Graph, walks: list[Walk], nest: Nest) -> dict[str, n
 def _count_misses(walks: list[Walk], nest: Nest) -> dict[str, Misses]:
     """Return the misses of each of CACHES, by name."""
     reached = reach(walks, nest)
-    blocks = {  # caches with equal blocks share a count
+    blocks = {  # caches with blocks of equal size share a count
         block: [count_blocks_of(each, block) for each in reached] for block in BLOCKS
     }
     return {n: count_misses(reached, blocks[c.block], nest, c) for n, c in CACHES.items()}
