@@ -115,8 +115,7 @@ class Graph:
 
     @property
     def listed_distinct(self) -> np.ndarray:
-        """Mask (distinct,) bool: True for distinct configurations that are in the reference
-        batch."""
+        """Mask (distinct,): True for distinct configurations in the reference batch."""
         if self.listed is None:
             return np.ones(len(self.distinct.first), bool)
         return np.bincount(self.distinct.inverse, self.listed, len(self.distinct.first)) > 0
@@ -222,8 +221,7 @@ def _find_value_defects(graph: Graph) -> list[str]:
 
 
 def _check_features(graph: Graph) -> Checks:
-    """Check the node features, because later code multiplies sizes and indexes by dimension
-    numbers."""
+    """Check the node features: sizes are multiplied, dimension numbers are used as indices."""
     features = graph.node_features
     if not (features.min() >= -LARGEST and features.max() <= LARGEST):  # also true for NaN
         finite = np.isfinite(features)
@@ -278,8 +276,7 @@ def _wrong_dimension_numbers(graph: Graph) -> np.ndarray:
 
 
 def _may_name_more(graph: Graph) -> np.ndarray:
-    """Return a mask (nodes,): True if a node computes or reads a tensor of more than six
-    dimensions."""
+    """Return a mask (nodes,): True for nodes with a result or operand of over six dimensions."""
     is_longer = find_longer(graph.node_features)
     consumers, producers = graph.edges[(graph.edges < graph.num_nodes).all(axis=1)].T
     may_name = is_longer.copy()

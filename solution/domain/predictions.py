@@ -58,7 +58,7 @@ def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source
 
     Args:
         predictions: a frame of SCHEMA.
-        questions: collection, graph, config of every requested configuration.
+        questions: a frame with a row for each requested configuration: collection, graph, config.
         source: the file or experiment that the message names.
 
     Raises:

@@ -139,7 +139,7 @@ def _draw_tiles(graph: Graph, count: int, generator: np.random.Generator) -> np.
 
 
 def divide(size: int) -> list[int]:
-    """Return the divisors d of a size with d or size / d up to MAX_FACTOR, ascending.
+    """Return, ascending, the divisors d of `size` for which d or size / d is at most MAX_FACTOR.
 
     These are all divisors if the size is at most MAX_FACTOR squared.
     """

@@ -275,7 +275,11 @@ class Dots:
         return told is not None and told.summed == gradient.letters.summed
 
     def _undo(self, node: int, letters: Dimensions) -> Dimensions:
-        """Return the letters before the transposes that compute `node`, given its `letters`."""
+        """Return the letters of the tensor before the transposes that compute `node`.
+
+        Args:
+            letters: the letters of `node`.
+        """
         while self._opcodes[node] == TRANSPOSE and len(self._producers.at(node)) == 1:
             order, (read,) = self._order_of(node), self._producers.at(node).tolist()
             if read >= node or sorted(order) != list(range(len(letters))):
@@ -285,7 +289,11 @@ class Dots:
         return letters
 
     def _follow(self, node: int, letters: Dimensions) -> Dimensions:
-        """Return the letters after the transposes that are the only readers of a tensor."""
+        """Return the letters of a tensor after the transposes that follow, each its only reader.
+
+        Args:
+            letters: the letters of `node`, the tensor before the transposes.
+        """
         while len(self._consumers.at(node)) == 1:
             (reader,) = self._consumers.at(node).tolist()
             order = self._order_of(reader)
@@ -335,8 +343,7 @@ class Ancestors:
         return np.asarray(slopes[self._depends[row, np.searchsorted(self._slopes, slopes)]])
 
     def _sweep(self, dots: np.ndarray) -> np.ndarray:
-        """Return a mask (dots, slopes) bool: True if the slope depends on the dot; `dots`
-        ascend."""
+        """Return a mask (dots, slopes): True if a slope depends on a dot; `dots` are ascending."""
         first, number = int(dots[0]), len(self._producers.starts) - 1
         starts, nodes = self._producers.starts.tolist(), self._producers.nodes.tolist()
         bits = {node: 1 << k for k, node in enumerate(dots.tolist())}
@@ -363,7 +370,8 @@ class Ancestors:
         return np.ascontiguousarray(unpacked.T).astype(bool)
 
     def _follows(self, slope: int, dot: int) -> bool:
-        """Tell by a backward search if a slope depends on a dot; works for any edges."""
+        """Return True if a slope depends on a dot, by a backward search, which works for any
+        edges."""
         seen, waiting = {slope}, [slope]
         while waiting:
             for read in self._producers.at(waiting.pop()).tolist():

@@ -93,8 +93,7 @@ def merge_rest(graph: Graph, hops: int = 1) -> Graph:
 
 
 def keep_everything(graph: Graph, hops: int = 0) -> Graph:
-    """Return the graph unchanged; `hops` is unused, but all pruning functions need the
-    parameter."""
+    """Return the graph unchanged; `hops` is a parameter of all pruning functions, unused here."""
     return graph
 
 
@@ -102,8 +101,7 @@ PRUNINGS = {"neighbourhood": keep_neighbourhood, "virtual": merge_rest, "nothing
 
 
 def neighbourhood(graph: Graph, hops: int) -> np.ndarray:
-    """Return a mask (nodes,): True within `hops` edges, in any direction, of a configurable
-    node."""
+    """Return a mask (nodes,): True at most `hops` edges from a configurable node, either way."""
     reached = np.zeros(graph.num_nodes, bool)
     reached[graph.configurable] = True
     touched = np.zeros(len(graph.edges), bool)
@@ -116,7 +114,7 @@ def neighbourhood(graph: Graph, hops: int) -> np.ndarray:
 
 
 def _connected_pieces(graph: Graph, rest: np.ndarray) -> np.ndarray:
-    """Number (len(rest),) the connected components of the nodes `rest`."""
+    """Return the number of the connected component of each of the nodes `rest`: (len(rest),)."""
     from scipy.sparse import coo_array  # importing it is slow
     from scipy.sparse.csgraph import connected_components
 
@@ -167,8 +165,7 @@ class Preparation:
         return kept if self.padding == PADDING else erase_padding(kept)
 
     def describe(self) -> dict[str, Any]:
-        """Return the record that a store or a model keeps: version, hops, and switches that are
-        on."""
+        """Return the record that a store or model keeps: version, hops, switches that are on."""
         described: dict[str, Any] = {"version": VERSION, "hops": self.hops}
         if self.padding != PADDING:
             described["padding"] = self.padding

@@ -98,8 +98,7 @@ def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
 
 
 def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
-    """Return one row for each (node, layout) pair: what it adds to the columns WEIGHTED and
-    COUNTS."""
+    """Return what each (node, layout) pair, a row, adds to the columns WEIGHTED and COUNTS."""
     described = layouts.describe_layouts(graph, pairs)
     summed = described[:, [layouts.FEATURES.index(feature) for feature in SUMMED]]
     weights = [weight[pairs.node, None] * summed for weight in _weigh_nodes(graph).values()]

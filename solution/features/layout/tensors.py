@@ -59,10 +59,10 @@ def _slots(number: int) -> slice:
 
 
 def find_tensors(graph: Graph, tensor: str) -> Tensors:
-    """Return the output, input or kernel of each configurable node, as `tensor` says.
+    """Return the output, input or kernel of each configurable node.
 
-    The rank is 0 if a node has no such tensor. The graph must have correct padding
-    (repair_padding).
+    The rank is 0 if a node has no such tensor. `tensor` is one of LAYOUT_TENSORS. The graph must
+    have correct padding (repair_padding).
     """
     nodes = list_tensors(graph, tensor)
     known = nodes >= 0

@@ -127,9 +127,10 @@ def find_turned(
 
 
 def reads_across(letters: Einsum) -> tuple[bool, bool]:
-    """Tell if a dot contracts the first dimension of its left matrix, and if the swapped dot does.
+    """Return if a dot, and the swapped dot, contract the first dimension of their left matrix.
 
-    (A B)' = B' A', so the left matrix of the swapped dot is the right matrix here.
+    The swapped dot computes the transpose, (A B)' = B' A', so its left matrix is the right matrix
+    of the dot.
     """
     left, right = (
         operand[order[-1]] in letters.output

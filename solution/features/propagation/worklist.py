@@ -68,7 +68,8 @@ class State(NamedTuple):
 def set_buffer(program, state, op, layout, mandatory, urgent):
     """Constrain the result of instruction `op` to a layout, and let the constraint be propagated.
 
-    Nothing happens below rank 2, or if the constraint is optional and contradicts an earlier one.
+    Nothing happens if the rank is below 2, or if the constraint is optional and contradicts an
+    earlier one.
     """
     if program.rank[op] < 2:
         return
@@ -87,7 +88,8 @@ def set_buffer(program, state, op, layout, mandatory, urgent):
 def set_use(program, state, use, layout, mandatory, urgent):
     """Constrain the layout in which a use reads its operand, and let the constraint be propagated.
 
-    Nothing happens below rank 2, or if the constraint is optional and the use already has one.
+    A use is an operand as one instruction reads it. Nothing happens if the rank is below 2, or if
+    the constraint is optional and the use already has one.
     """
     if program.rank[program.read[use]] < 2:
         return
@@ -288,7 +290,10 @@ def _propagate_to_others(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _is_largest(program, use):
-    """Return True if no operand of a concatenation is longer in the concatenated dimension."""
+    """Return True if no operand of a concatenation is longer than that of `use`.
+
+    Lengths are sizes of the dimension along which the operands are concatenated.
+    """
     op = program.reader[use]
     along = program.dimensions[op, 0]
     if along < 0:

@@ -38,8 +38,7 @@ from solution.features.work import num_bytes, num_elements
 
 @dataclass(frozen=True)
 class Axis:
-    """The loops that move along one dimension of a tensor; all of the dimension is read if none
-    does."""
+    """The loops that move along one dimension of a tensor; if there is none, all is read."""
 
     loop: int | None = None
     window: int | None = None  # a second loop, over a dimension of a convolution's weights
@@ -176,7 +175,8 @@ def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     """Return the axes of a dot's operand: batch dimensions first, then a kept and a contracted one.
 
-    The last two dimensions may have either order: the one of the right size is kept.
+    The last two dimensions may have either order. The one with the size of the result's dimension
+    is kept, the other one is contracted.
     """
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])

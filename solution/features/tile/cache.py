@@ -164,10 +164,13 @@ def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 
 
 def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int) -> np.ndarray:
-    """Count the blocks (configs,) of boxes (configs, rank) whose starts are aligned to some bytes.
+    """Count the blocks (configs,) that boxes (configs, rank) touch, given how their starts align.
 
     The count is a product over dimensions. A factor is `steps`, the elements of the box, or, if the
     stride is shorter than a block, max(1, 1 + (steps * stride - max(aligned, stride)) / block).
+
+    Args:
+        aligned: (configs, rank) bytes; each box starts at a multiple of them.
     """
     count = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):

@@ -116,7 +116,7 @@ def is_unit(graph: Graph) -> bool:
 def count_tails(tiling: Tiling, loop: int, vector: int) -> np.ndarray:
     """Return vector and tail iterations (configs,), relative to a loop without tails.
 
-    (sum over tiles of length // vector + length % vector) * vector / extent
+    sum over tiles of (length // vector + length % vector), times vector / extent
     """
     extent, trip = tiling.extents[loop], tiling.tiles[:, loop]
     full = np.floor(extent / trip)
