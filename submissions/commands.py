@@ -66,7 +66,7 @@ def submit(
     outcome = send(upload, settings, force=force, dry_run=dry_run, not_there=not_there)
     try:
         say(outcome.message)
-    except OSError:  # such as a full disk; code 2 of this error would say that nothing was sent
+    except OSError:  # such as a full disk; the exit code must still be the outcome's
         typer.echo(outcome.message, err=True)
     raise typer.Exit(outcome.code)
 

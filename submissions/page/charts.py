@@ -203,9 +203,9 @@ def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: 
 
 
 def _pile(shares: Sequence[float], middle: float) -> list[tuple[float, float]]:
-    """Return the position (x from 0 to 1, y) of each dot; a share is a value as a part of the axis.
+    """Return the positions (x from 0 to 1, y) of dots for the shares, values scaled to 0 to 1.
 
-    The axis has 80 columns. The dots of all shares in a column are stacked around the height
+    The x axis has 80 columns. The dots of all shares in a column are stacked around the height
     `middle`, at most MAX_SPECKS of them.
     """
     dots = []

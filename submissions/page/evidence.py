@@ -146,10 +146,10 @@ class Evidence:
 
     @cached_property
     def gain_over_best(self) -> dict[str, float | None] | None:
-        """The ensemble's score minus that of each collection's best experiment, as a mean.
+        """The ensemble's score minus the best experiment's, as a mean over the collections.
 
-        It is the last row of `compare`, or None if there is no experiment or no ensemble. The best
-        experiment is chosen by the same scores, so its score is slightly optimistic.
+        The value is the last row of `compare`, or None if there is no experiment or no ensemble.
+        The best experiment is chosen by the same scores, so its score is slightly optimistic.
         """
         single = self.means.filter(pl.col("member") != self.ensemble)
         best = single.sort("value", descending=True).group_by("collection").first()
