@@ -83,7 +83,7 @@ class Colours:
         frequency = np.bincount(self.numbers.ravel(), minlength=len(self.nodes))
         order = np.argsort(frequency, kind="stable")
         usual = np.empty(len(self.numbers), np.int32)
-        # `order` is ascending in frequency, and the last assignment to a node is the one that stays.
+        # `order` is ascending in frequency; the last assignment to a node is the one that stays.
         usual[self.nodes[order]] = order
         return usual
 
