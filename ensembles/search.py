@@ -188,9 +188,10 @@ def list_candidates(
     fits: Sequence[str] = QUICK_FITS,
     shrinkages: Sequence[float] = SHRINKAGES,
 ) -> list[Candidate]:
-    """Return a candidate for every combination, in the order of `fits`, by default simplest first.
+    """Return a candidate for every combination of method, fit and shrinkage, ordered by `fits`.
 
-    The fit "equal" is not combined with shrinkages, because equal weights cannot be shrunk.
+    By default the simplest fits come first. The fit "equal" is not combined with shrinkages,
+    because equal weights cannot be shrunk.
     """
     unknown = [name for name in fits if name not in FITS]
     if unknown:

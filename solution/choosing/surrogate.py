@@ -20,7 +20,7 @@ from scipy.special import gammaln, stdtr
 from solution.collecting.space import squared_distances
 
 LEVEL = 1e4  # variance of the unknown level of log runtimes, in units of the deviations' variance
-# the variance expected before measuring weighs as much as twice this many measurements
+# the prior variance counts as much as 2 * PRIOR_MEASUREMENTS measured runtimes
 PRIOR_MEASUREMENTS = 1.0
 SMALLEST = 1e-9
 

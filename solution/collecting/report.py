@@ -42,7 +42,8 @@ ESTIMATED_CAPTION = (
 )
 # {header: function that formats a program's state (its journal's summary) for this column}
 Columns = dict[str, Callable[[dict[str, Any]], str]]
-# most programs for which one half of the timed runs is plotted against the other: the noisiest
+# maximum number of panels, each of one half of a program's timed runs against the other half; the
+# noisiest programs are shown
 MAX_PANELS = 12
 COLUMNS = 4
 

@@ -70,7 +70,8 @@ def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> n
         keys: (nodes,) uint64 hash of each node.
         preferred: (nodes,) bool: True for nodes to choose before all others.
     """
-    # Sort groups of nodes with equal (preferred, key); then take groups in this order, if they fit.
+    # Nodes with equal (preferred, key) form a group. Sort the groups by (preferred first, key), and
+    # take each group that still fits.
     classes, member, sizes = np.unique(
         np.stack([~preferred, keys]).astype(np.uint64), axis=1, return_inverse=True,
         return_counts=True,

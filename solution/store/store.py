@@ -316,7 +316,10 @@ def _describe(kinds: dict[str, list[str | Path]]) -> str:
 
 
 def find_mixed_in_store(store: Store, rows: pl.DataFrame) -> list[str]:
-    """Apply find_mixed to the layout graphs in `rows` of a store's list of graphs."""
+    """Return a sentence for each layout collection whose graphs are configured in several ways.
+
+    `rows` are rows of the store's list of graphs; see find_mixed.
+    """
     layouts = rows.filter(pl.col("collection").str.starts_with("layout"))
     keys = layouts.select("collection", "split", "graph").iter_rows()
     paths = store.paths_of(layouts)

@@ -112,7 +112,8 @@ def _join_alike(
     joined: list[tuple[int, int]] = []
     nameless = {architectures[row] for row, word in enumerate(words) if not word}
     for number in np.flatnonzero([architecture in nameless for architecture in first]):
-        # Join the architectures with |A and B| >= ALIKE * |A or B|.
+        # Join architectures that share most opcodes: |A and B| >= ALIKE * |A or B| for their sets
+        # A, B.
         shared = has @ has[number]
         alike = np.flatnonzero(shared >= ALIKE * (sizes + sizes[number] - shared))
         joined += [(int(rows[number]), int(rows[other])) for other in alike]

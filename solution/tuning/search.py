@@ -43,7 +43,7 @@ WARM_UP_TRIALS = 5  # complete trials before any trial is pruned
 
 @dataclass(frozen=True)
 class Scored:
-    """The scores of a trial; a step scores one collection on one fold."""
+    """The scores of a trial, whose steps each score one collection on one fold."""
 
     # after each step, the mean over the collections of their scores so far
     values: tuple[float, ...]

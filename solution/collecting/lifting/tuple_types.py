@@ -449,8 +449,9 @@ class TupleTypes:
         return found
 
     def _find_counter(self, parameter: int, results: Sequence[int]) -> int | None:
-        """Return the index of the element to which the body adds a constant; None if there is
-        none."""
+        """Return the index of a loop's counter: the element to which the loop's body adds a
+        constant. None if there is none.
+        """
         draft = self._draft
         for index, result in enumerate(results):
             read = draft.operands[result]

@@ -38,7 +38,8 @@ class KnownCosts:
 
     moved: np.ndarray  # bytes copied; 0 if an argument (parameter) of the program is copied
     copying: np.ndarray  # cost of the copies counted in `moved`
-    # cost of copies of arguments, which `extra` and `total` leave out because it may be 0
+    # cost of copying arguments of the program; not in `extra` and `total`, since such copies may be
+    # free
     arguments: np.ndarray
     # extra cost of instructions with short loops, two-step reductions or slow products
     slowed: np.ndarray
