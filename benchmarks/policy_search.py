@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from benchmarks.replay import Build, list_methods
 from solution.choosing.proposer import Proposer
 from solution.collecting.space import MEAN, Space
+from solution.models.nets.convolutions import both_ways
 from solution.placement.policy.network import GraphSage
 from solution.placement.policy.policy_settings import PolicyTraining
 from solution.placement.policy.ppo import find_gain
@@ -53,8 +54,7 @@ class SitePolicy(nn.Module):
         self.convolutions = nn.ModuleList(GraphSage(WIDTH) for _ in range(ROUNDS))
         self.choices = nn.Linear(2 * WIDTH, most, bias=False)
         nn.init.zeros_(self.choices.weight)
-        both = np.concatenate([space.links, space.links[:, ::-1]]).reshape(-1, 2)
-        self.links = torch.from_numpy(np.ascontiguousarray(both.T, np.int64))
+        self.links = both_ways(torch.from_numpy(space.links.astype(np.int64).T))
         first = torch.zeros(len(sizes), most)
         if space.members is None:
             others = (sizes - 1).clamp(min=1)

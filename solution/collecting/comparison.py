@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.programs.arguments import NAMES
+from solution.programs.arguments import TYPE_NAMES
 from solution.programs.hlo.messages import instructions
 
 RULES = 2  # version of these rules: a collection made with another version is not resumed
@@ -90,12 +90,11 @@ def can_jump(module: Any) -> bool:
     That is possible if an instruction in JUMPING reads floats. A conversion only counts if its
     result is no float.
     """
-    names = NAMES.split()
     floats = {
         node.id
         for node in instructions(module)
-        if names[node.shape.element_type : node.shape.element_type + 1]
-        and names[node.shape.element_type].startswith(("f", "bf", "c"))
+        if 0 <= node.shape.element_type < len(TYPE_NAMES)
+        and TYPE_NAMES[node.shape.element_type].startswith(("f", "bf", "c"))
     }
     return any(
         node.opcode in JUMPING

@@ -23,11 +23,12 @@ DTYPES = {1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 
           8: "uint32", 9: "uint64", 10: "float16", 11: "float32", 12: "float64", 15: "complex64",
           16: "bfloat16", 18: "complex128"}  # fmt: skip
 # Type names in XLA's text, in the order of PrimitiveType's numbers, from 0.
-NAMES = (
+_NAMES = (
     "invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16 token c128 "
     "f8e5m2 f8e4m3fn s4 u4 f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz s2 u2 f8e4m3 f8e3m4 s1 u1 "
     "f4e2m1fn f8e8m0fnu"
 )
+TYPE_NAMES = _NAMES.split()
 VERSION = 2  # version of the drawing rules; increase it if they draw other numbers
 HIGHEST_INTEGER = 8  # integers are below this number, because most of them are indices
 SPREAD = 0.5  # standard deviation of the logarithms of numbers that must be positive
@@ -385,8 +386,7 @@ def find_dtype(shape: Any, name: str) -> np.dtype[Any]:
     import ml_dtypes
 
     number = shape.element_type
-    names = NAMES.split()
-    kind = names[number] if 0 <= number < len(names) else str(number)
+    kind = TYPE_NAMES[number] if 0 <= number < len(TYPE_NAMES) else str(number)
     spelled = _spell(kind)
     if kind not in WITHOUT_NUMBERS and hasattr(ml_dtypes, spelled):
         return np.dtype(getattr(ml_dtypes, spelled))
@@ -395,7 +395,7 @@ def find_dtype(shape: Any, name: str) -> np.dtype[Any]:
             raise TypeError
         return np.dtype(spelled)
     except TypeError as error:
-        known = ", ".join(one for one in names if one not in WITHOUT_NUMBERS)
+        known = ", ".join(one for one in TYPE_NAMES if one not in WITHOUT_NUMBERS)
         raise InputError(
             f"{name} is of type {kind}, which is not supported. Write the program so that its "
             f"parameters are arrays of {known}."

@@ -8,11 +8,10 @@ from google.protobuf.message import DecodeError
 
 from solution.collecting.tpu.libtpu import Devices, EntryLayouts
 from solution.collecting.tpu.reading import open_tuple
-from solution.programs.arguments import NAMES, find_entry
+from solution.programs.arguments import TYPE_NAMES, find_entry
 from solution.programs.hlo.messages import MESSAGES, instructions
 
 REFUSED_TYPES = {"f64", "c128"}
-TYPE_NAMES = NAMES.split()
 # Prefixes of custom calls into CPU libraries, which no TPU can run.
 CPU_CALLS = ("lapack_", "blas_", "__onednn", "__cpu", "xla_python_cpu", "xla_ffi_python_cpu",
              "ducc_fft", "dynamic_ducc_fft", "cpu_")  # fmt: skip

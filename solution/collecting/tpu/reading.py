@@ -25,11 +25,10 @@ from solution.collecting.tpu.compiled import (
     Tile,
     Wait,
 )
-from solution.programs.arguments import NAMES, TUPLE
+from solution.programs.arguments import TUPLE, TYPE_NAMES
 from solution.programs.hlo.messages import MESSAGES
 
 HBM = 0  # number of the chip's main memory among the memory spaces that layouts name
-TYPE_NAMES = NAMES.split()
 # Opcodes that take no time: they only name values, or another instruction does the work.
 FREE = {
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "add-dependency",
