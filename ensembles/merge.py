@@ -72,10 +72,8 @@ def merge(
 
 
 def check_aligned(members: Mapping[str, pl.DataFrame]) -> None:
-    """Raise InputError that names a member without predictions that others have.
-
-    Members are frames of RANKING_SCHEMA by name, sorted by their keys.
-    """
+    """Raise InputError that names a member without predictions that others have. Members are frames
+    of RANKING_SCHEMA by name, sorted by their keys."""
     keys = {name: frame.select(REQUEST_KEYS) for name, frame in members.items()}
     first = next(iter(keys.values()))
     if all(other.equals(first) for other in keys.values()):
@@ -167,11 +165,8 @@ def find_missing(run: Run, recipe: Recipe) -> list[str]:
 
 
 def describe_caveats(run: Run, recipe: Recipe) -> list[str]:
-    """Return warnings about the recipe's scores in the run.
-
-    They tell that runtimes are estimates, that the run is a smoke run, or that experiments have no
-    predictions yet.
-    """
+    """Return warnings about the recipe's scores in the run. They tell that runtimes are estimates,
+    that the run is a smoke run, or that experiments have no predictions yet."""
     sentences = []
     if estimates := warn_of_estimates(run.label_sources()):
         sentences.append(f"{estimates} The scores say how well the estimates are predicted.")
@@ -221,9 +216,7 @@ def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:
 
 def merge_files(paths: Mapping[str, Path], recipe: Recipe) -> Iterator[pl.DataFrame]:
     """Merge prediction files, by experiment, into frames of RANKING_SCHEMA, sorted by their keys.
-
-    The files are read in batches of graphs, so memory does not grow with their sizes.
-    """
+    The files are read in batches of graphs, so memory does not grow with their sizes."""
     for collection, frames in read_by_graphs(paths):
         yield merge_collection(collection, frames, recipe)
 
@@ -428,10 +421,8 @@ def _order_batches(
 
 
 def order_graphs(ranking: pl.DataFrame) -> dict[str, np.ndarray]:
-    """Return, by graph ID, the configuration numbers from fastest to slowest.
-
-    A graph ID is collection:graph. Equal scores are ordered by configuration number.
-    """
+    """Return, by graph ID, the configuration numbers from fastest to slowest. A graph ID is
+    collection:graph. Equal scores are ordered by configuration number."""
     by_graph = ranking.sort("score", "config").group_by("collection", "graph").agg("config")
     return {f"{c}:{g}": configs.to_numpy() for c, g, configs in zip(*by_graph, strict=True)}
 
@@ -442,10 +433,8 @@ def _join(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def describe_fit(run: Run, recipe: Recipe) -> str:
-    """Return a sentence if the recipe was fitted on the run's labels; otherwise "".
-
-    Such a recipe's scores in the run are too high.
-    """
+    """Return a sentence if the recipe was fitted on the run's labels; otherwise "". Such a recipe's
+    scores in the run are too high."""
     if recipe.fitted_on is None or recipe.fitted_on != checksum(run.labels):
         return ""
     honest = "" if recipe.nested is None else f"; on others the search reaches {recipe.nested:.4f}"
@@ -473,10 +462,8 @@ def read_draws(run: Run) -> pl.DataFrame:
 
 
 def name_scores(scores: pl.DataFrame, member: str, groups: pl.DataFrame) -> pl.DataFrame:
-    """Return a member's scores (collection, graph, score) as a frame of TABLE_SCHEMA.
-
-    `groups` is the result of `read_draws`.
-    """
+    """Return a member's scores (collection, graph, score) as a frame of TABLE_SCHEMA. `groups` is
+    the result of `read_draws`."""
     joined = scores.join(groups, on=["collection", "graph"], maintain_order="left")
     named = joined.with_columns(member=pl.lit(member))
     return named.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA)

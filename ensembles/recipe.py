@@ -62,10 +62,8 @@ RECORD, TEACHER = "recipe.json", "teacher.json"
 
 
 class Recipe(BaseModel):
-    """Members, weights and method of a merge.
-
-    A member of `members` is ignored in a collection that it does not predict.
-    """
+    """Members, weights and method of a merge. A member of `members` is ignored in a collection that
+    it does not predict."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -144,10 +142,8 @@ def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
 
 
 def check_place(recipe: Recipe, experiments: Collection[str]) -> None:
-    """Raise InputError if an experiment has the recipe's name.
-
-    The ranking would overwrite the experiment's predictions.
-    """
+    """Raise InputError if an experiment has the recipe's name. The ranking would overwrite the
+    experiment's predictions."""
     if recipe.name in experiments:
         raise InputError(
             f"recipe {recipe.name} has the name of an experiment of the run, and would overwrite "
@@ -157,9 +153,7 @@ def check_place(recipe: Recipe, experiments: Collection[str]) -> None:
 
 def check_members(recipe: Recipe, collection: str, members: Collection[str]) -> None:
     """Raise InputError if the recipe's table of this collection names a member not in `members`.
-
-    Nothing is raised if the recipe allows missing members.
-    """
+    Nothing is raised if the recipe allows missing members."""
     missing = [name for name in recipe.collections.get(collection, {}) if name not in members]
     if missing and "members" not in recipe.allow_missing:
         raise InputError(
@@ -175,10 +169,8 @@ def list_recipes() -> list[str]:
 
 
 def find_recipe(name: str) -> Recipe:
-    """Read a recipe by its name, or by the path of a TOML file.
-
-    Raises InputError if there is none or it is not valid.
-    """
+    """Read a recipe by its name, or by the path of a TOML file. Raises InputError if there is none
+    or it is not valid."""
     path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
     if not path.is_file():
         missing = ", for there is no such file" if name.endswith(".toml") else ""
@@ -299,10 +291,8 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def choose_recipe(run: Run, name: str | None) -> Recipe:
-    """Return the recipe called `name`.
-
-    Without a name, return the recipe of the last merge, else the one that `fastslow run` chooses.
-    """
+    """Return the recipe called `name`. Without a name, return the recipe of the last merge, else
+    the one that `fastslow run` chooses."""
     if name is None:
         return recall(run.folder) or choose_before_training(run.folder, None, run.rankers())
     return weigh_equally(run.rankers()) if name == EQUAL_WEIGHTS else find_recipe(name)
@@ -330,10 +320,8 @@ def choose_before_training(folder: Path, name: str | None, experiments: Sequence
 
 
 def weigh_equally(experiments: Sequence[str]) -> Recipe:
-    """Return a recipe of all experiments with equal weights, by mean rank.
-
-    If the control experiment (which ranks nothing) is among them, it is the fallback.
-    """
+    """Return a recipe of all experiments with equal weights, by mean rank. If the control
+    experiment (which ranks nothing) is among them, it is the fallback."""
     nothing = find_recipe(DEFAULT_RECIPE).fallback
     members = [name for name in experiments if name != nothing] or list(experiments)
     return Recipe(
@@ -345,10 +333,8 @@ def weigh_equally(experiments: Sequence[str]) -> Recipe:
 
 
 def describe_choice(recipe: Recipe, experiments: Sequence[str]) -> str:
-    """Return a notice for the user before training; may be empty.
-
-    It tells whether weights are equal, and which experiments the recipe does not merge.
-    """
+    """Return a notice for the user before training; may be empty. It tells whether weights are
+    equal, and which experiments the recipe does not merge."""
     unmerged = [name for name in experiments if name not in (*recipe.names(), recipe.fallback)]
     lines = []
     if recipe.name == EQUAL_WEIGHTS:

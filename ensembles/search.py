@@ -73,8 +73,7 @@ Choose = Callable[[Sequence[Ballot]], Rule]  # fits a Rule on ballots, which hol
 
 def learn(fit: Fit, method: Method) -> Choose:
     """Return a function that fits weights of the members to ballots, separately for each
-    collection; the merging method is fixed.
-    """
+    collection; the merging method is fixed."""
 
     def choose(ballots: Sequence[Ballot]) -> Rule:
         by_collection: dict[str, list[Ballot]] = defaultdict(list)
@@ -171,8 +170,7 @@ class Proposal:
 
     def shares(self) -> dict[str, dict[str, float]]:
         """Return by collection each member's share of the weights; shares below SMALLEST are left
-        out.
-        """
+        out."""
         return {
             collection: {
                 name: float(share)
@@ -225,9 +223,7 @@ def choose_best(
 
 def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) -> Proposal:
     """Choose the best candidate, and fit its weights of the members on all graphs of the run.
-
-    Raises InputError if a member lacks graphs, or all scores of every member are constant.
-    """
+    Raises InputError if a member lacks graphs, or all scores of every member are constant."""
     names, ballots = read_ballots(run, members, sorted({c.method for c in candidates}))
     names, ballots = drop_constants(names, ballots)
     if not ballots:
@@ -250,10 +246,8 @@ def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) ->
 def drop_constants(
     names: Mapping[str, list[str]], ballots: Sequence[Ballot]
 ) -> tuple[dict[str, list[str]], list[Ballot]]:
-    """Drop members whose scores are constant in every graph of a collection.
-
-    Collections without a remaining member are dropped, too.
-    """
+    """Drop members whose scores are constant in every graph of a collection. Collections without a
+    remaining member are dropped, too."""
     kept: dict[str, list[str]] = {}
     remaining: list[Ballot] = []
     for collection, members in names.items():
@@ -308,10 +302,8 @@ def _list_shares(shares: Mapping[str, float]) -> list[str]:
 
 
 def _tabulate(ballots: Sequence[Ballot], scores: Mapping[str, np.ndarray]) -> pl.DataFrame:
-    """Return a score table of the graphs that have all scores.
-
-    A graph has no nested score if all graphs of its collection are in one part.
-    """
+    """Return a score table of the graphs that have all scores. A graph has no nested score if all
+    graphs of its collection are in one part."""
     known = ~np.isnan(np.stack(list(scores.values()))).any(axis=0)
     rows = [
         (ballot.collection, ballot.graph, ballot.group, name, values[position])

@@ -205,10 +205,8 @@ def mean_over_collections(scores: pl.DataFrame) -> Mean:
 
 
 def mean_of_all(scores: pl.DataFrame) -> Mean | None:
-    """Return `mean_over_collections`, with the interval's upper end cut at 1.
-
-    Return None unless the table has all five collections.
-    """
+    """Return `mean_over_collections`, with the interval's upper end cut at 1. Return None unless
+    the table has all five collections."""
     if set(scores["collection"]) != set(NAMES):
         return None
     mean = mean_over_collections(scores)
@@ -405,10 +403,8 @@ def _subtract(part: CollectionScores, a: str, b: str) -> CollectionScores:
 
 
 def _unpack(found: Estimate, column: int) -> tuple[float | None, ...]:
-    """Return value, low, high, standard error and probability of the member at `column`.
-
-    All but the value are None if there are too few groups.
-    """
+    """Return value, low, high, standard error and probability of the member at `column`. All but
+    the value are None if there are too few groups."""
     spread = (found.low, found.high, found.error, found.probability)
     known = [float(values[column]) if found.is_sure else None for values in spread]
     return float(found.value[column]), *known

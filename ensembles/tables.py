@@ -27,9 +27,7 @@ from solution.system.terminal import make_table
 
 def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
     """Compare `a` and `b`, experiments of the run or recipes; return a sentence and the table.
-
-    Raises InputError if a name is neither, or `a` and `b` have no collection in common.
-    """
+    Raises InputError if a name is neither, or `a` and `b` have no collection in common."""
     if a == b:
         raise InputError(f"{a} is compared with itself. Give two different names.")
     recipes = _find(run, a, b)
@@ -68,9 +66,7 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
 
 def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
     """Return a sentence that says which of `a` and `b` is better, or that this is not certain.
-
-    `mean` is the row of `compare` for the mean over the collections.
-    """
+    `mean` is the row of `compare` for the mean over the collections."""
     if mean["low"] is None:
         return f"{a} against {b}: the graphs are too few to tell which is better."
     difference = mean["difference"]
@@ -126,9 +122,7 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
 
 def _advise(proposal: Proposal) -> str:
     """Return advice: take the recipe, one member alone, or the simpler if neither is surely better.
-
-    The nested score of the whole search is compared with that of the best member.
-    """
+    The nested score of the whole search is compared with that of the best member."""
     lines = {line["candidate"]: line for line in proposal.candidates.iter_rows(named=True)}
     whole = lines[WHOLE]
     best = proposal.table.filter(pl.col("member") == BEST).group_by("collection")

@@ -77,10 +77,8 @@ def scale(scores: np.ndarray, method: Method) -> np.ndarray:
 
 
 def rank(scores: np.ndarray, *, highest: bool = False) -> np.ndarray:
-    """Return ranks (configs,) float64; the lowest score has rank 1.
-
-    Equal scores share the mean of their ranks, or with `highest` the highest of them.
-    """
+    """Return ranks (configs,) float64; the lowest score has rank 1. Equal scores share the mean of
+    their ranks, or with `highest` the highest of them."""
     # c equal scores have the ranks last - c + 1 to last, with the mean last - (c - 1) / 2.
     _, index, counts = np.unique(scores, return_inverse=True, return_counts=True)
     last = np.cumsum(counts).astype(np.float64)
@@ -114,10 +112,8 @@ def to_shares(weights: np.ndarray) -> np.ndarray:
 
 
 def _weighted_median(votes: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return the weighted median (configs,) of votes (members, configs).
-
-    If the shares up to one vote sum to exactly 1/2, it is the mean of this vote and the next.
-    """
+    """Return the weighted median (configs,) of votes (members, configs). If the shares up to one
+    vote sum to exactly 1/2, it is the mean of this vote and the next."""
     # Sort each configuration's votes; the median is the vote at which the summed shares pass 1/2.
     order = np.argsort(votes, axis=0, kind="stable")
     ordered = np.take_along_axis(votes, order, axis=0)

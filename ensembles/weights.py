@@ -43,9 +43,7 @@ class Ballot:
 
     def score_shares(self, shares: np.ndarray, method: Method) -> float:
         """Return Kaggle's score of the graph, like `score`, for weights (members,) that sum to 1.
-
-        Scores are cached, because fits on different parts of the graphs try the same weights.
-        """
+        Scores are cached, because fits on different parts of the graphs try the same weights."""
         key = method, shares.tobytes()
         if key not in self._scores:
             merged = combine(self.votes[method], shares, method).astype(np.float32)
@@ -216,10 +214,8 @@ def fit_optuna(
 
 
 def shrink(fit: Fit, share: float) -> Fit:
-    """Return a fit whose weights are shrunk towards equal ones: `share` 0 not at all, 1 fully.
-
-    Few graphs say little about weights, and equal weights are rarely far from the best.
-    """
+    """Return a fit whose weights are shrunk towards equal ones: `share` 0 not at all, 1 fully. Few
+    graphs say little about weights, and equal weights are rarely far from the best."""
 
     def shrunk(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
         return (1 - share) * fit(ballots, method) + share * fit_equal(ballots, method)

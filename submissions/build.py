@@ -79,10 +79,8 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
 
 
 def _recall_last(run: Run) -> Recipe | None:
-    """Return the recipe of the run's last merge.
-
-    The result is None if there was no merge, or if its record is damaged or out of date.
-    """
+    """Return the recipe of the run's last merge. The result is None if there was no merge, or if
+    its record is damaged or out of date."""
     try:
         return recall(run.folder) if is_whole(run.folder) else None
     except InputError:
@@ -91,9 +89,7 @@ def _recall_last(run: Run) -> Recipe | None:
 
 def check_complete(built: Built) -> None:
     """Raise InputError if the file lacks rows that the competition asks for, or has others.
-
-    Uploading such a file would waste one of the day's submissions.
-    """
+    Uploading such a file would waste one of the day's submissions."""
     path = built.written.path
     names = [name for name, _ in read_rows(path, path)]
     rows = {c: sum(name.startswith(f"{c.name}:") for name in names) for c in COLLECTIONS}

@@ -91,10 +91,8 @@ class WaitSettings(BaseModel):
 
 
 def read_wait_settings() -> WaitSettings:
-    """Return the settings, with values from environment variables such as FASTSLOW_TRIES.
-
-    Raises InputError if a value is not valid.
-    """
+    """Return the settings, with values from environment variables such as FASTSLOW_TRIES. Raises
+    InputError if a value is not valid."""
     given = {
         name: os.environ[PREFIX + name.upper()]
         for name in WaitSettings.model_fields
@@ -110,10 +108,8 @@ def read_wait_settings() -> WaitSettings:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise SystemExit in the block, so that child processes are ended.
-
-    A signal that is ignored (as after nohup) or has another handler already is left unchanged.
-    """
+    """Let SIGTERM and SIGHUP raise SystemExit in the block, so that child processes are ended. A
+    signal that is ignored (as after nohup) or has another handler already is left unchanged."""
     is_main = threading.current_thread() is threading.main_thread()
     ours = [n for n in ENDING if is_main and signal.getsignal(n) is signal.SIG_DFL]
     for number in ours:
@@ -140,9 +136,7 @@ class Calls:
 
     def parse(self, kind: type[Any], text: str | None, doing: str) -> Any:
         """Parse a JSON text as the pydantic model `kind`; raise KaggleError if it does not fit.
-
-        `doing` is the purpose of the call, for the error message.
-        """
+        `doing` is the purpose of the call, for the error message."""
         try:
             return kind.model_validate_json(text or "")
         except ValidationError as error:
@@ -323,10 +317,8 @@ def pause(seconds: float, why: str) -> None:
 
 
 def find_json(printed: str, opening: str) -> str | None:
-    """Return the text of the first JSON value that stands at the beginning of a line.
-
-    The value begins with `opening`, "[" or "{". The result is None if there is no such value.
-    """
+    """Return the text of the first JSON value that stands at the beginning of a line. The value
+    begins with `opening`, "[" or "{". The result is None if there is no such value."""
     for found in re.finditer(rf"^{re.escape(opening)}", printed, re.MULTILINE):
         try:
             _, end = json.JSONDecoder().raw_decode(printed, found.start())

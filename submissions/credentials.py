@@ -98,10 +98,8 @@ def redact(text: str) -> str:
 
 
 def _hide_parts(text: str, forms: Iterable[str]) -> str:
-    """Redact every stretch of PART or more characters that the text shares with one of `forms`.
-
-    The forms are the texts in which secrets may be printed: see _list_forms.
-    """
+    """Redact every stretch of PART or more characters that the text shares with one of `forms`. The
+    forms are the texts in which secrets may be printed: see _list_forms."""
     parts = {form[begin : begin + PART] for form in forms for begin in range(len(form) - PART + 1)}
     kept, end = [], 0
     for begin in range(len(text) - PART + 1) if parts else ():
@@ -132,10 +130,8 @@ def _list_forms(secret: str) -> Iterator[str]:
 
 
 def _list_base64(raw: bytes) -> Iterator[str]:
-    """Return the base64 text of the bytes: alone, and as it looks inside longer encoded data.
-
-    Three encoded bytes give four letters, so there are three alignments inside longer data.
-    """
+    """Return the base64 text of the bytes: alone, and as it looks inside longer encoded data. Three
+    encoded bytes give four letters, so there are three alignments inside longer data."""
     yield base64.b64encode(raw).decode()
     yield base64.urlsafe_b64encode(raw).decode()
     for before in range(3):
@@ -212,10 +208,8 @@ def _find_defect(token: str) -> str:
 
 
 def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
-    """Return the credentials in a token file, and the set of secrets that the file contains.
-
-    The set is empty if the file is missing or empty.
-    """
+    """Return the credentials in a token file, and the set of secrets that the file contains. The
+    set is empty if the file is missing or empty."""
     content, defect = _read_text(path)
     token = content.strip()
     defect = defect or (_find_defect(token) if token else "")
@@ -223,10 +217,8 @@ def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
 
 
 def _read_text(path: Path) -> tuple[str, str]:
-    """Return the file's text, and why the CLI cannot read it (empty if it can).
-
-    The text of a missing file is empty.
-    """
+    """Return the file's text, and why the CLI cannot read it (empty if it can). The text of a
+    missing file is empty."""
     try:
         if path.exists() and not path.is_file():
             return "", "expected a file, found a folder or something else"

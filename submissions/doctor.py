@@ -150,10 +150,8 @@ def _examine_clock(settings: WaitSettings) -> Finding:
 
 
 def _ask_date(url: str, seconds: float) -> datetime | None:
-    """Return the time in the Date header of any response, also of an error; None without one.
-
-    No credentials are sent.
-    """
+    """Return the time in the Date header of any response, also of an error; None without one. No
+    credentials are sent."""
     request = urllib.request.Request(url, method="HEAD")
     try:
         try:

@@ -138,10 +138,8 @@ def download_all(kaggle: Kaggle, target: Path, max_bytes: int) -> int:
 
 
 def download_collection(kaggle: Kaggle, target: Path, name: str, max_bytes: int) -> int:
-    """Download the files of one collection and the sample submission; return their number.
-
-    Raises InputError if there is no such collection, or Kaggle has no files of it.
-    """
+    """Download the files of one collection and the sample submission; return their number. Raises
+    InputError if there is no such collection, or Kaggle has no files of it."""
     part = f"/{collection(name).folder}/"
     listed = kaggle.list_files()
     wanted = [file for file in listed if part in f"/{file.name}"]

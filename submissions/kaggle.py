@@ -51,10 +51,8 @@ class Submission(BaseModel):
 
 
 class SubmissionLimits(BaseModel):
-    """How many submissions were made today and in all, and how many are allowed now.
-
-    Kaggle leaves out numbers that are zero.
-    """
+    """How many submissions were made today and in all, and how many are allowed now. Kaggle leaves
+    out numbers that are zero."""
 
     numToday: int = 0  # noqa: N815
     numTotal: int = 0  # noqa: N815
@@ -123,10 +121,8 @@ class Kaggle(Calls):
             raise self.explain(tell_failure(printed), doing, printed)
 
     def download(self, folder: Path, most: int, name: str | None = None) -> None:
-        """Download all the competition's data as one archive, or the file `name`, into `folder`.
-
-        An interrupted download is resumed. The unpacked content may have at most `most` bytes.
-        """
+        """Download all the competition's data as one archive, or the file `name`, into `folder`. An
+        interrupted download is resumed. The unpacked content may have at most `most` bytes."""
         command = ["download", "-p", str(folder), "-q", *(["-f", name] if name else [])]
         limit = self.settings.download_seconds
         with console.status("Downloading") as status:
@@ -151,10 +147,8 @@ class Kaggle(Calls):
         return redact(done.stdout).strip().rpartition(" ")[2] or "unknown"
 
     def _ask_tokens(self, kind: type[Any], doing: str, *command: str) -> list[Any]:
-        """Return the rows of all pages, parsed as the model `kind`.
-
-        Each page contains the token with which the next page is requested.
-        """
+        """Return the rows of all pages, parsed as the model `kind`. Each page contains the token
+        with which the next page is requested."""
         rows: list[Any] = []
         token: list[str] = []
         for _ in range(MAX_PAGES):

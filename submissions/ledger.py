@@ -90,10 +90,8 @@ class Ledger:
 
 
 def read_ledger(path: Path) -> Ledger:
-    """Read the file; return an empty ledger if it does not exist.
-
-    Raises InputError that names the line if a part of it cannot be read.
-    """
+    """Read the file; return an empty ledger if it does not exist. Raises InputError that names the
+    line if a part of it cannot be read."""
     if not path.exists() and not path.is_symlink():
         return Ledger()
     try:
@@ -166,11 +164,8 @@ def _join_lines(lines: list[Line]) -> list[Line]:
 
 
 def _join(line: Line, other: Line) -> None:
-    """Merge `other` into `line`, two rows with the same key.
-
-    Where both have a value, the row with the later state in STATES wins. Notes, and columns that
-    the user added, keep both values.
-    """
+    """Merge `other` into `line`, two rows with the same key. Where both have a value, the row with
+    the later state in STATES wins. Notes, and columns that the user added, keep both values."""
     is_newer = _rank(other) > _rank(line)
     for name, value in other.items():
         first = line[name]

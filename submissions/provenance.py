@@ -69,10 +69,8 @@ class SourceTree:
 
 
 def read_tree() -> SourceTree:
-    """Return the commit of the project's code and its uncommitted changes.
-
-    Changes of the ledger are left out.
-    """
+    """Return the commit of the project's code and its uncommitted changes. Changes of the ledger
+    are left out."""
     commit, said = (text.strip() for text in _ask_git("rev-parse", "HEAD"))
     if not commit and (PROJECT / ".git").exists():
         return SourceTree("", (), "", redact(said).partition("\n")[0] or "no commit was found")
@@ -153,10 +151,8 @@ def make_key(now: datetime) -> str:
 
 
 def pack_submission(built: Built, tree: SourceTree) -> Upload:
-    """Read the submission that was built, with its provenance.
-
-    Raises InputError if the file has changed since it was built.
-    """
+    """Read the submission that was built, with its provenance. Raises InputError if the file has
+    changed since it was built."""
     run, content = built.run.record(), built.written.path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if built.written.description != f"{len(content)}:{digest}":
@@ -181,10 +177,8 @@ def pack_submission(built: Built, tree: SourceTree) -> Upload:
 
 
 def describe_code(run: Run, tree: SourceTree) -> str:
-    """Return a warning if the run was made by other code or at another commit than the tree's.
-
-    The text is empty if there is nothing to warn of.
-    """
+    """Return a warning if the run was made by other code or at another commit than the tree's. The
+    text is empty if there is nothing to warn of."""
     record = run.record()
     made, here = record.get("commit") or "", tree.commit + (DIRTY if tree.changed else "")
     same = record.get("code") in (None, fingerprint_code())

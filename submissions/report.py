@@ -137,10 +137,8 @@ def summarise(scores: Scores) -> str:
 
 
 def _find_mean(scores: Scores, kind: str, ranker: str) -> float | None:
-    """Return a ranker's mean score over the collections of `kind`, "tile" or "layout".
-
-    An empty `ranker` means the ensemble. The result is None without scores.
-    """
+    """Return a ranker's mean score over the collections of `kind`, "tile" or "layout". An empty
+    `ranker` means the ensemble. The result is None without scores."""
     lines = (line for line in scores.lines if line.collection.kind == kind)
     values = [li.score.value for li in lines if (li.ranker == ranker if ranker else li.is_ensemble)]
     return float(np.mean(values)) if values else None

@@ -335,10 +335,8 @@ def _describe(folder: Path, ledger: Ledger) -> RunLine:
 
 
 def _read_score(path: Path) -> str:
-    """Return the mean of the ensemble's scores over its collections, as text.
-
-    It is empty if there are no scores yet, and DAMAGED if the file cannot be read.
-    """
+    """Return the mean of the ensemble's scores over its collections, as text. It is empty if there
+    are no scores yet, and DAMAGED if the file cannot be read."""
     if not path.is_file():
         return ""
     try:

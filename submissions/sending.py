@@ -115,10 +115,8 @@ def find_earlier(
 
 
 def send(tracker: Tracker, upload: Upload) -> str:
-    """Upload, with retries, until Kaggle's list shows the submission; return its key.
-
-    Raises InputError if it did not arrive, UnknownError if that is not known.
-    """
+    """Upload, with retries, until Kaggle's list shows the submission; return its key. Raises
+    InputError if it did not arrive, UnknownError if that is not known."""
     settings = tracker.settings
     wait = settings.wait_seconds
     for left in reversed(range(settings.tries)):
@@ -136,10 +134,8 @@ def send(tracker: Tracker, upload: Upload) -> str:
 
 
 def follow(tracker: Tracker, key: str) -> Outcome:
-    """Wait for the score of a listed submission and return the outcome.
-
-    An error while waiting only adds to the message, because the submission has arrived.
-    """
+    """Wait for the score of a listed submission and return the outcome. An error while waiting only
+    adds to the message, because the submission has arrived."""
     line: Line = {}
     problem = ""
     try:
@@ -154,10 +150,8 @@ def follow(tracker: Tracker, key: str) -> Outcome:
 
 
 def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
-    """Yield the submission's row and the error of the latest query (empty if it succeeded).
-
-    The iteration ends when Kaggle has scored or rejected the submission, or the time is over.
-    """
+    """Yield the submission's row and the error of the latest query (empty if it succeeded). The
+    iteration ends when Kaggle has scored or rejected the submission, or the time is over."""
     settings = tracker.settings
     deadline = time.monotonic() + settings.score_seconds
     has_looked, problem = tracker.skew is not None, ""
@@ -219,10 +213,8 @@ def _tell(failure: KaggleError | None) -> str:
 
 
 def _refuse_known(ledger: Ledger, upload: Upload) -> str | None:
-    """Return the key of a pending submission of the same file; None if there is none.
-
-    Raises InputError if Kaggle has already scored or rejected a submission of this file.
-    """
+    """Return the key of a pending submission of the same file; None if there is none. Raises
+    InputError if Kaggle has already scored or rejected a submission of this file."""
     for line in reversed(ledger.of_file(upload.fingerprint)):
         if line["state"] == "pending":
             return line["key"]

@@ -66,9 +66,7 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
 
 def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[str, str]]:
     """Return ID and TopConfigs of all rows; raise InputError if the file is missing or no such CSV.
-
-    The encoding utf-8-sig accepts a byte-order mark at the beginning.
-    """
+    The encoding utf-8-sig accepts a byte-order mark at the beginning."""
     if not path.is_file():
         raise InputError(f"{shown}: there is no such file. Write it with `fastslow run`.")
     csv.field_size_limit(MAX_FIELD)  # a row of 100,040 configurations has 690,000 characters
@@ -83,10 +81,8 @@ def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[st
 
 
 def _read_rows(lines: Iterator[list[str]], shown: Path) -> list[tuple[str, str]]:
-    """Return ID and TopConfigs of every row, and raise InputError at the first invalid line.
-
-    Only one line is reported, because a wrong file may have very many invalid lines.
-    """
+    """Return ID and TopConfigs of every row, and raise InputError at the first invalid line. Only
+    one line is reported, because a wrong file may have very many invalid lines."""
     header = next(lines, [])
     if header != HEADER:
         found = _shorten(",".join(header))

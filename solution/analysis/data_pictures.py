@@ -37,10 +37,8 @@ BINS = 20
 def make_panels(
     graphs: Sequence[Graph], title: str, height: float = 3.2
 ) -> tuple[Figure, list[tuple[Axes, list[Graph]]]]:
-    """Return a figure with a panel for each collection that has labelled graphs.
-
-    Returns also the axes and the labelled graphs of each panel.
-    """
+    """Return a figure with a panel for each collection that has labelled graphs. Returns also the
+    axes and the labelled graphs of each panel."""
     groups: dict[str, list[Graph]] = {}
     for name in NAMES:
         if found := [g for g in graphs if g.key[0] == name and g.runtimes is not None]:
@@ -199,10 +197,8 @@ def draw_configurations(graph: Graph) -> Figure:
 
 
 def draw_across(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of several graphs' configurations, in two principal components.
-
-    The components are computed once per collection, from all its drawn graphs together.
-    """
+    """Return a figure of several graphs' configurations, in two principal components. The
+    components are computed once per collection, from all its drawn graphs together."""
     figure, panels = make_panels(graphs, "Configurations of several graphs: a colour each", 4.2)
     for axes, labelled in panels:
         shown = [labelled[number] for number in spread_evenly(len(labelled), MAX_GRAPHS)]
@@ -229,10 +225,8 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_violations(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of Kendall's tau between violation ratio and runtime, a point per graph.
-
-    The violation ratio is the share of nodes whose largest dimension is not minor-most.
-    """
+    """Return a figure of Kendall's tau between violation ratio and runtime, a point per graph. The
+    violation ratio is the share of nodes whose largest dimension is not minor-most."""
     return draw_rule(
         graphs,
         lambda graph: 100 * measures.violation_ratio(graph),
@@ -242,10 +236,8 @@ def draw_violations(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of each program's fastest runtime, beside its shares of opcodes.
-
-    The program with the shortest runtime stands first.
-    """
+    """Return a figure of each program's fastest runtime, beside its shares of opcodes. The program
+    with the shortest runtime stands first."""
     layout = labelled_layouts(graphs)
     if not layout:
         return say(NO_LAYOUT)
@@ -284,10 +276,8 @@ def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_pruning(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of the share of nodes that pruning keeps.
-
-    The x axis is the number of hops: edges from the configurable nodes to the furthest kept node.
-    """
+    """Return a figure of the share of nodes that pruning keeps. The x axis is the number of hops:
+    edges from the configurable nodes to the furthest kept node."""
     if not any(len(graph.configurable) for graph in graphs):
         return say("no configurable node")
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
@@ -311,10 +301,8 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_scale(summaries: pl.DataFrame) -> Figure:
-    """Return a figure with a point per graph: its numbers of configurations and of nodes.
-
-    A band marks the range of the mean numbers of nodes published for TpuGraphs' layout collections.
-    """
+    """Return a figure with a point per graph: its numbers of configurations and of nodes. A band
+    marks the range of the mean numbers of nodes published for TpuGraphs' layout collections."""
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axes = figure.subplots()
     low, high = (read_published().numbers[name].value for name in BAND)
@@ -380,9 +368,7 @@ def draw_gains(graphs: Sequence[Graph]) -> Figure:
 
 def draw_distances(graphs: Sequence[Graph]) -> Figure:
     """Return a figure of whether runtime grows with the distance from the fastest configuration.
-
-    The distance is the number of swaps of dimensions (solution.analysis.measures.swaps_to_best).
-    """
+    The distance is the number of swaps of dimensions (solution.analysis.measures.swaps_to_best)."""
     return draw_rule(
         graphs,
         measures.swaps_to_best,

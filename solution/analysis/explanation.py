@@ -163,10 +163,8 @@ def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanat
 
 
 def find_explained(name: str, run: Run) -> Experiment:
-    """Return the experiment with this name, or from the file with this path.
-
-    Raises InputError if there is none.
-    """
+    """Return the experiment with this name, or from the file with this path. Raises InputError if
+    there is none."""
     if name in set(run.experiments()) - set(list_experiments()):
         raise InputError(
             f"{name}: an experiment of {run.folder} that is defined in your file. Give the path of "
@@ -176,10 +174,8 @@ def find_explained(name: str, run: Run) -> Experiment:
 
 
 def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:
-    """Return the graph `name`, or COLLECTION:NAME, from the experiment's collections.
-
-    Raises InputError unless exactly one graph matches.
-    """
+    """Return the graph `name`, or COLLECTION:NAME, from the experiment's collections. Raises
+    InputError unless exactly one graph matches."""
     wanted = pl.concat_str("collection", "graph", separator=":")
     rows = store.graphs.filter(
         pl.col("collection").is_in(experiment.collections),
@@ -210,9 +206,7 @@ def labelled_graphs(store: Store, collection: str, ranker: RankerSettings) -> La
 
 def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, Path]:
     """Return a model of the run that was not trained on the graph, and the folder of its job.
-
-    Raises InputError if there is no such model.
-    """
+    Raises InputError if there is no such model."""
     graphs = predictions.read(run.graphs).filter(
         pl.col("collection") == graph.collection.name, pl.col("graph") == graph.name
     )
@@ -261,10 +255,8 @@ def describe(compared: Comparison, reasons: Sequence[str]) -> str:
 
 
 def name_reasons(explanation: Explanation) -> list[str]:
-    """Return in words the NAMED columns that most make the slow configuration slower.
-
-    Columns with the same value in both configurations are left out.
-    """
+    """Return in words the NAMED columns that most make the slow configuration slower. Columns with
+    the same value in both configurations are left out."""
     differs = explanation.rows[explanation.slow] != explanation.rows[explanation.fast]
     speaks = differs & (explanation.contributions > 0)
     against = [column for column in explanation.order if speaks[column]]

@@ -125,9 +125,7 @@ def _say_separability(rows: np.ndarray, runtimes: np.ndarray) -> str:
 
 def project(rows: np.ndarray, size: int = 2) -> tuple[np.ndarray, np.ndarray]:
     """Standardise the columns of `rows`, and return their first principal components (rows, size).
-
-    Returns also the share (size,) of the variance that each component explains.
-    """
+    Returns also the share (size,) of the variance that each component explains."""
     wide = rows.astype(np.float64)
     deviation = wide.std(axis=0)
     varies = deviation > 1e-6 * np.maximum(np.abs(wide.mean(axis=0)), 1)
@@ -138,10 +136,8 @@ def project(rows: np.ndarray, size: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sample(graphs: Sequence[Graph], rows_of: RowsOf) -> tuple[np.ndarray, np.ndarray]:
-    """Return about MAX_POINTS rows of all graphs, and the rank of each row in its graph.
-
-    Ranks are between 0 (fastest) and 1.
-    """
+    """Return about MAX_POINTS rows of all graphs, and the rank of each row in its graph. Ranks are
+    between 0 (fastest) and 1."""
     if not graphs:
         return np.zeros((0, 0)), np.zeros(0)
     limit = max(1, MAX_POINTS // len(graphs))

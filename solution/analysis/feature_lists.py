@@ -23,10 +23,8 @@ from solution.system.wording import count
 
 
 def keyed_tables(graphs: Iterable[Graph]) -> Iterator[pl.DataFrame]:
-    """Yield a table per graph, with a row per configuration.
-
-    The columns are: collection, graph, config, the features, runtime (null without labels).
-    """
+    """Yield a table per graph, with a row per configuration. The columns are: collection, graph,
+    config, the features, runtime (null without labels)."""
     for graph in graphs:
         runtimes = pl.Series("runtime", graph.runtimes, dtype=pl.Float64())
         missing = pl.lit(None, pl.Float64()).alias("runtime")
@@ -108,10 +106,8 @@ def _show(title: str, rows: str, features: Sequence[Feature], word: str) -> Tabl
 
 
 def write_collection(store: Store, collection: Collection, path: Path) -> int:
-    """Write the feature table of a collection to a Parquet file; return its number of rows.
-
-    The store must have at least one graph of the collection.
-    """
+    """Write the feature table of a collection to a Parquet file; return its number of rows. The
+    store must have at least one graph of the collection."""
     rows = store.graphs.filter(store.graphs["collection"] == collection.name)
     graphs = store.load(rows.sort("graph"), GraphCache(0))
     with track(graphs, f"Table of {collection.name}") as tracked:

@@ -42,10 +42,8 @@ OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {
 
 
 def draw_first_look(data: Path, folder: Path) -> list[Path]:
-    """Write every figure for the labelled graphs in `data`, and return the figures' paths.
-
-    At most MOST graphs of each collection are read. Raises InputError if none of them has labels.
-    """
+    """Write every figure for the labelled graphs in `data`, and return the figures' paths. At most
+    MOST graphs of each collection are read. Raises InputError if none of them has labels."""
     files = [file for file in find_files(data) if file.split != "test"]
     chosen = []
     for name in NAMES:

@@ -201,10 +201,8 @@ def _draw_program(drawing: Drawing, axes: Axes) -> None:
 
 
 def _label_nodes(drawing: Drawing, axes: Axes) -> None:
-    """Write opcode and shape below nodes, and the fastest configuration's layouts above them.
-
-    If there are too many nodes or layouts to be legible, they get no labels.
-    """
+    """Write opcode and shape below nodes, and the fastest configuration's layouts above them. If
+    there are too many nodes or layouts to be legible, they get no labels."""
     graph = drawing.graph
     fastest = describe_fastest(graph)
     named = list(range(graph.num_nodes))
@@ -233,10 +231,8 @@ def _write(axes: Axes, position: np.ndarray, words: str, points: int, colour: st
 
 
 def _node_groups(graph: Graph) -> Iterator[tuple[str, np.ndarray, dict[str, Any]]]:
-    """Yield the groups of nodes to draw: label, members (nodes,) bool and style of the points.
-
-    The groups are the most frequent opcodes, all other opcodes, and the configurable nodes.
-    """
+    """Yield the groups of nodes to draw: label, members (nodes,) bool and style of the points. The
+    groups are the most frequent opcodes, all other opcodes, and the configurable nodes."""
     opcodes, counts = np.unique(graph.node_opcodes, return_counts=True)
     named = opcodes[np.argsort(-counts, kind="stable")][:MAX_COLOURS]
     for colour, opcode in enumerate(named):

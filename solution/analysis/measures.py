@@ -97,10 +97,8 @@ def _complete(orders: np.ndarray, ranks: np.ndarray) -> np.ndarray:
 
 
 def copied_bytes(graph: Graph) -> np.ndarray:
-    """Return the share (configs,) of the bytes between configurable nodes that must be copied.
-
-    A tensor is copied if its producer and its consumer have it in different orders of dimensions.
-    """
+    """Return the share (configs,) of the bytes between configurable nodes that must be copied. A
+    tensor is copied if its producer and its consumer have it in different orders of dimensions."""
     column = [feature.name for feature in layout_table.COPIES].index("copies_order_bytes")
     return layout_table.count_copies(graph)[graph.layouts.rows, column]
 
@@ -112,10 +110,8 @@ def padded_bytes(graph: Graph) -> np.ndarray:
 
 
 def violation_ratio(graph: Graph) -> np.ndarray:
-    """Return the share (configs,) of configurable nodes that violate a rule of good layouts.
-
-    The rule is that the largest dimension of a node's output is the minor-most (contiguous) one.
-    """
+    """Return the share (configs,) of configurable nodes that violate a rule of good layouts. The
+    rule is that the largest dimension of a node's output is the minor-most (contiguous) one."""
     return violation_ratios(graph)[graph.layouts.rows]
 
 

@@ -70,9 +70,7 @@ FEATURES = (
 
 def module_features(module: Any) -> np.ndarray:
     """Return the table (nodes, len(FEATURES)) float32 of a program, a protobuf message Module.
-
-    Raises InvalidGraphError if two instructions have the same id.
-    """
+    Raises InvalidGraphError if two instructions have the same id."""
     shapes = [instruction.shape for instruction in instructions(module)]
     positions = find_places(module)
     rows = [
@@ -83,11 +81,8 @@ def module_features(module: Any) -> np.ndarray:
 
 
 def write_module_tables(records: Iterable[Record], path: Path) -> int:
-    """Write the FEATURES of the programs of all records to one Parquet file.
-
-    The file has a row per node, with the columns graph, node, and FEATURES. Returns the number of
-    rows.
-    """
+    """Write the FEATURES of the programs of all records to one Parquet file. The file has a row per
+    node, with the columns graph, node, and FEATURES. Returns the number of rows."""
     names = [feature.name for feature in FEATURES]
     schema = pl.Schema({"graph": pl.String(), "node": pl.Int32()})
     schema.update({name: pl.Float32() for name in names})
@@ -157,10 +152,8 @@ def _others(shape: Any, dimensions: Sequence[int]) -> list[int]:
 
 
 def _is_minor(shape: Any, dimensions: Sequence[int]) -> int:
-    """Return 1 if the contiguous dimension is among `dimensions`, else 0.
-
-    Without a layout the last dimension is the contiguous one.
-    """
+    """Return 1 if the contiguous dimension is among `dimensions`, else 0. Without a layout the last
+    dimension is the contiguous one."""
     order = shape.layout.minor_to_major
     minor = order[0] if len(order) else len(shape.dimensions) - 1
     return int(minor in dimensions)

@@ -37,10 +37,8 @@ BY_LIBRARY = {
 
 @dataclass(frozen=True)
 class Costs(Comparison):
-    """Two configurations, and the cost difference of each part in which they differ.
-
-    A part is an instruction or a copy of a tensor. The largest absolute difference comes first.
-    """
+    """Two configurations, and the cost difference of each part in which they differ. A part is an
+    instruction or a copy of a tensor. The largest absolute difference comes first."""
 
     names: list[str]  # (parts,) name of the tensor that each part computes or copies
     slow_states: list[str]  # (parts,) each part's layouts or copy in configuration `slow`, in words
@@ -53,9 +51,7 @@ class Costs(Comparison):
 
 def explain_costs(ranker: CostRanker, graph: Graph, config: int | None = None) -> Costs:
     """Return the costs that distinguish `config` (default: predicted slowest) from the fastest.
-
-    Raises InputError if `config` does not exist, or all configurations have the same score.
-    """
+    Raises InputError if `config` does not exist, or all configurations have the same score."""
     compared = compare(ranker, graph, config)
     table = state_tables(ranker.backend)(graph)
     slow, fast = table.numbers[graph.distinct.inverse[[compared.slow, compared.fast]]]
@@ -96,9 +92,7 @@ class _Words:
 
     def name(self, number: int, is_copy: bool) -> str:
         """Return the name of the part with the state `number`: `dot 4 64x128 (32 kB), for add 7`.
-
-        The part is an instruction, or the copy of a tensor for a reader (`is_copy`).
-        """
+        The part is an instruction, or the copy of a tensor for a reader (`is_copy`)."""
         node, reader = int(self.table.node[number]), int(self.table.reader[number])
         if node == self.graph.num_nodes:
             return RESULT
@@ -114,9 +108,7 @@ class _Words:
 
     def describe(self, number: int, is_copy: bool) -> str:
         """Return the state `number` in words: layouts (minor to major) and loops of an instruction.
-
-        With `is_copy`, the words are the layouts between which a tensor is copied.
-        """
+        With `is_copy`, the words are the layouts between which a tensor is copied."""
         made, first, second = (
             self._name_layout(number, column) for column in (MADE, FIRST, SECOND)
         )

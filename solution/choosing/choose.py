@@ -50,10 +50,8 @@ MOST = 1000  # most measurements if only a time limit is given
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a search, which ends after a number of measurements or a time limit.
-
-    Raises ValueError if neither is given.
-    """
+    """Settings of a search, which ends after a number of measurements or a time limit. Raises
+    ValueError if neither is given."""
 
     measurements: int | None = MEASURED
     seconds: float | None = None
@@ -271,10 +269,8 @@ class _Run:
         return Ended((winner, Verdict(**known["verdict"])), known["seconds"])
 
     def _write_files(self, ended: Ended) -> Sequence[Path]:
-        """Write the files of the winner if it is faster than the default; return their paths.
-
-        If it is not faster, delete the files of an earlier result.
-        """
+        """Write the files of the winner if it is faster than the default; return their paths. If it
+        is not faster, delete the files of an earlier result."""
         if ended.found is None or not ended.found[1].is_gain:
             take_back(self._folder)
             return ()

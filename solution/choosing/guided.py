@@ -134,10 +134,8 @@ class Guided(Proposer):
     def _forecast(
         self, columns: np.ndarray, scores: np.ndarray, chosen: list[int], believed: np.ndarray
     ) -> Forecast:
-        """Return the surrogate's forecast of candidates with these features and scores.
-
-        The `chosen` candidates are assumed to have the log times `believed`.
-        """
+        """Return the surrogate's forecast of candidates with these features and scores. The
+        `chosen` candidates are assumed to have the log times `believed`."""
         known, times = self.configs[self.sound], np.log(self.times[self.sound])
         model = Surrogate(
             self._mixture,
@@ -158,10 +156,8 @@ class Guided(Proposer):
         return np.asarray(self._prior(configs), np.float64)
 
     def _works(self, columns: np.ndarray) -> np.ndarray:
-        """Return the probability (n,) that each configuration compiles, runs and is correct.
-
-        A regularised logistic regression learns this from the configurations that failed.
-        """
+        """Return the probability (n,) that each configuration compiles, runs and is correct. A
+        regularised logistic regression learns this from the configurations that failed."""
         failed = ~np.isfinite(self.times)
         if not failed.any() or failed.all():
             return np.ones(len(columns))
@@ -173,10 +169,8 @@ class Guided(Proposer):
 
 
 class ByOrder(Proposer):
-    """Propose configurations in the order of the ensemble's scores, and ignore all times.
-
-    This is a baseline that `Guided` is compared with.
-    """
+    """Propose configurations in the order of the ensemble's scores, and ignore all times. This is a
+    baseline that `Guided` is compared with."""
 
     def __init__(self, space: Space, seed: int, prior: Prior) -> None:
         super().__init__(space, seed)

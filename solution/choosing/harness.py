@@ -74,10 +74,8 @@ class Harness:
         self._reference = reference or self._alternate([DEFAULT])[DEFAULT]
 
     def measure(self, configs: np.ndarray) -> list[Trial]:
-        """Compile, compare and time configurations (k, sites); return a trial for each.
-
-        Trials of failed configurations have no time, but a note.
-        """
+        """Compile, compare and time configurations (k, sites); return a trial for each. Trials of
+        failed configurations have no time, but a note."""
         begin = time.monotonic()
         names = [name_config(row) for row in configs]
         built = [self._build(name, row) for name, row in zip(names, configs, strict=True)]
@@ -180,10 +178,8 @@ class Harness:
         }
 
     def _alternate(self, names: Sequence[str], *, is_final: bool = False) -> dict[str, float]:
-        """Run each executable in passes of random order; return its smallest time by name.
-
-        If one kills the process, return {}: times from two processes are not comparable.
-        """
+        """Run each executable in passes of random order; return its smallest time by name. If one
+        kills the process, return {}: times from two processes are not comparable."""
         least, most = (LEAST_FINAL, FINAL_PASSES) if is_final else (LEAST_PASSES, PASSES)
         deadline = time.monotonic() + (FINAL_SECONDS if is_final else PASS_SECONDS)
         smallest = dict.fromkeys(names, np.inf)
@@ -200,9 +196,7 @@ class Harness:
 
     def _make_round(self, executable: bytes) -> tuple[float, float] | None:
         """Time the default and the winner in a new process; return the smallest time of each.
-
-        Returns None if the process dies.
-        """
+        Returns None if the process dies."""
         self._workers.timing.end()
         keys: dict[str, list[str]] = {DEFAULT: [], WINNER: []}
         try:

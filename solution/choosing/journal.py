@@ -39,10 +39,8 @@ class Trial:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Trial":
-        """Return the trial that `to_record` has stored.
-
-        Raises KeyError or TypeError if the record has other entries.
-        """
+        """Return the trial that `to_record` has stored. Raises KeyError or TypeError if the record
+        has other entries."""
         rest = dict(record)
         return cls(config=rest.pop(CHOICES), **rest)
 

@@ -33,9 +33,7 @@ class LivePrior:
 
 def open_prior(bundle: Bundle, space: ProgramSpace) -> LivePrior:
     """Return the bundle's scores as a prior: of layouts if the space has any, otherwise of tiles.
-
-    The bundle is not used for compile options: these are searched without a prior.
-    """
+    The bundle is not used for compile options: these are searched without a prior."""
     kind = "layout" if space.layout_sites else "tile" if space.product is not None else ""
     name = {"layout": LAYOUT, "tile": TILE, "": ""}[kind]
     if name not in bundle.collections:
@@ -66,10 +64,8 @@ def _score_layouts(session: Session, space: ProgramSpace) -> Prior:
 
 
 def _score_tiles(session: Session, space: ProgramSpace) -> Prior:
-    """Return a function that scores tiles.
-
-    The library's product, which has no tile, gets the tiles' mean score.
-    """
+    """Return a function that scores tiles. The library's product, which has no tile, gets the
+    tiles' mean score."""
     tiles = make_collected_space(space.program, TILES)
     assert tiles.members is not None
     runs = [tiles.make_run(config, 1) for config in tiles.members]

@@ -37,10 +37,7 @@ class Table:
 
 
 def make_table(graph: Graph) -> Table:
-    """Return the table of a labelled graph.
-
-    Raises InputError if its runtimes are not known.
-    """
+    """Return the table of a labelled graph. Raises InputError if its runtimes are not known."""
     if graph.runtimes is None:
         raise InputError(
             f"{graph.name}: has no runtimes to look up. Give a graph with measured ones, or leave "
@@ -57,10 +54,8 @@ def make_table(graph: Graph) -> Table:
 
 
 def _tile_space(tiles: np.ndarray) -> Space:
-    """Return the space of tiles (members, features), with a site for each size that varies.
-
-    The values of a site are the logarithms of the size.
-    """
+    """Return the space of tiles (members, features), with a site for each size that varies. The
+    values of a site are the logarithms of the size."""
     sizes = np.concatenate([tiles[:, block][:, :MAX_RANK] for block in TILE_BLOCKS.values()], 1)
     varied = sizes[:, (sizes != sizes[0]).any(axis=0)]
     return make_space(np.log1p(varied), np.zeros((0, 2), int), ordered=True)

@@ -21,9 +21,7 @@ class Proposer(ABC):
 
     def ask(self, count: int) -> np.ndarray:
         """Return up to `count` configurations (k, sites) to measure: legal, distinct, and new.
-
-        Fewer than `count` are returned if the space has no more.
-        """
+        Fewer than `count` are returned if the space has no more."""
         wanted = self._filter(self._propose(count), count)
         if len(wanted) < count:
             more = draw_new(self.space, self.generator, count - len(wanted), self.known)

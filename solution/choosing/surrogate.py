@@ -51,10 +51,8 @@ class Forecast:
 
     @property
     def spread(self) -> np.ndarray:
-        """Return the spread (n,) of the predicted log runtimes.
-
-        It combines the scales of the members' distributions with the disagreement of their means.
-        """
+        """Return the spread (n,) of the predicted log runtimes. It combines the scales of the
+        members' distributions with the disagreement of their means."""
         second = self.weights @ (self.means**2 + self.deviations**2)
         return np.asarray(np.sqrt(np.maximum(second - self.mean**2, SMALLEST)))
 
@@ -141,9 +139,7 @@ class Surrogate:
 
     def _kernel(self, columns: np.ndarray) -> np.ndarray:
         """Return covariances (members, measured, n) of the measured configurations and n others.
-
-        Covariances are in units of the deviations' variance.
-        """
+        Covariances are in units of the deviations' variance."""
         distance = np.sqrt(squared_distances(self._columns, columns) / self._unit)
         return np.stack([LEVEL + np.exp(-distance / belief.length) for belief in self._beliefs])
 

@@ -114,9 +114,7 @@ class ProgramCollection:
 
     def _draw(self, deadline: float, tell: Tell) -> bool:
         """Draw and label configurations until enough have correct results, or no more exist.
-
-        Returns False if the deadline came first.
-        """
+        Returns False if the deadline came first."""
         wanted, labels = self._settings.configs, self._labels
         most = 2 * wanted  # most attempts: if half of them fail, more would fail, too
         for number in range(1, ROUNDS + 1):

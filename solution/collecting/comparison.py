@@ -130,10 +130,8 @@ def find_doubtful(
 
 
 def _nudge(arguments: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
-    """Return the arguments, with random changes of up to NUDGE_STEPS roundings.
-
-    Only numbers that are not whole change, and only in types with roundings smaller than FINE.
-    """
+    """Return the arguments, with random changes of up to NUDGE_STEPS roundings. Only numbers that
+    are not whole change, and only in types with roundings smaller than FINE."""
     generator = np.random.default_rng(seed)
     return [
         array
@@ -240,10 +238,8 @@ def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndar
 
 
 def _find_typical(sizes: np.ndarray) -> float:
-    """Return the root mean square of `sizes`, which are absolute values.
-
-    The sizes are divided by the largest one first, because squares of large numbers overflow.
-    """
+    """Return the root mean square of `sizes`, which are absolute values. The sizes are divided by
+    the largest one first, because squares of large numbers overflow."""
     largest = float(sizes.max(initial=0.0))
     return largest * float(np.sqrt(np.mean((sizes / largest) ** 2))) if largest else 0.0
 

@@ -80,10 +80,8 @@ class Workers:
 
     @property
     def clock(self) -> str:
-        """Return the clock of the labels: "cpu" (CPU time of the process) or "wall".
-
-        CPU time repeats better, but only if the process is pinned to one core and uses no GPU.
-        """
+        """Return the clock of the labels: "cpu" (CPU time of the process) or "wall". CPU time
+        repeats better, but only if the process is pinned to one core and uses no GPU."""
         return "cpu" if self.timing.pinned and self.timing.platform == "cpu" else "wall"
 
     def identify(self, program: Program) -> Mapping[str, Any]:
@@ -274,10 +272,8 @@ def make_pass(loaded: Loaded, journal: Journal, generator: np.random.Generator) 
 
 
 def _tabulate(name: str, turn: int, timings: Timings) -> pl.DataFrame:
-    """Return the timed runs of one executable as rows of the journal.
-
-    Even passes belong to half 0, odd passes to half 1.
-    """
+    """Return the timed runs of one executable as rows of the journal. Even passes belong to half 0,
+    odd passes to half 1."""
     count = len(timings.cpu)
     columns = {
         "config": [name] * count,

@@ -294,9 +294,7 @@ class Examiner:
 
 def open_program(child: Child, program: Program, arguments: list[np.ndarray]) -> Compiled:
     """Compile and run the default configuration in the child process, which keeps its results.
-
-    Raises InputError if that fails, or if a second run gives other results.
-    """
+    Raises InputError if that fails, or if a second run gives other results."""
     reply = child.ask(Open(program.plain, arguments))
     if isinstance(reply, Refusal):
         raise _refuse(program.name, reply.reason)

@@ -38,10 +38,8 @@ class Loaded:
         return list(self._executables)
 
     def add(self, name: str, executable: bytes) -> bool:
-        """Load another executable; return True if it can be run.
-
-        Raises ChildDiedError if the arguments alone kill a process.
-        """
+        """Load another executable; return True if it can be run. Raises ChildDiedError if the
+        arguments alone kill a process."""
         self._restore()
         self._executables[name] = executable
         self._load(name)
@@ -49,11 +47,8 @@ class Loaded:
         return name in self._executables
 
     def visit(self, name: str) -> Timings | None:
-        """Run an executable a few times, and return the times.
-
-        Returns None if the executable is not loaded or cannot be run. Raises ChildDiedError if the
-        arguments alone kill a process.
-        """
+        """Run an executable a few times, and return the times. Returns None if the executable is
+        not loaded or cannot be run. Raises ChildDiedError if the arguments alone kill a process."""
         timings: Timings | None = None
         for _ in range(TRIES):
             self._restore()

@@ -30,10 +30,8 @@ CALLS = ("call", "fusion")
 
 
 class Kind(IntEnum):
-    """The error that a mutant makes in a product's result.
-
-    The last block is the last BLOCK elements (at most an eighth) along the last dimension.
-    """
+    """The error that a mutant makes in a product's result. The last block is the last BLOCK
+    elements (at most an eighth) along the last dimension."""
 
     ZERO = 0  # the last block is 0
     SHIFT = 1  # the last block equals the block before it
@@ -114,10 +112,8 @@ def _is_entered(node: Any, ways: dict[int, str]) -> bool:
 
 
 def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
-    """Return {computation id: ids of the instructions that its root depends on}.
-
-    The keys are the entry and the computations that switches can be passed into.
-    """
+    """Return {computation id: ids of the instructions that its root depends on}. The keys are the
+    entry and the computations that switches can be passed into."""
     computations = {c.id: c for c in module.computations}
     reached: dict[int, set[int]] = {}
     waiting = [find_entry(module).id]
@@ -140,10 +136,8 @@ def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
 
 
 def _choose(found: list[Any], module: Any) -> list[tuple[Any, str]]:
-    """Return pairs (product, form): at most MAX_SITES products to mutate, the last one first.
-
-    A form is a product's opcode and sizes.
-    """
+    """Return pairs (product, form): at most MAX_SITES products to mutate, the last one first. A
+    form is a product's opcode and sizes."""
     shapes = {i.id: i.shape for i in instructions(module)}
     counts: Counter[str] = Counter()
     chosen = []
@@ -194,10 +188,8 @@ class _Writer:
         }  # fmt: skip
 
     def write(self) -> None:
-        """Rewrite the entry and all computations that switches are passed into.
-
-        The entry gets the switches as an additional last parameter.
-        """
+        """Rewrite the entry and all computations that switches are passed into. The entry gets the
+        switches as an additional last parameter."""
         entered = [find_entry(self._module).id]
         for number in entered:  # the loop appends to the list that it reads
             for node in self._computations[number].instructions:
@@ -299,9 +291,7 @@ class _Writer:
 
     def _mutate(self, node: Any, site: Site, switches: int, written: list[Any]) -> int:
         """Write a product and its mutants, and for each mutant a select that its switch controls.
-
-        Returns the id of the last select, which replaces the product for its readers.
-        """
+        Returns the id of the last select, which replaces the product for its readers."""
         written.append(node)
         value = int(node.id)
         for number, kind in enumerate(site.kinds, site.first):

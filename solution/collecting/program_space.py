@@ -51,10 +51,8 @@ class LayoutSite:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ProgramSpace(Space):
-    """The configurations of a program, and the compiler's inputs for each.
-
-    The columns of a configuration are the layout sites, then the options, then the tile.
-    """
+    """The configurations of a program, and the compiler's inputs for each. The columns of a
+    configuration are the layout sites, then the options, then the tile."""
 
     program: Program
     layout_sites: tuple[LayoutSite, ...] = ()
@@ -121,11 +119,8 @@ class ProgramSpace(Space):
         return find_flags(options)
 
     def to_array(self, config: np.ndarray) -> np.ndarray:
-        """Return one configuration as the array that journals store.
-
-        The array holds layouts (configurable, 3, 6), a tile (3,), or the indices of the options'
-        values.
-        """
+        """Return one configuration as the array that journals store. The array holds layouts
+        (configurable, 3, 6), a tile (3,), or the indices of the options' values."""
         if self.kind == "layout":
             return np.asarray(self.layouts(config[None])[0])
         tile = self.tile(config)
@@ -133,9 +128,7 @@ class ProgramSpace(Space):
 
     def from_bytes(self, data: bytes) -> np.ndarray:
         """Return the configuration (sites,) for which `to_array` gives an array with these bytes.
-
-        Raises InputError if the space has no such configuration.
-        """
+        Raises InputError if the space has no such configuration."""
         like = self.to_array(self.default)
         try:
             array = np.frombuffer(data, like.dtype).reshape(like.shape)
@@ -147,10 +140,8 @@ class ProgramSpace(Space):
             ) from error
 
     def from_array(self, array: np.ndarray) -> np.ndarray:
-        """Return the configuration (sites,) for which `to_array` gives this array.
-
-        Raises IndexError or ValueError if the space has no such configuration.
-        """
+        """Return the configuration (sites,) for which `to_array` gives this array. Raises
+        IndexError or ValueError if the space has no such configuration."""
         if self.kind == "options":
             config = array.astype(np.int32)
             if (config < 0).any() or (config >= self.sizes).any():
@@ -249,10 +240,8 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
 def make_collected_space(
     program: Program, kind: str, *, varies_fastest: bool = False
 ) -> ProgramSpace:
-    """Return the space for a collection, which varies one kind of setting: see KINDS.
-
-    Raises InputError if the program has nothing to set of this kind.
-    """
+    """Return the space for a collection, which varies one kind of setting: see KINDS. Raises
+    InputError if the program has nothing to set of this kind."""
     if kind == TILES:
         found = find_product(program)
         return _make_table(
@@ -316,10 +305,8 @@ def _make_table(
     make: type[ProgramSpace] = ProgramSpace,
     **more: Any,
 ) -> ProgramSpace:
-    """Return a space that consists of the configurations `members` (members, sites).
-
-    The default configuration is the first member if no other is given.
-    """
+    """Return a space that consists of the configurations `members` (members, sites). The default
+    configuration is the first member if no other is given."""
     rows = members.astype(np.int32)
     return make(
         program=program,
@@ -336,10 +323,8 @@ def _link(program: Program, sites: Sequence[LayoutSite]) -> np.ndarray:
 
 
 def _find_product(program: Program, *, is_asked: bool) -> Product | None:
-    """Return the matrix product if the program is a single one.
-
-    Otherwise return None, or raise InputError if `is_asked`.
-    """
+    """Return the matrix product if the program is a single one. Otherwise return None, or raise
+    InputError if `is_asked`."""
     try:
         return find_product(program)
     except InputError:

@@ -86,10 +86,8 @@ def is_estimated(state: dict[str, Any]) -> bool:
 
 
 def describe_failures(finished: Sequence[Finished]) -> str:
-    """Say how many configurations of the first program with failures failed, and why.
-
-    Returns "" if none failed.
-    """
+    """Say how many configurations of the first program with failures failed, and why. Returns "" if
+    none failed."""
     for one in finished:
         if one.state.get("failure"):
             tried = sum(one.state["statuses"].values())
@@ -101,10 +99,8 @@ def describe_failures(finished: Sequence[Finished]) -> str:
 
 
 def _list_columns(*, has_timed: bool, has_estimated: bool) -> Columns:
-    """Return the columns for timed programs, for estimated programs, or for both.
-
-    A column that only timed programs have is empty for estimated ones, and vice versa.
-    """
+    """Return the columns for timed programs, for estimated programs, or for both. A column that
+    only timed programs have is empty for estimated ones, and vice versa."""
     timed: Columns = {
         "Repeat tau": lambda state: f"{state['repeat_tau']:.2f}" if "clock" in state else "",
         "Passes": lambda state: str(state.get("passes", "")),
@@ -152,10 +148,8 @@ class Collected:
 
 
 def read_collections(folder: Path) -> list[Collected]:
-    """Return the finished collections below a folder, sorted by collection and name.
-
-    Raises InputError if there is none.
-    """
+    """Return the finished collections below a folder, sorted by collection and name. Raises
+    InputError if there is none."""
     states = sorted(folder.glob(f"log/**/{STATE}"))
     found = [_read(path.parent) for path in states]
     finished = [one for one in found if one is not None]

@@ -94,10 +94,8 @@ def read_all(path: Path, workers: LabelWorkers, settings: Settings) -> Iterator[
 def share_time(
     programs: Sequence[Program], settings: Settings, deadline: float
 ) -> Iterator[tuple[Program, Settings]]:
-    """Yield each program with settings whose time limit is its share of the time left.
-
-    The programs that are left get equal shares, of LEAST_SECONDS at least.
-    """
+    """Yield each program with settings whose time limit is its share of the time left. The programs
+    that are left get equal shares, of LEAST_SECONDS at least."""
     for number, program in enumerate(programs):
         left = (deadline - time.monotonic()) / (len(programs) - number)
         yield program, replace(settings, seconds=max(LEAST_SECONDS, left))

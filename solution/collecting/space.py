@@ -162,10 +162,8 @@ class Space:
         ]
 
     def apply(self, settings: Sequence[Setting], configs: np.ndarray) -> np.ndarray:
-        """Return each of `configs` (n, sites) with each setting applied.
-
-        Illegal and unchanged configurations are left out of the result (k, sites).
-        """
+        """Return each of `configs` (n, sites) with each setting applied. Illegal and unchanged
+        configurations are left out of the result (k, sites)."""
         if not settings:  # do not compute a table's nearest members for nothing
             return configs[:0]
         changed = []

@@ -104,10 +104,8 @@ def list_names() -> list[str]:
 
 
 def parse_target(text: str) -> Target:
-    """Return the target with this name: cpu, tpu:v2, tpu:v3 and so on.
-
-    Raises InputError if there is none.
-    """
+    """Return the target with this name: cpu, tpu:v2, tpu:v3 and so on. Raises InputError if there
+    is none."""
     family = text.partition(":")[0]
     if family not in TARGETS or text not in _find_class(family).NAMES:
         names = ", ".join(list_names())

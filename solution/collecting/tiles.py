@@ -54,10 +54,8 @@ class Product:
 
 
 def find_product(program: Program) -> Product:
-    """Return the product of a program, with all tiles that are not larger than the product.
-
-    Raises InputError if the program is not a single product.
-    """
+    """Return the product of a program, with all tiles that are not larger than the product. Raises
+    InputError if the program is not a single product."""
     dot, (rows, sums, columns) = _find_dot(program)
     width = _vector_elements(dot)
     grid = [
@@ -78,10 +76,8 @@ def find_tile_flags(tile: np.ndarray) -> Flags:
 
 
 def _find_dot(program: Program) -> tuple[Any, tuple[int, int, int]]:
-    """Return the only dot, and its sizes: rows, summed elements, columns.
-
-    Raises InputError if the program is not a single product.
-    """
+    """Return the only dot, and its sizes: rows, summed elements, columns. Raises InputError if the
+    program is not a single product."""
     dots = [i for i in instructions(program.module) if i.opcode == "dot"]
     shapes = {i.id: i.shape for i in instructions(program.module)}
     if len(dots) == 1 and dots[0].shape.element_type in FLOAT_BYTES:

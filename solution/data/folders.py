@@ -115,10 +115,8 @@ def _is_graph(path: Path) -> bool:
 
 
 def find_roots(folder: Path) -> dict[Path, int]:
-    """Return the folders below `folder` that contain data, with the number of npz files in each.
-
-    It finds the data among other files, such as the inputs of a Kaggle notebook.
-    """
+    """Return the folders below `folder` that contain data, with the number of npz files in each. It
+    finds the data among other files, such as the inputs of a Kaggle notebook."""
     roots: dict[Path, int] = {}
     for path in _walk(folder):
         found = parse_path(path)
@@ -178,10 +176,8 @@ def find_sample_submission(folder: Path) -> Path | None:
 
 
 def _list_samples(folder: Path) -> list[Path]:
-    """Return the files named sample_submission.csv: first those below the folder.
-
-    If the folder is called npz or npz_all, those in the two folders above it follow.
-    """
+    """Return the files named sample_submission.csv: first those below the folder. If the folder is
+    called npz or npz_all, those in the two folders above it follow."""
     below = sorted(_walk(folder, SAMPLE_SUBMISSION), key=lambda path: len(path.parts))
     beside = [
         folder.parents[level] / SAMPLE_SUBMISSION
@@ -204,9 +200,7 @@ def _is_sample_submission(path: Path) -> bool:
 
 def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
     """Yield the files below `folder` that match; follow links, skip hidden files and folders.
-
-    Raises InputError if a folder cannot be read, because its files would be missing.
-    """
+    Raises InputError if a folder cannot be read, because its files would be missing."""
     if folder.is_file():
         return
     visited: set[tuple[str, tuple[str, ...]]] = set()
@@ -225,9 +219,7 @@ def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
 
 def _name_role(here: str) -> tuple[str, ...]:
     """Return the last folders of a path, last first, as long as their names are in SPEAKING.
-
-    SPEAKING has the folder names that are part of a collection's name, or a split.
-    """
+    SPEAKING has the folder names that are part of a collection's name, or a split."""
     last = reversed(Path(os.path.abspath(here)).parts[-DEEPEST:])  # noqa: PTH100
     return tuple(takewhile(SPEAKING.__contains__, last))
 

@@ -82,9 +82,7 @@ def read_graph(path: Path, collection: Collection, advance: Advance = ignore) ->
 
 def fingerprint(path: Path) -> str:
     """Return a hash of the file's contents, made quickly from the checksums in the zip directory.
-
-    Raises InputError if the file is missing or no zip file.
-    """
+    Raises InputError if the file is missing or no zip file."""
     with open_arrays(path) as archive:
         content = [(m.filename, m.CRC, m.file_size) for m in archive.infolist()]
     return hashlib.sha256(repr(sorted(content)).encode()).hexdigest()[:16]
@@ -139,10 +137,8 @@ def _read_source(archive: zipfile.ZipFile) -> str:
 
 
 def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Return the compile options as arguments of Graph; {} if the file has none.
-
-    The competition's files have none.
-    """
+    """Return the compile options as arguments of Graph; {} if the file has none. The competition's
+    files have none."""
     present = {OPTIONS, OPTION_NAMES} & array_names(archive)
     if not present:
         _check_others(archive)
@@ -162,10 +158,8 @@ def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def find_option_set(names: Sequence[str]) -> tuple[str, ...] | None:
-    """Return all option names of the compiler target whose first options are `names`.
-
-    Return None if there is no such target.
-    """
+    """Return all option names of the compiler target whose first options are `names`. Return None
+    if there is no such target."""
     sets = [(*options,) for options in vocabulary.OPTION_SETS.values()]
     return next((options for options in sets if options[: len(names)] == (*names,)), None)
 
@@ -203,10 +197,8 @@ def _read_tiles(archive: zipfile.ZipFile, configs: int) -> np.ndarray:
 
 
 def _read_normalizers(archive: zipfile.ZipFile, nanoseconds: np.ndarray) -> np.ndarray:
-    """Return the divisors (configs,) of the runtimes; all 1 if there are no labels.
-
-    Raises ValueError unless the divisors of a labelled graph are positive.
-    """
+    """Return the divisors (configs,) of the runtimes; all 1 if there are no labels. Raises
+    ValueError unless the divisors of a labelled graph are positive."""
     name = "config_runtime_normalizers"
     normalizers = read_array(archive, name, nanoseconds.shape).astype(np.float64)
     if not nanoseconds.any():

@@ -15,10 +15,8 @@ from solution.system.files import replace_file
 
 @dataclass(frozen=True)
 class Blocks:
-    """An array that is given in blocks of rows, so that it is never whole in memory.
-
-    The blocks in `rows`, one after the other, form an array of the given shape.
-    """
+    """An array that is given in blocks of rows, so that it is never whole in memory. The blocks in
+    `rows`, one after the other, form an array of the given shape."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -26,10 +24,8 @@ class Blocks:
 
 
 def write_npz(arrays: Mapping[str, np.ndarray | Blocks], path: Path) -> Path:
-    """Write the arrays compressed, in their order, atomically; np.load can read the file.
-
-    The file contains no time stamps, so equal arrays give equal bytes.
-    """
+    """Write the arrays compressed, in their order, atomically; np.load can read the file. The file
+    contains no time stamps, so equal arrays give equal bytes."""
     with (
         replace_file(path) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,

@@ -56,10 +56,8 @@ def deduplicate(configs: np.ndarray) -> Distinct:
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """The layouts of each configurable node, and the layouts that each configuration uses.
-
-    A pair is a configurable node and one of its layouts.
-    """
+    """The layouts of each configurable node, and the layouts that each configuration uses. A pair
+    is a configurable node and one of its layouts."""
 
     # (pairs, 18) int8: the layouts of the first configurable node, then of the second, ...
     layouts: np.ndarray
@@ -92,10 +90,8 @@ class Codebook:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def pairs(self, rows: np.ndarray | slice) -> np.ndarray:
-        """Return the indices into `layouts` (k, configurable) int64 of the k `rows` of codes.
-
-        Only these rows are read, which matters if `codes` is a memory-mapped file.
-        """
+        """Return the indices into `layouts` (k, configurable) int64 of the k `rows` of codes. Only
+        these rows are read, which matters if `codes` is a memory-mapped file."""
         return self.codes[rows] + self.starts[:-1]
 
     def expand(self) -> np.ndarray:
@@ -231,10 +227,8 @@ class LayoutEncoder:
         self._filled = 0
 
     def add(self, block: np.ndarray) -> None:
-        """Add the next configurations (k, configurable, 18).
-
-        Raises LayoutValueError if a value is not a whole number from -1 to 5.
-        """
+        """Add the next configurations (k, configurable, 18). Raises LayoutValueError if a value is
+        not a whole number from -1 to 5."""
         _check_values(block, self._filled)
         ids = self._table.number(_pack(block))
         if len(self._table.keys) > np.iinfo(self._ids.dtype).max:
@@ -313,10 +307,8 @@ _SHIFT = (TOKENS**vocabulary.NUM_LAYOUT_FEATURES - 1) // (TOKENS - 1)
 
 
 def _pack(block: np.ndarray) -> np.ndarray:
-    """Return one number for each layout of a block (k, configurable, 18): its slots in base 7.
-
-    A slot is shifted from -1 ... 5 to a digit 0 ... 6.
-    """
+    """Return one number for each layout of a block (k, configurable, 18): its slots in base 7. A
+    slot is shifted from -1 ... 5 to a digit 0 ... 6."""
     tensors = block.reshape(-1, SLOTS).astype(np.float32, copy=False) @ _POWERS
     keys = tensors.reshape(-1, NUM_TENSORS).astype(np.float64) @ _TENSORS
     return keys.astype(np.int64) + _SHIFT

@@ -60,9 +60,7 @@ def collection(name: str) -> Collection:
 
 
 def collection_of(key: str) -> Collection:
-    """Return the collection of the key COLLECTION:GRAPH; raise InputError if it is unknown.
-
-    The name of a graph may contain colons.
-    """
+    """Return the collection of the key COLLECTION:GRAPH; raise InputError if it is unknown. The
+    name of a graph may contain colons."""
     found = next((c for c in COLLECTIONS if key.startswith(f"{c.name}:")), None)
     return found or collection(key.rpartition(":")[0])

@@ -38,9 +38,7 @@ class InvalidGraphError(ValueError):
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A tensor program, its candidate configurations and, where they are known, their runtimes.
-
-    Arrays are read-only. Raises InvalidGraphError when they do not fit each other.
-    """
+    Arrays are read-only. Raises InvalidGraphError when they do not fit each other."""
 
     name: str
     collection: Collection
@@ -286,9 +284,7 @@ def _may_name_more(graph: Graph) -> np.ndarray:
 
 def _rows_of(marks: np.ndarray) -> np.ndarray:
     """Return the numbers (k,) of the rows of `marks` (rows, columns) bool that contain a True.
-
-    Usually there is none.
-    """
+    Usually there is none."""
     return np.flatnonzero(marks.any(axis=1)) if marks.any() else np.empty(0, np.int64)
 
 

@@ -70,10 +70,8 @@ class PerGraph(Generic[T]):
 
 
 def count_bytes(value: Any) -> int:
-    """Return the bytes in memory of an array or tensor, or of everything in a container.
-
-    A container is a dataclass, list, tuple or dictionary. A memory-mapped array counts as 0.
-    """
+    """Return the bytes in memory of an array or tensor, or of everything in a container. A
+    container is a dataclass, list, tuple or dictionary. A memory-mapped array counts as 0."""
     if dataclasses.is_dataclass(value):
         return sum(count_bytes(getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, (list, tuple)):

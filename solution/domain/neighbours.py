@@ -47,10 +47,8 @@ class Neighbours(NamedTuple):
         return self.nodes[self.starts[node] : self.starts[node + 1]]
 
     def cut(self, nodes: slice) -> "Neighbours":
-        """Return the adjacency of a range of nodes.
-
-        It shares the array `nodes` of neighbours, so its `starts` need not begin at 0.
-        """
+        """Return the adjacency of a range of nodes. It shares the array `nodes` of neighbours, so
+        its `starts` need not begin at 0."""
         return Neighbours(self.starts[nodes.start : nodes.stop + 1], self.nodes)
 
     def counts(self) -> np.ndarray:
@@ -90,9 +88,7 @@ def find_depths(edges: np.ndarray, num_nodes: int) -> np.ndarray:
 
 def starts_of(counts: Sequence[int] | np.ndarray) -> np.ndarray:
     """Return the start of each row of a ragged array, then the end of the last row: (rows + 1,).
-
-    Row i has counts[i] entries.
-    """
+    Row i has counts[i] entries."""
     return np.concatenate([[0], np.cumsum(counts)])
 
 
@@ -102,9 +98,7 @@ def offsets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 def index_ragged(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row index and the index within the row of every entry of a ragged array.
-
-    Row i has counts[i] entries; both results have the shape (entries,).
-    """
+    """Return the row index and the index within the row of every entry of a ragged array. Row i has
+    counts[i] entries; both results have the shape (entries,)."""
     rows = np.repeat(np.arange(len(counts)), counts)
     return rows, np.arange(len(rows)) - np.repeat(offsets(counts), counts)

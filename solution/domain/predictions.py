@@ -101,10 +101,8 @@ def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source
 
 
 def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
-    """Return True if one model predicts exactly the requested configurations in order.
-
-    This is the usual case, which is checked fast.
-    """
+    """Return True if one model predicts exactly the requested configurations in order. This is the
+    usual case, which is checked fast."""
     return (
         len(predictions) == len(questions)
         and predictions.select("fold", "seed").n_unique() <= 1
@@ -128,10 +126,8 @@ def write(predictions: pl.DataFrame, path: Path, *, sealed: bool = True) -> None
 
 
 def read(path: Path, columns: Sequence[str] = ("collection", "graph")) -> pl.DataFrame:
-    """Read a Parquet file; raise InputError if it is missing, damaged or lacks `columns`.
-
-    If it has a checksum file, the checksum is verified before the Parquet reader sees the file.
-    """
+    """Read a Parquet file; raise InputError if it is missing, damaged or lacks `columns`. If it has
+    a checksum file, the checksum is verified before the Parquet reader sees the file."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
     check_any_seal(path)

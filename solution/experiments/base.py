@@ -78,8 +78,7 @@ class Experiment:
 
     def _check_several(self, what: str, kind: type, expected: str) -> None:
         """Raise InputError unless the field `what` is a tuple or list with distinct entries of type
-        `kind`, and at least one.
-        """
+        `kind`, and at least one."""
         given: Any = getattr(self, what)
         is_several = isinstance(given, tuple | list) and len(given) > 0
         if not is_several or any(type(one) is not kind for one in given):
@@ -108,9 +107,7 @@ class Experiment:
 
     def learns_from(self, name: str) -> tuple[str, ...]:
         """Return the collections that the model which ranks the collection `name` is trained on.
-
-        They include `name`.
-        """
+        They include `name`."""
         return next((group for group in self.train_jointly if name in group), (name,))
 
     def quick(self) -> "Experiment":
@@ -163,10 +160,8 @@ def _list_ours() -> list[str]:
 
 @cache
 def _list_published() -> dict[str, tuple[str, str]]:
-    """Return (module, sentence about it) of each published system's experiments, by name.
-
-    Both are read from the source, because importing a system takes seconds.
-    """
+    """Return (module, sentence about it) of each published system's experiments, by name. Both are
+    read from the source, because importing a system takes seconds."""
     found = {}
     for added in ADDED:
         package = importlib.import_module(f"{added}.experiments")
@@ -190,10 +185,8 @@ def _list_words(call: ast.Call) -> dict[str, str]:
 
 
 def find_experiment(name: str) -> Experiment:
-    """Load an experiment by its name, or by the path of a Python file, which is executed.
-
-    Raises InputError if there is none, or if the file defines no EXPERIMENT named like the file.
-    """
+    """Load an experiment by its name, or by the path of a Python file, which is executed. Raises
+    InputError if there is none, or if the file defines no EXPERIMENT named like the file."""
     path = Path(name)
     if path.suffix != ".py":
         return find_named_experiment(name)
@@ -226,8 +219,7 @@ def find_named_experiment(name: str) -> Experiment:
 
 def _list_modules(settings: RankerSettings) -> tuple[str, ...]:
     """Return the modules that define the classes of the settings: of the ranker, and of the rankers
-    nested in it.
-    """
+    nested in it."""
     values = (getattr(settings, one.name) for one in dataclasses.fields(settings))  # type: ignore
     inner = [_list_modules(value) for value in values if isinstance(value, RankerSettings)]
     return tuple(sorted({type(settings).__module__}.union(*inner)))
@@ -250,8 +242,7 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
 
 def _fingerprint(module: ModuleType) -> str:
     """Return a hash of the experiment's code, and of imported files that a run's fingerprint does
-    not cover.
-    """
+    not cover."""
     if module.__name__.partition(".")[0] == OURS[0]:
         return fingerprint_modules((module.__name__,))
     sources = read_sources(Path(str(module.__file__)))

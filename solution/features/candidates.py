@@ -95,10 +95,8 @@ def _draw_layouts(graph: Graph, count: int, generator: np.random.Generator) -> G
 
 
 def _find_ranks(graph: Graph) -> np.ndarray:
-    """Return the rank (configurable, 3) of each tensor whose layout may be set; 0 if it may not.
-
-    A tensor of more than six dimensions gets 0, because a configuration has only six slots.
-    """
+    """Return the rank (configurable, 3) of each tensor whose layout may be set; 0 if it may not. A
+    tensor of more than six dimensions gets 0, because a configuration has only six slots."""
     repaired, is_longer = repair_padding(graph), find_longer(graph.node_features)
     ranks = np.stack([find_tensors(repaired, name).ranks for name in LAYOUT_TENSORS], axis=1)
     nodes = np.stack([list_tensors(repaired, name) for name in LAYOUT_TENSORS], axis=1)
@@ -106,10 +104,8 @@ def _find_ranks(graph: Graph) -> np.ndarray:
 
 
 def _draw_layout(ranks: np.ndarray, number: int, generator: np.random.Generator) -> np.ndarray:
-    """Return configuration `number` (configurable, 3, 6) int8.
-
-    Number 0 is the compiler's default; odd numbers are random, even ones near the default.
-    """
+    """Return configuration `number` (configurable, 3, 6) int8. Number 0 is the compiler's default;
+    odd numbers are random, even ones near the default."""
     layout = np.full((*ranks.shape, MAX_RANK), LAYOUT_UNSET, np.int8)
     if number == 0:
         return layout
@@ -140,9 +136,7 @@ def _draw_tiles(graph: Graph, count: int, generator: np.random.Generator) -> np.
 
 def divide(size: int) -> list[int]:
     """Return, ascending, the divisors d of `size` for which d or size / d is at most MAX_FACTOR.
-
-    These are all divisors if the size is at most MAX_FACTOR squared.
-    """
+    These are all divisors if the size is at most MAX_FACTOR squared."""
     largest = min(isqrt(size), MAX_FACTOR)
     small = [number for number in range(1, largest + 1) if size % number == 0]
     return sorted({*small, *(size // number for number in small)})

@@ -56,10 +56,8 @@ contractions = PerGraph(_find_contractions)
 
 
 def mark_contractions(graph: Graph) -> Graph:
-    """Write the contracted dimensions of dots into the columns of convolutions.
-
-    The graph must have correct padding (repair_padding).
-    """
+    """Write the contracted dimensions of dots into the columns of convolutions. The graph must have
+    correct padding (repair_padding)."""
     summed = contractions(graph)
     features = graph.node_features.copy()
     is_dot = graph.node_opcodes == OPCODE_IDS["dot"]

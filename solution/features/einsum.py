@@ -14,10 +14,8 @@ Dimensions = tuple[int, ...]
 
 
 class Einsum(NamedTuple):
-    """A letter (an integer) for each dimension of a dot.
-
-    Letters that are missing in the output are contracted.
-    """
+    """A letter (an integer) for each dimension of a dot. Letters that are missing in the output are
+    contracted."""
 
     left: Dimensions
     right: Dimensions
@@ -39,10 +37,8 @@ class Einsum(NamedTuple):
 
     @property
     def is_usual(self) -> bool:
-        """Whether the left operand contracts its last and the right one its first dimensions.
-
-        Batch dimensions, which come first, do not count. This is the usual matrix product.
-        """
+        """Whether the left operand contracts its last and the right one its first dimensions. Batch
+        dimensions, which come first, do not count. This is the usual matrix product."""
         left, right = self.summed
         batch = len(self.batch)
         ends, begins = len(self.left) - len(left), batch + len(right)

@@ -62,10 +62,8 @@ def find_gradients(
 
 
 def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
-    """Return the dimensions that a dot contracts in its left and right operand, ascending.
-
-    None if the graph was not read from a module: only a module states them.
-    """
+    """Return the dimensions that a dot contracts in its left and right operand, ascending. None if
+    the graph was not read from a module: only a module states them."""
     if graph.summed is None:
         return None
     left, right = (tuple(sorted(row[row >= 0].tolist())) for row in graph.summed[node])
@@ -192,10 +190,8 @@ class Dots:
         return self._ancestors.keep(slopes, dot.node).tolist() if len(slopes) else []
 
     def _list_ways(self, dot: Dot, group: Alike, wanted: int) -> list[Dot]:
-        """Return the labellings of a group's first dot that fit as the gradient of `wanted`.
-
-        At most two are tried: one for each order of the operands of the group's dot.
-        """
+        """Return the labellings of a group's first dot that fit as the gradient of `wanted`. At
+        most two are tried: one for each order of the operands of the group's dot."""
         node, slope = int(group.nodes[0]), int(group.slopes[0])
         return [
             way for way in self._order(dot, node, slope, wanted) if self._fits(dot, way, wanted)
@@ -244,10 +240,8 @@ class Dots:
         ]
 
     def _fits(self, dot: Dot, way: Dot, wanted: int) -> bool:
-        """Return True if the labelled gradient `way` has the shape of its dot.
-
-        If a module states the contracted dimensions of the dot, `way` must have the same ones.
-        """
+        """Return True if the labelled gradient `way` has the shape of its dot. If a module states
+        the contracted dimensions of the dot, `way` must have the same ones."""
         kept, other = dot.letters.left, dot.left
         if wanted == dot.left:
             kept, other = dot.letters.right, dot.right
@@ -257,10 +251,8 @@ class Dots:
         return shape == self._shape(way.node) and self._is_allowed(way)
 
     def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
-        """Return the index of the last of `goals` that equals the gradient's dimensions, or -1.
-
-        The dimensions are compared in their order after the transposes that follow the dot.
-        """
+        """Return the index of the last of `goals` that equals the gradient's dimensions, or -1. The
+        dimensions are compared in their order after the transposes that follow the dot."""
         found = self._follow(way.node, way.letters.output)
         return max((rank for rank, goal in enumerate(goals) if goal == found), default=-1)
 

@@ -60,10 +60,8 @@ def _find_operands(graph: Graph) -> Operands:
 
 
 def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) -> Einsum | None:
-    """Return the einsum letters of a dot with these operands; None if no letters fit.
-
-    They follow from the shapes, and from the contracted dimensions if a module states them.
-    """
+    """Return the einsum letters of a dot with these operands; None if no letters fit. They follow
+    from the shapes, and from the contracted dimensions if a module states them."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     sizes = [tuple(shapes[k, : ranks[k]].astype(int).tolist()) for k in (left, right, node)]
     is_alike = _is_alike(graph, left, right)
@@ -71,10 +69,8 @@ def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) ->
 
 
 def _is_alike(graph: Graph, left: int, right: int) -> bool:
-    """Tell if two tensors may be queries and keys: three or more dimensions, computed alike.
-
-    Alike means by the same operation and, for a transpose, with the same permutation.
-    """
+    """Tell if two tensors may be queries and keys: three or more dimensions, computed alike. Alike
+    means by the same operation and, for a transpose, with the same permutation."""
     made = graph.node_opcodes[left], graph.node_opcodes[right]
     listed = graph.node_features[[left, right], vocabulary.DIMENSIONS]
     is_alike = made[0] == made[1] and made[0] in MADE_ALIKE and (listed[0] == listed[1]).all()

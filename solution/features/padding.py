@@ -37,10 +37,8 @@ tensor_ranks = PerGraph(_find_ranks)
 
 
 def repair_padding(graph: Graph) -> Graph:
-    """Set the unused slots of layouts, `dimensions` and convolution dimension numbers to -1.
-
-    For a tensor of more than six dimensions only the first six are kept.
-    """
+    """Set the unused slots of layouts, `dimensions` and convolution dimension numbers to -1. For a
+    tensor of more than six dimensions only the first six are kept."""
     ranks = tensor_ranks(graph)
     features = graph.node_features.copy()
     _leave_out_later(features, graph.node_opcodes)

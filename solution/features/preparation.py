@@ -30,10 +30,8 @@ VERSION = 1  # increase it when the same files are prepared differently
 
 
 def keep_neighbourhood(graph: Graph, hops: int = 1) -> Graph:
-    """Keep the nodes within `hops` edges of a configurable node, in either direction.
-
-    Edges between kept nodes stay, and so does the order of nodes. A tile graph is returned whole.
-    """
+    """Keep the nodes within `hops` edges of a configurable node, in either direction. Edges between
+    kept nodes stay, and so does the order of nodes. A tile graph is returned whole."""
     if len(graph.configurable) == 0:
         return graph
     return keep_nodes(graph, np.flatnonzero(neighbourhood(graph, hops)))

@@ -28,10 +28,8 @@ num_bytes = PerGraph(_count_bytes)
 
 
 def _contract(graph: Graph) -> np.ndarray:
-    """Return the number of terms (nodes,) that each output element sums.
-
-    For a convolution, this is (elements of the kernel) / (output features).
-    """
+    """Return the number of terms (nodes,) that each output element sums. For a convolution, this is
+    (elements of the kernel) / (output features)."""
     kernel = find_operands(graph).kernel
     right = np.where(kernel >= 0, num_elements(graph)[kernel], 1)
     features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)
@@ -59,10 +57,8 @@ def configurable_shares(graph: Graph) -> np.ndarray:
 
 
 def tensor_shares(graph: Graph) -> np.ndarray:
-    """Return the bytes of each configurable node's output, input and kernel (configurable, 3).
-
-    They are divided by the sum of all of them. A copy costs in proportion to the tensor's size.
-    """
+    """Return the bytes of each configurable node's output, input and kernel (configurable, 3). They
+    are divided by the sum of all of them. A copy costs in proportion to the tensor's size."""
     size, operands = num_bytes(graph), find_operands(graph)
     read = [np.where(nodes >= 0, size[nodes], 0) for nodes in (operands.input, operands.kernel)]
     tensors = np.stack([size, *read], axis=1)[graph.configurable]

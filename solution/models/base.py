@@ -74,9 +74,7 @@ class Ranker(ABC):
 
     def keep_checkpoints(self, folder: Path) -> None:  # noqa: B027 - most need none
         """Save the state of future fits in an existing folder, and resume from a state saved there.
-
-        A ranker that is fitted in seconds ignores this.
-        """
+        A ranker that is fitted in seconds ignores this."""
 
     @abstractmethod
     def predict(self, graph: Graph) -> np.ndarray:
@@ -89,8 +87,7 @@ class Ranker(ABC):
     @abstractmethod
     def load(self, folder: Path) -> Self:
         """Restore the state that a ranker of the same settings and seed saved in `folder`; return
-        self.
-        """
+        self."""
 
 
 class CostRanker(Ranker):
@@ -104,8 +101,7 @@ class CostRanker(Ranker):
     @abstractmethod
     def backend(self) -> str:
         """The compiler backend whose layout assignment determines the states: a name in
-        solution.features.propagation.backend.BACKENDS.
-        """
+        solution.features.propagation.backend.BACKENDS."""
 
     @abstractmethod
     def list_costs(self, graph: Graph) -> np.ndarray:
@@ -129,15 +125,13 @@ class RankerSettings(ABC):
     @property
     def needed_hops(self) -> int | None:
         """The largest distance, in edges from a configurable node, of the nodes that the ranker
-        needs; None: all nodes.
-        """
+        needs; None: all nodes."""
         return 1
 
     @property
     def preparation(self) -> Preparation:
         """The preparation of every graph before the ranker sees it: padding is corrected, nodes are
-        pruned.
-        """
+        pruned."""
         return Preparation(self.needed_hops)
 
     @property
@@ -160,8 +154,7 @@ class RankerSettings(ABC):
 
     def _change(self, how: str, *given: Any) -> Self:
         """Return a copy in which each setting that has a method named `how` is replaced by what
-        this method returns.
-        """
+        this method returns."""
         values = self._values().items()
         cut = {name: getattr(value, how)(*given) for name, value in values if hasattr(value, how)}
         return dataclasses.replace(self, **cut)  # type: ignore[type-var]

@@ -62,11 +62,8 @@ class Model:
     preparation: Preparation
 
     def predict(self, graph: Graph) -> np.ndarray:
-        """Prepare a graph and return its scores (num_configs,) float32; lower is faster.
-
-        The graph comes from a file, or from a prepared data set that keeps at least the nodes
-        needed.
-        """
+        """Prepare a graph and return its scores (num_configs,) float32; lower is faster. The graph
+        comes from a file, or from a prepared data set that keeps at least the nodes needed."""
         return self.ranker.predict(self.preparation(graph))
 
 
@@ -80,10 +77,8 @@ def kind_of(settings: RankerSettings) -> str:
 
 
 def describe_settings(settings: RankerSettings) -> dict[str, Any]:
-    """Return {"kind": ..., "settings": fields by name} with plain values that JSON can hold.
-
-    Raises InputError if a field's value cannot be written as JSON.
-    """
+    """Return {"kind": ..., "settings": fields by name} with plain values that JSON can hold. Raises
+    InputError if a field's value cannot be written as JSON."""
     described = {
         name: describe_settings(value) if isinstance(value, RankerSettings) else _plain(value)
         for name, value in ((name, getattr(settings, name)) for name in _names(type(settings)))

@@ -21,10 +21,8 @@ class TrainingRows:
 
 
 def share_rows(max_configs: int, max_rows: int, graphs: int) -> int:
-    """Return how many distinct configurations each graph may add to a training table.
-
-    It is max(2, min(max_configs, max_rows / graphs)), where `graphs` is the number of graphs.
-    """
+    """Return how many distinct configurations each graph may add to a training table. It is max(2,
+    min(max_configs, max_rows / graphs)), where `graphs` is the number of graphs."""
     return max(2, min(max_configs, max_rows // max(1, graphs)))
 
 
@@ -32,8 +30,7 @@ def choose_all_rows(
     graphs: Sequence[Graph], max_configs: int, max_rows: int, seed: int
 ) -> list[TrainingRows]:
     """Choose configurations to train on from each graph: at most `max_configs` distinct ones per
-    graph, and roughly `max_rows` over all graphs (but at least two per graph).
-    """
+    graph, and roughly `max_rows` over all graphs (but at least two per graph)."""
     limit = share_rows(max_configs, max_rows, len(graphs))
     return [choose_rows(graph, limit, seed) for graph in graphs]
 
@@ -59,8 +56,7 @@ def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
 
 def normalised_rank(runtimes: np.ndarray) -> np.ndarray:
     """Return ranks (configs,), from near 0 (fastest) to near 1 (slowest); ties share their mean
-    rank.
-    """
+    rank."""
     # imported here, because it is slow to import and prediction does not need it
     from scipy.stats import rankdata
 
@@ -75,8 +71,5 @@ def scaled_runtime(runtimes: np.ndarray) -> np.ndarray:
 
 def relevance(runtimes: np.ndarray, levels: int) -> np.ndarray:
     """Return relevance grades (configs,) int32 for lambdarank: levels - 1 the fastest, 0 the
-    slowest.
-
-    Each grade has about equally many configurations.
-    """
+    slowest. Each grade has about equally many configurations."""
     return (levels - 1 - np.floor(normalised_rank(runtimes) * levels)).astype(np.int32)

@@ -37,9 +37,7 @@ class TableSettings(RankerSettings):
     @abstractmethod
     def fit_rows(self, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         """Return weights, an array of any shape, fitted to rows (rows, columns) and ranks (rows,).
-
-        Ranks lie between -0.5, the fastest configuration of a graph, and 0.5, the slowest.
-        """
+        Ranks lie between -0.5, the fastest configuration of a graph, and 0.5, the slowest."""
 
     @abstractmethod
     def score_rows(self, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -117,10 +115,8 @@ class TableRanker(Ranker):
 
 
 def _narrow(scores: np.ndarray) -> np.ndarray:
-    """Return scores (rows,) as float32.
-
-    If float32 would make different integers equal, return the ranks of the scores instead.
-    """
+    """Return scores (rows,) as float32. If float32 would make different integers equal, return the
+    ranks of the scores instead."""
     narrowed = scores.astype(np.float32)
     if scores.dtype.kind in "iu":
         values, ranks = np.unique(scores, return_inverse=True)

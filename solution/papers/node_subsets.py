@@ -108,9 +108,7 @@ def choose_at_random(
 
 def mix_keys(keys: np.ndarray, number: int) -> np.ndarray:
     """Return the keys (nodes,) uint64 hashed again, with another hash function for each `number`.
-
-    Equal keys stay equal. With number 0, return the keys unchanged.
-    """
+    Equal keys stay equal. With number 0, return the keys unchanged."""
     return keys if number == 0 else mix(keys, number)
 
 
@@ -281,10 +279,8 @@ class NodeNet(nn.Module):
         """Return the scores (len(configs),) of configurations, from the nodes that `take` chose."""
 
     def preferred(self, inputs: Any) -> np.ndarray:
-        """Return a mask (nodes,) bool: True for nodes that `take` chooses before all others.
-
-        Here it is False everywhere; a subclass may override it.
-        """
+        """Return a mask (nodes,) bool: True for nodes that `take` chooses before all others. Here
+        it is False everywhere; a subclass may override it."""
         return np.zeros(len(inputs.opcodes), bool)
 
     def take(self, inputs: Any, subset: int = 0) -> Any:

@@ -130,8 +130,7 @@ def name_graph(collection: str, name: str) -> int:
 
 def _hash(graph: int, configs: np.ndarray, segments: np.ndarray) -> np.ndarray:
     """Return 64-bit hashes of (graph, configuration, segment), never 0; collisions are
-    negligible.
-    """
+    negligible."""
     key = mix(np.uint64(graph) ^ mix(configs.astype(np.uint64)))
     return mix(key ^ mix(segments.astype(np.uint64))) | np.uint64(1)
 
@@ -151,10 +150,8 @@ class Segment(RowInputs):
 
 @dataclass(frozen=True)
 class SegmentedInputs(RowInputs):
-    """A graph without edges between segments; all arrays are sorted by segment.
-
-    Unlike in RowInputs, pair_tokens is int8, to save memory.
-    """
+    """A graph without edges between segments; all arrays are sorted by segment. Unlike in
+    RowInputs, pair_tokens is int8, to save memory."""
 
     key: int  # number of the graph in the keys of EmbeddingTable
     columns: np.ndarray  # (configurable,): column of each configurable node in the codebook's codes
@@ -193,8 +190,7 @@ def prepare_segments(
     graph: Graph, hops: int | None, partition: str, max_nodes: int | None
 ) -> SegmentedInputs:
     """Return the pruned graph, divided into segments: no edges between segments, arrays sorted by
-    segment.
-    """
+    segment."""
     pruned = graph if hops is None else keep_neighbourhood(graph, hops)
     segments = divide_nodes(pruned, partition, max_nodes)
     order = np.concatenate(segments)
@@ -323,8 +319,7 @@ class SegmentNet(nn.Module):
 
     def count_values(self, inputs: SegmentedInputs) -> int:
         """Return how many values a layer holds for one configuration, if the largest segments are
-        chosen.
-        """
+        chosen."""
         return int(np.sort(inputs.sizes)[::-1][: self.chosen].sum()) * self.width
 
     @torch.inference_mode()

@@ -63,10 +63,8 @@ def topological_order(graph: Graph) -> np.ndarray:
 
 
 def _listing(graph: Graph) -> np.ndarray:
-    """Return the nodes (nodes,) in the order of their first edge, then isolated nodes.
-
-    Of the isolated nodes, configurable ones come first; the others are sorted by their features.
-    """
+    """Return the nodes (nodes,) in the order of their first edge, then isolated nodes. Of the
+    isolated nodes, configurable ones come first; the others are sorted by their features."""
     named = np.concatenate([graph.edges.ravel(), graph.configurable])
     nodes, first = np.unique(named, return_index=True)
     others = np.setdiff1d(np.arange(graph.num_nodes), nodes)

@@ -157,8 +157,7 @@ def count_values(layouts: np.ndarray) -> np.ndarray:
 
 def padding_of_pairs(graph: Graph) -> np.ndarray:
     """Return (pairs,) float64: how many elements pad a node's output if it has the layout of the
-    (node, layout) pair.
-    """
+    (node, layout) pair."""
     pairs, tensors = graph.layouts, find_tensors(graph, "output")
     node, given = pairs.node, pairs.layouts[:, :MAX_RANK].astype(np.int64)
     order = np.where(given == LAYOUT_UNSET, tensors.layouts[node], given)

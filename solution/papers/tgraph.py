@@ -51,11 +51,8 @@ class TGraphSettings(RankerSettings):
 
 
 class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
-    """The Ranker of TGraph.
-
-    A score depends on the list of configurations that are predicted together, because they attend
-    to each other.
-    """
+    """The Ranker of TGraph. A score depends on the list of configurations that are predicted
+    together, because they attend to each other."""
 
     scaled_tables = ("numeric",)
 

@@ -218,10 +218,8 @@ class TpuGraphs(JoinedNet):
 
 
 def draw_segment(num_nodes: int, size: int) -> Tensor:
-    """Draw a segment at random, and return its nodes (k,).
-
-    A segment is `size` consecutive nodes; the last segment may be shorter.
-    """
+    """Draw a segment at random, and return its nodes (k,). A segment is `size` consecutive nodes;
+    the last segment may be shorter."""
     first = size * int(torch.randint(-(-num_nodes // size), ()))
     return torch.arange(first, min(first + size, num_nodes))
 

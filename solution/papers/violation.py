@@ -188,8 +188,7 @@ def _finder(pruning: str, hops: int) -> PerGraph[np.ndarray]:
 
 def find_preferred(graph: Graph) -> np.ndarray:
     """Return a mask (nodes,) bool: True for configurable nodes, and for nodes that `find_important`
-    marks (both ends of a tensor that may have several layouts).
-    """
+    marks (both ends of a tensor that may have several layouts)."""
     preferred = find_important(graph)
     preferred[graph.configurable] = True
     return preferred

@@ -66,9 +66,7 @@ class SublistAverageSettings(WrapperSettings):
 
 class SublistAverage(Ranker):
     """A ranker's mean scores over `times` random divisions of the configurations into short lists.
-
-    A short list has at most `size` configurations; the lengths differ by at most one.
-    """
+    A short list has at most `size` configurations; the lengths differ by at most one."""
 
     def __init__(self, ranker: Ranker, size: int, *, times: int, seed: int) -> None:
         check_size("times", times, MAX_TIMES)

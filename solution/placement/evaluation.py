@@ -75,10 +75,8 @@ class Evaluator:
         return self._join(decision, self.base)
 
     def keep_beside(self, decision: Decision) -> Decision:
-        """Return a decision: the best one in the decided tasks, `decision` in the other tasks.
-
-        If no valid decision is known, return `decision` itself.
-        """
+        """Return a decision: the best one in the decided tasks, `decision` in the other tasks. If
+        no valid decision is known, return `decision` itself."""
         return self._join(decision if self.best is None else self.best, decision)
 
     def _join(self, asked: Decision, other: Decision) -> Decision:
@@ -135,10 +133,8 @@ class Evaluator:
         return other
 
     def count(self, other: "Evaluator") -> None:
-        """Append the evaluations of another evaluator of the same graph to this one's curve.
-
-        The best decision of `other` is taken over if it is faster.
-        """
+        """Append the evaluations of another evaluator of the same graph to this one's curve. The
+        best decision of `other` is taken over if it is faster."""
         if other.best is not None and other.seconds < self.seconds:
             self.best, self.best_outcome = other.best, other.best_outcome
         known = self.seconds

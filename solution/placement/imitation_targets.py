@@ -104,10 +104,8 @@ class BestDecisions:
         return [make_instance(evaluator, decision) for evaluator, decision, _ in self._find_known()]
 
     def compare(self, policy: Policy) -> float:
-        """Return how many times slower the policy's likeliest decisions are than the best known.
-
-        It is the geometric mean over the training instances.
-        """
+        """Return how many times slower the policy's likeliest decisions are than the best known. It
+        is the geometric mean over the training instances."""
         logs = [
             np.log(find_seconds_at_once(evaluator, policy) / best)
             for evaluator, _, best in self._find_known()
@@ -180,10 +178,8 @@ def _rank_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
 def _gather(
     evaluator: Evaluator, decision: Decision, is_as_good: Callable[[Decision], bool]
 ) -> Decision:
-    """Try to move each node, once, to the device of most of its neighbours.
-
-    A move is kept if `is_as_good` returns True for the new decision.
-    """
+    """Try to move each node, once, to the device of most of its neighbours. A move is kept if
+    `is_as_good` returns True for the new decision."""
     graph, devices = evaluator.graph, len(evaluator.machine)
     for node in map(int, np.flatnonzero(graph.decides_device)):
         placement = decision.placement[graph.leaders]

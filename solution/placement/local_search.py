@@ -157,10 +157,8 @@ class GainPredictor:
         return self._seconds * np.where(alone > 0, taken / np.maximum(alone, 1e-30), 0)[:, None]
 
     def _find_transfers(self, placement: np.ndarray, part: np.ndarray, count: int) -> np.ndarray:
-        """Return seconds (parts, devices) of each part's transfers if it ran on each device.
-
-        Each tensor is sent once per device; a transfer takes bytes / bandwidth, without latency.
-        """
+        """Return seconds (parts, devices) of each part's transfers if it ran on each device. Each
+        tensor is sent once per device; a transfer takes bytes / bandwidth, without latency."""
         graph, machine = self._graph, self._evaluator.machine
         reader, producer = graph.edges.T
         crosses = part[reader] != part[producer]

@@ -54,8 +54,7 @@ class Machine:
     @cached_property
     def table(self) -> np.ndarray:
         """One row (4,) per device: operations per second, bytes per second, seconds to launch a
-        kernel, bytes of memory.
-        """
+        kernel, bytes of memory."""
         return np.array(
             [
                 (d.operations_per_second, d.bytes_per_second, d.launch_seconds, d.memory_bytes)

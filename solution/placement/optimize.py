@@ -97,8 +97,7 @@ class Moves:
 
     def _choose(self, random: np.random.Generator) -> np.ndarray:
         """Draw a set of related nodes (k,): one node, a node and its consumers, its neighbourhood,
-        a run of consecutive nodes, or a run of nodes of one layer.
-        """
+        a run of consecutive nodes, or a run of nodes of one layer."""
         count, scale = self.graph.num_nodes, random.integers(5)
         node = self._choose_one(random)
         if scale == 0:
@@ -120,10 +119,8 @@ class Moves:
         return int(random.integers(self.graph.num_nodes))
 
     def _surround(self, node: int, hops: int) -> np.ndarray:
-        """Return the node and all nodes within `hops` edges of it.
-
-        Once there are more than MOST_NODES nodes, no further nodes are added.
-        """
+        """Return the node and all nodes within `hops` edges of it. Once there are more than
+        MOST_NODES nodes, no further nodes are added."""
         seen, front = {node}, [node]
         for _ in range(hops):
             reached: list[int] = []
@@ -188,10 +185,8 @@ class Moves:
 
 
 def _cut(nodes: np.ndarray, index: int, longest: float, random: np.random.Generator) -> np.ndarray:
-    """Return at most `longest` consecutive entries of `nodes`, among them the one at `index`.
-
-    The length and the start of the run are random.
-    """
+    """Return at most `longest` consecutive entries of `nodes`, among them the one at `index`. The
+    length and the start of the run are random."""
     length = min(int(longest ** random.random()), len(nodes))
     first = max(index - int(random.integers(length)), 0)
     return nodes[first : first + length]
@@ -315,18 +310,14 @@ def ask_policy(
 
 def decide_at_once(evaluator: Evaluator, policy: Policy, seed: int = 0, most: int = TRIES) -> None:
     """Evaluate the policy's likeliest decision, and repair it if it overfills a device's memory.
-
-    Evaluation and repair take at most `most` evaluations together.
-    """
+    Evaluation and repair take at most `most` evaluations together."""
     choices = ask_policy(policy, evaluator, 1, seed)
     evaluate_repaired(evaluator, make_decision(evaluator.base, choices, 0), most)
 
 
 def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
-    """Return the seconds of the policy's likeliest decision, repaired if it does not fit.
-
-    The result is at most INVALID times the reference. `evaluator` itself counts no evaluation.
-    """
+    """Return the seconds of the policy's likeliest decision, repaired if it does not fit. The
+    result is at most INVALID times the reference. `evaluator` itself counts no evaluation."""
     asked = evaluator.start_again()
     decide_at_once(asked, policy)
     return asked.counted_seconds
@@ -335,10 +326,8 @@ def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
 def _evaluate_draws(
     evaluator: Evaluator, choices: dict[str, PolicyChoice], limit: int
 ) -> Iterator[Contender]:
-    """Evaluate and yield the policy's decisions, the likeliest one first.
-
-    Stop when `limit` evaluations are counted.
-    """
+    """Evaluate and yield the policy's decisions, the likeliest one first. Stop when `limit`
+    evaluations are counted."""
     count = len(next(iter(choices.values())).actions) if choices else 0
     for number in range(count):
         left = limit - len(evaluator.curve)

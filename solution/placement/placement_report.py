@@ -67,11 +67,8 @@ class PlacementReport:
         )
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Yield the cells of a table row for each device.
-
-        They are: name, number of kernels, share of time busy, peak memory, bytes sent, and a bar of
-        the utilisation over time.
-        """
+        """Yield the cells of a table row for each device. They are: name, number of kernels, share
+        of time busy, peak memory, bytes sent, and a bar of the utilisation over time."""
         kernels = find_kernels(self.graph, self.line)
         total = max(self.line.outcome.seconds, 1e-30)
         for number, device in enumerate(self.evaluator.machine.devices):
@@ -162,10 +159,8 @@ def optimize_and_report(
     evaluations: int,
     seed: int,
 ) -> PlacementReport:
-    """Search with `evaluations` evaluations and return a report on the best decision.
-
-    Raises InputError if none of the evaluated decisions fits the devices' memory.
-    """
+    """Search with `evaluations` evaluations and return a report on the best decision. Raises
+    InputError if none of the evaluated decisions fits the devices' memory."""
     evaluator = Evaluator(Environment(graph, machine), tasks)
     candidates = optimize(evaluator, policy, evaluations, seed)
     if evaluator.best is None:

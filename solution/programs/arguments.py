@@ -61,8 +61,7 @@ Value = tuple[int, int | None]
 
 def find_parameters(module: Any) -> list[Any]:
     """Return the shapes of the entry's parameters; if the only parameter is a tuple, return the
-    shapes of the tuple's elements.
-    """
+    shapes of the tuple's elements."""
     shapes = _find_shapes(module)
     return list(shapes[0].tuple_shapes) if is_tupled(module) else shapes
 
@@ -172,10 +171,8 @@ class _Flow:
             yield from ((operands[p], None) for p in follow(node) if p < len(operands))
 
     def _list_given(self, parameter: Any, element: int | None) -> Iterator[Value]:
-        """Return the values that callers pass to a parameter of a called computation.
-
-        For a loop, these are its first state and the result of its body.
-        """
+        """Return the values that callers pass to a parameter of a called computation. For a loop,
+        these are its first state and the result of its body."""
         home = self._home[parameter.id]
         if home == self._entry:
             return
@@ -403,10 +400,8 @@ def find_dtype(shape: Any, name: str) -> np.dtype[Any]:
 
 
 def _spell(kind: str) -> str:
-    """Return the name in numpy or ml_dtypes of a type in XLA's text.
-
-    For example, f32 is float32, and f8e4m3fn is float8_e4m3fn.
-    """
+    """Return the name in numpy or ml_dtypes of a type in XLA's text. For example, f32 is float32,
+    and f8e4m3fn is float8_e4m3fn."""
     if kind in ("pred", "bf16"):
         return {"pred": "bool", "bf16": "bfloat16"}[kind]
     words = {"s": "int", "u": "uint", "f": "float", "c": "complex"}

@@ -70,17 +70,13 @@ class ChildRequest(ABC):
 
     @abstractmethod
     def answer(self, host: Host) -> Any:
-        """Do the work in the child; return the reply.
-
-        Raises RefusedError or InputError with the reason if there is no result.
-        """
+        """Do the work in the child; return the reply. Raises RefusedError or InputError with the
+        reason if there is no result."""
 
 
 def serve(connection: Connection, errors: Path, core: int | None) -> None:
-    """Run in the child: answer requests until the other end closes the connection.
-
-    First send the platform's name, and whether the process is pinned to `core`.
-    """
+    """Run in the child: answer requests until the other end closes the connection. First send the
+    platform's name, and whether the process is pinned to `core`."""
     redirect(errors)
     keep_to_itself()
     pinned = core is not None and _pin(core)
@@ -290,10 +286,8 @@ class Child:
         return reason
 
     def _last_words(self) -> str:
-        """Return the last error in the compiler's output, or the exit code of the process.
-
-        Raises InputError if the user's XLA_FLAGS are the cause.
-        """
+        """Return the last error in the compiler's output, or the exit code of the process. Raises
+        InputError if the user's XLA_FLAGS are the cause."""
         self._process.join(1)
         printed = self._errors.read_bytes()[self._said :]
         if defect := find_flag_defect(printed.decode(errors="replace")):
@@ -366,8 +360,7 @@ def lease_core() -> Iterator[int | None]:
 
 def redirect(errors: Path) -> None:
     """Redirect this process's output to a file. If the compiler ends the process, the last lines of
-    the file tell why.
-    """
+    the file tell why."""
     descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)

@@ -119,8 +119,7 @@ class Compiler:
 
     def _open_key(self, leaf: Any) -> Any:
         """Return a jax random key as the array of its integers, which becomes the parameter; return
-        any other leaf unchanged.
-        """
+        any other leaf unchanged."""
         is_key = self._jax.dtypes.issubdtype(
             getattr(leaf, "dtype", None), self._jax.dtypes.prng_key
         )
@@ -159,10 +158,7 @@ class Compiler:
         return bytes(computation.as_serialized_hlo_module_proto())
 
     def parse_hlo(self, text: str) -> bytes:
-        """Parse HLO text into a serialized module.
-
-        Raises RefusedError if XLA cannot parse it.
-        """
+        """Parse HLO text into a serialized module. Raises RefusedError if XLA cannot parse it."""
         try:
             module = _import_hlo().hlo_module_from_text(text)
         except Exception as error:
@@ -170,10 +166,8 @@ class Compiler:
         return bytes(module.as_serialized_hlo_module_proto())
 
     def compile(self, module: bytes, flags: Flags) -> "Executable":
-        """Compile a serialized module for the first device.
-
-        Raises RefusedError with the compiler's message. If the compiler aborts, the process ends.
-        """
+        """Compile a serialized module for the first device. Raises RefusedError with the compiler's
+        message. If the compiler aborts, the process ends."""
         options = self._compile_options(flags)
         try:
             stablehlo = import_module("jax.extend.mlir").hlo_to_stablehlo(module)
@@ -217,10 +211,8 @@ class Executable:
         self._compiled = compiled
 
     def serialize(self) -> bytes:
-        """Return bytes for Compiler.load, valid only in processes of the same session.
-
-        Raises RefusedError if jax cannot serialize it.
-        """
+        """Return bytes for Compiler.load, valid only in processes of the same session. Raises
+        RefusedError if jax cannot serialize it."""
         try:
             return bytes(self._client.serialize_executable(self._compiled))
         except Exception as error:
@@ -281,10 +273,8 @@ def _find_lapack() -> None:
 
 
 def shorten(error: BaseException) -> str:
-    """Return the first line of an error's message, at most 300 characters.
-
-    If that line ends with a colon, the second line is added.
-    """
+    """Return the first line of an error's message, at most 300 characters. If that line ends with a
+    colon, the second line is added."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = (lines or [type(error).__name__])[0]
     if said.endswith(":") and len(lines) > 1:

@@ -90,10 +90,8 @@ def has_module_begin(path: Path) -> bool:
 
 
 def find_defect(data: bytes) -> str:
-    """Return why bytes that are not recognised as text are no program; "" if nothing is known.
-
-    The reasons are compression, an unknown encoding, and control characters.
-    """
+    """Return why bytes that are not recognised as text are no program; "" if nothing is known. The
+    reasons are compression, an unknown encoding, and control characters."""
     for begin, name in COMPRESSED.items():
         if data.startswith(begin):
             return f"is compressed with {name}. Unpack it, and give the file in it."
@@ -111,9 +109,7 @@ def find_defect(data: bytes) -> str:
 
 def find_bytecode(data: bytes) -> bytes | None:
     """Return the MLIR bytecode in a file's bytes: all bytes, or a part in the output of jax.export.
-
-    None if there is no bytecode.
-    """
+    None if there is no bytecode."""
     if data.startswith(BYTECODE):
         return data
     begin = data.find(BYTECODE)
@@ -127,9 +123,7 @@ def find_bytecode(data: bytes) -> bytes | None:
 
 def decode(data: bytes) -> str | None:
     """Decode UTF-8 or UTF-16 text, without a byte order mark; return None if the bytes are no text.
-
-    Zeros at the end are removed: copies from buffers of a fixed size are padded with them.
-    """
+    Zeros at the end are removed: copies from buffers of a fixed size are padded with them."""
     encoding = json.detect_encoding(data)
     try:
         text = data.decode(encoding).removeprefix(BOM).rstrip("\0")

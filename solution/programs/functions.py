@@ -17,10 +17,8 @@ MOST_NAMED = 10
 
 
 def has_declaration(content: str | bytes) -> bool:
-    """Return True if a function of the module has no body; False also for unreadable text.
-
-    XLA's conversion of a module with such a function would end the process.
-    """
+    """Return True if a function of the module has no body; False also for unreadable text. XLA's
+    conversion of a module with such a function would end the process."""
     ir = import_module("jaxlib.mlir.ir")
     with import_module("jax.interpreters.mlir").make_ir_context() as context:
         context.allow_unregistered_dialects = True
@@ -66,10 +64,8 @@ def make_main(content: str | bytes, function: str) -> bytes:
 
 
 def drop_uncalled(module: Any) -> None:
-    """Delete the computations of a message Module that its entry does not call, in place.
-
-    XLA does not delete StableHLO functions that nothing calls.
-    """
+    """Delete the computations of a message Module that its entry does not call, in place. XLA does
+    not delete StableHLO functions that nothing calls."""
     by_id = {computation.id: computation for computation in module.computations}
     called, waiting = set(), [module.entry_computation_id]
     while waiting:

@@ -57,8 +57,7 @@ def give_arguments(program: Program, path: Path | None, megabytes: int) -> Progr
 
 def _list_names(module: Any) -> list[tuple[str, ...]]:
     """Return, for each parameter, the names that its array may have: the parameter's number,
-    arr_number, and the parameter's name in the module.
-    """
+    arr_number, and the parameter's name in the module."""
     count = len(find_parameters(module))
     names = [""] * count
     if not is_tupled(module):

@@ -77,10 +77,8 @@ def lay_out(shape: Any) -> list[int]:
 
 
 def _take_apart(module: Any, fresh: FreshIds) -> None:
-    """Replace the entry's tuple parameter with one parameter per element, in place.
-
-    The entry must have no other parameter.
-    """
+    """Replace the entry's tuple parameter with one parameter per element, in place. The entry must
+    have no other parameter."""
     entry = find_entry(module)
     (whole,) = (i for i in entry.instructions if i.opcode == "parameter")
     parts = [
@@ -118,8 +116,7 @@ def _make_parameter(number: int, shape: Any, fresh: FreshIds) -> Any:
 
 def _lay_out(shape: Any, *, keeps: bool = False) -> None:
     """Make a shape's layout row-major, in place, and drop its tiles; keep the order of the
-    dimensions if `keeps`.
-    """
+    dimensions if `keeps`."""
     for part in shape.tuple_shapes:
         _lay_out(part, keeps=keeps)
     if shape.element_type not in (TUPLE, OPAQUE, TOKEN):
@@ -204,10 +201,8 @@ def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> lis
 
 
 def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
-    """Replace an rng-bit-generator whose state is a pair of 32-bit halves.
-
-    The halves are joined into a 64-bit state; the new state is dropped, and only the bits are kept.
-    """
+    """Replace an rng-bit-generator whose state is a pair of 32-bit halves. The halves are joined
+    into a 64-bit state; the new state is dropped, and only the bits are kept."""
     written = []
     for number, half in enumerate(state.tuple_shapes):
         sizes = list(half.dimensions)
@@ -229,10 +224,8 @@ def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
 
 
 def _split(instruction: Any, fresh: FreshIds) -> list[Any]:
-    """Replace a custom call that takes the lower or upper half of 64-bit integers.
-
-    The integers become pairs of 32-bit integers, of which the requested half is selected.
-    """
+    """Replace a custom call that takes the lower or upper half of 64-bit integers. The integers
+    become pairs of 32-bit integers, of which the requested half is selected."""
     upper = int(instruction.custom_call_target == "X64SplitHigh")
     sizes = list(instruction.shape.dimensions)
     pairs = _make("bitcast-convert", [*sizes, PAIR], list(instruction.operand_ids), fresh)

@@ -63,9 +63,7 @@ class Program:
     @cached_property
     def arguments(self) -> list[np.ndarray]:
         """Return the arguments; those that the file lacks are drawn at random at the first use.
-
-        Raises InputError if numbers of a parameter's type cannot be drawn.
-        """
+        Raises InputError if numbers of a parameter's type cannot be drawn."""
         given = self.given
         if given is not None and all(array is not None for array in given):
             return [array for array in given if array is not None]
@@ -102,10 +100,8 @@ class Program:
 
     @cached_property
     def digest(self) -> str:
-        """Return a hash of module and arguments.
-
-        The module's id is left out, because it differs between processes.
-        """
+        """Return a hash of module and arguments. The module's id is left out, because it differs
+        between processes."""
         found = self._hash_module()
         if self.is_drawn:  # drawn arguments depend only on the module and on the drawing rules
             found.update(f"drawn {VERSION}".encode())
@@ -129,10 +125,8 @@ class Program:
 
 @dataclass(frozen=True)
 class Lower(ChildRequest):
-    """A request to lower a Python file: to turn its program into a module.
-
-    The reply is the serialized module, and its arguments (None for one without numbers).
-    """
+    """A request to lower a Python file: to turn its program into a module. The reply is the
+    serialized module, and its arguments (None for one without numbers)."""
 
     path: Path
     platform: str = "cpu"  # cpu or tpu: the platform that a jax function is lowered for

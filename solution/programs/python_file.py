@@ -95,9 +95,7 @@ def _translate(
     path: Path, module: Any, arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return a torch module as a jax function, and the function's arguments: (weights, arguments).
-
-    Raises InputError if torchax is not installed, is too old, or does not know an operation.
-    """
+    Raises InputError if torchax is not installed, is too old, or does not know an operation."""
     _check_torchax(path)
     try:
         weights, function = import_module("torchax").extract_jax(module.eval())

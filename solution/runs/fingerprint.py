@@ -64,10 +64,8 @@ def fingerprint_code(root: Path = HERE) -> str:
 
 @cache
 def fingerprint_modules(names: tuple[str, ...], root: Path = HERE) -> str:
-    """Return a hash of the modules `names` and of all modules that they import.
-
-    Modules that fingerprint_code hashes are left out.
-    """
+    """Return a hash of the modules `names` and of all modules that they import. Modules that
+    fingerprint_code hashes are left out."""
     sources = _Sources(root)
     covered = sources.follow(ROOTS, APART)
     others = tuple(room for room in APART if not any(_lies_in(name, (room,)) for name in names))
@@ -86,11 +84,8 @@ class _Sources:
     def follow(
         self, roots: Iterable[str], apart: tuple[str, ...], covered: Set[str] = frozenset()
     ) -> set[str]:
-        """Return `roots` and all modules that they import, directly or not.
-
-        Modules in the packages `apart`, and the modules `covered`, are left out; their imports are
-        not followed.
-        """
+        """Return `roots` and all modules that they import, directly or not. Modules in the packages
+        `apart`, and the modules `covered`, are left out; their imports are not followed."""
         found: set[str] = set()
         waiting = list(roots)
         while waiting:
@@ -103,9 +98,7 @@ class _Sources:
 
     def hash(self, names: Iterable[str]) -> str:
         """Return a hash of the code of these modules; their order and their paths do not change it.
-
-        For each import, the code of the imported module is hashed instead of its path.
-        """
+        For each import, the code of the imported module is hashed instead of its path."""
         modules = []
         for name in names:
             imports = [
@@ -131,10 +124,8 @@ class _Sources:
         return self._found[name]
 
     def _list_imports(self, name: str) -> list[tuple[str, str]]:
-        """Return (module, "NAME ALIAS") of each import in the module `name`.
-
-        If the imported NAME is itself a module, it is returned as the module, and NAME is empty.
-        """
+        """Return (module, "NAME ALIAS") of each import in the module `name`. If the imported NAME
+        is itself a module, it is returned as the module, and NAME is empty."""
         found = []
         for module, imported, given in self.read(name).imports:
             inside = f"{module}.{imported}"
@@ -181,10 +172,8 @@ def _stamp_rules() -> int:
 
 
 def read_code(source: bytes) -> tuple[str, list[list[str]]]:
-    """Return a hash of a module's code without imports of our packages, and these imports.
-
-    Raises SyntaxError or ValueError if the source is not valid Python.
-    """
+    """Return a hash of a module's code without imports of our packages, and these imports. Raises
+    SyntaxError or ValueError if the source is not valid Python."""
     tree = ast.parse(source)
     described = _describe(tree, _number_private(tree))
     imports = sorted(_list_imports(tree))
@@ -202,9 +191,7 @@ def hash_source(source: bytes) -> str:
 
 def _describe(node: Any, names: Mapping[str, str]) -> str:
     """Return a text of the syntax tree that is equal for equal code, on every Python version.
-
-    `names` maps each name that is hashed under a number (private, local) to its replacement.
-    """
+    `names` maps each name that is hashed under a number (private, local) to its replacement."""
     if isinstance(node, list):
         kept = (item for item in node if not _decides_nothing(item))
         return f"[{','.join(_describe(item, names) for item in kept)}]"
@@ -238,10 +225,8 @@ def _raised(value: ast.expr) -> ast.expr:
 
 
 def _decides_nothing(node: Any) -> bool:
-    """Return True if the statement cannot change results.
-
-    That holds for docstrings, `pass`, imports of our packages, and blocks `if TYPE_CHECKING`.
-    """
+    """Return True if the statement cannot change results. That holds for docstrings, `pass`,
+    imports of our packages, and blocks `if TYPE_CHECKING`."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if isinstance(node, ast.Import):
@@ -264,10 +249,8 @@ def _is_for_types(node: ast.AST) -> bool:
 
 
 def _list_imports(tree: ast.AST) -> Iterable[list[str]]:
-    """Yield the module, the imported name and the alias of each import of our packages.
-
-    A module that is named in a string counts as an import.
-    """
+    """Yield the module, the imported name and the alias of each import of our packages. A module
+    that is named in a string counts as an import."""
     for node in ast.iter_child_nodes(tree):
         if _is_for_types(node):
             continue

@@ -72,10 +72,8 @@ def read_job(folder: Path) -> JobRecord:
 
 
 def read_trained(folder: Path) -> JobRecord:
-    """Return the record of a job.
-
-    If the record is missing or damaged, the InputError says how to train the model again.
-    """
+    """Return the record of a job. If the record is missing or damaged, the InputError says how to
+    train the model again."""
     try:
         return read_job(folder)
     except InputError as error:

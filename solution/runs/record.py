@@ -70,10 +70,8 @@ def open_run(
 
 @contextmanager
 def keep_others_out(run: Run) -> Iterator[None]:
-    """Lock the folder of an existing run as open_run does.
-
-    Raises InputError if another process has locked it.
-    """
+    """Lock the folder of an existing run as open_run does. Raises InputError if another process has
+    locked it."""
     with locked(run.folder, "Wait for it, then give the command again."):
         yield
 
@@ -92,10 +90,8 @@ def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) 
 
 
 def _read_ours(folder: Path) -> dict[str, Any] | None:
-    """Return the record of the run in `folder`; None if the folder is empty or missing.
-
-    Raises InputError if the folder has files but no run.
-    """
+    """Return the record of the run in `folder`; None if the folder is empty or missing. Raises
+    InputError if the folder has files but no run."""
     check_text(folder)
     if (folder / RECORD).is_file():
         return read_run_record(folder)
@@ -188,10 +184,8 @@ def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
 
 
 def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
-    """Return a line "NAME: OLD, now NEW" for each difference of two values.
-
-    Dictionaries are compared key by key; the common beginning of two texts is left out.
-    """
+    """Return a line "NAME: OLD, now NEW" for each difference of two values. Dictionaries are
+    compared key by key; the common beginning of two texts is left out."""
     if isinstance(old, dict) and isinstance(new, dict):
         keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
         pairs = [(f"{name}, {key}", old.get(key), new.get(key)) for key in keys]
@@ -204,10 +198,8 @@ def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
 
 
 def list_differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ between two runs, by name, with both values.
-
-    An experiment that only one of the runs has does not count as a difference.
-    """
+    """Return the settings that differ between two runs, by name, with both values. An experiment
+    that only one of the runs has does not count as a difference."""
     first, second = dict(one), dict(other)
     experiments, others = (settings.pop(EXPERIMENTS, {}) for settings in (first, second))
     pairs = {name: (first.get(name), second.get(name)) for name in {**first, **second}}

@@ -22,9 +22,7 @@ ADVICE = "Make the zip with `fastslow pack`, or unpack it and give the folder."
 
 def write_archive(bundle: Path, path: Path) -> Path:
     """Write the files of a bundle's folder into a zip, uncompressed, in the order of their names.
-
-    Equal bundles give equal bytes.
-    """
+    Equal bundles give equal bytes."""
     names = [RECORD, *sorted(read_bundle_record(bundle, bundle).files)]
     with (
         name_full_disk(path.parent),

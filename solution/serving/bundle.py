@@ -75,10 +75,8 @@ class Bundle:
         return f"<Bundle {self.source}: {self.describe()}>"
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state to pickle; load all models first if the folder is temporary.
-
-        The copy may exist longer than a temporary folder.
-        """
+        """Return the state to pickle; load all models first if the folder is temporary. The copy
+        may exist longer than a temporary folder."""
         if self._kept is not None:
             self.load()
         state = {**self.__dict__, "_kept": None}
@@ -174,10 +172,8 @@ class Bundle:
         }
 
     def vote(self, graph: Graph) -> dict[str, list[tuple[Member, np.ndarray]]]:
-        """Return by experiment each model's scores (configs,) float32, sorted by fold and seed.
-
-        The fallback's models vote only if no member of the recipe ranks the collection.
-        """
+        """Return by experiment each model's scores (configs,) float32, sorted by fold and seed. The
+        fallback's models vote only if no member of the recipe ranks the collection."""
         votes: dict[str, list[tuple[Member, np.ndarray]]] = {}
         for member, model, prepared in self.prepare(graph):
             with naming(self.source, member, "cannot score it"):
@@ -189,10 +185,8 @@ class Bundle:
         return votes
 
     def prepare(self, graph: Graph) -> Iterator[tuple[Member, Model | LightModel, Graph]]:
-        """Yield (member, model, graph) for each model that ranks the graph's collection.
-
-        The yielded graph is prepared for the model.
-        """
+        """Yield (member, model, graph) for each model that ranks the graph's collection. The
+        yielded graph is prepared for the model."""
         check_configured(graph)
         prepared: dict[Preparation, Graph] = {}
         for member, model in self.models(graph.collection.name):
@@ -201,10 +195,8 @@ class Bundle:
             yield member, model, prepared[model.preparation]
 
     def models(self, collection: str) -> Iterator[tuple[Member, Model | LightModel]]:
-        """Yield the models that rank graphs of the collection.
-
-        While the generator runs, matrix products use one thread: they are too small for several.
-        """
+        """Yield the models that rank graphs of the collection. While the generator runs, matrix
+        products use one thread: they are too small for several."""
         libraries = self._libraries or ThreadpoolController()
         with libraries.limit(limits=1, user_api="blas"):
             for member in self.choose(collection):
@@ -212,9 +204,7 @@ class Bundle:
 
     def choose(self, collection: str) -> list[Member]:
         """Return the recipe's models that rank the collection; if there are none, the fallback's.
-
-        Raises InputError if neither has a model for the collection.
-        """
+        Raises InputError if neither has a model for the collection."""
         chosen = [
             member
             for member in self.record.members
@@ -228,11 +218,8 @@ class Bundle:
         return chosen
 
     def _weigh(self, collection: str) -> dict[str, float]:
-        """Return the weight of each experiment that votes in a collection; cached.
-
-        Raises InputError if the recipe's table of the collection names a member that the bundle
-        lacks.
-        """
+        """Return the weight of each experiment that votes in a collection; cached. Raises
+        InputError if the recipe's table of the collection names a member that the bundle lacks."""
         if collection not in self._weights:
             recipe, members = self.record.recipe, self.record.members
             present = {m.experiment for m in members if collection in m.collections}
@@ -340,10 +327,8 @@ def check_scores(scores: np.ndarray, graph: Graph, source: Path, member: Member)
 
 @contextmanager
 def naming(source: Path, member: Member, what: str) -> Iterator[None]:
-    """Turn every error in the block into an InputError that names the bundle.
-
-    A library may raise any exception on a model's contents; `what` says what failed.
-    """
+    """Turn every error in the block into an InputError that names the bundle. A library may raise
+    any exception on a model's contents; `what` says what failed."""
     try:
         yield
     except InputError as error:
@@ -358,9 +343,7 @@ def naming(source: Path, member: Member, what: str) -> Iterator[None]:
 
 def _read(graph: Graph | str | Path) -> tuple[Graph, Facts | None]:
     """Return the graph, read from its file if a path is given, and the sizes of its whole program.
-
-    The sizes are None if `graph` is a Graph already.
-    """
+    The sizes are None if `graph` is a Graph already."""
     if isinstance(graph, Graph):
         return graph, None
     from solution.serving.reading import read_question

@@ -35,10 +35,8 @@ MOST_TIMES = 16
 
 @dataclass(frozen=True)
 class Facts:
-    """Sizes of a whole program, by which it is compared with the training programs.
-
-    They cannot be counted on a graph of a store, because such a graph is pruned.
-    """
+    """Sizes of a whole program, by which it is compared with the training programs. They cannot be
+    counted on a graph of a store, because such a graph is pruned."""
 
     architecture: str
     nodes: int
@@ -118,10 +116,8 @@ class Learned:
         self._quantiles: dict[tuple[float, float], int | None] = {}
 
     def quantile(self, regret: float, confidence: float) -> int | None:
-        """Return the k that is enough for a share `confidence` of the programs.
-
-        It is None if there are too few programs. Results of the function `quantile` are cached.
-        """
+        """Return the k that is enough for a share `confidence` of the programs. It is None if there
+        are too few programs. Results of the function `quantile` are cached."""
         key = regret, confidence
         if key not in self._quantiles:
             self._quantiles[key] = quantile(self.calibrated, regret, confidence)
@@ -146,10 +142,8 @@ class Learned:
 
     @cached_property
     def gap(self) -> float:
-        """Return the largest distance from any learned program to its nearest other one.
-
-        Graphs of one group count as one program and are never each other's neighbours.
-        """
+        """Return the largest distance from any learned program to its nearest other one. Graphs of
+        one group count as one program and are never each other's neighbours."""
         _, groups = np.unique([program.group for program in self.programs], return_inverse=True)
         if len(groups) > FEW:
             nearest = _find_nearest(self._sizes, groups)

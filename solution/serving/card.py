@@ -88,10 +88,8 @@ def _list_caveats(record: BundleRecord) -> Iterator[str]:
 
 
 def _list_families(record: BundleRecord) -> Iterator[str]:
-    """Yield a row of the card's table for each family of graphs in each collection.
-
-    A family is the first word of the graphs' names. With too few graphs the row has no interval.
-    """
+    """Yield a row of the card's table for each family of graphs in each collection. A family is the
+    first word of the graphs' names. With too few graphs the row has no interval."""
     for name, families in sorted(record.families.items()):
         for family, score in sorted(families.items()):
             yield f"| {name} | {family or 'unnamed'} | {_show(score)} | {score.graphs} |"

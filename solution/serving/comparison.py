@@ -32,10 +32,8 @@ def compare_rankings(bundle: Bundle, graphs: Sequence[Graph]) -> np.ndarray:
 
 
 def show_rankings(bundles: Mapping[str, Bundle], graphs: Sequence[Graph]) -> Table:
-    """Return a table with a row per graph and, if there are several, a row of means.
-
-    Each bundle has two columns: Kendall's tau, and the slowdown of the first five in percent.
-    """
+    """Return a table with a row per graph and, if there are several, a row of means. Each bundle
+    has two columns: Kendall's tau, and the slowdown of the first five in percent."""
     title = f"Kendall's tau, and how much slower the best of the first {FIRST} is"
     table = make_table(title, "Both against the runtimes that are known.")
     table.add_column("Program", overflow="fold")

@@ -46,9 +46,7 @@ TYPES = {"float": TensorProto.FLOAT, "int": TensorProto.INT64, "bool": TensorPro
 
 def export(bundle: Bundle, folder: Path) -> list[Path]:
     """Write every student of the bundle into the folder; each file is named by its collections.
-
-    Raises InputError if the bundle holds no students, or a net that cannot be exported.
-    """
+    Raises InputError if the bundle holds no students, or a net that cannot be exported."""
     if not bundle.record.is_light:
         raise InputError(
             f"{bundle.source}: holds no students, which alone are written as ONNX. Pack the run "
@@ -67,10 +65,8 @@ def export(bundle: Bundle, folder: Path) -> list[Path]:
 
 
 def name_file(member: Member) -> str:
-    """Return the name of a student's file without .onnx, such as distilled_tile-tile-xla.
-
-    It consists of the experiment and the student's collections.
-    """
+    """Return the name of a student's file without .onnx, such as distilled_tile-tile-xla. It
+    consists of the experiment and the student's collections."""
     return "-".join([member.experiment, *member.collections]).replace(":", "-")
 
 
@@ -130,10 +126,8 @@ def _find_tile_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, np
 def _write_layout_net(
     settings: Mapping[str, Any], weights: Weights, scalers: Scalers
 ) -> tuple["GraphLayers", str]:
-    """Return the net as an ONNX graph, and the name of its output.
-
-    The output is the scores (configs,) of all configurations, computed together.
-    """
+    """Return the net as an ONNX graph, and the name of its output. The output is the scores
+    (configs,) of all configurations, computed together."""
     rounds = len(settings["rounds"])
     net = GraphLayers(centre(weights, rounds), scalers)
     opcodes = net.take("opcodes", "int", "nodes")
@@ -162,10 +156,8 @@ def _write_layout_net(
 
 
 def _run_round(net: "GraphLayers", x: str, number: int) -> str:
-    """Write one round of message passing.
-
-    It turns values (colours before, inputs) into values (colours after, outputs).
-    """
+    """Write one round of message passing. It turns values (colours before, inputs) into values
+    (colours after, outputs)."""
     messages, kept = send(net, x, number)
     parents = net.take(f"parents_{number}", "int", f"colours_{number + 1}")
     sums = _multiply(net, f"round_{number}", messages, net.apply("Shape", parents))
@@ -175,10 +167,8 @@ def _run_round(net: "GraphLayers", x: str, number: int) -> str:
 
 
 def _multiply(net: "GraphLayers", name: str, x: str, count: str) -> str:
-    """Write the product of a sparse matrix with `count` rows and x.
-
-    The entries are inputs of the file: `name`_rows, `name`_columns and `name`_values.
-    """
+    """Write the product of a sparse matrix with `count` rows and x. The entries are inputs of the
+    file: `name`_rows, `name`_columns and `name`_values."""
     entries = f"{name}_entries"
     rows = net.take(f"{name}_rows", "int", entries)
     columns = net.take(f"{name}_columns", "int", entries)
@@ -234,10 +224,8 @@ class GraphLayers:
         self._inputs: list[Any] = []
 
     def take(self, name: str, kind: str, *shape: int | str) -> str:
-        """Add an input of kind float, int or bool.
-
-        A number in its shape is a fixed size; a word names a dimension of any size.
-        """
+        """Add an input of kind float, int or bool. A number in its shape is a fixed size; a word
+        names a dimension of any size."""
         self._inputs.append(helper.make_tensor_value_info(name, TYPES[kind], shape))
         return name
 
@@ -328,8 +316,7 @@ class GraphLayers:
 
     def standardise(self, x: str, listed: str) -> str:
         """Subtract from x the mean over its rows where `listed` (rows,) bool is True; divide by the
-        standard deviation over these rows.
-        """
+        standard deviation over these rows."""
         axis = self.integers(0)
         chosen = self.apply("Compress", x, listed, axis=0)
         centred = self.apply("Sub", x, self.apply("ReduceMean", chosen, axis))
@@ -341,9 +328,7 @@ class GraphLayers:
 
     def sum_rows(self, x: str, rows: str, columns: str, count: str, values: str = "") -> str:
         """Write sums (count, width): sums[rows[i]] += values[i] * x[columns[i]], for each i.
-
-        Without `values` every factor is 1.
-        """
+        Without `values` every factor is 1."""
         named = self.gather(x, columns)
         if values:
             named = self.apply("Mul", named, self.apply("Unsqueeze", values, self.integers(1)))

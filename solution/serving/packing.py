@@ -266,9 +266,7 @@ def list_steps(ranked: Ranked) -> Steps:
 
 def find_family(graph: str) -> str:
     """Return the first word of a graph's name, such as bert; "" if the name begins with no word.
-
-    Names that are hashes have no family.
-    """
+    Names that are hashes have no family."""
     if re.fullmatch(r"[0-9a-f]{16,}", graph):
         return ""
     return re.match(r"[A-Za-z]*", graph)[0].lower()  # type: ignore[index]  # it always matches
@@ -276,9 +274,7 @@ def find_family(graph: str) -> str:
 
 def _describe_teacher(run: Run, recipe: Recipe, teacher: Recipe) -> Teacher:
     """Return the teacher's scores, and the mean of the students' (`recipe`) scores minus these.
-
-    Both are scored on the same graphs.
-    """
+    Both are scored on the same graphs."""
     table = score_recipes(run, {TEACHER: teacher, STUDENT: recipe})
     gains = compare(table, STUDENT, TEACHER).filter(pl.col("collection") == "mean")
     (mean,) = gains.iter_rows(named=True)

@@ -27,10 +27,8 @@ def check_layouts(graph: Graph, configs: np.ndarray) -> None:
 
 
 def describe_impossible(graph: Graph) -> str:
-    """Describe the first configuration with an impossible layout; "" if all are possible.
-
-    Each distinct layout of a node is checked once.
-    """
+    """Describe the first configuration with an impossible layout; "" if all are possible. Each
+    distinct layout of a node is checked once."""
     if graph.collection.kind != "layout":
         return ""
     book, nodes = graph.layouts, graph.layouts.node

@@ -72,10 +72,8 @@ def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> 
 
 
 def _find_in_folder(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
-    """Return the test graphs' files in a folder, an empty mapping, and the sample submission.
-
-    The mapping is empty because only a store has checksums.
-    """
+    """Return the test graphs' files in a folder, an empty mapping, and the sample submission. The
+    mapping is empty because only a store has checksums."""
     files = [file for file in find_files(data) if file.split == "test"]
     for words in find_left_out(data):
         warn(words)

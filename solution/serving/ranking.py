@@ -136,10 +136,8 @@ Ranked = tuple[Path, Ranking]  # the file of the graph, and its ranking
 
 
 def format_csv(rankings: Sequence[Ranked]) -> str:
-    """Return CSV rows of file, collection, graph, measure and the columns of to_frame.
-
-    `measure` says whether the configuration should be measured.
-    """
+    """Return CSV rows of file, collection, graph, measure and the columns of to_frame. `measure`
+    says whether the configuration should be measured."""
     import polars as pl
 
     frames = [

@@ -88,10 +88,8 @@ def read_questions(
 
 
 def _make_configs(question: Question, configs: int | None, path: Path) -> Question:
-    """Return the question (a graph to be ranked) with generated configurations, or unchanged.
-
-    They are generated if `configs` is given, or if an unpruned graph has just one configuration.
-    """
+    """Return the question (a graph to be ranked) with generated configurations, or unchanged. They
+    are generated if `configs` is given, or if an unpruned graph has just one configuration."""
     graph = question.graph
     is_whole = question.facts == describe_graph(graph)
     if configs is not None and not is_whole:
@@ -215,10 +213,8 @@ class _Reader:
         yield from map(Module, make_records(path, messages, collection), notes)
 
     def _read_folder(self, folder: Path) -> Iterator[Question]:
-        """Yield the graphs of a store; or those of the npz files, modules and dumps in a folder.
-
-        If the folder directly holds no such file, look for the competition's npz files below it.
-        """
+        """Yield the graphs of a store; or those of the npz files, modules and dumps in a folder. If
+        the folder directly holds no such file, look for the competition's npz files below it."""
         from solution.store.store import Store, is_store  # slow to import
 
         if is_store(folder):
@@ -243,10 +239,8 @@ class _Reader:
         return messages, [() if m.runs else tuple(describe_module(m.module)) for m in messages]
 
     def _read_texts(self, path: Path) -> tuple[list[Any], list[tuple[str, ...]]]:
-        """Return a TuningRecord message without runs, and notes, for each program of a text.
-
-        The notes say which parts of the program are considered. XLA or jax reads the text.
-        """
+        """Return a TuningRecord message without runs, and notes, for each program of a text. The
+        notes say which parts of the program are considered. XLA or jax reads the text."""
         if self._child is None:
             self._child = self._stack.enter_context(Child(Limits()))
         programs = list(read_programs(path, self._child, self._wanted, runs=False))
@@ -277,10 +271,8 @@ def _is_protobuf(path: Path) -> bool:
 
 
 def _as_kernel(graph: Graph) -> Graph:
-    """Return a module's graph as a graph of tile:xla, with a single tile of zeros.
-
-    A graph of a tile collection is returned unchanged.
-    """
+    """Return a module's graph as a graph of tile:xla, with a single tile of zeros. A graph of a
+    tile collection is returned unchanged."""
     if graph.collection.name in TILE:
         return graph
     if graph.num_configs > 1:
@@ -302,10 +294,8 @@ def _ask(graph: Graph, file: Path) -> Question:
 
 
 def _read_prepared(path: Path, seal: str | None = None) -> Question:
-    """Read a graph of a store, as a question: a graph to be ranked.
-
-    A store's graph is pruned, so the sizes of the whole program are read from the file's record.
-    """
+    """Read a graph of a store, as a question: a graph to be ranked. A store's graph is pruned, so
+    the sizes of the whole program are read from the file's record."""
     graph, summary = read_prepared(path, seal), read_record(path).get("summary", {})
     try:
         counts = [_read_count(summary[name]) for name in ("nodes", "edges", "configurable")]

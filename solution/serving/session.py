@@ -42,9 +42,7 @@ class Listed(Protocol):
 
     def vote(self, configs: np.ndarray) -> np.ndarray:
         """Return scores (k,) float64 of `configs` (k, ...): (score - mean) / standard deviation.
-
-        Mean and standard deviation are over the model's scores of the reference list.
-        """
+        Mean and standard deviation are over the model's scores of the reference list."""
         ...
 
 
@@ -162,10 +160,8 @@ def put_beside(ranker: Scorer, listed: Graph) -> Listed:
 
 
 class NetBeside:
-    """A layout net beside a reference list, with incremental inference.
-
-    Its work is proportional to the number of nodes that a configuration changes.
-    """
+    """A layout net beside a reference list, with incremental inference. Its work is proportional to
+    the number of nodes that a configuration changes."""
 
     def __init__(self, net: ListedNet) -> None:
         self._net = net
@@ -192,10 +188,8 @@ class TogetherWith:
 
 
 class Alone:
-    """A model whose scores depend on all configurations that are scored together.
-
-    Each new configuration is scored by one call, together with the reference list only.
-    """
+    """A model whose scores depend on all configurations that are scored together. Each new
+    configuration is scored by one call, together with the reference list only."""
 
     def __init__(self, ranker: Scorer, listed: Graph) -> None:
         self._ranker, self._graph = ranker, listed
@@ -210,10 +204,8 @@ class Alone:
 
 
 def _join(listed: Graph, configs: np.ndarray) -> Graph:
-    """Return the program with the reference list's configurations, followed by `configs`.
-
-    The field `listed` of the result is True for the reference list.
-    """
+    """Return the program with the reference list's configurations, followed by `configs`. The field
+    `listed` of the result is True for the reference list."""
     if listed.collection.kind == "layout":
         together = np.concatenate([listed.layouts.expand(), configs])
         joined: Codebook | np.ndarray = encode(together)

@@ -104,10 +104,8 @@ def _describe_tile(row: np.ndarray) -> str:
 
 
 def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> list[str]:
-    """Name the configurable nodes whose layouts differ from those in the compiler's program.
-
-    A layout that is not set is left to the compiler and counts as equal.
-    """
+    """Name the configurable nodes whose layouts differ from those in the compiler's program. A
+    layout that is not set is left to the compiler and counts as equal."""
     if not len(graph.configurable):
         return [SAME] * len(configs)
     described = describe_layouts(repair_padding(graph), layouts)

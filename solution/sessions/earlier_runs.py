@@ -80,10 +80,8 @@ def adopt(run: Run, sources: Sequence[Run]) -> int:
 
 
 def _adopt_one(folder: Path, target: Path) -> bool:
-    """Copy a job or its checkpoints unless they exist; return whether a complete job was copied.
-
-    A damaged job is reported and skipped. Raises InputError if a folder is a link.
-    """
+    """Copy a job or its checkpoints unless they exist; return whether a complete job was copied. A
+    damaged job is reported and skipped. Raises InputError if a folder is a link."""
     if folder.is_symlink() or folder.parent.is_symlink() or folder.parent.parent.is_symlink():
         raise InputError(f"{folder}: expected a folder, found a link. Leave this run out.")
     if folder.suffix == CHECKPOINTS:
@@ -110,10 +108,8 @@ def _find_as_described(name: str, described: Any) -> Experiment:
 
 @contextmanager
 def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) -> Iterator[Run]:
-    """Combine runs into one run in `folder`, collect its predictions, and yield it.
-
-    Raises InputError if there are no runs, they differ in code or settings, or a model is missing.
-    """
+    """Combine runs into one run in `folder`, collect its predictions, and yield it. Raises
+    InputError if there are no runs, they differ in code or settings, or a model is missing."""
     if not sources:
         raise InputError("The inputs have no run. Attach the outputs of the training notebooks.")
     records = [source.record() for source in sources]
@@ -141,10 +137,8 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
 
 
 def find_differences(one: dict[str, Any], other: dict[str, Any]) -> str:
-    """Return what differs between the records of two runs: "code", and the names of settings.
-
-    The names are separated by commas.
-    """
+    """Return what differs between the records of two runs: "code", and the names of settings. The
+    names are separated by commas."""
     different = list_differences(one["settings"], other["settings"])
     return ", ".join([*(["code"] if one.get("code") != other.get("code") else []), *different])
 

@@ -77,9 +77,7 @@ def find_damaged(record: SessionRecord, folder: Path) -> list[str]:
 
 def find_foreign(folder: Path) -> list[str]:
     """Return the files in a folder of outputs that were made or changed outside a pushed session.
-
-    All files are returned if there is no record of a session that a push started.
-    """
+    All files are returned if there is no record of a session that a push started."""
     written: dict[str, str] = {}
     with suppress(InputError):
         record = read_session_record(folder)

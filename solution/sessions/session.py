@@ -54,10 +54,8 @@ def _describe_accelerators() -> str:
 
 
 class OutOfTimeError(BaseException):
-    """Raised when the session must end.
-
-    It is no subclass of Exception, so that `except Exception` does not catch it.
-    """
+    """Raised when the session must end. It is no subclass of Exception, so that `except Exception`
+    does not catch it."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +156,8 @@ class Session:
         return found[0] if found else None
 
     def store(self, *, limit: bool) -> Path:
-        """Return the folder of the prepared data, which all notebooks share.
-
-        Smoke runs (`limit`) have a separate one.
-        """
+        """Return the folder of the prepared data, which all notebooks share. Smoke runs (`limit`)
+        have a separate one."""
         return self.scratch / ("notebooks-limit" if limit else "notebooks")
 
     @contextmanager
@@ -291,9 +287,7 @@ def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
 
 def find_attached_bundles(inputs: Path) -> list[Path]:
     """Return the bundles below `inputs`: zip files, and folders, because Kaggle unpacks some zips.
-
-    Bundles in outputs of notebooks and in copies of this project are left out.
-    """
+    Bundles in outputs of notebooks and in copies of this project are left out."""
     found = []
     for here, folders, files in os.walk(inputs, followlinks=True):
         if KERNEL_RECORD in files or here.endswith(PACKAGED):
@@ -308,10 +302,8 @@ def find_attached_bundles(inputs: Path) -> list[Path]:
 
 
 def add_to_sample(paths: Sequence[Path], root: Path, folder: Path) -> Path:
-    """Replace `folder` by a copy of the sample with the npz files `paths` added, and return it.
-
-    The files are below `root` in the same subfolders as in the sample.
-    """
+    """Replace `folder` by a copy of the sample with the npz files `paths` added, and return it. The
+    files are below `root` in the same subfolders as in the sample."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SAMPLE, folder)
     for path in paths:

@@ -126,11 +126,8 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def check_prepared(path: Path, seal: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Check every byte of a file; return its checksum (seal) and its metadata.
-
-    Raises InputError if a byte differs from what was written, and for the reasons that
-    read_prepared has.
-    """
+    """Check every byte of a file; return its checksum (seal) and its metadata. Raises InputError if
+    a byte differs from what was written, and for the reasons that read_prepared has."""
     with _open(path) as file:
         header = _read_header(path, file, seal)
         for name, span in header.spans.items():
@@ -296,10 +293,8 @@ class GraphCache:
         *,
         is_checked: bool = False,
     ) -> Graph:
-        """Return the graph of a file, pruned by `preparation`, from the cache if possible.
-
-        The file must have the checksum `seal` (None: any). `is_checked` is as in read_prepared.
-        """
+        """Return the graph of a file, pruned by `preparation`, from the cache if possible. The file
+        must have the checksum `seal` (None: any). `is_checked` is as in read_prepared."""
         key = path, preparation
         if key in self._graphs:
             return self._graphs[key]

@@ -58,10 +58,8 @@ TIMED_LABELS = ("label_source", TIMED)
 
 
 class GraphPreparation(Protocol):
-    """A function that prepares a graph; worker processes must be able to import it.
-
-    `describe` returns its settings, which the store records.
-    """
+    """A function that prepares a graph; worker processes must be able to import it. `describe`
+    returns its settings, which the store records."""
 
     def __call__(self, graph: Graph) -> Graph: ...
 
@@ -175,10 +173,8 @@ def _prepare_file(
     preparation: GraphPreparation,
     seals: Mapping[Path, str],
 ) -> dict[str, Any] | str:
-    """Write the prepared graph unless an undamaged one exists.
-
-    Return the graph's row in the list of graphs, or a message about a defect of the file.
-    """
+    """Write the prepared graph unless an undamaged one exists. Return the graph's row in the list
+    of graphs, or a message about a defect of the file."""
     try:
         target = graph_path(folder, file.collection.name, file.split, file.name)
         source = fingerprint(file.path)
@@ -269,10 +265,8 @@ def _begin(folder: Path, wanted: dict[str, Any], *, replace: bool) -> None:
 def _is_up_to_date(
     store: Store, files: Sequence[GraphFile], sample_submission: Path | None
 ) -> bool:
-    """Return whether the store is undamaged and has exactly these files as its sources.
-
-    Raises InputError if a file has changed since it was prepared.
-    """
+    """Return whether the store is undamaged and has exactly these files as its sources. Raises
+    InputError if a file has changed since it was prepared."""
     sources = dict(zip(store.paths(), store.graphs["source"], strict=True))
     found = {graph_path(store.folder, f.collection.name, f.split, f.name): f for f in files}
     if sources.keys() != found.keys() or not all(path.is_file() for path in found):

@@ -76,10 +76,8 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
-        """Open a complete store.
-
-        Raises InputError if there is none, or if it has another format, is unfinished or damaged.
-        """
+        """Open a complete store. Raises InputError if there is none, or if it has another format,
+        is unfinished or damaged."""
         record = _read_record(folder)
         if record["format"] != FORMAT:
             raise InputError(
@@ -173,10 +171,8 @@ def seal_file(content: bytes) -> dict[str, Any]:
 
 
 def read_as_sealed(path: Path, files: Mapping[str, Any]) -> bytes:
-    """Return the content of one of the store's files.
-
-    Raises InputError if its size or checksum is not the one in `files` (see Store.files).
-    """
+    """Return the content of one of the store's files. Raises InputError if its size or checksum is
+    not the one in `files` (see Store.files)."""
     try:
         with open_regular(path) as file:
             is_sized = os.fstat(file.fileno()).st_size == files[path.name]["bytes"]
@@ -317,9 +313,7 @@ def _describe(kinds: dict[str, list[str | Path]]) -> str:
 
 def find_mixed_in_store(store: Store, rows: pl.DataFrame) -> list[str]:
     """Return a sentence for each layout collection whose graphs are configured in several ways.
-
-    `rows` are rows of the store's list of graphs; see find_mixed.
-    """
+    `rows` are rows of the store's list of graphs; see find_mixed."""
     layouts = rows.filter(pl.col("collection").str.starts_with("layout"))
     keys = layouts.select("collection", "split", "graph").iter_rows()
     paths = store.paths_of(layouts)

@@ -28,10 +28,8 @@ class Gpu:
 
 
 def find_gpus() -> list[Gpu]:
-    """Return the GPUs that nvidia-smi lists; an empty list if there is no nvidia-smi.
-
-    Raises InputError if nvidia-smi fails or its output cannot be parsed.
-    """
+    """Return the GPUs that nvidia-smi lists; an empty list if there is no nvidia-smi. Raises
+    InputError if nvidia-smi fails or its output cannot be parsed."""
     program = shutil.which("nvidia-smi") or IN_KERNELS
     if not Path(program).is_file():
         return []
@@ -47,9 +45,7 @@ def find_gpus() -> list[Gpu]:
 @cache
 def find_smallest_memory() -> int:
     """Return the memory in bytes of the GPU that has least; 0 if there is none or nvidia-smi fails.
-
-    The result is cached.
-    """
+    The result is cached."""
     with suppress(InputError):
         return int(min((gpu.megabytes * 2**20 for gpu in find_gpus()), default=0))
     return 0

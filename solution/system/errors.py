@@ -2,8 +2,5 @@
 
 
 class InputError(Exception):
-    """An input of the user cannot be used.
-
-    The message names the file, what was expected, what was found and what to do. The command line
-    prints it without a traceback and exits with code 2.
-    """
+    """An input of the user cannot be used. The message names the file, what was expected, what was
+    found and what to do. The command line prints it without a traceback and exits with code 2."""

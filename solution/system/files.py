@@ -28,10 +28,8 @@ KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; if the block succeeds, it replaces `path` atomically.
-
-    The file gets the permissions of any new file, by the umask.
-    """
+    """Yield a temporary path; if the block succeeds, it replaces `path` atomically. The file gets
+    the permissions of any new file, by the umask."""
     check_place(path)
     temporary = _temporary(path)
     make_folder(path.parent)
@@ -79,10 +77,8 @@ def replace_folder(folder: Path, *, alone: bool = False) -> Iterator[Path]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents if they do not exist.
-
-    Raises InputError if a file has that path, or if the folder may not be made.
-    """
+    """Make a folder and its parents if they do not exist. Raises InputError if a file has that
+    path, or if the folder may not be made."""
     with name_refusal(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -95,10 +91,8 @@ def check_place(path: Path) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise InputError unless a file can be written in the folder; call it before long work.
-
-    A missing folder is not made: its nearest existing parent is tested.
-    """
+    """Raise InputError unless a file can be written in the folder; call it before long work. A
+    missing folder is not made: its nearest existing parent is tested."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     temporary = _temporary(there / "test")
     with name_refusal(folder):
@@ -131,10 +125,8 @@ def write_sealed(value: dict[str, Any], path: Path) -> None:
 
 
 def read_sealed(path: Path, expected: str) -> dict[str, Any]:
-    """Read a file that write_sealed wrote.
-
-    Raises InputError if any byte has changed, and otherwise what read_json raises.
-    """
+    """Read a file that write_sealed wrote. Raises InputError if any byte has changed, and otherwise
+    what read_json raises."""
     text = _read_text(path, expected)
     value = _parse(text, path, expected)
     value.pop(SEAL, None)

@@ -21,10 +21,8 @@ _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
 
 def name_cut_files() -> None:
-    """Make reading a truncated mapped file end the process with a message and exit code 2.
-
-    It registers a handler for SIGBUS on Linux, and does nothing on other systems.
-    """
+    """Make reading a truncated mapped file end the process with a message and exit code 2. It
+    registers a handler for SIGBUS on Linux, and does nothing on other systems."""
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
         library.signal.argtypes = (ctypes.c_int, _Handler)

@@ -109,10 +109,8 @@ def is_address(given: str) -> bool:
 
 
 def _split(given: str) -> tuple[str, str]:
-    """Return the scheme and the rest of a text that is an address or begins like one.
-
-    Both are "" for any other text. Raises InputError for an address with a password.
-    """
+    """Return the scheme and the rest of a text that is an address or begins like one. Both are ""
+    for any other text. Raises InputError for an address with a password."""
     looks, rest = LIKE_ADDRESS.match(given), re.sub(r"^[^:]+:/*", "", given)
     if looks is None:
         return "", ""
@@ -161,10 +159,8 @@ def refuse_address(given: str, takers: str) -> str:
 
 
 def folder_of_variable(name: str, default: Path) -> Path:
-    """Return the folder that the environment variable `name` gives, or `default`.
-
-    Raises InputError if the variable contains the address of a bucket.
-    """
+    """Return the folder that the environment variable `name` gives, or `default`. Raises InputError
+    if the variable contains the address of a bucket."""
     folder = Path(os.environ.get(name) or default)
     if LIKE_ADDRESS.match(str(folder)):
         raise InputError(f"{name} is {folder}: expected a folder of this machine. Set another one.")

@@ -115,10 +115,8 @@ def reading(path: Path, expected: str) -> Iterator[None]:
 
 
 def _count_rows(path: Path) -> pl.DataFrame:
-    """Return a row for each graph of a file: collection, graph, rows, offset.
-
-    `rows` is the number of the graph's rows, `offset` the position of the first.
-    """
+    """Return a row for each graph of a file: collection, graph, rows, offset. `rows` is the number
+    of the graph's rows, `offset` the position of the first."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
     check_any_seal(path)

@@ -143,11 +143,8 @@ def open_pool(
 
 @contextmanager
 def interrupted_later() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block, in which processes are started.
-
-    A process that is still starting could not be ended, and would print an error after all other
-    output.
-    """
+    """Delay Ctrl-C until the end of the block, in which processes are started. A process that is
+    still starting could not be ended, and would print an error after all other output."""
     # only the main thread gets signals, so other threads have nothing to delay
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -210,10 +207,8 @@ def _marked(mark: str) -> Iterator[None]:
 
 
 def end_marked(mark: str) -> None:
-    """Kill all processes whose environment variable MARK is `mark`, whatever their parent is now.
-
-    A daemon escapes if it was started with another environment and its parent has ended.
-    """
+    """Kill all processes whose environment variable MARK is `mark`, whatever their parent is now. A
+    daemon escapes if it was started with another environment and its parent has ended."""
     for _ in range(ROUNDS):  # a process may start another one meanwhile
         found = [process for process in psutil.process_iter() if _has_mark(process, mark)]
         for process in found:
@@ -233,10 +228,8 @@ def _has_mark(process: psutil.Process, mark: str) -> bool:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold back Ctrl-C in the block, and in each process started there until `_begin` runs in it.
-
-    A process that Ctrl-C reached earlier could end in the middle of an import, with a traceback.
-    """
+    """Hold back Ctrl-C in the block, and in each process started there until `_begin` runs in it. A
+    process that Ctrl-C reached earlier could end in the middle of an import, with a traceback."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -18,11 +18,8 @@ FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 @contextmanager
 def name_refusal(folder: Path) -> Iterator[None]:
-    """Turn an OSError in the block into an InputError that names `folder`.
-
-    Only errors are turned that mean that `folder` cannot be written to. The OSError would name a
-    temporary file.
-    """
+    """Turn an OSError in the block into an InputError that names `folder`. Only errors are turned
+    that mean that `folder` cannot be written to. The OSError would name a temporary file."""
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
@@ -53,10 +50,8 @@ def name_file(path: Path, temporary: Path) -> Iterator[None]:
 
 
 def raise_full(error: Exception, path: Path) -> None:
-    """Raise an OSError that names `path` if `error` is a library's report of a full disk.
-
-    Such an error has the system's error number only in its text, as in `(os error 28)`.
-    """
+    """Raise an OSError that names `path` if `error` is a library's report of a full disk. Such an
+    error has the system's error number only in its text, as in `(os error 28)`."""
     said = re.search(r"\(os error (\d+)\)", str(error))
     if said and int(said[1]) in FULL:
         number = int(said[1])
@@ -78,10 +73,8 @@ def name_full_disk(folder: Path) -> Iterator[None]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Delete a folder with its contents; raise InputError that names it if this is not allowed.
-
-    The InputError replaces the system's error, which names a file in the folder without its path.
-    """
+    """Delete a folder with its contents; raise InputError that names it if this is not allowed. The
+    InputError replaces the system's error, which names a file in the folder without its path."""
     try:
         shutil.rmtree(folder)
     except OSError as error:

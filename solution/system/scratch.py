@@ -70,10 +70,8 @@ def scratch_folder() -> Iterator[None]:
 
 
 class ScratchFolder:
-    """A temporary folder that only its owner may read; removed with this object or at exit.
-
-    If the process is killed, the next ScratchFolder or command of this user removes it.
-    """
+    """A temporary folder that only its owner may read; removed with this object or at exit. If the
+    process is killed, the next ScratchFolder or command of this user removes it."""
 
     def __init__(self) -> None:
         base = Path(tempfile.gettempdir())

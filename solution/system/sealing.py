@@ -21,10 +21,8 @@ NOTHING = "nothing"  # value for a file that did not exist, instead of its size 
 
 
 def read_record(path: Path, what: str) -> dict[str, Any]:
-    """Read a sealed record; raise InputError if the file is missing or damaged.
-
-    `what` names in messages what the record describes, such as "a bundle".
-    """
+    """Read a sealed record; raise InputError if the file is missing or damaged. `what` names in
+    messages what the record describes, such as "a bundle"."""
     expected = f"the record of {what}"
     try:
         return read_sealed(path, expected)
@@ -55,9 +53,7 @@ def find_seal(path: Path) -> Path:
 
 def check_seal(path: Path) -> str:
     """Check a file that replace_sealed wrote; return its size and checksum as describe_file does.
-
-    Raises InputError if the file is missing or damaged, or has no seal.
-    """
+    Raises InputError if the file is missing or damaged, or has no seal."""
     known = read_record(find_seal(path), f"the seal of {path.name}").get(SUMS)
     for described in known if isinstance(known, list) else ():
         if is_as_described(path, described):
@@ -72,10 +68,8 @@ def check_any_seal(path: Path) -> None:
 
 
 def _find_sound(path: Path) -> set[str]:
-    """Return a set with the size and checksum (SIZE:SHA256) of a file that matches its seal.
-
-    If neither the file nor its seal exists, the set is {NOTHING}; otherwise it is empty.
-    """
+    """Return a set with the size and checksum (SIZE:SHA256) of a file that matches its seal. If
+    neither the file nor its seal exists, the set is {NOTHING}; otherwise it is empty."""
     if not path.exists() and not find_seal(path).exists():
         return {NOTHING}
     try:
@@ -102,10 +96,8 @@ def is_as_described(path: Path, description: object) -> bool:
 
 
 def list_checksums(folder: Path, leave_out: Sequence[str] = ()) -> dict[str, str]:
-    """Return, by relative path, the size and SHA-256 of every file below `folder`.
-
-    Files whose relative path is in `leave_out` and temporary files are skipped.
-    """
+    """Return, by relative path, the size and SHA-256 of every file below `folder`. Files whose
+    relative path is in `leave_out` and temporary files are skipped."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in files}
     return {

@@ -29,10 +29,8 @@ def escape(text: str) -> str:
 
 
 def is_screen(stream: TextIO | None) -> bool:
-    """Return True if the stream is a terminal.
-
-    Python sets a standard stream to None if it was closed when the process started.
-    """
+    """Return True if the stream is a terminal. Python sets a standard stream to None if it was
+    closed when the process started."""
     return stream is not None and stream.isatty()
 
 

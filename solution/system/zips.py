@@ -62,10 +62,8 @@ def open_untrusted(path: Path, target: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def refuse_member(member: zipfile.ZipInfo, path: Path) -> None:
-    """Raise InputError if a member must not be unpacked.
-
-    Such a member leads out of the folder, is encrypted, or is neither a regular file nor a folder.
-    """
+    """Raise InputError if a member must not be unpacked. Such a member leads out of the folder, is
+    encrypted, or is neither a regular file nor a folder."""
     name = member.filename
     if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise InputError(f"{path}: refused, {name!r} is a link or another special file.")
@@ -83,10 +81,8 @@ def refuse_member(member: zipfile.ZipInfo, path: Path) -> None:
 
 
 def check_directory(archive: zipfile.ZipFile, file: BinaryIO) -> None:
-    """Raise BadZipFile unless the directory lists as many members as the end record counts.
-
-    A wrong length in the directory may hide members, and zipfile does not compare the counts.
-    """
+    """Raise BadZipFile unless the directory lists as many members as the end record counts. A wrong
+    length in the directory may hide members, and zipfile does not compare the counts."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - END.size - MAX_COMMENT))
     tail = file.read()
@@ -134,10 +130,8 @@ def unpack_folder(packed: bytes, folder: Path) -> None:
 
 
 def add_files(packed: bytes, folder: Path) -> None:
-    """Write the files of a `pack_folder` archive into a folder, each file atomically.
-
-    Raises InputError if a name leads out of the folder.
-    """
+    """Write the files of a `pack_folder` archive into a folder, each file atomically. Raises
+    InputError if a name leads out of the folder."""
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         for name in archive.namelist():
             with replace_file(place_below(folder, name, "files from another machine")) as path:

@@ -124,10 +124,8 @@ def find_taught(run: Run, recipe: Recipe) -> set[str]:
 
 
 def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> None:
-    """Record that the students of the run learn from this recipe.
-
-    Students that learned from another recipe are deleted.
-    """
+    """Record that the students of the run learn from this recipe. Students that learned from
+    another recipe are deleted."""
     known = recall(run.folder, TEACHER)
     if known is not None and known == recipe.model_copy(update={"name": known.name}):
         return
@@ -206,8 +204,7 @@ class Teacher:
 
 def _add_layouts(graph: Graph) -> Graph:
     """Return the graph with at most OWN_LAYOUTS of its configurations, and MADE_LAYOUTS generated
-    ones.
-    """
+    ones."""
     check_no_options(graph)
     chosen = graph.select(choose_configs(graph.key, graph.num_configs, OWN_LAYOUTS))
     try:

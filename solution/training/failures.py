@@ -31,10 +31,8 @@ def is_own(experiment: Experiment) -> bool:
 
 
 def load_experiment(name: str) -> Experiment:
-    """Return the experiment with this name or file, as find_experiment does.
-
-    Raises InputError also for mistakes in a user's file that would only show in training.
-    """
+    """Return the experiment with this name or file, as find_experiment does. Raises InputError also
+    for mistakes in a user's file that would only show in training."""
     if Path(name).suffix != ".py":
         return find_experiment(name)
     with refuse_other_folder(name):
@@ -71,10 +69,8 @@ def find_own_frames(trace: TracebackType | None, path: Path) -> list[traceback.F
 
 
 def _find_place(error: BaseException | None, path: Path) -> str:
-    """Return the place where the import of the user's file failed, as " (FILE, line N)".
-
-    The text is empty if the place is unknown.
-    """
+    """Return the place where the import of the user's file failed, as " (FILE, line N)". The text
+    is empty if the place is unknown."""
     # the messages of InputError and SyntaxError already name the line
     if error is None or isinstance(error, (InputError, SyntaxError)):
         return ""
@@ -196,8 +192,7 @@ def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
 
 def _check_scores(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
     """Raise InputError if a score is not finite in 32 bits, or if scores that differ become all
-    equal when rounded to 32 bits.
-    """
+    equal when rounded to 32 bits."""
     check_shape(scores, experiment, graph)
     is_table = isinstance(experiment.ranker, TableSettings)
     who = f"{'score_rows' if is_table else 'predict'} of {type(experiment.ranker).__name__}"

@@ -69,10 +69,8 @@ def find_families(
 
 
 def _join_equal(values: Sequence[str]) -> list[tuple[int, int]]:
-    """Return pairs of positions to join: (first position with the same value, position).
-
-    Empty values are skipped.
-    """
+    """Return pairs of positions to join: (first position with the same value, position). Empty
+    values are skipped."""
     first: dict[str, int] = {}
     return [(first.setdefault(value, row), row) for row, value in enumerate(values) if value]
 
@@ -98,8 +96,7 @@ def _join_alike(
     read_opcodes: Callable[[int], np.ndarray],
 ) -> list[tuple[int, int]]:
     """Return pairs of positions to join: a graph without a word, and a graph of each architecture
-    with nearly the same set of opcodes.
-    """
+    with nearly the same set of opcodes."""
     first: dict[str, int] = {}
     for row, architecture in enumerate(architectures):
         first.setdefault(architecture, row)

@@ -58,9 +58,7 @@ class LearningCurve:
 
     def measures(self) -> dict[str, list[float]]:
         """Return the recorded measures by name, such as the loss: values at the steps of `points`.
-
-        A measure is left out if it is missing or not finite at one of these steps.
-        """
+        A measure is left out if it is missing or not finite at one of these steps."""
         kept = [self._measures[index] for index in self._kept()]
         found = {
             name: [round(float(row.get(name, np.nan)), DIGITS) for row in kept]
@@ -69,10 +67,8 @@ class LearningCurve:
         return {name: values for name, values in found.items() if np.isfinite(values).all()}
 
     def volatility(self) -> float | None:
-        """Return measure_volatility of the validation scores of the last model that was fitted.
-
-        It is None if there are fewer than two scores.
-        """
+        """Return measure_volatility of the validation scores of the last model that was fitted. It
+        is None if there are fewer than two scores."""
         steps = [step for step, _ in self._points]
         starts = [index for index in range(1, len(steps)) if steps[index] <= steps[index - 1]]
         return measure_volatility([score for _, score in self._points[max(starts, default=0) :]])
@@ -204,9 +200,7 @@ def split_training(
     plan: Plan, collections: Sequence[str], fold: int, seed: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of the graphs to fit on, then the rows of the graphs for early stopping.
-
-    Neither includes a graph of the held-out fold.
-    """
+    Neither includes a graph of the held-out fold."""
     training = pl.concat(plan.training(name, fold) for name in collections)
     mask = split_inner(training["group"].to_list(), INNER_SHARE, seed=1000 * seed + fold)
     return training.filter(~mask), training.filter(mask)

@@ -46,10 +46,8 @@ def fit_without(
 def held_out(
     plan: Plan, collection: str, fold: int, settings: RankerSettings | None = None
 ) -> LazyGraphs:
-    """Return the labelled graphs of the fold, prepared for a ranker with these settings.
-
-    With settings=None the graphs are as stored.
-    """
+    """Return the labelled graphs of the fold, prepared for a ranker with these settings. With
+    settings=None the graphs are as stored."""
     return plan.load(plan.held_out(collection, fold), settings)
 
 

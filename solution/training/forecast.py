@@ -141,11 +141,8 @@ class Stopwatch:
 
 
 def _estimate_predictions(job: Job, plan: Plan, split: tuple[pl.DataFrame, pl.DataFrame]) -> float:
-    """Return the estimated seconds of the job's predictions.
-
-    A briefly trained model predicts the graphs of median and of largest cost. The time is scaled to
-    all graphs.
-    """
+    """Return the estimated seconds of the job's predictions. A briefly trained model predicts the
+    graphs of median and of largest cost. The time is scaled to all graphs."""
     asked = _find_predicted(job, plan).sort(WORK)
     if asked.is_empty():
         return 0.0
@@ -166,10 +163,8 @@ def _estimate_predictions(job: Job, plan: Plan, split: tuple[pl.DataFrame, pl.Da
 
 
 def _find_predicted(job: Job, plan: Plan) -> pl.DataFrame:
-    """Return a row for each graph that the job predicts.
-
-    Column `configs` is the number of configurations of the graph that are predicted.
-    """
+    """Return a row for each graph that the job predicts. Column `configs` is the number of
+    configurations of the graph that are predicted."""
     tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
     held_out = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
     return pl.concat([tests, held_out.with_columns(pl.col("configs").clip(0, MAX_CONFIGS))])
@@ -282,8 +277,7 @@ def _scale(line: Forecast, item: Experiment, budget: RunBudget, folds: int) -> F
 
 def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) -> bool:
     """Return whether a run with these recorded settings has at least one of the experiments, and
-    has no changed version of any of them.
-    """
+    has no changed version of any of them."""
     described = {experiment.name: experiment.describe() for experiment in experiments}
     # a record is JSON, in which tuples become lists, so convert in the same way
     wanted, known = json.loads(json.dumps(described)), settings.get(EXPERIMENTS, {})

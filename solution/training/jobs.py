@@ -70,10 +70,8 @@ EVERYTHING = Choice()
 
 
 def split_loaded(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
-    """Return the jobs with an experiment loaded by name or file, and those made in memory.
-
-    Another process can load only the first.
-    """
+    """Return the jobs with an experiment loaded by name or file, and those made in memory. Another
+    process can load only the first."""
     loaded = [job for job in jobs if job.experiment.origin]
     return loaded, [job for job in jobs if not job.experiment.origin]
 
@@ -160,10 +158,8 @@ def find_defect(job: Job, run: Run) -> str | None:
 
 
 def remove_damaged(jobs: Sequence[Job], run: Run) -> list[Job]:
-    """Return the untrained jobs, after deleting damaged ones with a warning.
-
-    Checkpoints of trained jobs are deleted too.
-    """
+    """Return the untrained jobs, after deleting damaged ones with a warning. Checkpoints of trained
+    jobs are deleted too."""
     missing = []
     for job in jobs:
         defect, folder = find_defect(job, run), job.folder(run)

@@ -148,8 +148,7 @@ def open_store(
 
 def find_needed_hops(experiments: Sequence[Experiment]) -> int | None:
     """Return the number of hops (edges) around configurable nodes that suffices for all
-    experiments; None: an experiment needs the whole graphs.
-    """
+    experiments; None: an experiment needs the whole graphs."""
     needed = {experiment.ranker.needed_hops for experiment in experiments}
     return None if None in needed else max(number for number in needed if number is not None)
 
@@ -176,8 +175,7 @@ def _serves(folder: Path, hops: int | None) -> bool:
 
 def _check_collections(data: Path, there: Sequence[str], asked: Sequence[str]) -> None:
     """Raise InputError if a collection in `asked` is unknown, or not among the data's collections
-    `there`.
-    """
+    `there`."""
     for name in asked:
         collection(name)  # raises InputError if the name is unknown
         if name not in there:

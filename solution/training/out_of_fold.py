@@ -112,9 +112,7 @@ def _requested(job: Job, plan: Plan, labels: pl.DataFrame, part: str) -> pl.Data
 
 def check_collections(experiment: Experiment, asked: Sequence[str]) -> tuple[str, ...]:
     """Return the names in `asked` in the experiment's order; all of its collections if empty.
-
-    Raises InputError if the experiment does not rank one of them.
-    """
+    Raises InputError if the experiment does not rank one of them."""
     unknown = [name for name in asked if name not in experiment.collections]
     if unknown:
         raise InputError(
@@ -131,10 +129,8 @@ def train_experiment(
     run: Run,
     executor: Executor = HERE,
 ) -> Table:
-    """Train the experiment on `collections`, and return a table of its out-of-fold scores.
-
-    The models are the same as in a run of all experiments, so each run continues the other.
-    """
+    """Train the experiment on `collections`, and return a table of its out-of-fold scores. The
+    models are the same as in a run of all experiments, so each run continues the other."""
     choice = Choice(tuple(collections))
     if not list_jobs(experiment, plan, choice):
         raise InputError(

@@ -94,9 +94,7 @@ class Plan:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that identify the data of the run: a count, a hash, and a version.
-
-        They do not depend on how many nodes of a graph the store keeps.
-        """
+        They do not depend on how many nodes of a graph the store keeps."""
         # The columns of the folds are left out as well: the scheme and the number of folds are
         # separate settings.
         drawn = [name for name in ("checksum", "group", "fold", "family") if name in self.graphs]
@@ -137,10 +135,8 @@ def make_plan(
 
 
 def _add_families(graphs: pl.DataFrame, store: Store) -> pl.DataFrame:
-    """Return the graphs with the column `family`, which is empty for unlabelled graphs.
-
-    Families are found for each source (xla, nlp, tile) separately.
-    """
+    """Return the graphs with the column `family`, which is empty for unlabelled graphs. Families
+    are found for each source (xla, nlp, tile) separately."""
     families = dict.fromkeys(graphs.select("collection", "graph").iter_rows(), "")
     labelled = graphs.filter("labelled")
     source = pl.col("collection").replace_strict(SOURCES)

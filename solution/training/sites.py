@@ -172,10 +172,8 @@ class SharedFolder:
 
 @dataclass(frozen=True)
 class There:
-    """Tells workers on other machines where to find the graphs and the experiments.
-
-    The other machines need this program, of the same version, and access to the store.
-    """
+    """Tells workers on other machines where to find the graphs and the experiments. The other
+    machines need this program, of the same version, and access to the store."""
 
     graphs: pl.DataFrame
     store: SharedFolder
@@ -196,10 +194,8 @@ class There:
         return Plan(self.graphs, Store.open(folder))
 
     def find(self, spec: ExperimentSpec) -> Experiment:
-        """Load the experiment that `spec` describes.
-
-        The files of a user's experiment are first written to a scratch folder of this machine.
-        """
+        """Load the experiment that `spec` describes. The files of a user's experiment are first
+        written to a scratch folder of this machine."""
         if spec.origin not in self.files:
             return spec.find()
         files = self.files[spec.origin]
@@ -211,10 +207,8 @@ _written: dict[str, ScratchFolder] = {}
 
 
 def _write_once(files: Mapping[str, bytes]) -> Path:
-    """Return a scratch folder that contains the files.
-
-    Equal sets of files share a folder, so that modules imported from it stay valid.
-    """
+    """Return a scratch folder that contains the files. Equal sets of files share a folder, so that
+    modules imported from it stay valid."""
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
     if digest not in _written:
         _written[digest] = ScratchFolder()
@@ -323,8 +317,7 @@ class AwayTrainer:
 @contextmanager
 def sending(mirror: Mirror) -> Iterator[None]:
     """Download a mirrored folder, upload its changes regularly inside the block, and all of them at
-    the end of the block.
-    """
+    the end of the block."""
     mirror.pull()
     mirror.folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -357,8 +350,7 @@ def _sending_now_and_then(mirror: Mirror) -> Iterator[None]:
 
 def _send_all(mirror: Mirror) -> None:
     """Upload the folder's current state; if the folder was deleted, delete its files in the
-    bucket.
-    """
+    bucket."""
     mirror.folder.mkdir(parents=True, exist_ok=True)
     # overwrite what a machine that is gone may have uploaded for the same fit
     mirror.push(over=True)

@@ -223,8 +223,7 @@ class LogLines:
     @contextmanager
     def job(self, name: str) -> Iterator[Report]:
         """Write a line when the fit called `name` ends; until then heartbeat lines include its
-        progress.
-        """
+        progress."""
         line = self._running[name] = FitLine(name)
         try:
             with self._shown.job(name) if self._shown else nullcontext(silent) as show:
@@ -343,8 +342,7 @@ class LiveTable:
 
     def render(self) -> Table:
         """Return the current table; while it is live, only as many of its last rows as fit on the
-        terminal.
-        """
+        terminal."""
         table = make_table(f"{self._title}: {self._advanced} of {self._total} models are there")
         for name in COLUMNS:
             table.add_column(name, justify="left" if name == "Model" else "right", no_wrap=True)

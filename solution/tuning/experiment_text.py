@@ -64,10 +64,8 @@ def _list_imports(named: Iterable[type]) -> str:
 
 
 def _replace_experiment(source: str, imports: str, text: str) -> str:
-    """Return the source with `text` in place of its EXPERIMENT, and `imports` after its imports.
-
-    If the source assigns no EXPERIMENT, `text` is appended.
-    """
+    """Return the source with `text` in place of its EXPERIMENT, and `imports` after its imports. If
+    the source assigns no EXPERIMENT, `text` is appended."""
     said = [node for node in ast.parse(source).body if _names_experiment(node)]
     old = ast.get_source_segment(source, said[-1]) if said else None
     before, _, after = source.rpartition(old) if old else (f"{source}\n", "", "")

@@ -232,10 +232,8 @@ class Search:
             watch.note(_describe_best(study))
 
     def _try_some(self, study: optuna.Study, count: int, work: Trials, watch: Watch) -> None:
-        """Draw `count` trials, score them in parallel, and report them in the order of drawing.
-
-        So the result of a search depends on `count`, but not on which worker finishes first.
-        """
+        """Draw `count` trials, score them in parallel, and report them in the order of drawing. So
+        the result of a search depends on `count`, but not on which worker finishes first."""
         searched = find_searched(self.experiment.ranker)
         needs = self._find_needs()
         asked, tasks = [], []
@@ -255,10 +253,8 @@ class Search:
 
     @property
     def _executor(self) -> Executor:
-        """The executor of the trials.
-
-        An experiment made in memory cannot be loaded by workers, so this process runs its trials.
-        """
+        """The executor of the trials. An experiment made in memory cannot be loaded by workers, so
+        this process runs its trials."""
         return self.executor if self.experiment.origin else LocalExecutor(1)
 
     def _find_needs(self) -> Needs:

@@ -65,10 +65,8 @@ def find_searched(settings: Any) -> list[Searched]:
 
 
 def _is_of_kind(value: Any, distribution: optuna.distributions.BaseDistribution) -> bool:
-    """Return whether the value has a type of the distribution.
-
-    A ranker may use a name of SPACE for a field of another type, which is then not searched.
-    """
+    """Return whether the value has a type of the distribution. A ranker may use a name of SPACE for
+    a field of another type, which is then not searched."""
     match distribution:
         case optuna.distributions.FloatDistribution():
             return type(value) in (int, float) and isfinite(value)
@@ -109,18 +107,15 @@ def suggest(trial: optuna.Trial, item: Searched) -> Any:
 
 
 def plain_value(item: Searched, value: Any) -> Any:
-    """Return a drawn value rounded to four significant digits.
-
-    More digits would not change a score measurably. The experiment's current value stays unrounded.
-    """
+    """Return a drawn value rounded to four significant digits. More digits would not change a score
+    measurably. The experiment's current value stays unrounded."""
     is_drawn = isinstance(value, float) and value != item.value
     return float(f"{value:.4g}") if is_drawn else value
 
 
 def with_values(settings: Any, values: dict[str, Any]) -> Any:
     """Return a copy of `settings` with the fields in `values` replaced; a name may be nested, such
-    as "training.loss".
-    """
+    as "training.loss"."""
     replaced = {name: value for name, value in values.items() if "." not in name}
     for outer in {name.split(".")[0] for name in values if "." in name}:
         inner = {

@@ -62,10 +62,8 @@ def keep(copy: Path, folder: Path) -> None:
 
 
 def open_storage(path: Path) -> RDBStorage:
-    """Return Optuna's storage for the studies in a SQLite file.
-
-    The file is opened by its path, because characters such as `?` and `%` have a meaning in a URL.
-    """
+    """Return Optuna's storage for the studies in a SQLite file. The file is opened by its path,
+    because characters such as `?` and `%` have a meaning in a URL."""
     connect = partial(sqlite3.connect, path.resolve())
     return RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool})
 

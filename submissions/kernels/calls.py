@@ -117,10 +117,8 @@ class Kernels(Calls):
         self._check(printed, r"is being created", r"creation error", doing)
 
     def push(self, folder: Path) -> int:
-        """Upload the kernel in `folder`, which starts it.
-
-        Returns the number of its version; 0 if Kaggle does not tell it.
-        """
+        """Upload the kernel in `folder`, which starts it. Returns the number of its version; 0 if
+        Kaggle does not tell it."""
         doing = "pushing the notebook"
         command = ["kernels", "push", "-p", str(folder)]
         printed = self.run(doing, command, self.settings.upload_seconds)

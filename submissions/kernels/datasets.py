@@ -85,9 +85,7 @@ def _look(name: str, failure: KaggleError, kernels: Kernels) -> DatasetStatus | 
 
 def await_ready(name: str, least: int, kernels: Kernels) -> int:
     """Wait until Kaggle has processed version `least` of the dataset `name`, or a later version.
-
-    Returns the number of the processed version. Raises InputError if none is ready in time.
-    """
+    Returns the number of the processed version. Raises InputError if none is ready in time."""
     settings = kernels.settings
     deadline, wait = time.monotonic() + settings.ready_seconds, settings.poll_seconds
     while True:
@@ -117,10 +115,8 @@ class Shared(BaseModel):
 
 
 def name_dataset(name: str) -> str:
-    """Return Kaggle's name for the dataset of the bundle `name`.
-
-    Raises InputError if the name is not valid on Kaggle.
-    """
+    """Return Kaggle's name for the dataset of the bundle `name`. Raises InputError if the name is
+    not valid on Kaggle."""
     slug = PREFIX + name.removeprefix(PREFIX)
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug) or len(slug) > LONGEST:
         raise InputError(
@@ -157,10 +153,8 @@ def provide(
 
 
 def share(folder: Path, slug: str, settings: WaitSettings) -> Outcome:
-    """Upload the bundle.zip in the folder as the dataset `slug`, unless it is already there.
-
-    Raises InputError if the upload failed.
-    """
+    """Upload the bundle.zip in the folder as the dataset `slug`, unless it is already there. Raises
+    InputError if the upload failed."""
     with lock_records(settings) as held:
         kernels = Kernels(settings, (held,))
         user, path = kernels.find_user(), records() / f"{slug}.json"
@@ -186,10 +180,8 @@ def check_dataset_name(name: str) -> None:
 
 
 def find_shared(name: str, user: str, kernels: Kernels) -> str:
-    """Return OWNER/SLUG of a shared bundle when it is ready; raise InputError if there is none.
-
-    The name is the bundle's name as the `user` shared it, or OWNER/SLUG of any user.
-    """
+    """Return OWNER/SLUG of a shared bundle when it is ready; raise InputError if there is none. The
+    name is the bundle's name as the `user` shared it, or OWNER/SLUG of any user."""
     dataset = name if "/" in name else f"{user}/{name_dataset(name)}"
     found = kernels.find_dataset(dataset)
     if found is None or found.status in GONE:

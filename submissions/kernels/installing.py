@@ -20,10 +20,8 @@ COMMIT_FILE = "solution/system/commit.txt"  # a file in the wheel of this projec
 
 
 class InstallError(Exception):
-    """The attached dataset cannot be installed.
-
-    It is an Exception, because a SystemExit would only end the notebook's cell.
-    """
+    """The attached dataset cannot be installed. It is an Exception, because a SystemExit would only
+    end the notebook's cell."""
 
 
 def install(folder: Path, commit: str = "") -> str:
@@ -52,10 +50,8 @@ def install(folder: Path, commit: str = "") -> str:
 
 
 def _find_commit(project: str) -> str | None:
-    """Return the commit of the installed project.
-
-    The result is None if the project is not installed, and empty if its commit is unknown.
-    """
+    """Return the commit of the installed project. The result is None if the project is not
+    installed, and empty if its commit is unknown."""
     try:
         packed = metadata.distribution(project).locate_file(COMMIT_FILE)
     except metadata.PackageNotFoundError:

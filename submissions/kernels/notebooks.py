@@ -135,10 +135,8 @@ def list_source_cells(notebook: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def parse_values(pairs: Sequence[str], notebook: Mapping[str, Any]) -> dict[str, Value]:
-    """Parse NAME=VALUE pairs as the types of the notebook's parameters.
-
-    Raises InputError if there is no such parameter, or its value is not valid.
-    """
+    """Parse NAME=VALUE pairs as the types of the notebook's parameters. Raises InputError if there
+    is no such parameter, or its value is not valid."""
     known = read_parameters(notebook)
     values: dict[str, Value] = {}
     for pair in pairs:
@@ -216,10 +214,8 @@ EXPECTED: dict[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
 
 
 def build(notebooks: Sequence[Notebook], outputs: Path = OUTPUTS) -> None:
-    """Execute the notebooks one after the other on the sample, and write their ipynb files.
-
-    Raises InputError if a cell fails.
-    """
+    """Execute the notebooks one after the other on the sample, and write their ipynb files. Raises
+    InputError if a cell fails."""
     shutil.rmtree(outputs, ignore_errors=True)
     environment = {
         **os.environ,
@@ -261,10 +257,8 @@ def execute(
     environment: Mapping[str, str],
     kernel_name: str = "python3",
 ) -> dict[str, Any]:
-    """Execute the notebook in `folder`; return it with its complete outputs.
-
-    Raises InputError with the failure of a cell; earlier outputs are lost.
-    """
+    """Execute the notebook in `folder`; return it with its complete outputs. Raises InputError with
+    the failure of a cell; earlier outputs are lost."""
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, DeadKernelError
@@ -291,9 +285,7 @@ def execute(
 
 def _run(client: Any, environment: Mapping[str, str]) -> None:
     """Execute the client's notebook; if a signal interrupts this process, end the kernel as well.
-
-    The client runs in another thread, because its signal handlers fail during cleanup.
-    """
+    The client runs in another thread, because its signal handlers fail during cleanup."""
     with stopped_by_signals(), ThreadPoolExecutor(1) as pool:
         running = pool.submit(lambda: asyncio.run(client.async_execute(env=dict(environment))))
         try:

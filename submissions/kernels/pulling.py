@@ -105,10 +105,8 @@ def _follow(notebook: Notebook, kernels: Kernels) -> tuple[Push | None, str, str
 
 
 def look(latest: Push, kernels: Kernels) -> Progress:
-    """Ask Kaggle for the kernel's latest session and, once that has ended, for its record.
-
-    The record, kernel.json among the outputs, names the push that started the session.
-    """
+    """Ask Kaggle for the kernel's latest session and, once that has ended, for its record. The
+    record, kernel.json among the outputs, names the push that started the session."""
     session = kernels.find_session(latest.kernel)
     if session.is_running:
         return Progress(latest, session)
@@ -206,10 +204,8 @@ def _check_ready(progress: Progress, kernels: Kernels) -> SessionRecord:
 
 
 def _forget_others(wanted: SessionRecord, folder: Path) -> None:
-    """Delete the files of an interrupted pull unless their session record is `wanted`.
-
-    `wanted` is the record of the outputs that Kaggle has now.
-    """
+    """Delete the files of an interrupted pull unless their session record is `wanted`. `wanted` is
+    the record of the outputs that Kaggle has now."""
     with suppress(InputError):
         if not (folder / KERNEL_RECORD).is_file() or read_session_record(folder) == wanted:
             return
@@ -231,10 +227,8 @@ def _read_log(latest: Push, kernels: Kernels) -> str:
 
 
 def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
-    """Download until every file has the checksum that the session recorded.
-
-    Raises InputError if the outputs are of another push, or some files stay damaged.
-    """
+    """Download until every file has the checksum that the session recorded. Raises InputError if
+    the outputs are of another push, or some files stay damaged."""
     damaged: list[str] = []
     for _ in range(kernels.settings.tries):
         with console.status("Downloading") as status:

@@ -52,10 +52,8 @@ class Order:
 
 
 def push(order: Order, settings: WaitSettings) -> Outcome:
-    """Push the notebook once; the returned message says what comes next.
-
-    Raises InputError if nothing was pushed.
-    """
+    """Push the notebook once; the returned message says what comes next. Raises InputError if
+    nothing was pushed."""
     if order.bundle:
         check_dataset_name(order.bundle)
     with lock_records(settings) as held:
@@ -79,10 +77,8 @@ class UnknownPushError(Exception):
 
 
 def reconcile(notebook: Notebook, kernels: Kernels) -> Push | None:
-    """Find out whether a push in state "pushing" arrived; return it if it did.
-
-    Raises UnknownPushError if Kaggle cannot be asked.
-    """
+    """Find out whether a push in state "pushing" arrived; return it if it did. Raises
+    UnknownPushError if Kaggle cannot be asked."""
     latest = read_pushes(notebook.name).latest
     if latest is None or latest.state != "pushing":
         return None
@@ -90,10 +86,8 @@ def reconcile(notebook: Notebook, kernels: Kernels) -> Push | None:
 
 
 def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:
-    """Upload the package if needed; return its version in the user's dataset, ready for use.
-
-    Raises InputError if it is not ready in time.
-    """
+    """Upload the package if needed; return its version in the user's dataset, ready for use. Raises
+    InputError if it is not ready in time."""
     wanted = Uploaded(name=name, commit=package.commit, python=package.python, version=0)
     write_metadata(package.folder, name.partition("/")[0], SLUG)
     path, note = records() / "dataset.json", package.commit[:12]
@@ -101,10 +95,8 @@ def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:
 
 
 def _name_bundle(order: Order, user: str, kernels: Kernels) -> Order:
-    """Return the order with the full name of its bundle, OWNER/SLUG.
-
-    Raises InputError if there is no such bundle, or the notebook takes no bundle.
-    """
+    """Return the order with the full name of its bundle, OWNER/SLUG. Raises InputError if there is
+    no such bundle, or the notebook takes no bundle."""
     if not order.bundle:
         return order
     if BUNDLE not in read_parameters(order.notebook.read()):
@@ -145,10 +137,8 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
 
 
 def _look(notebook: Notebook, made: Push, kernels: Kernels, said: str = "") -> Push | None:
-    """Return the push if Kaggle's copy of the source contains its key, else None.
-
-    The result is written to the record of the push.
-    """
+    """Return the push if Kaggle's copy of the source contains its key, else None. The result is
+    written to the record of the push."""
     if not _is_there(made, kernels, said):
         pause(kernels.settings.quiet_seconds, "Checking whether the push arrived after all")
         if not _is_there(made, kernels, said):
@@ -178,10 +168,8 @@ def _stage(
 
 
 def _fill_metadata(order: Order, user: str, competition: str) -> dict[str, Any]:
-    """Return the content of kernel-metadata.json with this push's inputs.
-
-    A notebook with a bundle gets the competition's data instead of other notebooks' outputs.
-    """
+    """Return the content of kernel-metadata.json with this push's inputs. A notebook with a bundle
+    gets the competition's data instead of other notebooks' outputs."""
     text = json.dumps(order.notebook.read_metadata()).replace(PLACEHOLDER, user)
     metadata: dict[str, Any] = json.loads(text)
     if order.bundle:

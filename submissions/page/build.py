@@ -135,10 +135,8 @@ def _summarise(evidence: Evidence) -> Headline:
 
 
 def _place(run: Run) -> list[str]:
-    """Return sentences about the data on which the run was scored.
-
-    They prevent readers from taking the scores for Kaggle's scores.
-    """
+    """Return sentences about the data on which the run was scored. They prevent readers from taking
+    the scores for Kaggle's scores."""
     origin = recall_origin(run)
     if origin is None:
         return ["Measured out of fold on the user's data: these are no Kaggle scores."]

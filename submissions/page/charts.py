@@ -163,10 +163,8 @@ def show(value: float) -> str:
 def draw_intervals(
     title: str, rows: Sequence[Row], subtitle: str = "", *, difference: bool = False
 ) -> Figure:
-    """Draw each row's value as a dot on its interval.
-
-    With `difference`, the values are differences: they have signs, and the axis includes zero.
-    """
+    """Draw each row's value as a dot on its interval. With `difference`, the values are
+    differences: they have signs, and the axis includes zero."""
     drawing = Drawing(len(rows) * ROW + AXIS)
     ends = [e for row in rows for e in (row.value, row.low, row.high) if e is not None]
     drawing.rows(len(rows), [*ends, 0.0] if difference else ends)
@@ -284,9 +282,7 @@ def draw_histogram(
     title: str, edges: Sequence[float], shares: Sequence[float], median: float
 ) -> Figure:
     """Draw a histogram: a bar for each share, between two of the edges, and a line at the median.
-
-    The axis is logarithmic if its ends differ by a factor of at least 4.
-    """
+    The axis is logarithmic if its ends differ by a factor of at least 4."""
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, StrMethodFormatter
 
     drawing = Drawing(150, top=20)
@@ -350,10 +346,8 @@ def draw_curves(
 def draw_scatter(
     title: str, points: Sequence[Point], axes: tuple[str, str], *, shared: bool = False
 ) -> Figure:
-    """Draw points over two axes, both with scores, and the line on which the scores are equal.
-
-    If `shared`, both axes have the same range.
-    """
+    """Draw points over two axes, both with scores, and the line on which the scores are equal. If
+    `shared`, both axes have the same range."""
     drawing = _draw_plane(290.0, axes)
     style: Any = {"ms": 7, "mfc": COLOURS["accent"], "mec": "none", "alpha": 0.65}
     drawing.axes.plot([p.x for p in points], [p.y for p in points], "o", **style)

@@ -90,10 +90,8 @@ def listed(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The out-of-fold scores of a run's experiments and of a recipe's ensemble, computed once.
-
-    A member is an experiment or the ensemble.
-    """
+    """The out-of-fold scores of a run's experiments and of a recipe's ensemble, computed once. A
+    member is an experiment or the ensemble."""
 
     run: Run
     recipe: Recipe

@@ -86,11 +86,8 @@ def describe_graphs(evidence: Evidence) -> Section:
 
 
 def _pictured(evidence: Evidence, collection: Collection) -> list[dict[str, float]]:
-    """Return the mean scores of the members to draw.
-
-    The recipe's fallback is left out unless it has a weight: its low score would compress the
-    figure.
-    """
+    """Return the mean scores of the members to draw. The recipe's fallback is left out unless it
+    has a weight: its low score would compress the figure."""
     means = list(evidence.means_of(collection.name))
     recipe = evidence.recipe
     hidden = {recipe.fallback} - set(recipe.weights(collection.name))

@@ -27,10 +27,8 @@ ROUNDS, SECONDS = 20, 0.1
 
 
 def read_programs(path):
-    """Return the default and the chosen program as MLIR text, and the types of the arguments.
-
-    A type is a pair: sizes, name of the element type in MLIR.
-    """
+    """Return the default and the chosen program as MLIR text, and the types of the arguments. A
+    type is a pair: sizes, name of the element type in MLIR."""
     with make_ir_context():
         module = ir.Module.parse(hlo_to_stablehlo(Path(path).read_bytes()))
         (main,) = (f for f in module.body.operations if str(f.attributes["sym_name"]) == '"main"')

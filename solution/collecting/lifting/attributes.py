@@ -40,10 +40,8 @@ S64, U64, U32, S32 = 5, 9, 8, 4
 
 
 class Indexing(NamedTuple):
-    """The dimension numbers of a gather or scatter.
-
-    For a scatter, "output" in the fields' comments means the updates that the scatter reads.
-    """
+    """The dimension numbers of a gather or scatter. For a scatter, "output" in the fields' comments
+    means the updates that the scatter reads."""
 
     offsets: list[int]  # dimensions of the output along which the elements of a slice lie
     # dimensions of the tensor in which a slice has size 1 and that the output lacks
@@ -95,9 +93,7 @@ class Attributes:
 
     def _list_many(self, node: int) -> list[int]:
         """Return a node's `dimensions`, of which one is above 5, from the features as in the file.
-
-        The corrected features (repair_padding) lack dimension numbers above 5.
-        """
+        The corrected features (repair_padding) lack dimension numbers above 5."""
         draft, rank = self._draft, len(self._draft.sizes[node])
         read = len(draft.sizes[self._types.operands[node][0]]) if draft.operands[node] else 0
         counts = {"broadcast": read, "reduce": read - rank}
@@ -326,8 +322,7 @@ class Attributes:
 
     def _transform(self, node: int) -> Fields:
         """Infer the type of a Fourier transform from the element types; assume that it transforms
-        the last dimension.
-        """
+        the last dimension."""
         draft = self._draft
         source = self._types.operands[node][0]
         kinds = draft.kinds[source] in FLOATS, draft.kinds[node] in FLOATS

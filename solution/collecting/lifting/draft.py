@@ -87,10 +87,7 @@ class Draft:
 
     def is_kept(self, node: int) -> bool:
         """Return True if a node is an element of a call's result, and only calls and tuples read
-        the node.
-
-        The forward pass of a gradient returns such values for the backward pass.
-        """
+        the node. The forward pass of a gradient returns such values for the backward pass."""
         return (
             self.opcodes[node] == "get-tuple-element"
             and self.opcodes[self.operands[node][0]] == "call"
@@ -137,11 +134,8 @@ def make_draft(graph: Graph) -> Draft:
 
 
 def _link(draft: Draft) -> None:
-    """Fill `users` and `callers`, in place.
-
-    If a node has an edge to the root of the computation that contains both, the root counts as an
-    operand of the node, not as a called computation.
-    """
+    """Fill `users` and `callers`, in place. If a node has an edge to the root of the computation
+    that contains both, the root counts as an operand of the node, not as a called computation."""
     computation = draft.computation
     for node, (operands, called) in enumerate(zip(draft.operands, draft.called, strict=True)):
         for root in [one for one in called if computation[one] == computation[node]]:
@@ -168,10 +162,8 @@ def _check(draft: Draft) -> None:
 def _read_shapes(
     features: np.ndarray, layouts: np.ndarray, ranks: np.ndarray
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """Return the sizes of all nodes' dimensions, then their layouts (minor to major).
-
-    Equal rows of features are converted once.
-    """
+    """Return the sizes of all nodes' dimensions, then their layouts (minor to major). Equal rows of
+    features are converted once."""
     shapes = features[:, vocabulary.SHAPE_DIMENSIONS]
     rest = features[:, vocabulary.SHAPE_SUM] - shapes.sum(axis=1)
     table = np.column_stack([ranks, rest, features[:, vocabulary.SHAPE_PRODUCT], shapes, layouts])

@@ -113,8 +113,7 @@ def _check_operands(draft: Draft) -> None:
 
 def _is_fit(opcode: str, sizes: tuple[int, ...], read: tuple[int, ...]) -> bool:
     """Return True if an operation may have a result of the sizes `sizes` and an operand of the
-    different sizes `read`.
-    """
+    different sizes `read`."""
     if opcode in ("select", "clamp"):
         return not read
     if opcode in REORDERS:

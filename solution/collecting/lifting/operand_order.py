@@ -23,10 +23,8 @@ CALLS = ("call", "fusion")  # opcodes that may have no operands
 
 
 def order_operands(draft: Draft) -> list[list[int]]:
-    """Return the operands of each node, in the order in which its instruction takes them.
-
-    Raises NotLiftedError if operands that an operation needs are missing.
-    """
+    """Return the operands of each node, in the order in which its instruction takes them. Raises
+    NotLiftedError if operands that an operation needs are missing."""
     ordered = [list(operands) for operands in draft.operands]
     dots = [node for node, opcode in enumerate(draft.opcodes) if opcode == "dot"]
     for node, opcode in enumerate(draft.opcodes):
@@ -270,9 +268,7 @@ def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 def _order_sort(draft: Draft, node: int, operands: list[int]) -> list[int]:
     """Return the sorted tensors, in the order of the element types of the comparator's parameters.
-
-    The comparator has two parameters per tensor.
-    """
+    The comparator has two parameters per tensor."""
     called = draft.called[node]
     kinds = [draft.kinds[one] for one in draft.parameters(called[0])][::2] if called else []
     count = max(1, draft.parts[node])
@@ -290,8 +286,7 @@ def _order_outfeed(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 def _order_random(draft: Draft, node: int, operands: list[int]) -> list[int]:
     """Return the operands of an rng: lower bound, then upper bound. The node with the lower number
-    is assumed to be the lower bound.
-    """
+    is assumed to be the lower bound."""
     if len(operands) > 1:
         draft.guesses.add("order of the operands of rng", node)
     return [operands[0], operands[-1]]
@@ -335,8 +330,7 @@ def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[i
 
 def _order_solver(draft: Draft, node: int, operands: list[int]) -> list[int]:
     """Return the operands of a triangular solve: the matrix, then the right-hand sides, which have
-    the node's type.
-    """
+    the node's type."""
     other = [one for one in operands if draft.key(one) == draft.key(node)] or operands
     matrix = [one for one in operands if one != other[-1]] or operands
     return [matrix[0], other[-1]]

@@ -48,10 +48,8 @@ def read_window(draft: Draft, node: int) -> list[WindowDimension]:
 
 
 def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return input and kernel of a convolution.
-
-    If shapes allow both orders, the choice of `find_operands` is taken, and recorded as a guess.
-    """
+    """Return input and kernel of a convolution. If shapes allow both orders, the choice of
+    `find_operands` is taken, and recorded as a guess."""
     pairs = [list(pair) for pair in permutations(operands, 2)] or [operands * 2]
     fitting = [pair for pair in pairs if find_output_dimensions(draft, node, pair) is not None]
     if not fitting:
@@ -100,10 +98,8 @@ def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list
 
 
 def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
-    """Return, by dot node, its operands: left, then right.
-
-    Raises NotLiftedError if the sizes of a dot's operands do not fit its result.
-    """
+    """Return, by dot node, its operands: left, then right. Raises NotLiftedError if the sizes of a
+    dot's operands do not fit its result."""
     if not dots:
         return {}
     found = find_operands(draft.graph)
@@ -115,11 +111,8 @@ def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class DotDimensions:
-    """Dimensions of a dot's operands.
-
-    The n-th entries of left_summed and right_summed are summed together; the n-th entries of
-    left_batch and right_batch are the same batch dimension.
-    """
+    """Dimensions of a dot's operands. The n-th entries of left_summed and right_summed are summed
+    together; the n-th entries of left_batch and right_batch are the same batch dimension."""
 
     left_summed: list[int]
     right_summed: list[int]
@@ -147,8 +140,7 @@ def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
 
 def _is_ordered(letters: Einsum) -> bool:
     """Return True if the output has the batch dimensions first, then the left operand's other
-    dimensions, then the right operand's.
-    """
+    dimensions, then the right operand's."""
     batch = letters.batch
     left = [one for one in letters.left if one in letters.output and one not in batch]
     right = [one for one in letters.right if one in letters.output and one not in batch]

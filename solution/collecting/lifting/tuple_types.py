@@ -78,10 +78,8 @@ class TupleTypes:
         self._open: set[int] = set()
 
     def resolve(self) -> None:
-        """Infer the types of all tuples, and the index of each get-tuple-element.
-
-        Raises NotLiftedError if the types of a tuple's elements cannot be inferred.
-        """
+        """Infer the types of all tuples, and the index of each get-tuple-element. Raises
+        NotLiftedError if the types of a tuple's elements cannot be inferred."""
         draft = self._draft
         for node, opcode in enumerate(draft.opcodes):
             if opcode == "while":
@@ -207,10 +205,7 @@ class TupleTypes:
 
     def _fill(self, node: int) -> None:
         """Repeat operands of a tuple, in place, until it has as many elements as its features
-        state.
-
-        Operands of types that the tuple's readers need are repeated first.
-        """
+        state. Operands of types that the tuple's readers need are repeated first."""
         draft, found = self._draft, self.operands[node]
         if self._find_caller(node) is not None:
             order_results(draft, found)
@@ -342,11 +337,8 @@ class TupleTypes:
         found += [*added, *[found[-1]] * missing][:missing]
 
     def _reorder(self, node: int, keys: Sequence[object]) -> None:
-        """Order the operands of a tuple such that the n-th has the type keys[n].
-
-        If a type is more frequent in `keys` than among the operands, the last operand of that type
-        is repeated.
-        """
+        """Order the operands of a tuple such that the n-th has the type keys[n]. If a type is more
+        frequent in `keys` than among the operands, the last operand of that type is repeated."""
         draft = self._draft
         pool: dict[object, list[int]] = defaultdict(list)
         for one in self.operands[node]:
@@ -392,8 +384,7 @@ class TupleTypes:
 
     def _rank_start(self, loop: Loop, index: int) -> int:
         """Return a number from 0 to 3: the higher, the more likely the element of the loop's state
-        with this index starts with a constant.
-        """
+        with this index starts with a constant."""
         if index == loop.counter:
             return 3
         if index in loop.fixed:
@@ -431,9 +422,7 @@ class TupleTypes:
 
     def _look_back(self, result: int, parameter: int) -> dict[int, int]:
         """Return the readers of `parameter` from which `result` is computed, with their distances.
-
-        The distance is the number of edges between reader and result.
-        """
+        The distance is the number of edges between reader and result."""
         draft = self._draft
         found: dict[int, int] = {}
         distance, waiting = {result: 0}, deque([result])
@@ -450,8 +439,7 @@ class TupleTypes:
 
     def _find_counter(self, parameter: int, results: Sequence[int]) -> int | None:
         """Return the index of a loop's counter: the element to which the loop's body adds a
-        constant. None if there is none.
-        """
+        constant. None if there is none."""
         draft = self._draft
         for index, result in enumerate(results):
             read = draft.operands[result]
@@ -463,10 +451,8 @@ class TupleTypes:
         return None
 
     def _read_counter(self, condition: int, counter: int | None, keys: Sequence[object]) -> None:
-        """Assign an element to each reader of the condition's parameter.
-
-        The first reader of the counter's type reads the counter.
-        """
+        """Assign an element to each reader of the condition's parameter. The first reader of the
+        counter's type reads the counter."""
         draft = self._draft
         for parameter in draft.parameters(condition):
             readers, taken = self._readers(parameter), set[int]()

@@ -67,10 +67,7 @@ def _bound(draft: Draft, node: int, number: int) -> float | None:
 
 def _limit(draft: Draft, node: int, number: int) -> float | None:
     """Return the value of a constant operand of a maximum: -infinity if the other operand is a
-    max-reduction, otherwise 0.
-
-    None if the result is a scalar or is not of a float type.
-    """
+    max-reduction, otherwise 0. None if the result is a scalar or is not of a float type."""
     if draft.kinds[node] not in FLOATS or not draft.sizes[node]:
         return None
     reduced = (_find_reduction(draft, one) for one in draft.operands[node])
@@ -78,10 +75,8 @@ def _limit(draft: Draft, node: int, number: int) -> float | None:
 
 
 def _find_reduction(draft: Draft, node: int) -> str:
-    """Return the opcode that a reduce applies, such as add; "" if there is no such reduce.
-
-    The node may be the reduce itself, or reshape or convert the result of the reduce.
-    """
+    """Return the opcode that a reduce applies, such as add; "" if there is no such reduce. The node
+    may be the reduce itself, or reshape or convert the result of the reduce."""
     while draft.opcodes[node] in ("reshape", "convert") and draft.operands[node]:
         node = draft.operands[node][0]
     called = [draft.opcodes[root] for root in draft.called[node]]
@@ -91,9 +86,7 @@ def _find_reduction(draft: Draft, node: int) -> str:
 
 def _average(draft: Draft, node: int, number: int) -> float | None:
     """Return the constant that makes a division a mean: the number of elements in the divided sum.
-
-    None if `node` does not divide a sum by a constant.
-    """
+    None if `node` does not divide a sum by a constant."""
     others = [one for one in draft.operands[node] if draft.find_constant(one) is None]
     if number == 0 or len(others) != 1:
         return None
@@ -145,11 +138,8 @@ def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, fl
 
 
 def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
-    """Return the number of a loop's iterations; record it as a guess.
-
-    It is the most frequent length of a dimension along which the body slices single elements, or
-    TRIPS if there is none.
-    """
+    """Return the number of a loop's iterations; record it as a guess. It is the most frequent
+    length of a dimension along which the body slices single elements, or TRIPS if there is none."""
     lengths = []
     for one in draft.ranges[draft.computation[types.loops[node].body]]:
         if draft.opcodes[one] in ("dynamic-slice", "dynamic-update-slice"):

@@ -75,10 +75,8 @@ Origins = dict[int, int]  # maps the id of a copied instruction to the id of its
 
 
 def find_asked_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
-    """Return the ranks (configurable, 3) of each configurable node's output and operands.
-
-    The rank is 0 for a tensor whose layout cannot be requested on a TPU.
-    """
+    """Return the ranks (configurable, 3) of each configurable node's output and operands. The rank
+    is 0 for a tensor whose layout cannot be requested on a TPU."""
     ranks = find_ranks(module, configurable)
     nodes = list(instructions(module))
     producers = {instruction.id: instruction for instruction in nodes}
@@ -238,9 +236,7 @@ def _find_fixed(
     computation: Any, propagated: dict[int, list[int]], settable: set[int]
 ) -> list[int]:
     """Return the ids of the instructions behind which a propagated layout is fixed by a constraint.
-
-    Configurable nodes (`settable`) are left out. See the module's docstring for the rule.
-    """
+    Configurable nodes (`settable`) are left out. See the module's docstring for the rule."""
     readers: dict[int, list[Any]] = defaultdict(list)
     for instruction in computation.instructions:
         for operand in instruction.operand_ids:

@@ -43,10 +43,8 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Tile:
-    """Sizes of the blocks of data that a kernel works on, counted in register tiles.
-
-    TpuGraphs' tile configurations set the same sizes.
-    """
+    """Sizes of the blocks of data that a kernel works on, counted in register tiles. TpuGraphs'
+    tile configurations set the same sizes."""
 
     kernel: tuple[int, ...] = ()
     output: tuple[int, ...] = ()

@@ -76,10 +76,8 @@ def _name_layout(shape: Any) -> str:
 
 
 def find_optimised(message: Any) -> str:
-    """Return the evidence that a message Module was optimised for a backend already.
-
-    The evidence is worded for an error message; "" if there is none.
-    """
+    """Return the evidence that a message Module was optimised for a backend already. The evidence
+    is worded for an error message; "" if there is none."""
     fused = next((i.name for i in instructions(message) if i.opcode == "fusion"), "")
     if fused:
         return f"{fused} is a fusion"

@@ -36,11 +36,8 @@ from solution.collecting.tpu.target import TpuTarget
 
 @dataclass(frozen=True)
 class Chip:
-    """The properties of a chip that the formula needs.
-
-    If each core of a chip runs a program, the properties are those of one core and its share of
-    HBM.
-    """
+    """The properties of a chip that the formula needs. If each core of a chip runs a program, the
+    properties are those of one core and its share of HBM."""
 
     gigahertz: float  # clock rate of the core
     gigabytes_per_second: float  # bandwidth of HBM available to one program

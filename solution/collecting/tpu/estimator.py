@@ -257,11 +257,8 @@ class Estimator:
         return request, context, key
 
     def _compile(self, child: Child, request: Request, context: str, key: str) -> Answer:
-        """Return the answer for a module that is not in the cache.
-
-        The module is compiled in full only if the passes over HLO, and new kernels compiled alone,
-        do not suffice.
-        """
+        """Return the answer for a module that is not in the cache. The module is compiled in full
+        only if the passes over HLO, and new kernels compiled alone, do not suffice."""
         spent = 0.0
         if not self._is_always_full:
             made = self._ask(child, replace(request, is_full=False, is_paused=True))

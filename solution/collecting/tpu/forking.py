@@ -155,10 +155,8 @@ class Copies:
         return Compilation(passed, generated, why, seconds, is_by_chance)
 
     def _resume(self, request: Request) -> Copy | None:
-        """Continue the paused process and return it if it compiles the requested module.
-
-        Otherwise end it and return None.
-        """
+        """Continue the paused process and return it if it compiles the requested module. Otherwise
+        end it and return None."""
         copy, self._paused = self._paused, None
         if copy is None:
             return None
@@ -180,10 +178,8 @@ class Copies:
 
 
 def _compile_and_exit(compiler: Libtpu, request: Request, folder: Path) -> None:
-    """Compile in the forked process, then exit; this function never returns.
-
-    The forked process is killed if its parent ends.
-    """
+    """Compile in the forked process, then exit; this function never returns. The forked process is
+    killed if its parent ends."""
     status = 1
     try:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)

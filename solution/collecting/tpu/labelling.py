@@ -102,8 +102,7 @@ def open_estimating(
     target: TpuTarget, limits: Limits, processes: int
 ) -> Iterator[EstimatingWorkers]:
     """Yield the workers that label for a TPU, with `processes` parallel compilations; close the
-    workers afterwards.
-    """
+    workers afterwards."""
     lowering = Limits(limits.seconds, LOWERING_MEGABYTES)
     with (
         Estimator(target, limits, processes=processes) as estimator,
@@ -195,8 +194,7 @@ class Estimation:
 
     def describe(self) -> dict[str, Any]:
         """Return facts about a collection: its target, the number of different compiled programs,
-        the numbers of requested layouts that were taken or not, and processor seconds.
-        """
+        the numbers of requested layouts that were taken or not, and processor seconds."""
         sound = self._journal.sound()
         return {
             "target": self._estimator.target.name,
@@ -249,8 +247,7 @@ class Estimation:
 
     def _find_fastest(self, wanted: int) -> np.ndarray:
         """Return the fastest few of the first `wanted` configurations that the compiler accepted,
-        fastest first; the default configuration if there are none.
-        """
+        fastest first; the default configuration if there are none."""
         fastest = self._journal.sound().head(wanted).sort("nanoseconds", maintain_order=True)
         found = [self._space.from_bytes(data) for data in fastest.head(PARENTS)["values"]]
         return np.array(found or [self._space.default])
@@ -275,16 +272,12 @@ class Estimation:
 
 def read_estimates(sound: pl.DataFrame) -> Outcome:
     """Return the estimates of `sound` configurations (those the compiler accepted) as an Outcome.
-
-    Both halves of the Outcome are the estimates, because estimates are not repeated.
-    """
+    Both halves of the Outcome are the estimates, because estimates are not repeated."""
     nanoseconds = round_estimates(sound["nanoseconds"].to_numpy())
     return Outcome(sound["config"].to_list(), np.stack([nanoseconds, nanoseconds]), 1.0)
 
 
 def round_estimates(nanoseconds: np.ndarray) -> np.ndarray:
-    """Return estimates as int64 nanoseconds, as in tuning records.
-
-    They are at least 2, because a tuning record with 1 or less counts as not timed.
-    """
+    """Return estimates as int64 nanoseconds, as in tuning records. They are at least 2, because a
+    tuning record with 1 or less counts as not timed."""
     return np.maximum(np.rint(nanoseconds), 2).astype(np.int64)

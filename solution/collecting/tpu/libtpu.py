@@ -80,10 +80,8 @@ class Devices:
 
 
 def prepare_environment(folder: Path) -> None:
-    """Set the environment variables that libtpu reads; call it before jax is imported.
-
-    With them, libtpu asks no metadata server, writes its logs into `folder` and makes no lock file.
-    """
+    """Set the environment variables that libtpu reads; call it before jax is imported. With them,
+    libtpu asks no metadata server, writes its logs into `folder` and makes no lock file."""
     os.environ.update(
         JAX_PLATFORMS="cpu",  # jax itself computes on the CPU and looks for no TPU
         JAX_ENABLE_COMPILATION_CACHE="false",
@@ -101,9 +99,7 @@ def prepare_environment(folder: Path) -> None:
 
 def name_topology(target: TpuTarget, devices: int) -> str:
     """Return the name of the smallest topology with at least `devices` devices, such as v3:2x2.
-
-    Raises RefusedError if the largest topology has fewer.
-    """
+    Raises RefusedError if the largest topology has fewer."""
     name, rank, per_chip = TOPOLOGIES[target.generation]
     sizes = [*SMALLEST, *(1 for _ in range(rank - len(SMALLEST)))]
     while np.prod(sizes) * per_chip < devices:
@@ -133,10 +129,8 @@ class Libtpu:
     """The compiler for a target; the process must have called `prepare_environment`."""
 
     def __init__(self, target: TpuTarget) -> None:
-        """Load libtpu and open the smallest topology.
-
-        Raises InputError if this machine cannot compile for the target.
-        """
+        """Load libtpu and open the smallest topology. Raises InputError if this machine cannot
+        compile for the target."""
         target.check()
         self._target = target
         jax = import_module("jax")
@@ -247,8 +241,7 @@ def _write_field(number: int, content: bytes) -> bytes:
 
 def _make_struct(*fields: tuple[str, Any]) -> type[ctypes.Structure]:
     """Return a ctypes class for a struct of PJRT's C interface, which begins with its size and a
-    pointer to an extension; `fields` follow.
-    """
+    pointer to an extension; `fields` follow."""
     common = [("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p)]
     return type("Arguments", (ctypes.Structure,), {"_fields_": [*common, *fields]})
 
@@ -297,10 +290,8 @@ class CInterface:
         self._topology = asked.made
 
     def compile(self, module: bytes, options: bytes) -> None:
-        """Compile a serialized HloModuleProto with a serialized CompileOptionsProto.
-
-        Raises RefusedError with the compiler's message.
-        """
+        """Compile a serialized HloModuleProto with a serialized CompileOptionsProto. Raises
+        RefusedError with the compiler's message."""
         program = _fill(_PROGRAM, module, len(module), b"hlo", len(b"hlo"))
         where = ctypes.addressof(program)
         self._call(

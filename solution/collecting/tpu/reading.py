@@ -95,8 +95,7 @@ class Reader:
 
     def find_kernels(self, keys: Iterable[str]) -> dict[str, Instruction]:
         """Return, by canonical name, an instruction with that name, for each name in `keys` that a
-        kernel of the module has.
-        """
+        kernel of the module has."""
         wanted = set(keys)
         return {
             key: instruction
@@ -108,9 +107,7 @@ class Reader:
     @property
     def beside(self) -> set[str]:
         """The canonical names of kernels in asynchronous computations, which run on another engine.
-
-        The compiler's cost model has no cycles for them.
-        """
+        The compiler's cost model has no cycles for them."""
         called = [
             computation.id
             for run in _find_run(self.names)
@@ -258,8 +255,7 @@ class Reader:
 
     def _list_inside(self, instruction: Instruction) -> list[Instruction]:
         """Return the instructions of a kernel: those inside a fusion and its nested fusions; if the
-        kernel is no fusion, itself.
-        """
+        kernel is no fusion, itself."""
         if instruction.opcode != "fusion":
             return [instruction]
         return [
@@ -290,10 +286,8 @@ class Reader:
         return not order or order[0] in reduction.dimensions
 
     def takes_time(self, instruction: Instruction) -> bool:
-        """Return True if the chip runs the instruction synchronously and it takes time.
-
-        Scalar instructions do not count: they take a few cycles of the scalar unit.
-        """
+        """Return True if the chip runs the instruction synchronously and it takes time. Scalar
+        instructions do not count: they take a few cycles of the scalar unit."""
         opcode = instruction.opcode
         if opcode in FREE or opcode in ("while", "conditional", "call"):
             return False
@@ -337,9 +331,7 @@ class Reader:
 
 def _find_run(names: Names) -> list[Any]:
     """Return the entry and the computations that loops, branches, calls and async-start run.
-
-    Computations inside kernels, such as fused ones, are left out.
-    """
+    Computations inside kernels, such as fused ones, are left out."""
     found: dict[int, Any] = {}
     waiting = [names.entry]
     while waiting:
@@ -396,8 +388,7 @@ def _read_config(instruction: Instruction) -> dict[str, Any]:
 
 def open_tuple(shape: Any) -> list[Any]:
     """Return the shapes of arrays in a shape: [shape] for an array; for a tuple the shapes of its
-    elements, and those of nested tuples.
-    """
+    elements, and those of nested tuples."""
     if shape.element_type != TUPLE:
         return [shape]
     return [part for inner in shape.tuple_shapes for part in open_tuple(inner)]

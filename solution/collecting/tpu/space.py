@@ -80,34 +80,27 @@ class TpuSpace(ProgramSpace):
         ]
 
     def probe(self, number: int) -> np.ndarray:
-        """Return the configuration (sites,) in which each site makes the choice `number` + 1.
-
-        A site with fewer choices continues with choice 1.
-        """
+        """Return the configuration (sites,) in which each site makes the choice `number` + 1. A
+        site with fewer choices continues with choice 1."""
         counts = self.sizes - 1
         return np.where(counts > 0, 1 + number % np.maximum(counts, 1), 0).astype(np.int32)
 
     def list_choices(self, config: np.ndarray) -> list[tuple[int, int]]:
         """Return the pairs (site, choice) of a configuration; pairs with choice 0, which sets
-        nothing, are left out.
-        """
+        nothing, are left out."""
         return [(site, choice) for site, choice in enumerate(config.tolist()) if choice]
 
     def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
-        """Return `count` random configurations (count, sites).
-
-        In half of them, all nodes of an opcode make the same choice.
-        """
+        """Return `count` random configurations (count, sites). In half of them, all nodes of an
+        opcode make the same choice."""
         if self.members is not None:
             return super().draw(generator, count)
         drawn = [self._draw_one(generator) for _ in range(count if len(self._open) else 0)]
         return np.array(drawn, np.int32).reshape(-1, self.sites)
 
     def breed(self, generator: np.random.Generator, count: int, parents: np.ndarray) -> np.ndarray:
-        """Return `count` configurations (count, sites) that mix two of `parents` site by site.
-
-        At a few sites, the configuration gets a random choice, or 0, instead of a parent's choice.
-        """
+        """Return `count` configurations (count, sites) that mix two of `parents` site by site. At a
+        few sites, the configuration gets a random choice, or 0, instead of a parent's choice."""
         bred = [self._breed_one(generator, parents) for _ in range(count if len(self._open) else 0)]
         return np.array(bred, np.int32).reshape(-1, self.sites)
 
@@ -214,9 +207,7 @@ def _check_program(program: Program) -> None:
 
 def find_tpu_flags(options: np.ndarray) -> Flags:
     """Return the compiler's flags; options (options,) are positions in TPU_OPTION_CHOICES' values.
-
-    Position 0 sets no flag.
-    """
+    Position 0 sets no flag."""
     told: list[tuple[str, bool | int | str]] = []
     for (name, choices), value in zip(TPU_OPTION_CHOICES.items(), options.tolist(), strict=True):
         if value:
@@ -225,20 +216,16 @@ def find_tpu_flags(options: np.ndarray) -> Flags:
 
 
 def read_choice(choice: str) -> bool | int | str:
-    """Return an option's choice as the compiler's value.
-
-    `on` becomes True, `off` False, digits an integer; other words stay unchanged.
-    """
+    """Return an option's choice as the compiler's value. `on` becomes True, `off` False, digits an
+    integer; other words stay unchanged."""
     if choice in ("on", "off"):
         return choice == "on"
     return int(choice) if choice.isdigit() else choice
 
 
 def _list_choices(node: Any, shapes: dict[int, list[int]], ranks: np.ndarray) -> np.ndarray:
-    """Return the distinct choices (choices, 3, 6) of layouts of a configurable node.
-
-    The first one sets nothing (-1 everywhere). A layout is minor to major.
-    """
+    """Return the distinct choices (choices, 3, 6) of layouts of a configurable node. The first one
+    sets nothing (-1 everywhere). A layout is minor to major."""
     layouts: list[dict[int, list[int]]] = []
     if node.opcode == "reshape":
         layouts = _list_of_reshape(shapes[node.operand_ids[0]], list(node.shape.dimensions))

@@ -106,9 +106,7 @@ class TpuTarget(Target):
 
 def find_libtpu_version() -> str:
     """Return the version of the installed libtpu; programs compile differently in other versions.
-
-    Raises InputError if libtpu is not installed.
-    """
+    Raises InputError if libtpu is not installed."""
     try:
         return version("libtpu")
     except PackageNotFoundError as error:

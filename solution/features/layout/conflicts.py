@@ -158,9 +158,7 @@ def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) ->
 
 def _differ(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Return a mask (..., tensors): True if the `values` (..., constraints) of a tensor differ.
-
-    UNSET values are ignored.
-    """
+    UNSET values are ignored."""
     largest = np.maximum.reduceat(values, starts, axis=-1)
     given = np.where(values == UNSET, np.int8(np.iinfo(np.int8).max), values)
     return np.asarray(np.minimum.reduceat(given, starts, axis=-1) < largest)

@@ -168,10 +168,8 @@ def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
 
 
 def count_copies(graph: Graph) -> np.ndarray:
-    """Return the columns COPIES (distinct configs, columns) float64.
-
-    The compiler copies a tensor that its producer and its consumers want in different layouts.
-    """
+    """Return the columns COPIES (distinct configs, columns) float64. The compiler copies a tensor
+    that its producer and its consumers want in different layouts."""
     constraints, codes = conflicts.find_constraints(graph), graph.layouts.codes
     if len(constraints.nodes) == 0:
         return np.zeros((len(codes), len(COPIES)))

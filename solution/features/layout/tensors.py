@@ -40,10 +40,8 @@ class Tensors:
 
 
 def describe_layouts(graph: Graph, pairs: Codebook) -> np.ndarray:
-    """Return features (pairs, len(FEATURES)) float32 of each (node, layout) pair.
-
-    The operands of configurable nodes are read from `graph`, so it must contain their neighbours.
-    """
+    """Return features (pairs, len(FEATURES)) float32 of each (node, layout) pair. The operands of
+    configurable nodes are read from `graph`, so it must contain their neighbours."""
     node = pairs.node
     blocks = [
         _describe_tensor(

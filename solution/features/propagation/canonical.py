@@ -38,10 +38,8 @@ UNSET, BITS = -1, 3
 
 
 def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
-    """Return the instances with the backend's transposes and reshapes inserted.
-
-    Transposes stand before dots and convolutions, reshapes after dots that read matrices.
-    """
+    """Return the instances with the backend's transposes and reshapes inserted. Transposes stand
+    before dots and convolutions, reshapes after dots that read matrices."""
     orders, matrices = find_orders(graph), find_matrices(graph)
     found = Inlined()
     new: list[int] = []  # the new number of each instance
@@ -85,10 +83,8 @@ def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
 
 
 def find_matrices(graph: Graph) -> dict[int, Dimensions]:
-    """Return the result sizes of each dot that has an operand with several free dimensions.
-
-    Each operand's free dimensions are merged into one; batch dimensions come first.
-    """
+    """Return the result sizes of each dot that has an operand with several free dimensions. Each
+    operand's free dimensions are merged into one; batch dimensions come first."""
     found = {}
     for node, letters in find_operands(graph).letters.items():
         left, right, output = letters

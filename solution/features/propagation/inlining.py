@@ -192,10 +192,8 @@ class _Inliner:
         return () if isinstance(value, tuple) else self._shapes[self._inlined.node[value]]
 
     def _take(self, node: int, parts: tuple[Value, ...]) -> Value:
-        """Return the tuple element with the node's shape.
-
-        The n-th reader of a shape gets the n-th element of that shape.
-        """
+        """Return the tuple element with the node's shape. The n-th reader of a shape gets the n-th
+        element of that shape."""
         fitting = [part for part in parts if self._shape(part) == self._shapes[node]]
         if not fitting:
             return self._add(node, [parts])

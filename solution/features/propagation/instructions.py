@@ -203,10 +203,8 @@ def _choose_main(
     named: list[list[int]],
     starts: np.ndarray,
 ) -> np.ndarray:
-    """Return `Instructions.main`, found by names and sizes, because edges have no order.
-
-    The operands that find_operands names as input and kernel come first, then the largest ones.
-    """
+    """Return `Instructions.main`, found by names and sizes, because edges have no order. The
+    operands that find_operands names as input and kernel come first, then the largest ones."""
     operands, size = find_operands(graph), np.append(num_bytes(graph), 0.0)
     main = np.full((len(node), 2), NONE)
     for op, row in enumerate(rows):
@@ -240,9 +238,7 @@ def _describe(graph: Graph, node: np.ndarray, inlined: Inlined) -> dict[str, np.
 
 def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[list[int]]) -> None:
     """Set the kind of transposes and broadcasts to CHANGES if `dimensions` contradict the shapes.
-
-    Instructions of that kind do not propagate layouts.
-    """
+    Instructions of that kind do not propagate layouts."""
     rank, dimensions = described["rank"], described["dimensions"]
     for op in np.flatnonzero(kind == TRANSPOSES):
         listed = dimensions[op, : rank[op]].tolist()

@@ -74,10 +74,8 @@ NOBODY = -1  # owner of an instruction that is in no fusion
 
 
 class Reads(NamedTuple):
-    """The instructions of a program, and what the library can do with each.
-
-    `inside` and `outside` count towards the size of a fusion, which MOST limits.
-    """
+    """The instructions of a program, and what the library can do with each. `inside` and `outside`
+    count towards the size of a fusion, which MOST limits."""
 
     # (instructions,) int8, what the library can do with each: NOTHING ... POOLING
     ability: np.ndarray
@@ -281,10 +279,8 @@ def _join(reads, row_major, apart, split, numbers, joined):
 
 @njit(cache=True, nogil=True)
 def _grow(reads, row_major, apart, states, owner, outside, queue, first):
-    """Grow the fusion that starts at the reduction or pooling `first`.
-
-    Add operands breadth first, then the only reader of the result with its operands, and so on.
-    """
+    """Grow the fusion that starts at the reduction or pooling `first`. Add operands breadth first,
+    then the only reader of the result with its operands, and so on."""
     last, size = first, 0
     while last != NOBODY:
         size, end = _add(reads, owner, outside, queue, 0, size, first, last)
@@ -303,21 +299,16 @@ def _grow(reads, row_major, apart, states, owner, outside, queue, first):
 
 @njit(cache=True, nogil=True)
 def _may_join(reads, row_major, apart, states, owner, op):
-    """Return True if a fusion may add the instruction `op`.
-
-    The instruction must be in no fusion, supported by the library, and row-major. It must have no
-    copy (see `apart` in _join).
-    """
+    """Return True if a fusion may add the instruction `op`. The instruction must be in no fusion,
+    supported by the library, and row-major. It must have no copy (see `apart` in _join)."""
     able = reads.ability[op] != NOTHING and owner[op] == NOBODY
     return able and row_major[states[op]] and not apart[states[op]]
 
 
 @njit(cache=True, nogil=True)
 def _add(reads, owner, outside, queue, end, size, first, op):
-    """Add the instruction `op` to the fusion of `first`, and its operands to the queue.
-
-    Return the fusion's size, in which operands from outside count, and the queue's end.
-    """
+    """Add the instruction `op` to the fusion of `first`, and its operands to the queue. Return the
+    fusion's size, in which operands from outside count, and the queue's end."""
     owner[op] = first
     size += reads.inside[op]
     if outside[op] == first:
@@ -346,10 +337,8 @@ def _is_apart(reads, apart, states, use):
 
 @njit(cache=True, nogil=True)
 def _is_read_inside(reads, apart, states, owner, first, op):
-    """Return True if all readers of `op` are in the fusion of `first`.
-
-    A reader behind a copy or a requested layout does not count as being in the fusion.
-    """
+    """Return True if all readers of `op` are in the fusion of `first`. A reader behind a copy or a
+    requested layout does not count as being in the fusion."""
     for k in range(reads.program.reader_starts[op], reads.program.reader_starts[op + 1]):
         use = reads.program.reading[k]
         reader = reads.program.reader[use]
@@ -362,10 +351,8 @@ def _is_read_inside(reads, apart, states, owner, first, op):
 
 @njit(cache=True, nogil=True)
 def _find_reader(reads, apart, states, op):
-    """Return the only reader of the result of `op`.
-
-    NOBODY if there are several readers, or if a copy or a requested layout stands before one.
-    """
+    """Return the only reader of the result of `op`. NOBODY if there are several readers, or if a
+    copy or a requested layout stands before one."""
     only = NOBODY
     for k in range(reads.program.reader_starts[op], reads.program.reader_starts[op + 1]):
         use = reads.program.reading[k]

@@ -67,9 +67,7 @@ def untransposed(number, order, rank):
 @njit(cache=True, nogil=True)
 def filtered(number, kept, count, rank):
     """Return the layout of a broadcast's operand: only the dimensions `kept` (count,), renumbered.
-
-    `kept` lists, in ascending order, the dimensions of the result that the operand has.
-    """
+    `kept` lists, in ascending order, the dimensions of the result that the operand has."""
     result, filled = 0, 0
     for slot in range(rank):
         dimension = unpack(number, slot)
@@ -177,10 +175,8 @@ def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
 
 @njit(cache=True, nogil=True)
 def _keeps_parts(known, count, old, start, parts, part_of):
-    """Return True if the dimensions of each group are adjacent in memory.
-
-    Write the group of each dimension to `part_of`.
-    """
+    """Return True if the dimensions of each group are adjacent in memory. Write the group of each
+    dimension to `part_of`."""
     for part in range(parts):
         slot = -1
         for k in range(start[0, part], start[0, part + 1]):

@@ -113,10 +113,8 @@ class Propagation:
 
     @cached_property
     def _free(self) -> np.ndarray:
-        """(instructions,) bool: the compiler writes this tensor in any layout without a copy.
-
-        These are constants, iotas and broadcasts of scalars.
-        """
+        """(instructions,) bool: the compiler writes this tensor in any layout without a copy. These
+        are constants, iotas and broadcasts of scalars."""
         ops, ranks = self.instructions, np.append(tensor_ranks(self.graph), 0)
         filled = np.isin(ops.opcodes, [OPCODE_IDS["constant"], OPCODE_IDS["iota"]])
         free = (ops.node != NONE) & filled

@@ -197,11 +197,8 @@ def _follow_elements(ops: Instructions, points: Points, layouts: np.ndarray) -> 
 
 @dataclass(frozen=True)
 class StateTable:
-    """The states in which the distinct configurations of a graph differ.
-
-    A state is the layouts and the copy of one point: an instruction, or a use (an operand as one
-    instruction reads it).
-    """
+    """The states in which the distinct configurations of a graph differ. A state is the layouts and
+    the copy of one point: an instruction, or a use (an operand as one instruction reads it)."""
 
     # (distinct configs, points) int32: the state of each point, as an index into the arrays
     # (states, ...); only points whose states differ between configurations

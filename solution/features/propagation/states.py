@@ -172,10 +172,8 @@ def _is_copied_before(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _compare_sides(program, state, op):
-    """Return the kind of copy (ALIKE ... SCATTERED) that a reshape or transpose makes.
-
-    ALIKE if it is a bitcast, which moves no data.
-    """
+    """Return the kind of copy (ALIKE ... SCATTERED) that a reshape or transpose makes. ALIKE if it
+    is a bitcast, which moves no data."""
     use = program.use_starts[op]
     if program.use_starts[op + 1] != use + 1 or program.rank[op] < 2:
         return ALIKE
@@ -247,10 +245,8 @@ class Points:
 
 
 def find_points(instructions: Instructions, point: np.ndarray) -> Points:
-    """Return the Points of states that belong to `point` (states,).
-
-    Instructions are numbered first, then uses.
-    """
+    """Return the Points of states that belong to `point` (states,). Instructions are numbered
+    first, then uses."""
     is_use = point >= instructions.number
     read = np.append(instructions.read, 0)  # so that index 0 exists
     use = np.where(is_use, point - instructions.number, 0)

@@ -128,10 +128,8 @@ def assign(program, given, state):
 
 @njit(cache=True, nogil=True)
 def _find_sources(program, given, source):
-    """Write into `source` (uses,) the instruction whose result each use reads.
-
-    This is the custom call that requests a layout between producer and reader, else the producer.
-    """
+    """Write into `source` (uses,) the instruction whose result each use reads. This is the custom
+    call that requests a layout between producer and reader, else the producer."""
     for use in range(source.size):
         base, reader = program.read[use], program.reader[use]
         source[use] = base
@@ -183,20 +181,16 @@ def _request_of_backend(program, given, state):
 
 @njit(cache=True, nogil=True)
 def _is_turned(program, given, op):
-    """Return True if a dot swaps its operands, and so writes its result transposed.
-
-    It does if only a transpose reads the result, and no custom call requests the result's layout.
-    """
+    """Return True if a dot swaps its operands, and so writes its result transposed. It does if only
+    a transpose reads the result, and no custom call requests the result's layout."""
     behind = program.behind[op]
     return program.turned[op] != UNSET and (behind == NONE or given[behind] == UNSET)
 
 
 @njit(cache=True, nogil=True)
 def _request_of_configuration(program, given, state):
-    """Add the layouts that the configuration requests as mandatory constraints.
-
-    They constrain custom calls if the backend has these, else the instructions and uses themselves.
-    """
+    """Add the layouts that the configuration requests as mandatory constraints. They constrain
+    custom calls if the backend has these, else the instructions and uses themselves."""
     if program.flags[2]:
         for op in program.order:
             if program.kind[op] == ASKS and given[op] != UNSET:
@@ -290,10 +284,8 @@ def _propagate_to_others(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _is_largest(program, use):
-    """Return True if no operand of a concatenation is longer than that of `use`.
-
-    Lengths are sizes of the dimension along which the operands are concatenated.
-    """
+    """Return True if no operand of a concatenation is longer than that of `use`. Lengths are sizes
+    of the dimension along which the operands are concatenated."""
     op = program.reader[use]
     along = program.dimensions[op, 0]
     if along < 0:
@@ -306,10 +298,8 @@ def _is_largest(program, use):
 
 @njit(cache=True, nogil=True)
 def _are_vectors(program, one, other):
-    """Return True if both results have exactly one dimension whose size is not 1.
-
-    Then no layout is propagated through a reshape from one to the other.
-    """
+    """Return True if both results have exactly one dimension whose size is not 1. Then no layout is
+    propagated through a reshape from one to the other."""
     return _count_dimensions(program, one) == 1 and _count_dimensions(program, other) == 1
 
 
@@ -341,9 +331,7 @@ def only_ones_differ(program, one, other):
 @njit(cache=True, nogil=True)
 def _propagate_buffer(program, state, op):
     """Propagate the layout of a result to the operands of its instruction, then to its readers.
-
-    Readers get an optional constraint, which does not replace one that they have.
-    """
+    Readers get an optional constraint, which does not replace one that they have."""
     layout, kind, rank = state.buffers[op], program.kind[op], program.rank[op]
     for use in range(program.use_starts[op], program.use_starts[op + 1]):
         base = program.read[use]

@@ -107,10 +107,8 @@ def _reach(axis: Axis, size: float, iterations: np.ndarray) -> np.ndarray:
 
 
 def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of the operand `producer` of `node`, given the `axes` of the result.
-
-    An axis says which loops move along a dimension.
-    """
+    """Return the axes of the operand `producer` of `node`, given the `axes` of the result. An axis
+    says which loops move along a dimension."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     ranks = tensor_ranks(graph)
     made, read = shapes[node, : ranks[node]], shapes[producer, : ranks[producer]]
@@ -124,11 +122,8 @@ def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _match_ends(made: np.ndarray, read: np.ndarray, axes: Axes) -> Axes:
-    """Return the loops along the operand of a reshape.
-
-    Its dimensions are matched with the result's from both ends while sizes are equal. Dimensions in
-    between get no loop.
-    """
+    """Return the loops along the operand of a reshape. Its dimensions are matched with the result's
+    from both ends while sizes are equal. Dimensions in between get no loop."""
     kept = [dimension for dimension in range(len(made)) if made[dimension] > 1]
     wanted = [dimension for dimension in range(len(read)) if read[dimension] > 1]
     found = [Axis()] * len(read)
@@ -193,11 +188,8 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of a convolution's operand.
-
-    Only the largest convolution of a kernel has loops; operands of smaller ones are read as a
-    whole.
-    """
+    """Return the axes of a convolution's operand. Only the largest convolution of a kernel has
+    loops; operands of smaller ones are read as a whole."""
     rank = int(tensor_ranks(graph)[producer])
     convolved = find_convolved(graph)
     if convolved is None or convolved.node != node or rank != len(axes) or rank == 0:
@@ -208,10 +200,8 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
 
 
 def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
-    """Return the axes of a convolution's weights.
-
-    The output features have the loop of the result, every other dimension has a loop of the sum.
-    """
+    """Return the axes of a convolution's weights. The output features have the loop of the result,
+    every other dimension has a loop of the sum."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis(window=_loop_of(graph, convolved, d)) for d in range(len(axes))]
     made = min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)
@@ -220,11 +210,8 @@ def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
 
 
 def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
-    """Return the axes of a convolution's image.
-
-    The batch has a loop of the result, the features have a loop of the weights, and each spatial
-    dimension has one loop of each kind.
-    """
+    """Return the axes of a convolution's image. The batch has a loop of the result, the features
+    have a loop of the weights, and each spatial dimension has one loop of each kind."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis()] * len(axes)
     for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
@@ -291,9 +278,7 @@ def _walk_window(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 def _walk_slice(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     """Return the axes of a slice's operand, with a halo as wide as the part that the slice drops.
-
-    Slices at several offsets read the neighbours of each element, as a stencil does.
-    """
+    Slices at several offsets read the neighbours of each element, as a stencil does."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     if rank != len(axes):
@@ -348,10 +333,8 @@ def _make_walk(graph: Graph, node: int, axes: Axes | None) -> Walk:
 
 
 def _trace(graph: Graph, node: int, start: Axes) -> dict[int, Axes]:
-    """Return the axes of every node that `node` is computed from, dimensions in logical order.
-
-    If several paths reach a node, the first one counts.
-    """
+    """Return the axes of every node that `node` is computed from, dimensions in logical order. If
+    several paths reach a node, the first one counts."""
     found = {node: start}
     waiting = [node]
     operands = Neighbours.operands(graph.edges, graph.num_nodes)

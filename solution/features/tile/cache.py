@@ -40,11 +40,8 @@ class Cache:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a kernel that have several iterations.
-
-    Each is a level, numbered from the innermost: first the loops inside a tile, then the loops over
-    tiles.
-    """
+    """The loops of a kernel that have several iterations. Each is a level, numbered from the
+    innermost: first the loops inside a tile, then the loops over tiles."""
 
     configs: int
     # (levels, configs, NUM_LOOPS): iterations that each loop makes while the loop of a level runs
@@ -56,10 +53,8 @@ class Nest:
 
 
 class Reached(NamedTuple):
-    """The box of one tensor for each level of a loop nest: (levels x configs, rank).
-
-    A box is the part of the tensor that is touched while the loop of a level runs once.
-    """
+    """The box of one tensor for each level of a loop nest: (levels x configs, rank). A box is the
+    part of the tensor that is touched while the loop of a level runs once."""
 
     walk: Walk
     box: np.ndarray  # elements along each dimension, for a whole tile
@@ -67,10 +62,8 @@ class Reached(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The number of cache blocks that one tensor's boxes touch: (levels x configs,).
-
-    `whole` counts the box of a whole tile, `mean` the box averaged over all tiles.
-    """
+    """The number of cache blocks that one tensor's boxes touch: (levels x configs,). `whole` counts
+    the box of a whole tile, `mean` the box averaged over all tiles."""
 
     whole: np.ndarray
     mean: np.ndarray
@@ -88,9 +81,7 @@ class Misses(NamedTuple):
 
 def make_nest(tiling: Tiling, inner: int) -> Nest:
     """Return the loop nest of a kernel whose innermost loop is `inner`; see _order for the others.
-
-    The loops over tiles are outside of all loops inside a tile.
-    """
+    The loops over tiles are outside of all loops inside a tile."""
     active = [loop for loop in _order(tiling, inner) if tiling.extents[loop] > 1]
     around = [loop for loop in _order(tiling, tiling.rank - 1) if loop in active]
     configs, counts = len(tiling.tiles), tiling.counts
@@ -117,21 +108,16 @@ def _order(tiling: Tiling, inner: int) -> list[int]:
 
 
 def reach(walks: Sequence[Walk], nest: Nest) -> list[Reached]:
-    """Return, for each tensor of `walks`, the box that each level of the loop nest touches.
-
-    A level is a loop with all loops inside it. Its box is the part of the tensor touched in one
-    run.
-    """
+    """Return, for each tensor of `walks`, the box that each level of the loop nest touches. A level
+    is a loop with all loops inside it. Its box is the part of the tensor touched in one run."""
     # All levels in one array operation, because the arrays are small.
     whole, mean = (part.reshape(-1, NUM_LOOPS) for part in (nest.levels, nest.mean_levels))
     return [Reached(walk, walk.box(whole), walk.box(mean)) for walk in walks]
 
 
 def count_blocks_of(reached: Reached, block: int) -> Blocks:
-    """Count the blocks of `block` bytes in the box that each level of the loop nest touches.
-
-    A box is the part of one tensor that is touched while the loop of a level runs once.
-    """
+    """Count the blocks of `block` bytes in the box that each level of the loop nest touches. A box
+    is the part of one tensor that is touched while the loop of a level runs once."""
     walk, box, mean_box = reached
     aligned = _align(walk, box, block)
     return Blocks(*(_count_aligned(walk, part, aligned, block) for part in (box, mean_box)))

@@ -30,10 +30,8 @@ def inline_fusions(graph: Graph) -> Graph:
 
 
 def _inline(graph: Graph) -> Graph | None:
-    """Return the graph with inlined fusions, or None if there is nothing to inline.
-
-    Do not return the same graph then, because a graph must not cache a reference to itself.
-    """
+    """Return the graph with inlined fusions, or None if there is nothing to inline. Do not return
+    the same graph then, because a graph must not cache a reference to itself."""
     fusions = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["fusion"]).tolist()
     if not fusions:
         return None

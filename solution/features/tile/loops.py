@@ -67,10 +67,8 @@ TOKEN_FEATURES = 9
 
 
 def innermost_loop(graph: Graph) -> int:
-    """Return the loop that a C compiler puts innermost: the output's minor loop, or the sum's.
-
-    The sum's loop is innermost if all operands are contiguous along it, as in A times B transposed.
-    """
+    """Return the loop that a C compiler puts innermost: the output's minor loop, or the sum's. The
+    sum's loop is innermost if all operands are contiguous along it, as in A times B transposed."""
     summed = [walk for walk in find_walks(graph)[1:] if walk.follows()[REDUCTION]]
     if summed and all(walk.axes[-1].loop == REDUCTION for walk in summed):
         return REDUCTION

@@ -73,11 +73,8 @@ find_tiling = PerGraph(_find_tiling)
 
 
 def output_node(graph: Graph) -> int:
-    """Return the node whose tensor the kernel writes.
-
-    It is the largest tensor without a reader in the kernel; for a tuple, its largest element; if
-    every tensor is read, the largest of all.
-    """
+    """Return the node whose tensor the kernel writes. It is the largest tensor without a reader in
+    the kernel; for a tuple, its largest element; if every tensor is read, the largest of all."""
     ranks, elements = tensor_ranks(graph), num_elements(graph)
     consumed = np.zeros(graph.num_nodes, bool)
     consumed[graph.edges[:, 1]] = True
@@ -137,10 +134,8 @@ def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
 
 
 def _register_shape(graph: Graph, node: int) -> np.ndarray:
-    """Return the elements (6,) of a register tile, from the major to the minor dimension.
-
-    A tensor of one dimension fills both sublanes and lanes.
-    """
+    """Return the elements (6,) of a register tile, from the major to the minor dimension. A tensor
+    of one dimension fills both sublanes and lanes."""
     shape = np.ones(MAX_RANK)
     rank = int(tensor_ranks(graph)[node])
     one_hot = graph.node_features[node, vocabulary.ELEMENT_TYPE]

@@ -54,10 +54,8 @@ class Colours:
 
     @classmethod
     def join(cls, parts: Sequence["Colours"]) -> "Colours":
-        """Join the Colours of consecutive ranges of nodes into the Colours of all these nodes.
-
-        The numbers of nodes and of colours of a part follow those of the part before.
-        """
+        """Join the Colours of consecutive ranges of nodes into the Colours of all these nodes. The
+        numbers of nodes and of colours of a part follow those of the part before."""
         if len(parts) == 1:
             return parts[0]
         firsts = offsets([len(part.nodes) for part in parts])
@@ -151,9 +149,7 @@ def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Col
 
 def mix_neighbours(keys: np.ndarray, operands: Neighbours, consumers: Neighbours) -> np.ndarray:
     """Hash each node's keys (nodes, k) uint64 together with the keys of its operands and consumers.
-
-    Returns hashes (nodes, k); column j depends on column j of `keys` only.
-    """
+    Returns hashes (nodes, k); column j depends on column j of `keys` only."""
     return _add_neighbours(mix(keys), slice(0, len(keys)), operands, consumers)
 
 
@@ -161,8 +157,7 @@ def _add_neighbours(
     mixed: np.ndarray, part: slice, operands: Neighbours, consumers: Neighbours
 ) -> np.ndarray:
     """Return hashes of the nodes in `part` and their neighbours, given hashes `mixed` (nodes, k)
-    uint64 of all nodes.
-    """
+    uint64 of all nodes."""
     # label = mixed(node) + FOR_OPERANDS * sum of mixed(operands)
     #                     + FOR_CONSUMERS * sum of mixed(consumers)
     # The different odd factors make a label depend on which neighbours are operands.
@@ -224,8 +219,7 @@ def add_messages(
 @dataclass(frozen=True)
 class Structure:
     """The parts of one graph that colour refinement and sums over nodes read: edges, layouts,
-    weights.
-    """
+    weights."""
 
     operands: Neighbours
     consumers: Neighbours
@@ -252,9 +246,7 @@ class Structure:
 
 class Marks(NamedTuple):
     """Features of layout constraints, for the colours (distinct node values) whose tensor has any.
-
-    Most colours have none.
-    """
+    Most colours have none."""
 
     colours: np.ndarray  # (marked,) int64, ascending: the colours with constraints
     # (marked, extras) float32: features of the constraints, for each entry of `colours`
@@ -262,9 +254,7 @@ class Marks(NamedTuple):
 
     def expand(self, count: int) -> np.ndarray:
         """Return features (count, extras) of constraints for all colours (distinct node values).
-
-        They are 0 for colours without constraints. `count` is the number of colours.
-        """
+        They are 0 for colours without constraints. `count` is the number of colours."""
         every = np.zeros((count, self.values.shape[1]), np.float32)
         every[self.colours] = self.values
         return every
@@ -272,8 +262,7 @@ class Marks(NamedTuple):
 
 class Round(NamedTuple):
     """One round of message passing between colours (distinct node values): which messages each
-    colour after the round sums, and which colour it continues.
-    """
+    colour after the round sums, and which colour it continues."""
 
     # (colours after, 3 x colours before): row c has the factors of the messages that colour c sums
     aggregation: SparseRows

@@ -98,10 +98,8 @@ def _list_pairs(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _join_constraints(graphs: Sequence[Structure]) -> tuple[np.ndarray, ...]:
-    """Return the layout constraints of all graphs: the last six arguments of _mark, in order.
-
-    The first (nodes,) is the index of each node's constrained tensor, or NOTHING.
-    """
+    """Return the layout constraints of all graphs: the last six arguments of _mark, in order. The
+    first (nodes,) is the index of each node's constrained tensor, or NOTHING."""
     constraints, sizes = (
         [graph.constraints for graph in graphs],
         [graph.num_nodes for graph in graphs],
@@ -126,8 +124,7 @@ def _join_constraints(graphs: Sequence[Structure]) -> tuple[np.ndarray, ...]:
 
 def _join(parts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
     """Concatenate index arrays of several graphs, each shifted by the summed `sizes` of the graphs
-    before.
-    """
+    before."""
     return np.concatenate([part + first for part, first in zip(parts, offsets(sizes), strict=True)])
 
 
@@ -296,9 +293,7 @@ def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts
 
 class CompiledRound:
     """One round of the layout net's message passing on a CPU: the sums, the norm and the GELU.
-
-    ColourBlock in solution.models.layout.layout_gnn multiplies by the weights first.
-    """
+    ColourBlock in solution.models.layout.layout_gnn multiplies by the weights first."""
 
     def __init__(self, links: Round) -> None:
         self.links = links

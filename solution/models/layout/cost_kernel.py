@@ -129,8 +129,7 @@ class Cosines:
 
     def __call__(self, graph: Graph, table: StateTable, states: slice) -> np.ndarray:
         """Return the random features (states, cosines) float64 of the rows `states` of the state
-        table.
-        """
+        table."""
         columns = np.clip(self.scaler(table.features[states]), -FARTHEST, FARTHEST)
         opcodes = list_opcodes(graph)
         angles = columns @ self.directions + self.phases
@@ -140,10 +139,8 @@ class Cosines:
 
 
 class CostKernelRanker(CostRanker):
-    """The additive cost model with random features as a Ranker.
-
-    The score of a configuration does not depend on the other configurations.
-    """
+    """The additive cost model with random features as a Ranker. The score of a configuration does
+    not depend on the other configurations."""
 
     reads_program_order = True
 
@@ -233,9 +230,7 @@ class CostKernelRanker(CostRanker):
         self, graphs: Sequence[Graph], steps: int, report: Report
     ) -> Iterator[np.ndarray]:
         """Yield the state table's columns (states, columns) of each graph, and report progress.
-
-        Computing state tables is the slowest part of the fit.
-        """
+        Computing state tables is the slowest part of the fit."""
         for done, graph in enumerate(graphs, start=1):
             yield self._table(graph).features
             report(done, steps)
@@ -261,8 +256,7 @@ class CostKernelRanker(CostRanker):
 
     def _split_weights(self) -> np.ndarray:
         """Return the weights (2, cosines): row 0 for costs of copied or slow states (f), row 1 for
-        costs of bytes that instructions read and write (g).
-        """
+        costs of bytes that instructions read and write (g)."""
         return self.weights_[:-1].reshape(2, -1)
 
     def _add_up(self, graph: Graph, cosines: Cosines) -> tuple[np.ndarray, np.ndarray]:
@@ -297,10 +291,8 @@ def _list_counts(known: KnownCosts) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _count_states(table: StateTable) -> Any:
-    """Return how often each configuration has each state (row of the state table).
-
-    The result is a sparse matrix (distinct configs, states).
-    """
+    """Return how often each configuration has each state (row of the state table). The result is a
+    sparse matrix (distinct configs, states)."""
     from scipy.sparse import csc_matrix  # slow to import, and prediction does not need it
 
     configs, entries = table.numbers.shape

@@ -99,11 +99,8 @@ class CostNetSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class CostInputs:
-    """A graph and the states of its configurations as tensors.
-
-    A state is the layout assignment of an instruction, or of an operand as one instruction reads
-    it.
-    """
+    """A graph and the states of its configurations as tensors. A state is the layout assignment of
+    an instruction, or of an operand as one instruction reads it."""
 
     opcodes: Tensor  # (nodes,) int64: opcode number of each node
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32: numeric node features
@@ -135,11 +132,8 @@ class CostInputs:
 
 
 class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
-    """The additive cost net as a Ranker.
-
-    The configurations of the reference list (Graph.listed) change all scores of a graph by one
-    factor and one constant.
-    """
+    """The additive cost net as a Ranker. The configurations of the reference list (Graph.listed)
+    change all scores of a graph by one factor and one constant."""
 
     scaled_tables = ("numeric", "features")
     scores_beside_a_list = True
@@ -245,8 +239,7 @@ class CostNet(nn.Module):
     @torch.inference_mode()
     def score_graph(self, inputs: CostInputs) -> np.ndarray:
         """Return scores (distinct configs,); costs are summed one chunk of configurations at a
-        time.
-        """
+        time."""
         self.eval()
         listed = None if inputs.listed.all() else inputs.listed
         weights = self._weigh(inputs, np.arange(len(inputs.node)))
@@ -255,8 +248,7 @@ class CostNet(nn.Module):
     @torch.inference_mode()
     def list_costs(self, inputs: CostInputs) -> np.ndarray:
         """Return the cost (states,) that each state adds to the score of a configuration that has
-        this state.
-        """
+        this state."""
         self.eval()
         weights = self._weigh(inputs, np.arange(len(inputs.node)))
         scale = self._find_scale(self._add_up_all(inputs, weights)[inputs.listed])

@@ -25,8 +25,7 @@ NUM_PAIR_FEATURES = len(FEATURES) + 2
 @dataclass(frozen=True)
 class LayoutArrays:
     """The layout net's inputs for one graph: its nodes after pruning, and its distinct
-    configurations.
-    """
+    configurations."""
 
     opcodes: np.ndarray  # (nodes,) int64: opcode number of each node
     numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32: numeric node features

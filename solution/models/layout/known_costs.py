@@ -30,11 +30,8 @@ PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 
 @dataclass(frozen=True)
 class KnownCosts:
-    """Prior costs of each state (states,) float64, as shares of all tensors' bytes.
-
-    A state is the layout assignment of an instruction, or of an operand as one instruction reads
-    it.
-    """
+    """Prior costs of each state (states,) float64, as shares of all tensors' bytes. A state is the
+    layout assignment of an instruction, or of an operand as one instruction reads it."""
 
     moved: np.ndarray  # bytes copied; 0 if an argument (parameter) of the program is copied
     copying: np.ndarray  # cost of the copies counted in `moved`
@@ -86,9 +83,6 @@ def find_arguments(graph: Graph, table: StateTable) -> np.ndarray:
 
 
 def list_opcodes(graph: Graph) -> np.ndarray:
-    """Return the opcode number of each node (nodes + 1,) int64.
-
-    The last entry is the virtual opcode, for states without a node (their node number is
-    num_nodes).
-    """
+    """Return the opcode number of each node (nodes + 1,) int64. The last entry is the virtual
+    opcode, for states without a node (their node number is num_nodes)."""
     return np.append(graph.node_opcodes, vocabulary.VIRTUAL).astype(np.int64)

@@ -166,15 +166,12 @@ class LayoutForward:
 
     def embed(self, arrays: LayoutArrays) -> Embedded:
         """Return `embed` of the graph's nodes: two arrays (nodes, width) that do not depend on
-        layouts.
-        """
+        layouts."""
         return embed(self.layers, arrays.opcodes, arrays.numeric)
 
     def sum(self, arrays: LayoutArrays, embedded: Embedded) -> np.ndarray:
-        """Return each configuration's weighted sums of node values after the last round.
-
-        Shape (distinct configs, NUM_SHARES x outputs). Configurations are computed in chunks.
-        """
+        """Return each configuration's weighted sums of node values after the last round. Shape
+        (distinct configs, NUM_SHARES x outputs). Configurations are computed in chunks."""
         structure = arrays.structure
         node_of_pair = structure.configurable[structure.codebook.node]
         pairs = configure(

@@ -99,10 +99,8 @@ class LayoutGnnSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class LayoutInputs:
-    """The layout net's inputs for one graph, as tensors.
-
-    A pair is a configurable node together with one of the layouts that configurations give it.
-    """
+    """The layout net's inputs for one graph, as tensors. A pair is a configurable node together
+    with one of the layouts that configurations give it."""
 
     opcodes: Tensor  # (nodes,) int64: opcode number of each node
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32: numeric node features
@@ -117,11 +115,8 @@ class LayoutInputs:
 
 
 class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
-    """The layout net as a Ranker.
-
-    Its scores depend on the configurations that are scored together: on the frequency of layouts in
-    them, and on the mean and spread of their sums over nodes.
-    """
+    """The layout net as a Ranker. Its scores depend on the configurations that are scored together:
+    on the frequency of layouts in them, and on the mean and spread of their sums over nodes."""
 
     scaled_tables = ("numeric", "pair_features")
     scores_beside_a_list = True
@@ -133,10 +128,8 @@ class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
         return LayoutGnn(self.settings)
 
     def in_numpy(self) -> LayoutForward:
-        """Return the fitted net as a LayoutForward, which predicts without torch.
-
-        The scores of both differ by rounding.
-        """
+        """Return the fitted net as a LayoutForward, which predicts without torch. The scores of
+        both differ by rounding."""
         if self.net_ is None:
             raise RuntimeError("fit the ranker before it is asked for its weights")
         state = self.net_.state_dict().items()
@@ -447,8 +440,7 @@ class LayoutGnn(nn.Module):
     @torch.inference_mode()
     def score_graph(self, inputs: LayoutInputs) -> np.ndarray:
         """Return scores (distinct configs,); node values are summed one chunk of configurations at
-        a time.
-        """
+        a time."""
         self.eval()
         step = max(1, CHUNK_VALUES // self.count_values(inputs))
         rows = np.arange(len(inputs.structure.codebook.codes))[:, None]

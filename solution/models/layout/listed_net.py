@@ -40,8 +40,7 @@ SMALL, MANY = 1000, 16
 @dataclass(frozen=True)
 class Known:
     """A known configuration: all values that the net computed for it are kept, so that similar
-    configurations can be computed by their differences from it.
-    """
+    configurations can be computed by their differences from it."""
 
     layouts: np.ndarray  # (configurable, 18) int8: layout of each configurable node
     # (nodes, len(FEATURES)) float32: features of the layout constraints on each node's tensor
@@ -56,9 +55,8 @@ class Known:
 
 @dataclass(frozen=True)
 class Touched:
-    """Values of nodes in several configurations, for the nodes whose value may differ from that
-    in a known configuration (one whose node values are kept).
-    """
+    """Values of nodes in several configurations, for the nodes whose value may differ from that in
+    a known configuration (one whose node values are kept)."""
 
     numbers: np.ndarray  # (touched,) int64, ascending: configuration * nodes of the graph + node
     values: np.ndarray  # (touched, width): value of each node in `numbers`
@@ -307,8 +305,7 @@ class ListedNet:
 
     def _sum_anew(self, layouts: np.ndarray) -> np.ndarray:
         """Return sums over nodes (k, values) of k configurations; the values of all nodes are
-        computed.
-        """
+        computed."""
         pairs = encode(layouts)
         arrays = dataclasses.replace(
             self._arrays,

@@ -32,8 +32,7 @@ ORDER, DRAWN = "order", "drawn."
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
     """Write tensors and a record of JSON values as the file NAME into an existing folder, with a
-    checksum.
-    """
+    checksum."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
     content = save(contiguous, {RECORD: text, SEAL: seal_tensors(contiguous, text)})
@@ -66,8 +65,7 @@ def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str
 
 def seal_tensors(tensors: dict[str, Tensor], record: str) -> str:
     """Return the SHA-256 (hexadecimal) of a record and of tensors: their names, types, shapes and
-    bytes.
-    """
+    bytes."""
     digest = hashlib.sha256(record.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -114,8 +112,7 @@ class Remembering(Protocol):
 
     def memory(self) -> dict[str, Tensor]:
         """Return the tensors that the net keeps from one training step to the next, without its
-        weights.
-        """
+        weights."""
         ...
 
     def recall(self, memory: dict[str, Tensor]) -> None:
@@ -158,10 +155,8 @@ class FitState:
         return next(self._net.parameters()).device
 
     def read_losses(self) -> list[float]:
-        """Return the current epoch's losses as numbers.
-
-        This waits until the device has computed them, so call it rarely, not after every step.
-        """
+        """Return the current epoch's losses as numbers. This waits until the device has computed
+        them, so call it rarely, not after every step."""
         known = [loss for loss in self.losses if not isinstance(loss, Tensor)]
         left = [loss for loss in self.losses if isinstance(loss, Tensor)]
         if left:
@@ -184,8 +179,7 @@ class FitState:
 
     def take_chosen_weights(self) -> None:
         """Load the weights with the best validation score into the net; without validation do
-        nothing.
-        """
+        nothing."""
         if self._best:
             self._net.load_state_dict(self._best)
 
@@ -224,8 +218,7 @@ class FitState:
 
     def go_on_from(self, folder: Path) -> None:
         """Restore the state that `save` wrote into `folder` for the same fit; do nothing if there
-        is none.
-        """
+        is none."""
         found = load_checkpoint(folder, self._fit)
         if found is None:
             return

@@ -26,8 +26,7 @@ def make_fabric() -> Fabric:
 
 def pick_precision() -> Literal["bf16-mixed", "32-true"]:
     """Return Fabric's name of the precision: bfloat16 products on a GPU that has them, else
-    float32.
-    """
+    float32."""
     is_gpu = pick_device().type == "cuda"
     is_half = is_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16-mixed" if is_half else "32-true"
@@ -35,11 +34,8 @@ def pick_precision() -> Literal["bf16-mixed", "32-true"]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one CPU thread inside the `with` block.
-
-    So results do not depend on the number of threads. Other cores are used by fitting several
-    models in parallel.
-    """
+    """Let torch use one CPU thread inside the `with` block. So results do not depend on the number
+    of threads. Other cores are used by fitting several models in parallel."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -29,10 +29,8 @@ NORM_EPSILON, DEVIATION_EPSILON = np.float32(1e-5), np.float32(1e-4)
 
 
 class Layers(Protocol[Value]):
-    """The operations of a net with fixed weights. `name` is a layer's parameter name in torch.
-
-    "May be overwritten" means that an implementation may change the argument in place.
-    """
+    """The operations of a net with fixed weights. `name` is a layer's parameter name in torch. "May
+    be overwritten" means that an implementation may change the argument in place."""
 
     weights: Weights
 
@@ -41,24 +39,21 @@ class Layers(Protocol[Value]):
 
     def linear(self, x: Value, name: str) -> Value:
         """Return x W^T + b for the layer's weights: (..., inputs) -> (..., outputs); no b if it has
-        none.
-        """
+        none."""
 
     def gelu(self, x: Value) -> Value:
         """Return x Phi(x), with Phi the normal distribution."""
 
     def layer_norm(self, x: Value, name: str) -> Value:
         """Return each row normalised to mean 0 and deviation 1, times the layer's weight, plus its
-        bias.
-        """
+        bias."""
 
     def scale_rows(self, centred: Value, name: str) -> Value:
         """Return layer_norm of rows that have mean 0 already; `centred` may be overwritten."""
 
     def scale(self, x: Value, name: str) -> Value:
         """Return the columns of x standardised with the mean and deviation of table `name` in
-        training.
-        """
+        training."""
 
     def add(self, x: Value, y: Value) -> Value:
         """Return x + y."""

@@ -154,9 +154,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
 
     def _check_shapes(self, state: dict[str, Tensor], path: Path) -> None:
         """Raise InputError if the weights in a file do not have the shapes of the settings' net.
-
-        They are checked before memory for the net is allocated.
-        """
+        They are checked before memory for the net is allocated."""
         with torch.device("meta"):
             expected = self.make_net().state_dict()
         wanted = {name: tuple(tensor.shape) for name, tensor in expected.items()}
@@ -174,8 +172,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
 
     def _encoded(self, graph: Graph) -> Inputs:
         """Return the net's inputs with numeric node features encoded as `encoding` says:
-        logarithms, as they are prepared, or the plain numbers of the files.
-        """
+        logarithms, as they are prepared, or the plain numbers of the files."""
         check_no_options(graph)
         inputs = self.prepare(graph)
         if self.encoding == "logarithms":

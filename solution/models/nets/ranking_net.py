@@ -50,23 +50,18 @@ class Regularised(Protocol):
         self, batch: Sequence[Any], configs: np.ndarray
     ) -> tuple[Tensor, Tensor]:
         """Return the scores that score_batch returns, and the regularisation term (), which the
-        training loop adds to the loss.
-        """
+        training loop adds to the loss."""
         ...
 
 
 @runtime_checkable
 class Planning(Protocol):
-    """A net that builds index arrays (a plan) from a batch before it computes the scores.
-
-    A plan can be made in another thread, before the training step that uses it.
-    """
+    """A net that builds index arrays (a plan) from a batch before it computes the scores. A plan
+    can be made in another thread, before the training step that uses it."""
 
     def plan(self, batch: Sequence[Any], configs: np.ndarray) -> Any:
-        """Return the plan that score_planned takes for this batch.
-
-        It may be called in another thread while the net computes another batch.
-        """
+        """Return the plan that score_planned takes for this batch. It may be called in another
+        thread while the net computes another batch."""
         ...
 
     def score_planned(self, batch: Sequence[Any], configs: np.ndarray, plan: Any) -> Tensor:

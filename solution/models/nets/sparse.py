@@ -13,8 +13,7 @@ from solution.models.nets.sparse_rows import SparseRows
 
 class SparseMatrix:
     """A constant sparse matrix (rows, columns): `matrix @ x` has a gradient for x, not for the
-    matrix.
-    """
+    matrix."""
 
     def __init__(self, rows: SparseRows, device: torch.device) -> None:
         self._rows, self._device = rows, device
@@ -41,10 +40,8 @@ class SparseMatrix:
 
 
 class _SparseProduct(torch.autograd.Function):
-    """matrix @ x with a gradient for x.
-
-    Both passes gather rows instead of scattering them, so on a CPU equal inputs give equal bytes.
-    """
+    """matrix @ x with a gradient for x. Both passes gather rows instead of scattering them, so on a
+    CPU equal inputs give equal bytes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: SparseMatrix) -> Tensor:

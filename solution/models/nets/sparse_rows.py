@@ -65,10 +65,8 @@ def sum_entries(
 
 @cache
 def _load_loops() -> ModuleType:
-    """Return the extension module with scipy's C loops for CSR matrices.
-
-    It is loaded without importing scipy.sparse, which takes a quarter of a second.
-    """
+    """Return the extension module with scipy's C loops for CSR matrices. It is loaded without
+    importing scipy.sparse, which takes a quarter of a second."""
     if LOOPS in sys.modules:
         return sys.modules[LOOPS]
     found = find_spec("scipy")

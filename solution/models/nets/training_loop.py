@@ -124,8 +124,7 @@ class Steps:
         self, examples: Sequence[Example[Inputs]], state: FitState
     ) -> Generator["Plan[Inputs]"]:
         """Yield the plan of each remaining step of the epoch; on a GPU, plans are computed up to
-        PLANNED_AHEAD steps in advance.
-        """
+        PLANNED_AHEAD steps in advance."""
         assert state.order is not None
         size = self.settings.graphs_per_step
         batches = [state.order[n : n + size] for n in range(0, len(state.order), size)]
@@ -174,10 +173,8 @@ class Steps:
         return ahead.submit(plan).result if ahead is not None else plan
 
     def take(self, plan: "Plan[Inputs]") -> Tensor:
-        """Update the weights by one step; return the mean ranking loss () of the step's graphs.
-
-        On a GPU, the returned tensor may not be computed yet.
-        """
+        """Update the weights by one step; return the mean ranking loss () of the step's graphs. On
+        a GPU, the returned tensor may not be computed yet."""
         total = self.find_gradients(plan)
         if self.settings.optimizer == "adamw":
             nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
@@ -185,10 +182,8 @@ class Steps:
         return total
 
     def find_gradients(self, plan: "Plan[Inputs]") -> Tensor:
-        """Compute the gradients of a step's loss: ranking loss plus regularisation term.
-
-        Return the mean ranking loss () float64 of the step's graphs.
-        """
+        """Compute the gradients of a step's loss: ranking loss plus regularisation term. Return the
+        mean ranking loss () float64 of the step's graphs."""
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), dtype=torch.float64, device=self.fabric.device)
         for share, part, planned in plan:
@@ -220,8 +215,7 @@ class Steps:
         self, part: list[Drawn[Inputs]], planned: Any
     ) -> tuple[Tensor, Tensor | float]:
         """Return two terms of the loss of a part of a step: the ranking loss of its sampled
-        configurations, and the net's regularisation term (0 if it has none).
-        """
+        configurations, and the net's regularisation term (0 if it has none)."""
         batch, configs = _list_inputs(part)
         penalty: Tensor | float = 0.0
         if isinstance(self.unwrapped, Regularised):
@@ -278,10 +272,8 @@ def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
 
 
 def learning_rate_factor(step: int, total: int) -> float:
-    """Return the factor of the learning rate at `step` of `total` steps.
-
-    It rises linearly over the first tenth of the steps, then falls to 0 along half a cosine.
-    """
+    """Return the factor of the learning rate at `step` of `total` steps. It rises linearly over the
+    first tenth of the steps, then falls to 0 along half a cosine."""
     warm_up = max(1, round(WARM_UP * total))
     if step < warm_up:
         return (step + 1) / warm_up
@@ -289,10 +281,8 @@ def learning_rate_factor(step: int, total: int) -> float:
 
 
 def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:
-    """Draw `size` of `count` configurations at random: indices (size,).
-
-    Without repetition if size <= count; otherwise each index occurs about equally often.
-    """
+    """Draw `size` of `count` configurations at random: indices (size,). Without repetition if size
+    <= count; otherwise each index occurs about equally often."""
     # a permutation of 100,040 configurations takes longer than the rest of a training step
     if count > MANY * size:
         return generator.choice(count, size, replace=False)

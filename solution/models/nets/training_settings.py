@@ -56,8 +56,7 @@ class TrainingSettings:
 
     def quick(self) -> "TrainingSettings":
         """Return settings for a trial run: a tenth of the epochs, and each graph visited once in an
-        epoch.
-        """
+        epoch."""
         return replace(self, epochs=-(-self.epochs // 10), visits=1, min_steps=1)
 
     def shortened(self, share: float) -> "TrainingSettings":

@@ -70,10 +70,8 @@ class TileForward:
 
 
 def count_blocks(settings: Mapping[str, Any]) -> int:
-    """Return the number of convolutions of a net with these settings.
-
-    Raises ValueError if a net with these settings cannot be computed here.
-    """
+    """Return the number of convolutions of a net with these settings. Raises ValueError if a net
+    with these settings cannot be computed here."""
     other = {name: settings[name] for name in NEEDED if settings[name] != NEEDED[name]}
     if other:
         raise ValueError(f"has the settings {other}, expected {NEEDED}")

@@ -76,11 +76,8 @@ class TileInputs:
 
 
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
-    """The tile net as a Ranker.
-
-    If the setting `heads` is not 0, configurations attend to each other, so scores depend on the
-    configurations that are scored together.
-    """
+    """The tile net as a Ranker. If the setting `heads` is not 0, configurations attend to each
+    other, so scores depend on the configurations that are scored together."""
 
     scaled_tables = ("numeric", "table")
 
@@ -171,11 +168,8 @@ class TileGnn(nn.Module):
         return cast("Tensor", self.joint(joined).squeeze(-1))
 
     def count_values(self, inputs: TileInputs) -> int:
-        """Return how many values a layer holds for one configuration: its width.
-
-        The number of nodes does not matter, because a kernel is encoded once for all its
-        configurations.
-        """
+        """Return how many values a layer holds for one configuration: its width. The number of
+        nodes does not matter, because a kernel is encoded once for all its configurations."""
         return self.width
 
     @torch.inference_mode()
@@ -232,11 +226,8 @@ def _find_most(x: Tensor, member: Tensor, graphs: int) -> Tensor:
 
 
 def _merge(batch: Sequence[TileInputs]) -> tuple[Tensor, Tensor, Tensor]:
-    """Join the kernels into one disconnected graph.
-
-    Returns the output node of each kernel (graphs,), the edges (2, edges), and the kernel of each
-    node (nodes,).
-    """
+    """Join the kernels into one disconnected graph. Returns the output node of each kernel
+    (graphs,), the edges (2, edges), and the kernel of each node (nodes,)."""
     sizes = [len(inputs.opcodes) for inputs in batch]
     starts, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])
     return torch.cat([inputs.output for inputs in batch]) + starts, edges, member

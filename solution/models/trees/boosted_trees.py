@@ -63,10 +63,8 @@ SMALL_TABLE = 1 << 20
 
 @dataclass(frozen=True)
 class Tree:
-    """A decision tree that compares one column in each split; split 0 is the root.
-
-    A child c >= 0 is split c; a child c < 0 is the leaf ~c.
-    """
+    """A decision tree that compares one column in each split; split 0 is the root. A child c >= 0
+    is split c; a child c < 0 is the leaf ~c."""
 
     feature: np.ndarray  # (splits,) int64: the column that is compared
     threshold: np.ndarray  # (splits,) float64: a row with at most this value goes left
@@ -90,11 +88,8 @@ class _TextError(ValueError):
 
 
 def read_forest(path: Path) -> ForestText:
-    """Read and check the trees in a text file that LightGBM wrote.
-
-    Raises InputError if there is no such file, or if it holds anything but LightGBM trees that
-    compare one column in each split.
-    """
+    """Read and check the trees in a text file that LightGBM wrote. Raises InputError if there is no
+    such file, or if it holds anything but LightGBM trees that compare one column in each split."""
     try:
         with open_regular(path) as file:
             content = file.read(MAX_BYTES + 1)
@@ -137,10 +132,8 @@ def parse_forest(text: str) -> ForestText:
 
 
 def _check_head(head: str) -> tuple[int, str]:
-    """Return the number of columns and the objective's name from the lines before the trees.
-
-    The objective decides how LightGBM transforms the sum of the leaves into a prediction.
-    """
+    """Return the number of columns and the objective's name from the lines before the trees. The
+    objective decides how LightGBM transforms the sum of the leaves into a prediction."""
     first, *lines = head.split("\n")
     pairs = dict(line.split("=", 1) for line in lines if "=" in line)
     expected = {"version": "v4", "num_class": "1", "num_tree_per_iteration": "1"}
@@ -193,9 +186,7 @@ def _numbers(text: str, kind: type, name: str, length: int) -> np.ndarray:
 
 def _check_tree(tree: Tree, decisions: np.ndarray, number: int, columns: int) -> None:
     """Raise _TextError unless the splits form a tree, compare existing columns, and use thresholds.
-
-    In a tree every split and leaf is reached exactly once from the root.
-    """
+    In a tree every split and leaf is reached exactly once from the root."""
     splits = len(tree.feature)
     children = np.concatenate([tree.left, tree.right])
     nodes, leaves = np.arange(1, splits), ~np.arange(splits + bool(splits))

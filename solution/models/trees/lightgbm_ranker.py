@@ -31,8 +31,7 @@ class LightGBMSettings(TreeSettings):
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
         """Return LightGBM's parameters for lambdarank: all rows of a group are compared, and the
-        gain of a relevance grade is linear.
-        """
+        gain of a relevance grade is linear."""
         return super().parameters(seed, values) | {
             "objective": "lambdarank",
             "label_gain": list(range(self.relevance_levels)),

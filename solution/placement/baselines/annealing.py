@@ -38,11 +38,8 @@ def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Gener
 
 
 def find_starts(evaluator: Evaluator) -> list[Decision]:
-    """Return the decisions from which searches start.
-
-    These are the default decision and, if fusion is decided, also the default decision with every
-    legal fusion, as TensorFlow fuses.
-    """
+    """Return the decisions from which searches start. These are the default decision and, if fusion
+    is decided, also the default decision with every legal fusion, as TensorFlow fuses."""
     base = evaluator.base
     if "fusion" not in evaluator.tasks:
         return [base]

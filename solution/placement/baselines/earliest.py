@@ -90,11 +90,8 @@ def insert_sorted(ready, count, ranks, task):
 
 @njit(cache=True, nogil=True)
 def find_waiting(seconds, in_start, in_of):
-    """Return (tasks,): the number of producers that each task waits for.
-
-    Data without inputs (parameters, constants) gets -1: it is not scheduled, and no task waits for
-    it.
-    """
+    """Return (tasks,): the number of producers that each task waits for. Data without inputs
+    (parameters, constants) gets -1: it is not scheduled, and no task waits for it."""
     waiting = np.zeros(len(seconds), np.int64)
     for task in range(len(seconds)):
         if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
@@ -179,9 +176,7 @@ def count_down(waiting, readers):
 @njit(cache=True, nogil=True)
 def find_unplaced(task, in_start, in_of, leaders, placement):
     """Return the nodes without a device that get the task's device when the task is scheduled.
-
-    These are the data that the task reads, the leaders of that data, and the task's leader.
-    """
+    These are the data that the task reads, the leaders of that data, and the task's leader."""
     reads = in_of[in_start[task] : in_start[task + 1]]
     data = reads[placement[reads] < 0]
     nodes = np.concatenate((data, leaders[data], leaders[task : task + 1]))
@@ -272,10 +267,8 @@ def find_gap(starts, ends, count, arrival, length):
 
 @njit(cache=True, nogil=True)
 def assign_device(task, device, in_start, in_of, leaders, placement):
-    """Assign the device to the task, its leader, and the task's inputs that have no device yet.
-
-    An input whose leader has a device gets the leader's device.
-    """
+    """Assign the device to the task, its leader, and the task's inputs that have no device yet. An
+    input whose leader has a device gets the leader's device."""
     placement[task] = placement[leaders[task]] = device
     for edge in range(in_start[task], in_start[task + 1]):
         read = in_of[edge]

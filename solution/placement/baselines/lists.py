@@ -40,10 +40,8 @@ def cost_alone(graph: CostGraph, machine: Machine) -> np.ndarray:
 
 
 def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
-    """Schedule by HEFT: tasks by falling upward rank, each on the device where it ends first.
-
-    A task may fill a gap between two tasks that were scheduled before.
-    """
+    """Schedule by HEFT: tasks by falling upward rank, each on the device where it ends first. A
+    task may fill a gap between two tasks that were scheduled before."""
     ranks = rank_tasks(tasks)
     return _insert(tasks, _by_rank(ranks), leaders)
 
@@ -60,9 +58,7 @@ def rank_tasks(tasks: Tasks) -> np.ndarray:
 
 def find_priorities(graph: CostGraph, machine: Machine) -> np.ndarray:
     """Return priorities (nodes,) float64: the longest path to the end gets the highest priority.
-
-    The length of that path, in seconds, is the node's upward rank (see rank_upward).
-    """
+    The length of that path, in seconds, is the node's upward rank (see rank_upward)."""
     ranks = rank_tasks(find_tasks(graph, machine))
     return np.argsort(np.argsort(ranks, kind="stable")).astype(np.float64)
 

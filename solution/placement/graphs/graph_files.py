@@ -86,10 +86,8 @@ def cost_graph_of(graph: Graph) -> CostGraph:
 
 
 def _count_operations(graph: Graph, kinds: np.ndarray) -> np.ndarray:
-    """Return arithmetic operations (nodes,) float64.
-
-    A multiply-add counts as two operations, as in the peak rates of devices.
-    """
+    """Return arithmetic operations (nodes,) float64. A multiply-add counts as two operations, as in
+    the peak rates of devices."""
     times = np.where(kinds == PRODUCT, 2.0, 1.0)
     times[kinds == DATA] = 0
     return times * num_operations(graph)

@@ -160,10 +160,8 @@ def identify(name: str) -> str:
 
 
 def _draw_cells(random: np.random.Generator, most: int) -> tuple[int, int]:
-    """Draw the numbers of layers and time steps of a recurrent network.
-
-    Their product is at most `most`, except that there are at least two time steps.
-    """
+    """Draw the numbers of layers and time steps of a recurrent network. Their product is at most
+    `most`, except that there are at least two time steps."""
     layers = int(random.integers(1, 9))
     return layers, int(random.integers(2, max(most // layers, 2) + 1))
 

@@ -28,10 +28,8 @@ def make_decision(base: Decision, choices: dict[str, PolicyChoice], index: int) 
 
 
 def find_actions(graph: CostGraph, decision: Decision) -> dict[str, Tensor]:
-    """Return the decision as the policy's actions: (1, nodes) int64 for each task.
-
-    An action is a device ("placement"), a priority level ("schedule") or a fusion level ("fusion").
-    """
+    """Return the decision as the policy's actions: (1, nodes) int64 for each task. An action is a
+    device ("placement"), a priority level ("schedule") or a fusion level ("fusion")."""
     actions = {
         "placement": decision.placement[graph.leaders],
         "schedule": find_levels(graph, decision.priorities),
@@ -50,9 +48,7 @@ def find_fixed(evaluator: Evaluator) -> dict[str, Tensor]:
 
 def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
     """Quantise priorities into PRIORITY_LEVELS levels (nodes,) with about equally many nodes each.
-
-    Only nodes that run a kernel count; the others get level 0.
-    """
+    Only nodes that run a kernel count; the others get level 0."""
     decided = graph.decides_priority
     levels = np.zeros(graph.num_nodes, np.int64)
     _, ranks = np.unique(priorities[decided], return_inverse=True)

@@ -55,20 +55,16 @@ def find_distances(graph: CostGraph) -> np.ndarray:
 
 
 def _walk(links: csr_array, start: int, *, directed: bool = True) -> np.ndarray:
-    """Return the length in edges (nodes,) of the shortest path from `start` to each node.
-
-    A node that cannot be reached gets the largest length + 1.
-    """
+    """Return the length in edges (nodes,) of the shortest path from `start` to each node. A node
+    that cannot be reached gets the largest length + 1."""
     found: np.ndarray = dijkstra(links, directed, indices=start, unweighted=True)
     there = np.isfinite(found)
     return np.where(there, found, found[there].max() + 1)
 
 
 class Votes(NamedTuple):
-    """Weighted edges between nodes that should share a device.
-
-    The neighbours of a node vote for their devices; the weights of the votes on one node sum to 1.
-    """
+    """Weighted edges between nodes that should share a device. The neighbours of a node vote for
+    their devices; the weights of the votes on one node sum to 1."""
 
     to: Tensor  # (votes,) int64: the node whose device is voted on
     of: Tensor  # (votes,) int64: the neighbour that votes

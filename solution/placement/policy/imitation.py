@@ -102,10 +102,8 @@ class StepRunner:
         return loss.clone()
 
     def _record(self, instance: Any) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """Capture a step on the instance as a CUDA graph; capturing computes nothing.
-
-        Returns the graph and the tensor into which each replay writes the loss.
-        """
+        """Capture a step on the instance as a CUDA graph; capturing computes nothing. Returns the
+        graph and the tensor into which each replay writes the loss."""
         if self._memory is None:
             self._memory = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
@@ -159,10 +157,8 @@ def make_instance(evaluator: Evaluator, decision: Decision) -> TrainingInstance:
 
 @lru_cache
 def list_renamings(machine: Machine) -> Tensor:
-    """Return all permutations (renamings, devices) int64 that keep each device's type.
-
-    Eight equal devices, the policy's maximum, have 40,320 permutations.
-    """
+    """Return all permutations (renamings, devices) int64 that keep each device's type. Eight equal
+    devices, the policy's maximum, have 40,320 permutations."""
     devices = machine.devices
     ways = permutations(range(len(devices)))
     return torch.tensor(
@@ -289,9 +285,7 @@ def move_instances(
 
 def find_loss(policy: Policy, instance: TrainingInstance) -> Tensor:
     """Return the cross-entropy of the instance's actions: weighted mean over nodes, sum over tasks.
-
-    It never synchronises with the GPU, so that a step can be captured as one CUDA graph.
-    """
+    It never synchronises with the GPU, so that a step can be captured as one CUDA graph."""
     given: dict[str, Given] = dict(instance.actions)
     if "placement" in given:
         given["placement"] = partial(rename_devices, instance)

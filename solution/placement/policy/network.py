@@ -56,10 +56,8 @@ class GraphSage(nn.Module):
         self.join = nn.Linear(2 * width, width)
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
-        """`nodes` is (nodes, width), `edges` (2, edges) with rows [target, source].
-
-        Returns (nodes, width).
-        """
+        """`nodes` is (nodes, width), `edges` (2, edges) with rows [target, source]. Returns (nodes,
+        width)."""
         messages = torch.sigmoid(self.message(nodes))
         index = edges[0, :, None].expand(-1, nodes.shape[1])
         heard = torch.zeros_like(nodes).scatter_reduce(
@@ -348,10 +346,8 @@ class Policy(nn.Module):
         *,
         soft: bool = False,
     ) -> dict[str, PolicyChoice]:
-        """Decide the tasks in turn; each task sees the actions of the tasks before it.
-
-        With `soft`, each task sees the probabilities of the tasks before it instead.
-        """
+        """Decide the tasks in turn; each task sees the actions of the tasks before it. With `soft`,
+        each task sees the probabilities of the tasks before it instead."""
         state, factor = found
         choices: dict[str, PolicyChoice] = {}
         told: Tensor | None = None

@@ -61,10 +61,8 @@ class Timeline:
 
 
 def default_decision(graph: CostGraph, device: int = 0) -> Decision:
-    """Return a decision: all nodes on one device, equal priorities, nothing fused.
-
-    With equal priorities, kernels run in the order in which they become ready.
-    """
+    """Return a decision: all nodes on one device, equal priorities, nothing fused. With equal
+    priorities, kernels run in the order in which they become ready."""
     zeros = np.zeros(graph.num_nodes, np.int64)
     return Decision(zeros + device, zeros.astype(np.float64), zeros)
 

@@ -198,10 +198,8 @@ def pop_kernel(heap, base, size, costs):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def held(nodes, costs, node, device):
-    """Return the bytes that a node's output takes on a device.
-
-    They are 0 for a resident tensor on its device, because they are part of its resident bytes.
-    """
+    """Return the bytes that a node's output takes on a device. They are 0 for a resident tensor on
+    its device, because they are part of its resident bytes."""
     if costs[RESIDENT, node] > 0 and nodes[DEVICE, node] == device:
         return 0.0
     return costs[OUTPUT, node]
@@ -236,10 +234,8 @@ def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, k
 def make_ready(
     nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, kernel, time
 ):
-    """Handle a kernel whose inputs are all on its device: queue it.
-
-    A DATA node needs no device, so it starts, and ends at the same time.
-    """
+    """Handle a kernel whose inputs are all on its device: queue it. A DATA node needs no device, so
+    it starts, and ends at the same time."""
     costs[READY, kernel] = time
     if nodes[KIND, kernel] == DATA:
         start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time)

@@ -117,10 +117,8 @@ def _is_module(module: Any) -> bool:
 
 
 def check_sizes(module: Any, name: str) -> None:
-    """Raise InputError if a tensor of the module has a dimension of unknown size.
-
-    A dimension with an upper bound counts as known: the bound is its size.
-    """
+    """Raise InputError if a tensor of the module has a dimension of unknown size. A dimension with
+    an upper bound counts as known: the bound is its size."""
     for instruction in instructions(module):
         if _has_unknown_size(instruction.shape):
             what = f"the {instruction.opcode} {instruction.name}".strip()

@@ -43,11 +43,8 @@ class Nodes:
 
 
 def read_nodes(module: Any) -> Nodes:
-    """Return the graph of a message Module.
-
-    Raises InvalidGraphError if an instruction or computation that is referred to is missing, or if
-    two instructions have one id.
-    """
+    """Return the graph of a message Module. Raises InvalidGraphError if an instruction or
+    computation that is referred to is missing, or if two instructions have one id."""
     rows = [
         describe(instruction, is_root=instruction.id == computation.root_id)
         for computation in module.computations
@@ -155,10 +152,8 @@ def _describe_dot(instruction: Any) -> list[list[int]]:
 
 
 def find_places(module: Any) -> dict[int, int]:
-    """Return the node numbers of a message Module's instructions, by instruction id.
-
-    Raises InvalidGraphError if two instructions have the same id.
-    """
+    """Return the node numbers of a message Module's instructions, by instruction id. Raises
+    InvalidGraphError if two instructions have the same id."""
     nodes: dict[int, int] = {}
     for node, instruction in enumerate(instructions(module)):
         if nodes.setdefault(instruction.id, node) != node:
@@ -167,10 +162,8 @@ def find_places(module: Any) -> dict[int, int]:
 
 
 def _find_edges(module: Any) -> np.ndarray:
-    """Return the edges (edges, 2) from each instruction to its operands and called roots, sorted.
-
-    A row is [consumer, producer]; a called root is the root of a computation that it calls.
-    """
+    """Return the edges (edges, 2) from each instruction to its operands and called roots, sorted. A
+    row is [consumer, producer]; a called root is the root of a computation that it calls."""
     nodes = find_places(module)
     roots = {computation.id: computation.root_id for computation in module.computations}
     edges = []

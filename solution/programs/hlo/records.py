@@ -158,11 +158,8 @@ def _configurable(message: Any, nodes: Nodes) -> np.ndarray:
 
 
 def read_tiles(runs: Sequence[Any]) -> np.ndarray:
-    """Return the tiles (configs, 24) float32 of runs (measured configurations).
-
-    A row has six sizes, their sum and their product for the kernel, then for the output, then for
-    the input.
-    """
+    """Return the tiles (configs, 24) float32 of runs (measured configurations). A row has six
+    sizes, their sum and their product for the kernel, then for the output, then for the input."""
     rows = []
     for run in runs:
         sizes = run.tile.sizes
@@ -177,10 +174,8 @@ def _summarise_tile(bounds: Sequence[int]) -> list[int]:
 
 
 def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
-    """Return Graph's fields for options; {} if no run has options.
-
-    A run without options has the compiler's defaults.
-    """
+    """Return Graph's fields for options; {} if no run has options. A run without options has the
+    compiler's defaults."""
     if not any(run.HasField("options") for run in runs):
         return {}
     names = find_option_set(message.option_names)  # the CPU's options if the record names none
@@ -220,8 +215,7 @@ def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
 
 def _layout_rows(run: Any, nodes: int) -> list[tuple[int, ...]]:
     """Return, for each configurable node, the 18 numbers of its layouts in one run, that is, in one
-    measured configuration.
-    """
+    measured configuration."""
     given = run.layout.layouts.nodes
     if len(given) != nodes:
         raise InvalidGraphError([f"a run has layouts for {len(given)} of {nodes} nodes"])

@@ -137,8 +137,7 @@ class Throttled:
 
     def __call__(self, *given: Any, **named: Any) -> None:
         """Forward the report if REPORT_SECONDS have passed since the last forwarded one, or if the
-        report has a new best score.
-        """
+        report has a new best score."""
         score, now = FitProgress(*given, **named).score, time.monotonic()
         is_best = score is not None and (self._best is None or score > self._best)
         if is_best or now >= self._next:

@@ -93,10 +93,8 @@ def identify_code() -> dict[str, str]:
 
 
 def do(box: list[RunContext], number: int, arguments: tuple[Any, ...]) -> Any:
-    """Run a task on a node, and return its result.
-
-    Raises InputError if this node has other code or other libraries than the driver.
-    """
+    """Run a task on a node, and return its result. Raises InputError if this node has other code or
+    other libraries than the driver."""
     (context,) = box
     _compare_code(context.code)
     limit_threads(max(1, int(os.environ.get("OMP_NUM_THREADS") or 1)))
@@ -170,8 +168,7 @@ class RayExecutor:
 
     def open(self) -> AbstractContextManager[Any]:
         """Stay connected to the cluster during the block; without an address, start one for the
-        block.
-        """
+        block."""
         return join_cluster(self.address, self.workers)
 
     def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
@@ -194,11 +191,8 @@ def choose_executor(
     workers: int | None = None,
     gpu_share: float = 1.0,
 ) -> Executor:
-    """Return the executor that the user names.
-
-    Raises InputError if the executor or the cluster does not exist, or if an address or a share of
-    a GPU is given without a cluster.
-    """
+    """Return the executor that the user names. Raises InputError if the executor or the cluster
+    does not exist, or if an address or a share of a GPU is given without a cluster."""
     if kind not in (LOCAL, RAY):
         raise InputError(f"{kind!r}: expected the executor {LOCAL} or {RAY}.")
     if kind == RAY:
@@ -352,10 +346,8 @@ def join_cluster(address: str | None, workers: int | None = None) -> Iterator[An
 
 @contextmanager
 def _own_folder() -> Iterator[Path]:
-    """Yield a temporary folder for a Ray that is started here, and remove it afterwards.
-
-    A folder in use is locked. Folders without a lock were left by killed commands, and are removed.
-    """
+    """Yield a temporary folder for a Ray that is started here, and remove it afterwards. A folder
+    in use is locked. Folders without a lock were left by killed commands, and are removed."""
     for left in filter(Path.is_dir, SHORT.glob(f"{OWN}*")):
         with suppress(OSError), holding(left) as is_left:
             if is_left:

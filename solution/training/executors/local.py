@@ -77,11 +77,8 @@ class LocalExecutor:
         return nullcontext()
 
     def train(self, jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch) -> None:
-        """Train jobs; see Executor.
-
-        Other processes cannot load experiments made in memory, so these are trained in this
-        process.
-        """
+        """Train jobs; see Executor. Other processes cannot load experiments made in memory, so
+        these are trained in this process."""
         loaded, made = split_loaded(jobs)
         train_here(self, loaded, plan, run, watch)
         train_here(LocalExecutor(1), made, plan, run, watch)

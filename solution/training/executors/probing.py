@@ -19,10 +19,8 @@ SETTINGS, FRAME = 4, 9
 
 
 def check_cluster(address: str | None) -> None:
-    """Raise InputError unless Ray is installed, and a cluster answers at an address HOST:PORT.
-
-    The addresses None and auto are not probed.
-    """
+    """Raise InputError unless Ray is installed, and a cluster answers at an address HOST:PORT. The
+    addresses None and auto are not probed."""
     if find_spec("ray") is None:
         raise InputError(f"A cluster needs Ray. {how_to_install('cluster')}.")
     if address is not None:
@@ -66,10 +64,8 @@ def probe(address: str) -> None:
 
 
 def find_head(address: str) -> str:
-    """Return the address that Ray uses for `auto` and for names of this machine.
-
-    Raises OSError or ValueError if Ray finds no cluster.
-    """
+    """Return the address that Ray uses for `auto` and for names of this machine. Raises OSError or
+    ValueError if Ray finds no cluster."""
     from ray._private.services import canonicalize_bootstrap_address
 
     return str(canonicalize_bootstrap_address(address) or address)
