@@ -110,8 +110,7 @@ def choose_program(
         space = make_program_space(program, settings.kinds)
         proposer, note = _open_search(bundle, space, settings)
         identity = _identify(program, bundle, settings)
-        # The folder is created only now, because an input that cannot be searched must not create
-        # or change it.
+        # create the folder only now: an input that cannot be searched must leave it unchanged
         make_folder(folder)
         with locked(folder, "Wait for it, or choose another --out."):
             if settings.replace:

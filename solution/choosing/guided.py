@@ -16,19 +16,16 @@ from solution.choosing.proposer import Proposer
 from solution.choosing.surrogate import Belief, Forecast, Surrogate
 from solution.collecting.space import Prior, Space, find_candidates, name_config, squared_distances
 
-# kernel lengths of the mixture's members, in median distances between configurations
+# kernel lengths of the surrogate's members, in median distances between configurations
 LENGTHS = (1.0, 4.0)
 NOISES = (0.02, 0.3)
-# {kind of configuration: (slope of log runtimes over the ensemble's standardised scores, standard
-# deviation of log runtimes from the line with that slope)}. Both numbers are medians over programs
-# that were predicted out of fold.
+# {kind of configuration: (slope of log runtimes over the scores, standard deviation around that
+# line)}: medians over programs that were predicted out of fold.
 LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03)}
 UNSURE = 0.1  # standard deviation of log runtimes for kinds that are not in LINES
-# prior weight of "the scores are useless": DOUBT for programs like the training programs,
-# FAR_DOUBT for programs that differ from them
+# prior weight of "the scores are useless", for programs like the training programs, and for others
 DOUBT, FAR_DOUBT = 0.65, 0.9
-# One of this many measurements is of a random candidate; the first random one has the index
-# FIRST_EXPLORED, counted from 0.
+# one in EXPLORED measurements is of a random candidate, beginning with index FIRST_EXPLORED
 EXPLORED = 16
 FIRST_EXPLORED = 11
 FIRST_BY_CHANCE = 4  # random measurements at the start if there are no scores

@@ -16,9 +16,8 @@ from solution.system.pictures import save_figure
 from solution.system.wording import join_names
 
 CHOICE, MODULE = "choice.json", "chosen.pb"
-CHANGED = 4  # opcodes named in a sentence
-# Opcodes that show changes of layouts and library calls. Other instructions may only have moved
-# into or out of a fusion.
+CHANGED = 4  # most opcodes that `describe_changes` names
+# Opcodes that show changed layouts or library calls; others may only have moved between fusions.
 TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot", "convolution")
 
 
@@ -79,7 +78,7 @@ def take_back(folder: Path, *others: str) -> None:
 
 
 def describe_changes(before: bytes, after: bytes) -> str:
-    """Return a sentence on which instructions became more or fewer.
+    """Return a sentence: of which opcodes the module `after` has more or fewer instructions.
 
     Args:
         before, after: serialized compiled modules.

@@ -24,15 +24,13 @@ from solution.collecting.space import name_config
 from solution.collecting.timing import MIN_RUNS
 from solution.programs.child import ChildDiedError, Refusal
 
-# Most passes, least passes, and the seconds after which no more than the least passes are made.
-# The next line is for timing a batch, the one after it for a repetition of the final comparison.
-# Slow programs get fewer passes, because their times vary less.
+# (most passes, least passes, seconds after which the least suffice) of timing a batch, and of a
+# repetition of the final comparison. Slow programs get fewer passes: their times vary less.
 PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3
 DEFAULT, WINNER = "default", "winner"  # names of executables
-# Copies of each executable in a repetition. The fastest copy counts, because the address in memory
-# changes the time by chance.
+# copies of each executable in a repetition; the fastest counts, because addresses change the time
 COPIES = 3
 
 

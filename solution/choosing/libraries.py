@@ -53,8 +53,7 @@ class Tpe(Proposer):
         for row in proposed:
             trial = self._study.ask(self._distributions)
             row[self._free] = [trial.params[str(site)] for site in self._free]
-            # Close this trial without a time: `ask` may replace an illegal or known configuration,
-            # and `tell` adds what was measured as another trial.
+            # close the trial without a time; `tell` adds what was measured as another trial
             self._study.tell(trial, state=TrialState.FAIL)
         return proposed
 

@@ -15,19 +15,15 @@ from solution.system.names import suggest
 
 PARENTS = 8
 MUTATED = 0.7  # share of children that are mutated after crossing
-# First and last temperature of Annealing. It accepts a neighbour with probability 1/e if the
-# neighbour is slower by this share.
+# first and last temperature: the share of slowdown that Annealing accepts with probability 1/e
 WARM, COLD = 0.1, 0.005
 COOLING = 48  # measurements until the temperature has fallen from WARM to COLD
 BEAM = 4
-# CrossEntropy learns from the fastest: this share of the timed configurations, and at least so
-# many configurations
+# CrossEntropy learns from this share of the timed configurations, the fastest; at least LEAST_ELITE
 ELITE, LEAST_ELITE = 0.25, 4
 # CrossEntropy adds this count to the counts of each parameter's values, in equal parts
 SMOOTHING = 1.0
-# CrossEntropy adds this count for the default configuration: each parameter's default value gets
-# an equal part. Unused in a table.
-DEFAULT = 4.0
+DEFAULT = 4.0  # CrossEntropy's pseudo-count of the default configuration; unused in a table
 
 
 OURS, ORDER, PROCESS = "ours", "order", "gaussian-process"

@@ -31,8 +31,7 @@ class Table:
     collection: str
     space: Space
     runtimes: np.ndarray  # (members,) runtimes; the mean if a configuration occurs several times
-    # (members,) index of each configuration in the graph; its first index if it occurs several
-    # times
+    # (members,) index of each configuration in the graph; the first one if it occurs repeatedly
     first: np.ndarray
 
 

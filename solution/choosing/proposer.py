@@ -40,7 +40,7 @@ class Proposer(ABC):
 
     @property
     def sound(self) -> np.ndarray:
-        """Return positions in `configs` of those that have a time, the fastest first."""
+        """Return the indices in `configs` of configurations that have a time, fastest first."""
         order = np.argsort(self.times, kind="stable")
         return order[: int(np.isfinite(self.times).sum())]
 

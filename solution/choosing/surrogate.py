@@ -65,8 +65,7 @@ class Forecast:
         gap = (best - self.means) / self.deviations
         density = np.exp(_log_density(gap, self.freedom))
         factor = (self.freedom + gap**2) / max(self.freedom - 1, 0.5)
-        # For each member, E[max(best - log runtime, 0)] of a Student t distribution; then the
-        # weighted mean over the members.
+        # E[max(best - log runtime, 0)] of each member's Student t distribution, then their mean
         expected = self.deviations * (gap * stdtr(self.freedom, gap) + factor * density)
         return np.asarray(self.weights @ expected)
 

@@ -186,8 +186,7 @@ def _compare(tensors: list[Tensor], node: Any, order: list[int]) -> int:
     if not made_tensors:
         return UNSEEN
     whole = tuple(complete_layout(order, len(sizes)))
-    # A reshape moves no data itself; a copy into the requested layout may stand before or behind
-    # it. So a single tensor with that layout is enough.
+    # a reshape moves no data, but copies may stand around it: one tensor with the layout suffices
     holds = any if node.opcode == "reshape" else all
     return TAKEN if holds(is_same_order(one, whole) for one in made_tensors) else UNTAKEN
 

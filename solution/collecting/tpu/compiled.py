@@ -15,9 +15,7 @@ class Tensor:
     """The result of an instruction: its shape, layout and memory space."""
 
     name: str  # the instruction's name in the optimised module
-    # the instruction's op_name: it names the instruction of the original program that this one is
-    # compiled from
-    source: str
+    source: str  # op_name: the instruction of the original program from which this one was compiled
     opcode: str
     element_type: str  # such as bf16
     dimensions: tuple[int, ...]

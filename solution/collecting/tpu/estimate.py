@@ -44,9 +44,8 @@ class Chip:
     gigabytes: float  # size of HBM available to one program, as the compiler states it
 
 
-# By generation. Clock rates and bandwidths are those on Google's pages; a clock rate that they
-# do not state is computed from the peak rate of products and the number of multipliers. If a chip
-# has two cores that each run a program (v2, v3, v4, v7x), bandwidth and memory are halved.
+# By generation, from Google's pages; clock rates that are missing there follow from peak rates.
+# If each of a chip's two cores runs a program (v2, v3, v4, v7x), bandwidth and memory are halved.
 CHIPS = {
     "v2": Chip(0.7, 350, 8),
     "v3": Chip(0.94, 450, 16),

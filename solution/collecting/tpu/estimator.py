@@ -32,8 +32,7 @@ from solution.system.scratch import ScratchFolder
 
 DEFAULT_LIMITS = Limits(seconds=600.0, megabytes=8192)  # limits of one compilation
 FULL_MEMORY = 0.8  # share of HBM; if a program needs more, the compiler may refuse it
-# If more than this share of a program's kernels is new, the program is compiled in full, because
-# compiling the new kernels alone would take about as long.
+# above this share of new kernels, compile in full: the kernels alone would take about as long
 MOST_NEW = 0.75
 GRACE_SECONDS = 30.0  # seconds beyond the time limit, in which a child can report a reached limit
 Option = tuple[str, bool | int | float | str]
@@ -331,8 +330,7 @@ class Estimator:
         if learned.is_same:
             self.conflicts += learned.conflicts + self._cache.learn(context, learned.costs)
             self._keep(key, made)
-        # The full compilation made other kernels than the passes over HLO did, so its costs do not
-        # fit the module after the passes. Read the kernels from the full compilation instead.
+        # the full compilation made other kernels than the passes over HLO: read the kernels from it
         else:
             reader = Reader(made.generated)
             learned = reader.learn(made.generated)

@@ -39,9 +39,7 @@ from solution.programs.compiler import RefusedError
 from solution.system.errors import InputError
 
 LOOK_SECONDS = 0.003  # seconds between two checks for the compiler's dumps
-# A forked copy may hang from its start, if a thread of the forking process held a lock. FORKS is
-# how many copies are tried, IDLE_SECONDS the time without processor use after which one counts as
-# hanging.
+# A forked copy may hang at its start (idle for IDLE_SECONDS); then up to FORKS copies are tried.
 FORKS, IDLE_SECONDS = 3, 60.0
 IDLE = f"the compiler did nothing for {IDLE_SECONDS:.0f} seconds"
 MEMORY_LOOKS = 10  # memory and idleness are checked once per this number of checks for dumps

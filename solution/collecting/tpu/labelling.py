@@ -40,12 +40,10 @@ from solution.system.errors import InputError
 from solution.system.terminal import say
 from solution.system.wording import spell
 
-# Smallest processor time for a configuration, as a share of a full compilation's: if all kernels
-# of the configuration are known, only the passes over HLO run.
+# smallest share of a full compilation's processor time that a configuration takes
 LEAST_SHARE = 0.1
 LEARN_EVERY = 8  # configurations between two checks of which layouts the compiler ignores
-# A layout of a node is no longer requested once the compiler ignored at least this share of the
-# requests for it.
+# a node's layout is no longer requested once the compiler ignored this share of its requests
 MOST_IGNORED = 0.25
 PARENTS = 6  # number of fastest configurations that new ones are bred from
 LOWERING_MEGABYTES = 4096  # memory limit of the child process that reads program files

@@ -29,8 +29,7 @@ from solution.collecting.tpu.target import TpuTarget
 from solution.programs.compiler import RefusedError, shorten
 from solution.programs.hlo.messages import MESSAGES
 
-# By generation: the name of its topologies, the number of dimensions of its grid of chips, and the
-# number of jax devices per chip.
+# By generation: name of the topology, dimensions of the grid of chips, jax devices per chip.
 TOPOLOGIES = {
     "v2": ("v2", 2, 2),
     "v3": ("v3", 2, 2),
@@ -46,19 +45,17 @@ MOST_CHIPS = 2048
 EntryLayouts = tuple[tuple[str, ...], tuple[str, ...]]
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 LAYOUT_MODE = "mhlo.layout_mode"
-# Ends of the names of the compiler's dumps, in the order of writing. A file is complete once the
-# next one exists.
+# Endings of the compiler's dumps, in the order of writing; a file is complete once the next exists.
 PASSED = "after_optimizations.hlo.pb"
 PASSED_ENDS = "after_optimizations_after_buffer_assignment.hlo.pb"
 GENERATED = "after_codegen.hlo.pb"
 GENERATED_ENDS = "transfer_stats.pb"
-# Functions of PJRT's C interface: their numbers in its table, which never change. TABLE_BEGIN is
-# the number of bytes before the first function.
+# positions of functions in the table of PJRT's C interface (fixed), which starts at TABLE_BEGIN
 ERROR_DESTROY, ERROR_MESSAGE, TOPOLOGY_CREATE, COMPILE = 0, 1, 82, 89
 TABLE_BEGIN = 40
 PJRT_MAJOR = 0  # major version of PJRT's C interface
-# CompileOptionsProto: field number of the executable build options. In the build options: field
-# number of the result's layout, and the serialized field `run_backend_only = true`.
+# CompileOptionsProto: field numbers of build options and of their result layout; a serialized
+# field of the build options: `run_backend_only = true`.
 BUILD_OPTIONS, RESULT_LAYOUT, BACKEND_ONLY = 3, 2, b"\x58\x01"
 # Options that stop the compiler from changing the memory spaces that the passes over HLO assigned.
 KEEP_SPACES = (
@@ -192,8 +189,7 @@ class Libtpu:
         told = self._make_options([*options, *KEEP_SPACES], Devices(), self._smallest[:1], folder)
         result = MESSAGES["Module"].FromString(module).host_program_shape.result
         added = _write_field(RESULT_LAYOUT, result.SerializeToString()) + BACKEND_ONLY
-        # Protobuf merges a message field that is written twice, so these bytes add to the build
-        # options.
+        # protobuf merges a message field that is written twice: this adds to the build options
         told_also = _write_field(BUILD_OPTIONS, added)
         self._interface.compile(module, told.SerializeAsString() + told_also)
 

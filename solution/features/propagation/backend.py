@@ -8,10 +8,9 @@ class Backend:
     """How one backend requests layouts.
 
     Source: `CpuLayoutAssignment::AddBackendConstraints` of openxla/xla requests row-major operands
-    for every instruction and row-major results of dots and convolutions. The configurations of
-    cpugraphs enter as custom calls (solution.collecting.constraints); those of TpuGraphs enter as
-    constraints on the instructions. solution.features.propagation.canonical describes the
-    transposes that the CPU backend adds around dots and convolutions.
+    for every instruction and row-major results of dots and convolutions. A configuration for a CPU
+    enters as custom calls (solution.collecting.constraints), one of TpuGraphs as constraints on
+    instructions. canonical.py describes the transposes that the CPU backend adds around products.
     """
 
     row_major_operands: bool  # every operand is requested in row-major order

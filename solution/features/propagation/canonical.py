@@ -42,7 +42,7 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
     before dots and convolutions, reshapes after dots that read matrices."""
     orders, matrices = find_orders(graph), find_matrices(graph)
     found = Inlined()
-    new: list[int] = []  # the new number of each instance
+    new: list[int] = []  # for each instance of `inlined`: its number in the result
     for node, reads, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
         read = [new[one] for one in reads]
         for operand, tensor, order in orders.get(node, ()):

@@ -32,8 +32,7 @@ logistic maximum minimum multiply negate not or power reshape rsqrt select sign 
 transpose
 """
 PURE = [OPCODE_IDS[name] for name in EQUAL.split()]
-# A call is not inlined if it is nested deeper than MAX_DEPTH, or if the program has grown to more
-# than MAX_GROWTH instances for each node.
+# limits of inlining: nesting depth of calls, and instances of the program per node of the graph
 MAX_DEPTH = 50
 MAX_GROWTH = 4  # most instances for each node of the graph
 
@@ -43,18 +42,16 @@ Value = int | tuple["Value", ...]  # a result: an instance, or a tuple of result
 
 @dataclass
 class Inlined:
-    """The instances of nodes: a node has one for each call of the computation that holds it."""
+    """The instructions of a program with inlined calls: instances, one per node and call of it."""
 
     node: list[int] = field(default_factory=list)  # the node of each instance
     # for each instance, the instances that it reads, sorted by node
     reads: list[list[int]] = field(default_factory=list)
-    # for each instance in `reads`, the node at the other end of the edge, for example a call or
-    # tuple
+    # for each instance in `reads`, the node that the edge names: its node, or a call or tuple
     named: list[list[int]] = field(default_factory=list)
     results: list[int] = field(default_factory=list)  # instances that are results of the program
-    # Instances that the compiler adds or changes. `orders`: the permutation of each inserted
-    # transpose. `matrices`: the result sizes of each dot whose operands become matrices.
-    # `reshapes`: the reshapes that restore the shapes of such dots.
+    # Added or changed by the compiler: `orders`, the permutation of each inserted transpose;
+    # `matrices`, result sizes of each dot whose operands become matrices, which `reshapes` undo.
     orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
     matrices: dict[int, tuple[int, ...]] = field(default_factory=dict)
     reshapes: set[int] = field(default_factory=set)
@@ -80,21 +77,18 @@ class _Inliner:
         self._shapes = [tuple(row) for row in graph.node_features[:, 2:27].tolist()]
         self._operands: list[list[int]] = [[] for _ in self._opcodes]
         self._called: list[list[int]] = [[] for _ in self._opcodes]
-        # operands come first, so drop edges from a node to an earlier one
+        # operands come first: drop edges whose producer comes after its consumer
         forward = graph.edges[graph.edges[:, 0] > graph.edges[:, 1]]
         for consumer, producer in forward[np.lexsort(forward.T[::-1])].tolist():
             calls = self._opcodes[consumer] in CALLS and is_root[producer]
             (self._called if calls else self._operands)[consumer].append(producer)
         self._inlined = Inlined()
-        # Key: the id of a tuple, and a shape. Value: the tuple, which must stay alive so that its
-        # id is not used again, and the number of its elements of that shape that were already
-        # taken.
+        # (id of a tuple, shape): the tuple, kept so that its id stays unique; elements taken so far
         self._taken: dict[tuple[int, Shape], tuple[Value, int]] = {}
         self._is_pure = np.isin(graph.node_opcodes, PURE)
         self._is_pure[graph.configurable] = False
         self._features = graph.node_features[:, vocabulary.IS_ROOT + 1 :]
-        # Instances of pure operations by scope, opcode, features and operands, so that equal ones
-        # are merged. The program is one scope, and each loop body is another one.
+        # instances of pure operations by scope (program or loop body), opcode, features, operands
         self._known: dict[tuple[int, int, bytes, tuple[int, ...]], int] = {}
         self._scope, self._scopes = 0, 1
 

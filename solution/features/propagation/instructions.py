@@ -23,11 +23,9 @@ from solution.features.propagation.inlining import Inlined, inline
 from solution.features.work import num_bytes
 
 NO_OPCODE = -1
-# What an instruction does with a layout. ASKS is a custom call, which requests the layout of its
-# operand; GIVES is the instruction that reads the program's results.
+# What an instruction does with layouts. ASKS: a custom call. GIVES: the reader of the results.
 CHANGES, KEEPS, CONCATENATES, REDUCES, RESHAPES, TRANSPOSES, BROADCASTS, ASKS, GIVES = range(9)
-# More opcodes that keep their operand's layout (LayoutAssignment::InstructionCanChangeLayout of
-# openxla/xla); few programs have them.
+# more, rare opcodes that keep their operand's layout (InstructionCanChangeLayout of openxla/xla)
 RARE = """
 add-dependency all-gather all-gather-start all-gather-done all-reduce-start all-reduce-done cholesky
 opt-barrier reduce-scatter set-dimension-size
@@ -49,8 +47,7 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     """
 
     node: np.ndarray  # (instructions,) int64, the node whose tensor is computed; NONE for no node
-    # (instructions,) int64; of a custom call, the opcode of the node whose tensor it passes on;
-    # NO_OPCODE for the reader of the results
+    # (instructions,) int64; a custom call has its tensor's opcode, the last reader NO_OPCODE
     opcodes: np.ndarray
     kind: np.ndarray  # (instructions,) int8, what it does with layouts: CHANGES ... GIVES
     rank: np.ndarray  # (instructions,) int64, number of dimensions of the result
@@ -59,9 +56,8 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     dimensions: np.ndarray
     # (instructions,) int64, the result's layout if module or backend fix it; else UNSET
     fixed: np.ndarray
-    # (instructions,) int64, the layout of a dot's result that only a transpose reads: the compiler
-    # swaps the dot's operands, unless a custom call stands between dot and transpose. UNSET for
-    # other instructions.
+    # (instructions,) int64: layout of a dot that the compiler swaps because only a transpose reads
+    # it, if no custom call stands between them; UNSET for other instructions.
     turned: np.ndarray
     use_starts: np.ndarray  # (instructions + 1,) int64, the first use of each instruction
     read: np.ndarray  # (uses,) int64, the instance that is read; never a custom call on it
@@ -69,14 +65,11 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     before: np.ndarray  # (uses,) int64, the custom call that requests the operand's layout, or NONE
     # (instructions,) int64, the custom call that requests the result's layout, or NONE
     behind: np.ndarray
-    # (instructions, 2) int64: whose layout a custom call requests, as an index into
-    # graph.configurable and one into LAYOUT_TENSORS; NONE for other instructions
+    # (instructions, 2) int64 of custom calls: index into graph.configurable and LAYOUT_TENSORS
     asked: np.ndarray
-    # (instructions,) int64, all instructions sorted by node, as layout assignment visits them; an
-    # inlined instruction may precede its operands
+    # (instructions,) int64: instructions sorted by node, the order in which layouts are assigned
     order: np.ndarray
-    # (instructions, 2) int64, uses of the main operands: input and kernel of a product, else the
-    # two largest ones (so a reduction has the summed tensor first); NONE if there are fewer
+    # (instructions, 2) int64: uses of input and kernel, else of the two largest operands; or NONE
     main: np.ndarray
     # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses that read i
     reader_starts: np.ndarray
@@ -147,8 +140,7 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
 
 
 BEHIND = -1  # operand number of a custom call that requests the layout of a result
-# A custom call: the instance that it belongs to, operand number, index into graph.configurable,
-# index into LAYOUT_TENSORS.
+# A custom call: its instance, operand number, index into graph.configurable and LAYOUT_TENSORS.
 Call = tuple[int, int, int, int]
 
 

@@ -58,13 +58,12 @@ FILLED = [OPCODE_IDS[name] for name in ("broadcast", "constant")]
 FLOAT32 = vocabulary.ELEMENT_TYPE.start + 11
 FEWEST = 4096  # instructions that read and write fewer elements are computed by XLA's loops
 MOST = 96  # largest size of a fusion: instructions in it and operands from outside
-# What the library can do with an instruction: nothing; compute it inside a fusion; start a fusion
-# at a reduction or a pooling; or compute the windows of a reduction in two steps.
+# What the library can do with an instruction: nothing, compute it inside a fusion, start a fusion
+# (REDUCTION, POOLING), or compute the windows of a reduction in two steps (SPLIT).
 NOTHING, JOINS, REDUCTION, POOLING, SPLIT = range(5)
 WINDOW = 32  # elements along a dimension in one window
 FULL = 0.25  # relative cost of a reduction in two steps if its windows fill the dimension; 1 if not
-# Instructions that propagate their operand's layout when layouts are assigned, but not in the
-# earlier stage in which XLA decides which reductions to split.
+# Opcodes that pass on layouts in layout assignment, but not when XLA decides which sums to split.
 NOT_YET = """
 all-reduce all-to-all collective-permute dynamic-slice dynamic-update-slice fft pad reduce-window
 scatter select-and-scatter slice sort triangular-solve
@@ -114,9 +113,7 @@ def mark_split(ops: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
     if long.any():
         propagates = (ops.kind == KEEPS) & np.isin(ops.opcodes, KEEPING_ALREADY) & ops.is_programs
         propagates |= ops.kind == TRANSPOSES
-        # The operand (a use) that matters for each instruction: for a long reduction the one that
-        # it reduces, for an instruction that propagates a layout the one whose layout it propagates
-        # to its result; NONE for other instructions.
+        # `first`: the use that a long reduction reduces, or whose layout an instruction passes on
         first = np.where(long, ops.main[:, 0], np.where(propagates, _find_first(ops), NONE))
         position = np.argsort(ops.order)  # a called computation precedes its caller
         behind = np.where(position[ops.read] < position[ops.reader], ops.behind[ops.read], NONE)

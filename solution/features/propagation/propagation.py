@@ -19,8 +19,8 @@ from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.canonical import UNSET
 from solution.features.propagation.instructions import Instructions, list_instructions
 
-CAPACITY = 8  # initial capacity: states for each instruction and use
-WORKLIST = 8  # capacity of the worklist: constraints for each instruction and use
+CAPACITY = 8  # initial size of the table of states, per instruction and use
+WORKLIST = 8  # size of the worklist of constraints, per instruction and use
 
 
 @dataclass(frozen=True)

@@ -104,8 +104,7 @@ FEATURES = (
 LEAST_SHARE = 1e-9
 # number of kinds of fusion: NOTHING ... SPLIT of solution.features.propagation.library
 JOINED = SPLIT + 1
-# Each state's weights, the columns of StateTable.shares: 1 / number of instructions; the bytes that
-# the state writes and reads, over the bytes of all tensors; the square root of the second column.
+# columns of StateTable.shares: 1 / instructions; bytes moved / bytes of all tensors; its root
 NUM_SHARES, BYTES = 3, 1
 
 
@@ -119,17 +118,13 @@ class Loops:
 
     sums: np.ndarray  # (states,) bool: several elements are reduced to one
     contiguous: np.ndarray  # (states,) bool: the innermost elements summed are contiguous in memory
-    # (states,) bool: the library fuses the instruction with a reduction, so that the result is not
-    # written to memory
+    # (states,) bool: a library fuses it with a reduction, so the result is not written to memory
     at_once: np.ndarray
-    # (states,) float64, the run of a reduction, pooling or instruction that the library computes:
-    # log2 of the number of consecutive elements that the inner loop works on; 0 for other states
+    # (states,) float64: log2 of consecutive elements in the inner loop; 0 if it is not modelled
     run: np.ndarray
-    # (states,) float64, penalty of a short loop: max(0, 1 / elements - 1 / ENOUGH), where
-    # `elements` is the run, 2 ** run
+    # (states,) float64: penalty of short loops, max(0, 1 / elements - 1 / ENOUGH)
     short: np.ndarray
-    # (states,) int64, the instruction whose tensor the loop runs over: the operand of a reduction
-    # or pooling, else the result
+    # (states,) int64: the instruction whose tensor the loop runs over: summed operand, or result
     works_on: np.ndarray
 
 
@@ -200,8 +195,7 @@ class StateTable:
     """The states in which the distinct configurations of a graph differ. A state is the layouts and
     the copy of one point: an instruction, or a use (an operand as one instruction reads it)."""
 
-    # (distinct configs, points) int32: the state of each point, as an index into the arrays
-    # (states, ...); only points whose states differ between configurations
+    # (distinct configs, varying points) int32: the state of each point whose state varies
     numbers: np.ndarray
     instructions: int  # number of instructions among the points; uses are numbered after them
     layouts: np.ndarray  # (states, 4) int64, columns MADE, FIRST, SECOND, COPY of states.py
@@ -211,21 +205,15 @@ class StateTable:
     # (states,) int64, the node that reads the copy; `node` if the state is of an instruction
     reader: np.ndarray
     features: np.ndarray  # (states, len(FEATURES)) float32
-    # (states, NUM_SHARES) float32, weights of each state's cost; the comment at NUM_SHARES lists
-    # them
-    shares: np.ndarray
-    # (states,) float32, for a state with a copy, which writes consecutive elements: log2 of the
-    # distance in elements between two elements that the copy reads one after the other; else 0
+    shares: np.ndarray  # (states, NUM_SHARES) float32: weights of each state's cost, see NUM_SHARES
+    # (states,) float32: log2 of the elements between consecutive reads of a copy; 0 without copy
     strides: np.ndarray
-    # Three shares (states,) float32 of the bytes of all tensors. `short_loops`: the bytes in short
-    # loops, weighted with Loops.short; 0 if the backend has no library. `at_once`: the bytes of
-    # results that the library fuses with a reduction. `split`: the bytes of the operand of a
-    # reduction in two steps, weighted with solution.features.propagation.library.weigh_windows.
+    # (states,) float32, over the bytes of all tensors: bytes in short loops (times Loops.short);
+    # bytes of results fused with a reduction; bytes summed in two steps (times weigh_windows).
     short_loops: np.ndarray
     at_once: np.ndarray
     split: np.ndarray
-    # (states,) float32, multiplications of a dot that the library does not compute, over the bytes
-    # of all tensors; 0 for other states
+    # (states,) float32: multiplications of dots without the library, over the bytes of all tensors
     slow_products: np.ndarray
 
     @property
@@ -240,8 +228,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     plain = propagation.number_nothing()
     numbered = propagation.number()
     joined, plainly_joined = (join_library(propagation, each) for each in (numbered, plain))
-    # A key is the state of a point and, for an instruction, its kind of fusion:
-    # JOINED * state + kind. Keep the points whose keys differ between configurations.
+    # key = JOINED * state + kind of fusion; keep the points whose key varies over configurations
     keys = JOINED * numbered.numbers
     keys[:, : ops.number] += joined
     varying = np.flatnonzero((keys != keys[:1]).any(axis=0))

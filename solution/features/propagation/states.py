@@ -32,9 +32,8 @@ from solution.features.propagation.orders import (
 )
 from solution.features.propagation.worklist import assign
 
-# Columns of States.layouts. Of an instruction: the layout of its result, the layouts in which it
-# reads its two main operands, and the kind of its copy. Of a use that copies: the layouts before
-# and after the copy, UNSET, and the kind of the copy.
+# Columns of States.layouts. An instruction: layouts of the result and of two operands as it reads
+# them, kind of copy. A use with a copy: layouts before and after it, UNSET, kind of copy.
 MADE, FIRST, SECOND, COPY = range(4)
 NO_STATE = -1
 
@@ -147,8 +146,7 @@ def _mark_copies(program, free, state, marks):
         if wanted == UNSET or made == UNSET or free[base]:
             continue
         kind = compare(made, wanted, program.sizes[base], program.rank[base])
-        # An element-wise reader copies inside its loop, so a copy made for an earlier reader does
-        # not spare it the work.
+        # an element-wise reader copies inside its loop, even if an earlier reader made a copy
         again = program.kind[program.reader[use]] == KEEPS
         if kind != ALIKE and (again or not _is_copied_before(program, state, use)):
             marks[use] = kind

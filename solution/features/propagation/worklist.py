@@ -42,8 +42,7 @@ MANDATORY, URGENT = 1, 2
 # Indices into State.ends: size of the stack; end and begin of the queue; size of `added`; steps.
 STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)
 NONE = -1
-# Propagation stops after this many steps for each instruction and use, because constraints may
-# replace each other forever.
+# most propagation steps per instruction and use; constraints may replace each other forever
 MAX_STEPS = 64
 
 
