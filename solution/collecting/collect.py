@@ -24,9 +24,7 @@ from solution.programs.program import Program, Wanted
 from solution.system.files import remove
 
 MIN_CONFIGS = 8  # a graph with fewer configurations is not written
-# Configurations are drawn in this many rounds. A later round may vary the fastest configurations
-# of the earlier rounds.
-ROUNDS = 3
+ROUNDS = 3  # configurations are drawn in this many rounds; later rounds may vary the fastest so far
 # a collection that ran out of time is resumed if its time limit is now this many times longer
 MUCH_MORE = 1.5
 
@@ -64,8 +62,7 @@ class ProgramCollection:
         if settings.replace and folder.exists():
             remove(folder)
             remove_graph(destination, program.name)
-        # Older journals lack these keys: the kind follows from the collection's name, and the
-        # target was always the CPU.
+        # older journals lack both: the collection's name gives the kind, the target was the CPU
         earlier = {"kind": collection(destination.collection).kind, "target": CPU}
         self.journal = Journal(folder, identity, earlier, settings.target.schema)
         self.journal.rename(lambda data: name_config(space.from_bytes(data)))
@@ -137,8 +134,7 @@ class ProgramCollection:
     def _finish(self, seconds: float, *, is_cut: bool) -> dict[str, Any]:
         outcome = self._labels.summarise()
         summary = self._describe(outcome, seconds)
-        # If the time was too short for a graph, the collection stays open: the same command resumes
-        # it.
+        # if the time was too short for a graph, the same command resumes the collection
         is_final = len(outcome.configs) >= MIN_CONFIGS
         reason = "flat" if outcome.is_flat else ""
         if not is_final:

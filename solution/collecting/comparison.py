@@ -20,15 +20,12 @@ from solution.programs.hlo.messages import instructions
 
 RULES = 2  # version of these rules: a collection made with another version is not resumed
 TOLERANCE = 1e-3  # the smallest relative tolerance
-# The tolerance is at least this many roundings (a rounding: the distance from 1 to the type's next
-# number), because the errors of many sums add up.
+# The tolerance is at least this many roundings, because errors of many sums add up. A rounding is
+# the distance from 1 to the type's next number.
 ROUNDINGS = 16
-# A coarse type has a larger rounding than this, such as 8-bit floats. Its tolerance is a single
-# rounding, because results of coarse types are rounded only once, at the end.
+# above this rounding (8-bit floats) the tolerance is one rounding: results are rounded once
 COARSE = 2.0**-6
-# a tightened tolerance is this many times the change of the results that rounding the arguments
-# causes
-NOISE = 64
+NOISE = 64  # tightened tolerance, over the change of the results if the arguments are rounded
 EXACT = "biu"  # dtype.kind of types whose numbers must be equal: booleans and integers
 JUMPING = frozenset(
     ("remainder", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "compare",

@@ -18,8 +18,7 @@ from solution.programs.portable import FreshIds, make_portable, replace_instruct
 OUTPUT, INPUT = 0, 1
 MIN_RANK = 2  # tensors of lower rank have only one layout
 NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}
-# {instruction's id: [(tensor, its dimensions from minor to major)]}; tensor 0 is the output,
-# tensors 1 and 2 are the operands
+# {instruction's id: [(tensor: 0 output, 1 and 2 operands; its dimensions, minor to major)]}
 Wanted = dict[int, list[tuple[int, list[int]]]]
 
 

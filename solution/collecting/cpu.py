@@ -138,8 +138,7 @@ class Timing:
             self._parents = wanted, self._find_fastest()
         parents = self._parents[1]
         known = self._journal.names
-        # The seed depends on how many configurations are known, so a resumed collection draws the
-        # same configurations as one that was never stopped.
+        # the seed depends on the number of known configurations, so that resuming changes nothing
         generator = np.random.default_rng([self._seed, len(known)])
         return draw_new(self._space, generator, count, known, parents)
 

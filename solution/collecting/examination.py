@@ -32,13 +32,10 @@ from solution.programs.child import Child, ChildDiedError, Refusal, TooMuchError
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
-# Errors must be noticed in at least this share of the forms of products. A form is a product's
-# opcode and sizes, see mutants.Site.
+# share of the forms of products (opcode and sizes) in which errors must be noticed
 LEAST_SHARE = 0.5
 SECONDS = 30.0  # time limit for running the mutants with one set of arguments
-# Time limit of a mutant's run, in multiples of the seconds that the unchanged program took: a
-# limit is needed because the loops of a mutant may never end.
-SLOWER = 50
+SLOWER = 50  # time limit of a mutant, over the program's time: the loops of a mutant may never end
 LEAST_SECONDS = 5.0
 MOST_DEATHS = 3  # no more mutants are run if they killed the child process more often than this
 SHOWN = 3  # most names of products in a message
@@ -224,8 +221,7 @@ class Examiner:
         except ChildDiedError as error:
             self._deaths += 1
             self._restore()
-            # An endless loop (TooMuchError) counts as noticed; a child process that the system or a
-            # user ended does not.
+            # an endless loop (TooMuchError) counts as noticed, a child that was killed does not
             return isinstance(error, TooMuchError)
         return reply is True
 

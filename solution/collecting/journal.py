@@ -24,8 +24,7 @@ CANDIDATES = pl.Schema(
     {
         "config": pl.String(),  # the configuration's name, a hash
         "values": pl.Binary(),  # the bytes of the configuration's array, see ProgramSpace.to_array
-        # sound (results are correct), wrong (results differ), refused (by the compiler), or died
-        # (it killed the process)
+        # sound, wrong (results differ), refused (by the compiler), died (it killed the process)
         "status": pl.String(),
         # which results are wrong, or why the configuration was refused or died
         "note": pl.String(),

@@ -21,9 +21,7 @@ PRODUCTS = ("dot", "convolution")
 # most products of a program that are mutated, evenly spaced: each mutant costs a run
 MAX_SITES = 48
 OF_A_FORM = 3  # most products of the same sizes that are mutated: the last ones in the program
-# elements at the end of the last dimension that a mutant makes wrong; at most an eighth of that
-# dimension
-BLOCK = 8
+BLOCK = 8  # wrong elements at the end of the last dimension; at most an eighth of that dimension
 EIGHTH = 8
 OFF = 0  # index of a switch that is never on: it supplies the value False
 CALLS = ("call", "fusion")
@@ -93,8 +91,7 @@ def _find_ways(module: Any) -> dict[int, str]:
         way = "call" if node.opcode in CALLS else node.opcode
         if way == "while" and node.shape.element_type != TUPLE:
             way = "other"
-        # A loop's body and condition both receive the switches as part of the loop's state, but
-        # only the body returns them.
+        # a loop's body and condition both get the switches in its state; only the body returns them
         for number, called in enumerate(node.called_computation_ids):
             ways.setdefault(called, set()).add("condition" if way == "while" and number else way)
     return {
@@ -180,8 +177,7 @@ class _Writer:
         self._fresh = FreshIds(module)
         self._switches = _make_shape(PRED, [switches])
         self._computations = {c.id: c for c in module.computations}
-        # By computation id: the shape of its parameter before any change. Only used for the
-        # branches of conditionals, which have one parameter.
+        # by computation id: the shape of its only parameter before any change (for branches)
         self._parameter_shapes = {
             c.id: _copy_shape(i.shape)
             for c in module.computations for i in c.instructions if i.opcode == "parameter"

@@ -38,8 +38,7 @@ BY_BACKEND: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
 # The order in which a search tries the options: the most useful ones first.
 IN_TURN = ("vector_width", "unrolling", "effort", "library_fusions", "products",
            "tiling_propagation", "min_max", "size")  # fmt: skip
-# {value of an option: values of other options without which it has no effect}. XLA's loops
-# compute a product only if no library does, and gain most with wide vectors.
+# {value of an option: values of other options to set with it}
 NEEDS = {("products", "own_loops"): (("library_fusions", "none"), ("vector_width", "wide"))}
 
 

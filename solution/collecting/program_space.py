@@ -44,8 +44,7 @@ class LayoutSite:
 
     # (node, tensor), or (node,) for all three tensors; node: position among the configurable nodes
     index: tuple[int, ...]
-    # (choices, 6), or (choices, 3, 6) for all three tensors: the layouts to choose from, minor to
-    # major; the first one is the compiler's default
+    # (choices, 6), or (choices, 3, 6) for three tensors: layouts, minor to major; first: default
     values: np.ndarray
 
 
@@ -217,8 +216,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
     def are_legal(configs: np.ndarray) -> np.ndarray:
         if not options or found is None:
             return np.ones(len(configs), bool)
-        # A tile and the options OF_PRODUCTS set the same compiler flags. So a configuration is
-        # illegal if it has a tile and changes one of these options.
+        # a tile and the options OF_PRODUCTS set the same flags, so only one of them may be set
         has_library = configs[:, [first + option for option in OF_PRODUCTS]].any(axis=1)
         return np.asarray(~(has_library & (configs[:, -1] > 0)))
 

@@ -50,8 +50,7 @@ def make_record(
         source: where the times come from, see solution.domain.labels.
     """
     record = MESSAGES["TuningRecord"](module=program.module, label_source=source)
-    # The fingerprint of estimated times covers the module alone, because estimates do not depend on
-    # the program's arguments.
+    # estimates do not depend on the program's arguments, so their fingerprint leaves these out
     record.fingerprint = int(program.digest if source == TIMED else program.module_digest, 16)
     if space.kind != "tile":
         record.config_index_to_node[:] = program.configurable.tolist()

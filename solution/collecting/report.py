@@ -42,8 +42,7 @@ ESTIMATED_CAPTION = (
 )
 # {header: function that formats a program's state (its journal's summary) for this column}
 Columns = dict[str, Callable[[dict[str, Any]], str]]
-# maximum number of panels, each of one half of a program's timed runs against the other half; the
-# noisiest programs are shown
+# most panels that show noise (one half of a program's runs against the other); noisiest first
 MAX_PANELS = 12
 COLUMNS = 4
 

@@ -33,8 +33,7 @@ from solution.system.sealing import read_record
 from solution.system.terminal import say
 from solution.system.wording import spell
 
-# {collection: number of graphs to collect}. For layouts it is three times the number of
-# architectures among the measured CPU graphs, which is 35, 32, 21 and 21.
+# {collection: graphs to collect}; of layouts, three times the architectures among the CPU graphs
 COUNTS = {
     "layout:xla:random": 105, "layout:xla:default": 96, "layout:nlp:random": 63,
     "layout:nlp:default": 63, "tile:xla": 120,
@@ -42,8 +41,7 @@ COUNTS = {
 SIZES = (12, 16, 24, 32, 48, 64, 70, 96, 100, 128, 160, 192, 256)
 VALID_SHARE = 6  # about one architecture in this many goes to the validation split
 LAYOUT_SECONDS, TILE_SECONDS = 100.0, 45.0
-# {draft's name: its note}. A note stores the draft's architecture and the path of its npz file,
-# which is "" if no graph was written.
+# {draft's name: its note}: the architecture, and the path of the npz file ("": none was written)
 Notes = dict[str, dict[str, Any]]
 HEADER = '"""Drawn by solution.collecting.sample."""\n\n'
 

@@ -15,21 +15,17 @@ import numpy as np
 from solution.features.candidates import CHANGES, SHARES, draw_sites
 
 COLUMNS = 4096  # most one-hot columns in a configuration's features
-# A random configuration changes a share of the sites. The share lies between SHARES[0] and
-# SHARES[1], and its logarithm is uniformly distributed. MEAN is the mean of the share.
+# mean share of the sites that a random configuration changes: log-uniform between SHARES
 MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
 TRIES = 25  # most rounds of drawing, until enough new configurations are found
-# Candidates from a table with more unknown members than this: this many random ones, and this
-# many with the prior's best scores.
+# candidates from a table with more unknown members: MOST at random, MOST best by the prior
 MOST = 1500
-# Candidates without a table: number of neighbours of the fastest configurations, and number of
-# random configurations.
+# candidates without a table: neighbours of the fastest configurations, random configurations
 NEAR, FAR = 192, 128
 HOPS = 8  # most edges between a node and the configurable node that `link_sites` assigns to it
 
 Setting = tuple[tuple[int, int], ...]
-# A model's scores: maps configurations (n, sites) to scores (n,). A lower score predicts a shorter
-# time; scores of different calls can be compared.
+# A model's scores (n,) of configurations (n, sites), comparable between calls; lower is faster.
 Prior = Callable[[np.ndarray], np.ndarray]
 
 
@@ -47,17 +43,14 @@ class Space:
     default: np.ndarray  # (sites,) the compiler's default configuration
     # (links, 2) pairs of sites that are neighbours in the program, see `link_sites`
     links: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), int))
-    # For each site: its values if they are sizes (numbers in ascending order), None if they are
-    # names (without an order). Empty: the values of all sites are names.
+    # for each site: its values in ascending order if they are sizes, None if they are names
     coordinates: tuple[np.ndarray | None, ...] = ()
-    # Maps configurations (n, sites) to a mask (n,): True if a configuration is legal. None: all
-    # are.
+    # returns a mask (n,) of the legal ones among configurations (n, sites); None: all are legal
     are_legal: Callable[[np.ndarray], np.ndarray] | None = None
     # (members, sites) all configurations, if the space is a table; None: any legal combination
     members: np.ndarray | None = None
-    # Settings that act on the whole program, such as compile options, in the order in which a
-    # search tries them. A setting consists of pairs (site, choice): several pairs if one choice has
-    # no effect without the others.
+    # Settings of the whole program, such as options, in the order in which a search tries them:
+    # pairs (site, choice); several pairs if one choice has no effect without the others.
     settings: tuple[Setting, ...] = ()
 
     @property
@@ -322,8 +315,7 @@ def link_sites(
         configurable: (configurable,) the configurable nodes.
         node: (sites,) position of each site's node among the configurable nodes.
     """
-    # owner (nodes,): the position of the configurable node that a node belongs to. In each round,
-    # nodes without an owner get the owner of a neighbour.
+    # owner (nodes,): the configurable node of each node, spread from neighbour to neighbour
     owner = np.full(nodes, -1)
     owner[configurable] = np.arange(len(configurable))
     both = np.concatenate([edges, edges[:, ::-1]])

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from solution.programs.child import Child, Limits
     from solution.programs.program import Program
 
-# Heavy modules (numpy, polars, jax) are imported later, so that a target with a wrong name is
-# reported at once.
+# Heavy modules are imported later, so that a wrong target's name is reported at once.
 
 CPU = "cpu"
 # {first word of a target's name: (module, class)}

@@ -31,8 +31,7 @@ SUMS = (1, 2, 4, 8, 9, 16, 32)
 VECTORS = (1, 2, 3, 4)
 DEFAULT = (11, 9, 1)  # XLA's tile if no size is given
 MAX_UNROLLED = 1024  # rows x sums x vectors: the code of larger tiles takes minutes to compile
-# {processor's architecture: bytes of a vector}: XLA prefers vectors of 256 bits on these
-# processors, and half of that is assumed for all others.
+# {architecture: bytes of a vector}, as XLA prefers; half of that is assumed for other processors
 VECTOR_BYTES = {"x86_64": 32, "AMD64": 32}
 # bytes of float32 and float64, by their numbers in XLA's PrimitiveType
 FLOAT_BYTES = {11: 4, 12: 8}

@@ -160,8 +160,7 @@ class KeyTable:
         """Return the numbers (n,) int32 of `keys` (n,); EMPTY for unknown keys."""
         slots = self._slots(keys)
         numbers = self._numbers[slots]
-        # Most keys are found in the first slot. The others probe the next slot together, until each
-        # has met its key or an empty slot; every step leaves fewer of them.
+        # probe the next slot for all keys that met another key, until each is found or missing
         other = np.flatnonzero((self._keys[slots] != keys) & (numbers != self.EMPTY))
         while len(other):
             slots[other] = (slots[other] + 1) & self._mask
@@ -180,8 +179,7 @@ class KeyTable:
         self._shift, self._mask = np.uint64(64 - bits), (1 << bits) - 1
         self._numbers = np.full(1 << bits, self.EMPTY, np.int32)
         self._keys = np.zeros(1 << bits, np.int64)
-        # Insert all keys at once: each writes its number into its slot if that is empty. Of several
-        # keys for one slot the last write stays; the others try the next slot.
+        # insert all keys at once: the last write to a slot stays, the other keys try the next slot
         waiting, slots = np.arange(len(self.keys)), self._slots(self.keys)
         while len(waiting):
             free = waiting[self._numbers[slots[waiting]] == self.EMPTY]
@@ -221,8 +219,7 @@ class LayoutEncoder:
 
     def __init__(self, num_configs: int, num_nodes: int) -> None:
         self._table = KeyTable()
-        # The number of each node's layout in the table of all layouts; uint32 if there are more
-        # than 65,535 layouts.
+        # number of each node's layout among all layouts; uint32 from 65,536 layouts on
         self._ids = np.empty((num_configs, num_nodes), np.uint16)
         self._filled = 0
 
@@ -243,8 +240,7 @@ class LayoutEncoder:
         ids = self._ids if len(distinct.first) == len(self._ids) else self._ids[distinct.first]
         del self._ids
         order = np.argsort(self._table.keys)  # by content, not by first appearance
-        # Number the layouts of a few nodes at a time, because a table (all nodes, all layouts) may
-        # be too large.
+        # a few nodes at a time, because a table (all nodes, all layouts) may be too large
         step = max(1, TABLE_ENTRIES // max(1, len(order)))
         parts = [_number_layouts(ids[:, n : n + step], order) for n in range(0, ids.shape[1], step)]
         codes, positions, counts = zip(*parts, strict=True) if parts else ([ids], [order[:0]], [])
@@ -298,8 +294,7 @@ def _check_values(block: np.ndarray, first: int) -> None:
     raise LayoutValueError((first + config, *rest), float(block[(config, *rest)]))
 
 
-# The six slots of a tensor, shifted to 0 ... 6, are a number in base 7 below 2^24, which float32
-# represents exactly. Three tensors are a number below 7^18 < 2^53, which float64 does.
+# Slots 0 ... 6 are digits in base 7: 6 digits (a tensor) are exact in float32, 18 in float64.
 _POWERS = (float(TOKENS) ** np.arange(SLOTS)[::-1]).astype(np.float32)
 _TENSORS = float(TOKENS) ** (SLOTS * np.arange(NUM_TENSORS)[::-1])
 # the number with the digit 1 in every slot

@@ -13,8 +13,7 @@ import numpy as np
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 # odd constants of splitmix64
 FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-# Configurations of a labelled graph that are predicted out of fold. 1,000 is the protocol of
-# TpuGraphs, and about the number in layout graphs of the test split.
+# most configurations of a graph that are predicted out of fold; 1,000 is TpuGraphs' protocol
 MAX_CONFIGS = 1000
 
 

@@ -47,17 +47,15 @@ class Graph:
     edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer]
     configurable: np.ndarray  # (configurable nodes,) int64 node ids; none for tile
     configs: Codebook | np.ndarray  # for layout a codebook, for tile (configs, 24) float32
-    # (configs,) float64, runtimes in nanoseconds, which for tile are divided by the file's
-    # normalizer; None: no labels
+    # (configs,) float64: nanoseconds, for tile divided by the file's normalizer; None: no labels
     runtimes: np.ndarray | None
     # (configs, options) int8: the choice of each compile option; None: no options were set
     options: np.ndarray | None = None
     option_names: tuple[str, ...] = vocabulary.OPTION_NAMES  # keys of one of OPTION_SETS
-    # (configs,) bool: the reference batch, relative to which all configurations are scored; None:
-    # all configurations
+    # (configs,) bool: the reference batch, relative to which others are scored; None: all
     listed: np.ndarray | None = None
-    # (nodes, 2, SUMMED) int8: dimensions that a dot contracts in its left and right operand, filled
-    # with -1; None: unknown, because the graph does not come from a module
+    # (nodes, 2, SUMMED) int8: dimensions that a dot contracts in its left and right operand, then
+    # -1. None: unknown, because the graph does not come from a module.
     summed: np.ndarray | None = None
     label_source: str = TIMED  # origin of the runtimes, as in solution.domain.labels
 

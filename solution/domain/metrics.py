@@ -13,9 +13,7 @@ from solution.domain.collection import collection
 # Functions import scipy.stats when they need it: it is slow to import.
 
 TOP_K = 5
-# For up to this many configurations, comparing all pairs takes a tenth of the time of an algorithm
-# that sorts.
-FEW = 128
+FEW = 128  # up to this many configurations, comparing all pairs is ten times as fast as sorting
 
 
 def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:

@@ -62,12 +62,11 @@ NODE_LAYOUT = slice(134, 140)  # minor to major
 # Columns that hold dimension numbers of a tensor: 0 to 5, or -1 in an unused slot.
 DIMENSION_NUMBERS = (DIMENSIONS, CONVOLUTION_DIMENSIONS, NODE_LAYOUT)
 
-# Bytes of one element of each type, in the order: invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16
-# f32 f64 bf16 c64 c128 tuple opaque token.
+# Bytes of an element: invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 tuple
+# opaque token.
 ELEMENT_BYTES = np.array([0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 8, 16, 0, 0, 0], np.float32)
 
-# A layout configuration has six slots, minor to major, for each of three tensors; -1 is "not
-# given".
+# A layout configuration has six slots for each of these tensors, minor to major; -1: not given.
 LAYOUT_TENSORS = ("output", "input", "kernel")
 LAYOUT_UNSET = -1
 # number of values of a slot, -1 ... 5; as a token, a value is shifted to 0 ... 6
@@ -79,9 +78,8 @@ TILE_BLOCKS = {"kernel": slice(0, 8), "output": slice(8, 16), "input": slice(16,
 # A TPU's register tile has 8 sublanes and 128 lanes; minor dimensions are padded to it.
 SUBLANES, LANES = 8, 128
 
-# Extension of this project: compile options of XLA's CPU backend, described in
-# solution.collecting.options. A choice is stored as its index; index 0 is the compiler's default.
-# Options and choices are only added at the end, so that earlier files stay valid.
+# Added by this project: compile options of XLA for a CPU (solution.collecting.options). A choice is
+# stored as its index (0: default); append new options and choices, so that old files stay valid.
 OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "library_fusions": (
         "default", "none", "dot", "dot_alone", "elementwise", "reduce", "dot_and_reduce",
@@ -104,8 +102,7 @@ TPU_OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "tpu_dot_dot_fusion": ("default", "off"),
     "tpu_dot_dot_fusion_duplicated": ("default", "on"),
 }  # fmt: skip
-# Compile options and their choices by target. A graph has the options of one target
-# (Graph.option_names).
+# Compile options and their choices by target; a graph has those of one (Graph.option_names).
 OPTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {
     "cpu": OPTION_CHOICES,
     "tpu": TPU_OPTION_CHOICES,

@@ -26,12 +26,10 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.simulation.decision import Decision, Timeline
 
-# How nodes are grouped into parts, which move together. "alike": all nodes on one device that apply
-# the same operation in the same layer, in an unrolled network one per time step; "single": one node
-# with the nodes that must share its device.
+# Parts, which move together: all nodes on a device with the same operation in the same layer (in an
+# unrolled network one per time step), or a node with the nodes that must share its device.
 SIZES = "alike", "single"
-# Reasons to move a part. "load": its device has more work than the target device; "wait": the part
-# is on the critical chain, so other work waits for it.
+# why a part moves: its device has more work; it is on the critical chain, so other work waits
 REASONS = "load", "wait"
 FIRST, MOST = 4, 64  # parts moved per evaluation: at first, and at most
 # failed moves of single parts in a row after which a strategy (a size and a reason) is given up
@@ -40,8 +38,7 @@ FAILURES = 6
 WORTH = 1e-3
 # only this many parts may move: those with the largest seconds of delay + seconds of work / 2
 MOST_PARTS = 128
-# Weight of a second of transfers when loads are compared; a second of work has weight 1. It is
-# less because links work in parallel with devices.
+# weight of a second of transfers in a load: less than 1 because links work beside devices
 SENT_FOR_LOAD = 0.3
 
 
@@ -111,9 +108,8 @@ class GainPredictor:
         runs = current > 0
         here = np.zeros(count, np.int64)
         here[part] = timeline.placement
-        # Per part: `work`, seconds of its nodes on each device; `waits`, seconds of its nodes that
-        # delay other work; `first`, when its first node starts; `more`, additional seconds of
-        # transfers if the part moved to each device.
+        # Per part: seconds of `work` on each device, seconds that delay other work (`waits`), its
+        # `first` start, `more` seconds of transfers if it moved to each device.
         work = np.stack([np.bincount(part, column, count) for column in seconds.T], axis=1)
         waits = np.bincount(part, current * waited, count)
         first = np.full(count, np.inf)
@@ -122,17 +118,14 @@ class GainPredictor:
         sent = self._find_transfers(timeline.placement, part, count)
         more = sent - sent[at_home][:, None]
 
-        # By load: by how much the larger load of the two devices falls, minus the added transfers:
-        # max(load_here, load_there) - max(load_here - work_here, load_there + work_there)
-        # - SENT_FOR_LOAD * more
+        # load saved = max(load_here, load_there)
+        #     - max(load_here - work_here, load_there + work_there) - SENT_FOR_LOAD * more
         load = np.bincount(timeline.placement, current, devices)
         left = load[here] - work[at_home]
         levelled = np.maximum(load[here][:, None], load) - np.maximum(left[:, None], load + work)
         by_load = levelled - SENT_FOR_LOAD * more
 
-        # By wait: the delay that fits into the target's idle time, minus the additional runtime on
-        # the target and the lateness of transfers:
-        # min(waits, idle_there) - (work_there - work_here) - late_there
+        # delay saved = min(waits, idle_there) - (work_there - work_here) - late_there
         idle = find_idle(timeline, first, devices)
         slower = work - work[at_home][:, None]
         late = self._find_lateness(timeline, part, runs, sent)
@@ -200,8 +193,7 @@ def find_alike(graph: CostGraph) -> np.ndarray:
         graph.opcodes, graph.operations, graph.output_bytes, graph.stages, graph.shapes
     ])  # fmt: skip
     _, kinds = np.unique(content, axis=0, return_inverse=True)
-    # Each kind of node (equal rows of `content`) gets a random number. The sum of the numbers of a
-    # node's inputs identifies the kinds of the inputs, whatever their order.
+    # each kind of node gets a random number; its inputs' sum identifies their kinds in any order
     numbers = np.random.default_rng(0).integers(1 << 40, size=kinds.max() + 1)
     read = np.zeros(graph.num_nodes, np.int64)
     np.add.at(read, graph.edges[:, 0], numbers[kinds[graph.edges[:, 1]]])

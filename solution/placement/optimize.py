@@ -46,19 +46,16 @@ MOST_NODES = 512  # a neighbourhood that has more nodes grows no further
 FROM_POLICY = 0.3  # share of changes of devices and fusion levels that are drawn from the policy
 CRITICAL = 0.5  # share of changes around a node on the critical chain, which decides the runtime
 WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # relative frequency of each task's changes
-# maximum number of first decisions by the policy; with their repairs, they take at most a quarter
-# of the budget
+# most first decisions by the policy; with their repairs, at most a quarter of the budget
 DRAWN = 16
 # first and last temperature, relative to the start's seconds; low, because the start is good
 COOL = 0.01, 1e-4
 POLICY = "policy"  # prefix of the names of decisions that the policy made
-# Shares of the evaluations that are left after the first decisions. Local search from the fastest
-# first decision ends after the first share; local search from the fastest decision of the other
-# source (policy or heuristics) ends after the second share.
+# shares of the remaining evaluations at which the two local searches end: from the fastest first
+# decision, and from the fastest one of the other source (policy or heuristics).
 LOCAL_SHARES = 0.75, 0.9
-# Number of annealing runs: MANY_LINES if there are more than MANY evaluations per node, else LINES.
-# The first and the last run start from the best decision so far, the others from the next-fastest
-# first decisions.
+# Annealing runs, and more of them above MANY evaluations per node. The first and the last start
+# from the best decision, the others from the next-fastest first decisions.
 LINES, MANY_LINES, MANY = 3, 5, 20
 
 

@@ -126,8 +126,7 @@ def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
         seconds = cost_alone(graph, machine)
     least = seconds.min(axis=1)
     path = rank_upward(least, np.zeros(len(least)), *graph.consumers).max(initial=0.0)
-    # Dividing by the number of devices is valid even if one device is the fastest at every node. If
-    # devices differed by one speed factor each, the harmonic mean would give a tighter bound.
+    # this bound is valid even if one device is the fastest at every node
     return float(max(path, least.sum() / seconds.shape[1]))
 
 
@@ -144,8 +143,7 @@ def draw_bar(start: np.ndarray, end: np.ndarray, total: float) -> str:
         total: seconds that the bar covers.
     """
     borders = np.linspace(0, total, CELLS + 1)
-    # Seconds of work done up to each interval border: all of the kernels that ended before it, and
-    # the elapsed part of the kernel that runs at it.
+    # seconds of work until each border: ended kernels, and the elapsed part of the running one
     done = np.clip(borders[:, None] - start[None], 0, np.maximum(end - start, 0)[None]).sum(axis=1)
     shares = np.clip(np.diff(done) / (total / CELLS), 0, 1)
     return "".join(SHADES[round(share * (len(SHADES) - 1))] for share in shares)

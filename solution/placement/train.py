@@ -91,8 +91,8 @@ class Draw:
     families: frozenset[str] = frozenset(workload.family for workload in TRAINING_PROGRAMS)
 
 
-# Large programs take longer to search, so they have fewer instances. The largest ones are recurrent
-# networks only: their length is the number of time steps, and other families cannot teach it.
+# Fewer instances of large programs, which take long to search. The largest are recurrent networks
+# only: their length is the number of time steps, and other families cannot teach it.
 DRAWS = (Draw(1, 0, 4), Draw(3, 11, 2), Draw(8, 12, 1, frozenset(RECURRENT)))
 LARGEST = 11_000  # nodes; larger programs are left out
 

@@ -45,8 +45,7 @@ class Colours:
     belongs to one node, and the colours of a node have consecutive numbers.
     """
 
-    # (nodes, configs) int32, 0 to colours - 1: number of a node's colour in each configuration. Two
-    # configurations have equal numbers if the node has the same value in both.
+    # (nodes, configs) int32: the node's colour in each configuration; equal colours, equal values
     numbers: np.ndarray
     nodes: np.ndarray  # (colours,) int64: the node that each colour belongs to
     # (colours,) int64: one configuration in which the colour's node has this colour
@@ -112,8 +111,7 @@ def number_colours(labels: np.ndarray) -> Colours:
             ignored, because the index of a configuration is stored beside each hash.
     """
     num_nodes, num_configs = labels.shape
-    # Pack each label and its configuration index into one number. Sorting these numbers row by row
-    # keeps label and index together, and takes a twentieth of the time of an argsort of all labels.
+    # pack each label with its configuration's index: sorting takes a twentieth of an argsort
     bits = np.uint64((num_configs - 1).bit_length())
     keys = labels << bits
     keys |= np.arange(num_configs, dtype=np.uint64)
@@ -160,7 +158,6 @@ def _add_neighbours(
     uint64 of all nodes."""
     # label = mixed(node) + FOR_OPERANDS * sum of mixed(operands)
     #                     + FOR_CONSUMERS * sum of mixed(consumers)
-    # The different odd factors make a label depend on which neighbours are operands.
     labels = sum_entries(*operands.cut(part), mixed) * FOR_OPERANDS
     labels += sum_entries(*consumers.cut(part), mixed) * FOR_CONSUMERS
     labels += mixed[part]
@@ -225,14 +222,11 @@ class Structure:
     consumers: Neighbours
     # (configurable,) int64: the nodes whose layouts a configuration chooses
     configurable: np.ndarray
-    # (nodes, NUM_SHARES) float32, weights of the sums over nodes. Column 0: 1 / nodes. The others
-    # are 0 except at configurable nodes. Column 1: the node's operations, over those of all
-    # configurable nodes. Columns 2 to 4: bytes of its output, input and kernel, over the sum of
-    # these bytes over all configurable nodes.
+    # (nodes, NUM_SHARES) float32, weights of the sums over nodes: 1 / nodes; at configurable nodes,
+    # shares of the operations and of the bytes of output, input and kernel over all such nodes.
     shares: np.ndarray
     constraints: Constraints
-    # The layouts of each node, and `codes`: the layout that each configuration chooses. `codes` may
-    # be a memory-mapped file, so only the rows of the scored configurations are read.
+    # layouts of each node, and `codes` that choose them; `codes` may be a memory-mapped file
     codebook: Codebook
 
     @property

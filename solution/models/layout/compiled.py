@@ -46,9 +46,8 @@ FLOAT = np.float32
 ROOT_HALF, DENSITY_AT_ZERO = FLOAT(np.sqrt(0.5)), FLOAT(1 / np.sqrt(2 * np.pi))
 MOST_ERF = FLOAT(4)  # in float32, erf(x) is 1 for x above this
 MOST_EXPONENT, PARTS = FLOAT(32), FLOAT(64)
-# "reassoc" lets the compiler reorder sums, which it must do to vectorise them; NaN stays NaN. The
-# length of a row must be unknown at compile time: loops of known length are unrolled and then not
-# vectorised.
+# "reassoc" lets the compiler reorder sums, so that it can vectorise them; NaN stays NaN. Loops
+# of known length would be unrolled instead, so the length of a row is not a constant.
 FAST: dict[str, Any] = {
     "nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}
 }  # fmt: skip
@@ -217,7 +216,6 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
     """
     # label = mix(colour) + FOR_OPERANDS * sum of mix(operands)
     #                     + FOR_CONSUMERS * sum of mix(consumers)
-    # Equal labels of a node become one colour.
     num_nodes, num_configs = numbers.shape
     mixed = np.empty((num_nodes, num_configs), np.uint64)
     for node in range(num_nodes):
@@ -265,10 +263,8 @@ def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts
         before: (nodes, configs) colour (distinct node value) before the round.
         nodes, configs: (colours after,) a node and a configuration of each colour after the round.
     """
-    # A colour has three messages, in columns 3 c (to itself), 3 c + 1 (to consumers), 3 c + 2 (to
-    # operands). A row holds 1 at the node's message to itself, 1 / number of operands at each
-    # operand's message to consumers, and 1 / number of consumers at each consumer's message to
-    # operands.
+    # Messages of colour c: columns 3 c (to itself), 3 c + 1 (to consumers), 3 c + 2 (to operands).
+    # Entries of a row: 1, 1 / operands for each operand, 1 / consumers for each consumer.
     starts = np.zeros(len(nodes) + 1, np.int32)
     for row, node in enumerate(nodes):
         count = operand_starts[node + 1] - operand_starts[node]

@@ -48,18 +48,13 @@ from solution.system.report import Report, silent
 
 MODEL = "model.safetensors"
 FARTHEST = 10.0  # standardised columns are clipped to -FARTHEST ... FARTHEST
-# Scale of the opcode terms in the cosines. States that differ only in the producer's opcode (or
-# only in the reader's) are about as far apart as states whose columns differ by sqrt(2) * OPCODE
-# standard deviations (root mean square).
+# scale of the opcode terms: another opcode is as far as columns sqrt(2) * OPCODE deviations apart
 OPCODE = 0.3
-# Expected size of the learned cost of a byte that an instruction reads or writes, relative to the
-# cost of a copied byte.
+# expected cost of a byte that an instruction reads or writes, relative to a copied byte
 MAKING = 0.2
-# Expected size of the learned factor on the cost of copies of arguments, relative to the expected
-# size of each other learned weight.
+# expected size of the factor on copies of arguments, relative to all other learned weights
 ARGUMENT = 10.0
-# smallest slope of a program's line from prior costs, divided by the deviation of copied bytes, to
-# standardised log runtimes
+# least slope of standardised log runtimes over prior costs / deviation of copied bytes
 LEAST_SLOPE = 0.05
 MOST_COSINES, MOST_CONFIGS = 1 << 12, 1 << 20
 CHUNK_VALUES = 1 << 22  # cosines, or (configuration, state) entries, that are in memory at once
@@ -148,9 +143,8 @@ class CostKernelRanker(CostRanker):
         self.settings = settings
         self.seed = seed
         self.cosines_: Cosines | None = None
-        # (2 * cosines + 1,): weights of the learned costs of copied or slow states (f), weights of
-        # the learned costs of bytes that instructions read and write (g), factor on copies of
-        # arguments
+        # (2 * cosines + 1,): weights of f (copied or slow states) and of g (bytes that instructions
+        # read and write), factor on copies of arguments.
         self.weights_: np.ndarray = np.zeros(0)
 
     @property

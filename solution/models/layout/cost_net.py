@@ -67,8 +67,7 @@ MOST = 0.3
 MAKING_RATE = 0.3  # learning rate of instruction costs, relative to that of copy costs
 # learning rate of the factor on copies of arguments, relative to all other parameters
 ARGUMENT_RATE = 40.0
-# At most 1000 configurations of a graph: the states of more would not fit into memory for a
-# large program.
+# at most 1000 configurations of a graph: a large program's states of more would not fit in memory
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
 
 
@@ -109,11 +108,9 @@ class CostInputs:
     # (states,) int64, the node that reads the copy; equal to `node` for an instruction's state
     reader: Tensor
     features: Tensor  # (states, len(FEATURES)) float32: columns that describe a state
-    # (states, NUM_SHARES) float32: sizes of a state, such as its bytes over the bytes of all
-    # tensors; a learned cost is multiplied by each size
+    # (states, NUM_SHARES) float32: sizes, such as a share of the bytes, that multiply costs
     shares: Tensor
-    # (states,) float32: log2 of the elements between two consecutive reads of a copy; 0 without a
-    # copy
+    # (states,) float32: log2 of the elements between consecutive reads of a copy; 0: no copy
     strides: Tensor
     # (states,) float32: share of all tensors' bytes that is in loops too short to be fast
     short_loops: Tensor
@@ -126,8 +123,7 @@ class CostInputs:
     is_copied: Tensor  # (states,) float32: 1 if an operand is copied
     is_made: Tensor  # (states,) float32: 1 for the state of an instruction, 0 for one of an operand
     numbers: np.ndarray  # (distinct configs, entries) int32: the states of each configuration
-    # (distinct configs,) bool: True for the reference list, whose mean and spread set the score
-    # scale
+    # (distinct configs,) bool: the reference list, whose mean and spread scale the scores
     listed: Tensor
 
 
@@ -210,8 +206,7 @@ class CostNet(nn.Module):
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.node = NodeMlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
         self.instruction = StateMlp(width, len(FEATURES), NUM_SHARES, dropout)
-        # Its four outputs become factors on the costs of copies, short loops, two-step reductions
-        # and slow dots.
+        # factors on the costs of copies, short loops, two-step reductions and slow dots
         self.times = StateMlp(width, len(FEATURES), 4, dropout)
         self.argument = nn.Parameter(torch.zeros(()))
         # log of a factor on all scores; the factor is learned, because the loss depends on it

@@ -32,8 +32,7 @@ class LayoutArrays:
     # (pairs, 18) int8: the layout of each (node, layout) pair, its 18 numbers shifted to 0 ... 6
     pair_tokens: np.ndarray
     pair_features: np.ndarray  # (pairs, NUM_PAIR_FEATURES) float32: see describe_pairs
-    # (distinct configs,) bool: True for the reference list, the configurations that define the mean
-    # and deviation of sums and the frequency of layouts
+    # (distinct configs,) bool: the reference list, which sets means, deviations and frequencies
     listed: np.ndarray
     structure: Structure
     ordered: Ordered  # constraints on tensors whose layout several configurable nodes constrain

@@ -22,8 +22,7 @@ ONCE = 0.5
 SHORT = 16.0  # cost of a byte in loops of one element, relative to a copied byte
 SPLIT = 3.0  # cost of a byte reduced in two steps, relative to a copied byte
 SLOW = 0.4  # cost of a multiplication that the library does not compute, relative to a copied byte
-# Smallest scale of scores, as a share of all tensors' bytes. Scores are divided by the deviation of
-# copied bytes, or by LEAST if that is larger.
+# smallest scale of scores (else the deviation of copied bytes), as a share of all tensors' bytes
 LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 
@@ -35,8 +34,7 @@ class KnownCosts:
 
     moved: np.ndarray  # bytes copied; 0 if an argument (parameter) of the program is copied
     copying: np.ndarray  # cost of the copies counted in `moved`
-    # cost of copying arguments of the program; not in `extra` and `total`, since such copies may be
-    # free
+    # cost of copying arguments, which may be free: not included in `extra` and `total`
     arguments: np.ndarray
     # extra cost of instructions with short loops, two-step reductions or slow products
     slowed: np.ndarray

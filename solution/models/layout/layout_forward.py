@@ -187,8 +187,7 @@ class LayoutForward:
             found, colours = self._sum(structure, part, nodes, pairs)
             sums.append(found)
             begin += len(part)
-            # Choose the size of the next chunk so that it has about CHUNK_COLOURS distinct node
-            # values, if it has as many per configuration as this chunk.
+            # size of the next chunk: about CHUNK_COLOURS distinct values, judging by this chunk
             fitting = len(part) * CHUNK_COLOURS // colours
             step = max(1, min(fitting, 4 * step, CHUNK_PAIRS // len(nodes)))
         return np.concatenate(sums)
@@ -226,8 +225,7 @@ class LayoutForward:
         for number, (aggregation, marks, parents) in enumerate(plan.rounds):
             messages, kept = send(self.layers, x, number)
             x = np.empty((len(parents), kept.shape[1]), np.float32)
-            # One block of values at a time, so that intermediate arrays stay in the processor's
-            # cache.
+            # one block of values at a time, so that arrays stay in the processor's cache
             for begin in range(0, len(x), BLOCK):
                 part = slice(begin, begin + BLOCK)
                 sums = aggregation.cut(part).product(messages)

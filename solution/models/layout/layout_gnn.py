@@ -50,8 +50,7 @@ from solution.models.nets.sparse_rows import select
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
-# At most this many values of a layer are in memory at once in prediction, and fewer where several
-# configurations share a node's value, because such a value is computed once.
+# most values of a layer in memory at once in prediction, fewer if configurations share values
 CHUNK_VALUES = 1 << 22
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
@@ -78,8 +77,7 @@ class LayoutGnnSettings(RankerSettings):
     rounds: tuple[int, ...] = (48, 48)  # the width after each round of convolution; must be even
     pruning: str = "neighbourhood"  # which nodes are kept: a name in features.preparation.PRUNINGS
     hops: int = 1  # the pruning keeps nodes at most this many edges from a configurable node
-    # Dropout of the sums over nodes. Without it the net soon recognises single configurations by
-    # their sums, and overfits.
+    # dropout of the sums over nodes, against recognising single configurations by their sums
     dropout: float = 0.3
     training: TrainingSettings = TRAINING
 
@@ -108,8 +106,7 @@ class LayoutInputs:
     pair_layout: Tensor  # (pairs,) int64: the row of `layouts` that each pair has
     # (pairs, NUM_PAIR_FEATURES) float32: features and frequency of each pair's layout
     pair_features: Tensor
-    # (distinct configs,) bool: True for the reference list, the configurations whose mean and
-    # deviation standardise the sums over nodes
+    # (distinct configs,) bool: the reference list, whose mean and deviation standardise sums
     listed: Tensor
     structure: Structure
 

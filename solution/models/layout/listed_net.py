@@ -25,15 +25,12 @@ from solution.models.layout.inputs import describe_pairs
 from solution.models.layout.layout_forward import LayoutForward, configure, receive, send
 from solution.models.nets.forward import find_scale, put_on_scale
 
-# A configuration is computed in full if, at more than this share of the configurable nodes, its
-# layout differs from that of each known configuration (one whose node values are kept).
+# share of the configurable nodes; a configuration with more differences from each known one (whose
+# node values are kept) is computed in full.
 NEAR = 0.1
 KEPT = 4  # the node values of this many configurations are kept, the latest ones
-# Configurations close to the same known one (whose node values are kept) are computed in batches of
-# at most this many.
-BATCH = 64
-# If more than MANY configurations of a program with fewer than SMALL nodes are scored together, all
-# are computed in full: they share most node values, so this is cheaper.
+BATCH = 64  # most configurations that are computed together from one known configuration
+# more than MANY configurations of fewer than SMALL nodes share most values: compute them in full
 SMALL, MANY = 1000, 16
 
 
@@ -96,8 +93,7 @@ class ListedNet:
         pairs, share = listed.layouts, share_of_pairs(listed.layouts)
         keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
         self._share = dict(zip(keys, share.tolist(), strict=True))
-        # a configuration is computed in full if its layouts differ from those of each known
-        # configuration at more nodes than this
+        # a configuration with more differences from each known one is computed in full
         self._limit = max(1, int(NEAR * listed.layouts.codes.shape[1]))
         self._known: list[Known] = []
 

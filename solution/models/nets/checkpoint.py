@@ -136,13 +136,11 @@ class FitState:
         self.epochs_since_best = 0
         # One entry for each validation: epochs done, validation score, other measures by name.
         self.history: list[tuple[int, float, dict[str, float]]] = []
-        # Of the current epoch: indices of graphs (visits,) in the order of training, and the loss
-        # of each step.
+        # of the current epoch: graphs (visits,) in training order, and the loss of each step
         self.order: np.ndarray | None = None
         # numbers, or tensors that may still be on the device
         self.losses: list[float | Tensor] = []
-        # For each training step whose configurations are drawn but which is not taken yet: the
-        # configurations (graphs, configs) to learn from.
+        # configurations (graphs, configs) that are drawn for training steps not taken yet
         self.drawn: list[np.ndarray] = []
         self.generator = np.random.default_rng(seed)
         self._net, self._optimizer, self._fit = net, optimizer, fit

@@ -79,8 +79,7 @@ class GcnBlock(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         edges = both_ways(edge_index)
         edges, weights = gcn_norm(edges, num_nodes=len(x), dtype=x.dtype)
-        # Steps of GCNConv one by one, because GCNConv itself takes x (nodes, width) only, no config
-        # axis.
+        # the steps of GCNConv, which itself takes no axis of configurations
         sent = self.convolution.lin(x)
         messages = self.convolution.propagate(edges, x=sent.flatten(1), edge_weight=weights)
         messages = messages.view_as(sent) + self.convolution.bias

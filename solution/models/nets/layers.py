@@ -29,8 +29,7 @@ class NodeMlp(nn.ModuleList):
     """
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
-        # The list holds the layers of an Mlp, so parameters have the names that they have in an
-        # Mlp, such as 0.weight. Numpy nets and ONNX files look them up by these names.
+        # this list's parameters are named as in an Mlp (0.weight), as numpy nets and ONNX need
         super().__init__(Mlp(inputs, hidden, outputs))
 
     def forward(self, table: Tensor, entry: Tensor, features: Tensor) -> Tensor:

@@ -19,8 +19,7 @@ def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Ten
     Shapes: scores, runtimes (configs, graphs) -> ().
     Source: Herbrich et al., 2000; the loss of most of the competition's best entries.
     """
-    # (configs, configs, graphs): True if the configuration of the first axis is slower than the
-    # configuration of the second axis
+    # (configs, configs, graphs): True if the first configuration is slower than the second
     slower = runtimes[:, None] > runtimes[None, :]
     violation = torch.relu(margin - (scores[:, None] - scores[None, :]))
     pairs = slower.sum(dim=(0, 1)).clamp(min=1)

@@ -36,17 +36,14 @@ from solution.system.memory import SpareMemory
 from solution.system.report import Report
 
 WARM_UP = 0.1
-# If a graph has more than MANY times as many configurations as are drawn, they are drawn without
-# permuting all its configurations, because the permutation takes longer.
+# from more than MANY times as many configurations, draw without a permutation, which is slow
 MANY = 10
 LOOK_SECONDS = 2.0  # least time between two reports of progress inside an epoch
 # at most this many values of a layer are in memory at once while training: 16 MB
 MAX_VALUES = 1 << 22
-# Number of training steps whose index arrays are computed ahead, in other threads: computing them
-# takes longer than a GPU needs for a step.
+# steps whose index arrays other threads compute ahead, because a GPU's step takes less time
 PLANNED_AHEAD = 2
-# Fixed cost of a training step, whatever its size, in the unit of net.count_values; used only to
-# estimate progress.
+# fixed cost of a training step, in the unit of net.count_values, to estimate progress
 STEP_VALUES = 1 << 13
 # a graph, and the indices (configs,) of the configurations that are sampled from it for a step
 Drawn = tuple[Example[Inputs], np.ndarray]
@@ -133,8 +130,7 @@ class Steps:
         with ThreadPoolExecutor(max(1, self._ahead)) as pool:
             for step in range(len(left)):
                 for graphs in left[step + len(planned) : step + self._ahead + 1]:
-                    # Configurations drawn ahead are saved with the state: a resumed fit must use
-                    # them and not draw others.
+                    # saved with the state: a resumed fit must use these configurations
                     if len(state.drawn) == len(planned):
                         state.drawn.append(self._draw(graphs, state))
                     drawn = state.drawn[len(planned)]
@@ -228,10 +224,8 @@ class Steps:
         return self.loss(scores.float(), send(runtimes, scores.device)), penalty
 
 
-# One training step, as a list of parts. A part is some of the step's graphs, so few that their
-# activations fit into memory together. Its tuple holds: the number of these graphs over the number
-# of the step's graphs; the graphs with their sampled configurations; and a function that returns
-# the index arrays (plan) that the net needs to score them.
+# A training step: a list of parts, small enough for memory. A part has the share of the step's
+# graphs, the graphs with sampled configurations, and a function that returns the net's plan.
 Plan = list[tuple[float, list[Drawn[Inputs]], Callable[[], Any]]]
 
 

@@ -17,12 +17,10 @@ class TrainingSettings:
     loss: str = "pairwise_hinge"  # a name in models.nets.losses.LOSSES
     # factor of runtime_squared_error, which is added to the loss; 0: not added
     regression: float = 0.0
-    # "adamw": AdamW with linear warm-up, then half a cosine, and gradient clipping. "adam": Adam
-    # with a constant learning rate, without clipping.
+    # "adamw": warm-up, half a cosine, gradient clipping; "adam": constant rate, no clipping
     optimizer: str = "adamw"
     epochs: int = 60
-    # The fit stops after this many epochs without a better validation score. None: no early
-    # stopping, and the validation graphs are learned from as well.
+    # epochs without a better validation score until the fit stops; None: learn from all graphs
     patience: int | None = 15
     # the validation measure that chooses weights: the collection's score, "opa" or "tau"
     chosen_by: str = "score"
@@ -31,12 +29,9 @@ class TrainingSettings:
     graphs_per_step: int = 4
     # configurations of each graph compared in a step; drawn anew each time
     configs_per_graph: int = 48
-    # An epoch visits a graph once for each configs_per_graph of its configurations, but at most
-    # `visits` times.
+    # most visits of a graph in an epoch: one per configs_per_graph of its configurations
     visits: int = 1
-    # Least and most steps of an epoch. With few graphs, an epoch repeats all visits until it has
-    # min_steps; with many, it visits large graphs less often to stay within max_steps (None: no
-    # limit).
+    # least and most steps of an epoch: visits are repeated, or large graphs visited less often
     min_steps: int = 1
     max_steps: int | None = None
     # at most this many distinct configurations of a graph are learned from; None: all

@@ -59,8 +59,7 @@ def _measure(
     size: int,
 ) -> tuple[float, ...]:
     runtimes, name = example.runtimes, example.key[0]
-    # Kendall's tau is the slowest measure, so it is computed once. For layout collections it is
-    # also the score.
+    # Kendall's tau is slow, so it is computed once; for layouts it is also the score
     tau = kendall_tau(scores, runtimes)
     score = tau if collection(name).kind == "layout" else score_ranking(name, scores, runtimes)
     opa = ordered_pair_accuracy(scores, runtimes, tau=tau)

@@ -8,9 +8,8 @@ import numpy as np
 from solution.placement.evaluation import SHORTEST, Evaluator
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS, Decision
 
-# First and last temperature, as multiples of (seconds of the start / nodes). The GO paper asks for
-# cooling but gives no numbers. Changing one node's action changes the seconds by about this
-# quotient; a temperature far above it gives a random walk.
+# First and last temperature, in seconds of the start / nodes: about what one action changes. The
+# GO paper gives no numbers; a temperature far above gives a random walk.
 HOT, COLD = 0.3, 0.01
 
 

@@ -36,8 +36,8 @@ def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> 
     """
     devices, cost = len(machine), find_tasks(graph, machine).seconds.mean(axis=1)
     stages = graph.stages if (graph.stages >= 0).all() else np.arange(graph.num_nodes)
-    # by cost: device = floor(devices * cost up to the middle of the stage / total cost);
-    # by number: device = floor(devices * stage / stages)
+    # device = floor(devices * cost up to the middle of the stage / total cost), or by number of
+    # stages: floor(devices * stage / stages).
     if by_cost or stages is not graph.stages:
         of_stage = np.bincount(stages, cost)
         middle = np.cumsum(of_stage) - of_stage / 2

@@ -46,8 +46,7 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
     colours = np.zeros(len(content), np.uint64)
     for column in content.T:
         colours = mix(colours * GOLDEN + np.ascontiguousarray(column + 0.0).view(np.uint64), 0)
-    # new colour = hash(colour, sum of hashed colours of producers, sum of hashed colours of
-    # consumers)
+    # new colour = hash(colour, sum of producers' hashed colours, sum of consumers' hashed colours)
     distinct = 0
     for _ in range(MAX_ROUNDS):
         found = len(np.unique(colours))
@@ -63,8 +62,7 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 # no cost may exceed the square of this; integers up to this are exact in float64
 MAX_BYTES = 2.0**53
-# Fusion kinds: how an operation may be fused. ALONE: not at all. ELEMENTWISE: at any position of a
-# kernel. REDUCTION: only as the last node. PRODUCT: only as the first. DATA: it runs no kernel.
+# How an operation may be fused: not; anywhere; only last; only first; it runs no kernel.
 ALONE, ELEMENTWISE, REDUCTION, PRODUCT, DATA = range(5)
 _OPCODES = {
     ELEMENTWISE: """

@@ -85,9 +85,8 @@ def _wavenet(stacks: int, layers: int) -> Workload:
     return Workload(f"wavenet-{stacks}x{layers}", "wavenet", stacks, make, by_cost=True)
 
 
-# The shipped policy was trained on other sizes of the same families, none of the GO paper's. The
-# paper's Transformer-XLs and Inceptions differ from these in the batch size alone; its other
-# programs are larger.
+# The shipped policy was trained on these: the GO paper's families, in other sizes. The paper's
+# Transformer-XLs and Inceptions differ in the batch size alone; its other programs are larger.
 TRAINING_PROGRAMS = (
     *SMALL,
     *(_rnnlm(*sizes) for sizes in ((1, 4), (2, 3), (2, 8), (3, 5), (4, 6), (6, 3))),
@@ -108,8 +107,7 @@ HELD_OUT = (
 )
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *TRAINING_PROGRAMS)}
 DRAWN = 96  # the first programs of draw_programs, which are not used to choose a policy
-# maxima at scale 1, which gives up to about 2,500 nodes: CELLS, layers x time steps of a recurrent
-# network; LAYERS, layers of a WaveNet
+# maxima at scale 1: layers x time steps of a recurrent network; layers of a WaveNet
 CELLS, LAYERS = 40, 24
 STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # time steps of the GO paper's programs
 # batch sizes for training the policy; the GO paper tests others

@@ -117,8 +117,7 @@ def _find_votes(graph: CostGraph) -> Votes:
     A vote's weight is proportional to the cube root of the tensor's bytes. Bytes themselves would
     silence all but the largest tensors; their logarithm hardly distinguishes tensors.
     """
-    # weight of a vote = cbrt(bytes of the edge) / (sum of cbrt(bytes) of the receiving node's
-    # edges)
+    # weight of a vote = cbrt(bytes of the edge) / sum of cbrt(bytes) of the receiver's edges
     ends = graph.leaders[graph.edges]
     weights = np.cbrt(graph.output_bytes[graph.edges[:, 1]])
     apart = (ends[:, 0] != ends[:, 1]) & (weights > 0)

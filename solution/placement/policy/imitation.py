@@ -33,8 +33,7 @@ def make_optimizer(net: nn.Module, learning_rate: float) -> torch.optim.Adam:
     device = next(net.parameters()).device
     if device.type != "cuda":
         return torch.optim.Adam(net.parameters(), lr=learning_rate)
-    # PyTorch warns if a capturable optimizer takes steps without a capture. StepRunner does so in
-    # the first step on each instance.
+    # PyTorch warns of steps without a capture, which StepRunner takes at first
     warnings.filterwarnings("ignore", ".*capturable=True", UserWarning)
     # a tensor, because a captured step reads the learning rate from the GPU's memory
     rate = torch.tensor(learning_rate, device=device)
@@ -123,8 +122,7 @@ class StepRunner:
         return loss.detach()
 
 
-# In weigh_devices: EVEN is the part of a weight that is equal for all nodes; the other part is at
-# most MOST times its mean.
+# weigh_devices: part of a weight that is equal for all nodes; limit of the rest, over its mean
 EVEN, MOST = 0.3, 30.0
 
 
@@ -137,8 +135,7 @@ class TrainingInstance:
     names: Tensor  # (renamings, devices) int64: allowed device numbers, see list_renamings
     actions: dict[str, Tensor]  # (1, nodes) int64 per decided task: the actions to imitate
     fixed: dict[str, Tensor]  # (1, nodes) int64 per task that is not decided: its actions
-    # (nodes,) float32 per decided task: the weight of each node in the loss. Weights add up to 1;
-    # in the placement, all nodes whose device is decided have a positive weight.
+    # (nodes,) float32 per decided task: weight of each node in the loss; they add up to 1
     weights: dict[str, Tensor]
 
 

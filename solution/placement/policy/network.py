@@ -36,8 +36,7 @@ SETTLING = 3  # mean-field iterations at inference, as a multiple of those in tr
 FIRM = 4.0  # factor on the coupling in the last mean-field iteration at inference; 1 in the first
 CHUNK = 64  # segments whose attention is computed at once at inference, to save memory
 OPCODE_WIDTH = 32
-# Given actions (decisions, nodes), or a function that returns them from the policy's log
-# probabilities (1, nodes, actions).
+# Actions (decisions, nodes), or a function of log probabilities (1, nodes, actions) to actions.
 Given = Tensor | Callable[[Tensor], Tensor]
 SHIPPED = Path(__file__).parent / "go.safetensors"
 SETTINGS = "settings"
@@ -323,8 +322,7 @@ class Policy(nn.Module):
         # Not nn.Embedding: the gradient of its lookup synchronises with a GPU.
         embedded = self.opcodes.weight.index_select(0, inputs.opcodes)
         entered = self.enter(torch.cat([embedded, columns, fed], 1))
-        # The number of devices is an input, because a division in two is not a part of a division
-        # in four.
+        # the number of devices is an input: a division in two is no part of one in four
         nodes = torch.relu(entered + self.devices.weight[min(devices, MAX_HEAD)])
         for layer in self.embedding:
             nodes = layer(nodes, inputs.edges)

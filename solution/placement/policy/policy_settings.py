@@ -7,8 +7,7 @@ from solution.placement.evaluation import PENALTY, TASKS
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS
 from solution.system.errors import InputError
 
-# outputs of the placement head: the maximum number of devices; outputs for devices that a machine
-# does not have are masked
+# outputs of the placement head, the most devices; those that a machine lacks are masked
 MAX_HEAD = 8
 FINE_TUNING_RATE = 5e-5  # learning rate of PPO after imitation; from scratch: 1e-4
 CHOICES = {
@@ -16,8 +15,7 @@ CHOICES = {
     "attention": ("segments", "lstm", "none"),
     "modulation": ("graph", "node", "none"),
 }
-# Minimum and maximum of each setting. Without them, a few bytes in a policy's file could ask for a
-# net of any size.
+# Bounds of each setting: without them, a policy's file could ask for a net of any size.
 SIZES = {
     "width": (1, MAX_WIDTH),
     "embedding_layers": (0, MAX_DEPTH),

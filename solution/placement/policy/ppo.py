@@ -186,8 +186,7 @@ class Trainer:
             change = (choice.of_actions() - before[task])[:, marks]
             gain = find_gain(change, advantages, settings.ratio, settings.clip)
             entropy = choice.entropy()[:, marks].mean()
-            # All nodes share one advantage, to which each node contributes about 1 / sqrt(nodes).
-            # An entropy bonus that does not shrink likewise would dominate in large graphs.
+            # a node contributes about 1 / sqrt(nodes) to the advantage: scale the entropy alike
             loss = loss - gain - weight / math.sqrt(int(marks.sum())) * entropy
             entropies.append(entropy.item())
         return loss, float(np.mean(entropies)) if entropies else 0.0

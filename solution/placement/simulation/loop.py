@@ -21,17 +21,16 @@ from numba import njit
 from solution.placement.graphs.cost_graph import DATA
 from solution.placement.machine import BYTES, LAUNCH, OPERATIONS
 
-# Rows of `nodes` (6, nodes) int64. Of each node: its fusion kind, its kernel, its device. Of each
-# kernel: its first node. Of each node: the next node of its kernel, or -1. Of each kernel: the
-# number of edges for which it still waits.
+# Rows of `nodes` (6, nodes) int64: a node's fusion kind, kernel, device; a kernel's first node; the
+# next node of a node's kernel, or -1; the number of edges that a kernel still waits for.
 KIND, KERNEL, DEVICE, FIRST, NEXT, WAITING = range(6)
-# Rows of `costs` (7, nodes) float64. Of each node: bytes of its output, resident bytes. Of each
-# kernel: seconds it takes, priority, and the seconds at which it is ready, starts and ends.
+# Rows of `costs` (7, nodes) float64: a node's output bytes and resident bytes; a kernel's seconds,
+# priority, and the times at which it is ready, starts and ends.
 OUTPUT, RESIDENT, SECONDS, LEVEL, READY, START, END = range(7)
 # Rows of `devices` (2, devices) float64: bytes in use at this time, and the maximum so far.
 USED, PEAK = range(2)
-# Rows of `queues` (3, devices) int64: the index in `heap` at which a device's heap of ready kernels
-# begins, the number of kernels in it, and the kernel that runs, or -1.
+# Rows of `queues` (3, devices) int64: where a device's heap of ready kernels begins in `heap`, its
+# size, and the running kernel or -1.
 BASE, SIZE, RUNNING = range(3)
 EVENTS, SENT = range(2)  # indices into `counts` (2,) int64: pending events, recorded transfers
 
