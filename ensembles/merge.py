@@ -39,8 +39,7 @@ def normalise(predictions: pl.DataFrame, method: Method = "mean_rank") -> pl.Dat
         pl.col("score").cast(pl.Float64),
     )
     config, model, score = (numbered[name].to_numpy() for name in numbered.columns)
-    # Scale each model's scores inside its graph, then average over the models of a graph:
-    # mean_c = sum_m scaled[c, m] / models, added up in the order of fold and seed.
+    # mean_c = sum_m scaled[c, m] / models, added up in the order of fold and seed
     scaled = np.empty(len(score))
     by_model = np.argsort(model, kind="stable")
     for rows in np.split(by_model, np.flatnonzero(np.diff(model[by_model])) + 1):
@@ -270,8 +269,7 @@ TABLE_SCHEMA = pl.Schema(
     {
         "collection": pl.String(),
         "graph": pl.String(),
-        # name of the graph's group: graphs that the run's folds keep together; statistics sample
-        # groups
+        # graphs that the run's folds keep together, the sampling unit of the statistics
         "group": pl.String(),
         "member": pl.String(),
         "score": pl.Float64(),

@@ -42,11 +42,9 @@ SEED = 0
 # default ways to fit weights; optuna is left out because it computes many more scores
 QUICK_FITS = ("equal", "best", "greedy", "least_squares")
 SHRINKAGES = (0.0, 0.5)
-# label in score tables: the best member of each collection, chosen on other graphs than it is
-# scored on
+# label in score tables: best member of each collection, chosen on other graphs than are scored
 BEST = "best member"
-# label in score tables: the best member of each collection, chosen on the graphs that it is
-# scored on
+# label in score tables: best member of each collection, chosen on the graphs that are scored
 HINDSIGHT = "best member in hindsight"
 WHOLE = "search"
 MARK = "# Proposed by a search"  # first line of a file that may be overwritten
@@ -161,11 +159,11 @@ class Proposal:
     candidate: Candidate
     rule: Rule  # the candidate's method and its weights, fitted on all graphs
     members: dict[str, list[str]]  # each collection's members, in the order of the weights
-    # frame of TABLE_SCHEMA: every graph's nested score by each candidate, by the whole search
-    # (WHOLE) and by the best member (BEST), and the naive score by the best member (HINDSIGHT)
+    # TABLE_SCHEMA: each graph's nested score by each candidate, the search (WHOLE) and the best
+    # member (BEST), and the naive score by the best member (HINDSIGHT).
     table: pl.DataFrame
-    # a row for each candidate and WHOLE: mean nested and naive scores, their difference (optimism),
-    # and the probabilities to beat BEST and HINDSIGHT
+    # per candidate and WHOLE: mean nested score, mean naive score, optimism (their difference),
+    # probabilities to beat BEST and HINDSIGHT.
     candidates: pl.DataFrame
 
     def shares(self) -> dict[str, dict[str, float]]:
@@ -232,9 +230,7 @@ def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) ->
     naive = {name: mean_of_collections(ballots, fitted) for name, (_, fitted) in found.items()}
     scores = {name: nested for name, (nested, _) in found.items()}
     proposed = choose_best(candidates, ballots, [scores[c.name] for c in candidates])
-    # The whole search is one more learner: it chooses a candidate and fits it. On all graphs it
-    # gives the proposed recipe. For its nested score the search is repeated without the graphs of
-    # each part.
+    # the whole search is a learner, too: it is repeated without each part of the graphs
     naive[WHOLE] = naive[proposed.name]
     scores[WHOLE] = estimate_nested(ballots, learn_choice(candidates))
     scores[BEST], scores[HINDSIGHT] = estimate(ballots, learn(fit_best, candidates[0].method))

@@ -135,8 +135,8 @@ def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
     sources: dict[str, list[CollectionScores]] = defaultdict(list)
     for part in parts:
         sources[find_collection(part.collection).source].append(part)
-    # With V_s the variance (members,) that source s adds, and f_s its degrees of freedom:
-    # variance = sum_s V_s, freedom = variance ** 2 / sum_s (V_s ** 2 / f_s), by Satterthwaite.
+    # V_s is the variance (members,) that source s adds, f_s its degrees of freedom (Satterthwaite):
+    # variance = sum_s V_s, freedom = variance ** 2 / sum_s (V_s ** 2 / f_s).
     spreads = [_find_variance(group, len(parts)) for group in sources.values()]
     variance = np.sum([spread for spread, _ in spreads], axis=0)
     weighed = np.sum([spread**2 / freedom for spread, freedom in spreads], axis=0)
@@ -162,8 +162,7 @@ def _find_variance(parts: Sequence[CollectionScores], collections: int) -> tuple
     for part in parts:
         rows = np.array([number[name] for name in part.groups])
         weights = np.bincount(rows, minlength=len(number)) / len(rows)
-        # z_g = w_g (m_g - m) / sqrt(1 - 2 w_g + sum_h w_h ** 2), added up over the collections.
-        # w_g (m_g - m) is a group's summed deviations from the mean, over the number of graphs.
+        # z_g = w_g (m_g - m) / sqrt(1 - 2 w_g + sum_h w_h ** 2), added up over the collections
         sums = np.zeros_like(deviations)
         np.add.at(sums, rows, (part.scores - part.scores.mean(axis=0)) / len(rows))
         squares = (weights**2).sum()

@@ -104,8 +104,7 @@ def combine(votes: np.ndarray, weights: np.ndarray, method: Method) -> np.ndarra
 
 def to_shares(weights: np.ndarray) -> np.ndarray:
     """Return weights (members,), not negative, with a positive sum, divided by their sum."""
-    # The sum of large weights may overflow. Dividing by a power of two is exact, so it changes no
-    # share.
+    # divide by a power of two: exact, and the sum of large weights cannot overflow
     _, exponent = np.frexp(weights.max())
     scaled = np.ldexp(weights, -exponent)
     return scaled / scaled.sum()

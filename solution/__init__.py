@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from solution.system.numba_cache import choose_cache
 
-# Torch reads this with its first tensor: Linux then allocates large tensors in pages of 2 MB. With
-# pages of 4 kB, a fifth of a training step on a large graph is spent on allocating them.
+# Linux then allocates torch's large tensors in pages of 2 MB: saves a fifth of a training step
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 choose_cache()
 

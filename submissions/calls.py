@@ -45,13 +45,11 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)  # signals that ask a process to end
 Answer = TypeVar("Answer")
 
 REPORT_SECONDS = 1.0  # seconds between two reports of a download's progress
-# Memory limit of the CLI's process, in bytes, including its libraries. A compressed answer of a few
-# megabytes may inflate to any size, and the CLI holds all of it in memory.
+# memory limit of the CLI in bytes: a small compressed answer may inflate to any size
 MOST_OF_AN_ANSWER = 2 << 30
 MOST_PRINTED = 16 << 20  # bytes that the CLI may print; a page of 200 submissions has about 100 kB
 BLOCK = 1 << 16  # bytes per read
-# Environment variables that the CLI must not get: VERBOSE makes it print every request with its
-# key; the others change the meaning of commands.
+# variables that the CLI must not get: VERBOSE prints its key, others change its commands
 NOT_PASSED_ON = (
     "VERBOSE",
     "VERBOSE_OUTPUT",
@@ -74,9 +72,8 @@ class WaitSettings(BaseModel):
     tries: int = Field(3, ge=1, le=20)  # how often a call is tried if it fails temporarily
     wait_seconds: Seconds = 5.0  # wait before the second try; doubles before each further try
     quiet_seconds: Seconds = 60.0  # how long after a failed upload the submission may still appear
-    # How long a submission that Kaggle accepted may be missing from Kaggle's list before it may be
-    # sent again. If Kaggle does not tell how many submissions it has, this time applies to every
-    # submission.
+    # time in which a submission that Kaggle accepted may be missing in Kaggle's list; it counts for
+    # every submission if Kaggle does not tell their number.
     accepted_seconds: Seconds = 3600.0
     score_seconds: Seconds = 900.0  # how long to wait for a score
     poll_seconds: Seconds = 5.0  # time between two queries; grows by half, up to a minute

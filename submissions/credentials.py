@@ -20,8 +20,7 @@ SHORTEST_SECRET = 6  # characters; redacting shorter secrets would blank ordinar
 PATHS = ("/", "~", "./", "../")  # beginnings of file paths; users give a path instead of a token
 PART = 10  # length of the shortest part of a secret that is redacted
 MAX_BYTES = 1 << 16  # maximum size of a file with credentials
-# Environment variables with credentials. White space around their values is stripped before the
-# CLI is called: see make_environment.
+# variables with credentials; make_environment strips white space around their values
 VARIABLES = ("KAGGLE_API_TOKEN", "KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_API_V1_TOKEN")
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=:-]+")  # characters that RFC 6750 allows in a header
 DEFECTS = (  # patterns of invalid tokens, the most specific first

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from solution.system.errors import InputError
 
-# Exit codes: Kaggle has the submission; it is not known whether Kaggle has it; Kaggle could not
-# score it. An InputError exits with 2.
+# exit codes: Kaggle has the submission; not known; Kaggle could not score it (InputError: 2)
 DONE, NOT_KNOWN, NOT_SCORED = 0, 3, 4
 
 

@@ -48,8 +48,7 @@ COLUMNS = (
     "private",
     "notes",
 )
-# Values of the column `state`, from least to most known about the submission. When rows with the
-# same key are merged, the later state in this order wins.
+# Values of the column `state`; if rows with the same key are merged, the later one wins.
 STATES = ("", "sending", "accepted", "failed", "pending", "error", "scored")
 IN_DOUBT = ("sending", "accepted")
 CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
@@ -237,8 +236,7 @@ class Tracker:
         self.begun[key]["state"] = "accepted"
         with edit_ledger(self.path) as ledger:
             line = ledger.find(key)
-            # Another process may have seen the submission in Kaggle's list and written a later
-            # state.
+            # another process may have seen the submission at Kaggle and written a later state
             if line is None or line["state"] == "sending":
                 ledger.put(key, **(self.begun[key] if line is None else {"state": "accepted"}))
 

@@ -212,8 +212,7 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
             axes.scatter(part[:, 0], part[:, 1], s=6, color=f"C{number}", alpha=0.6)
             for number, part in enumerate(parts)
         ]
-        # The legend stands below the panel, where it covers no points. The points are given
-        # explicitly, because automatic legends leave out labels that begin with _.
+        # below the panel, to cover no points; points are given, else names with _ were left out
         axes.legend(
             points, [_shorten(show_name(graph)) for graph in shown],
             fontsize=6, markerscale=2, frameon=False, ncols=2,

@@ -44,8 +44,7 @@ class Costs(Comparison):
     slow_states: list[str]  # (parts,) each part's layouts or copy in configuration `slow`, in words
     fast_states: list[str]
     added: np.ndarray  # (parts,) cost in `slow` minus cost in `fast`, in units of the score
-    # (parts,) `added` as a fraction of the runtime; None: not measured, or the fitted line from
-    # scores to log runtimes does not rise
+    # (parts,) `added` over the runtime; None: not measured, or the fitted line does not rise
     shares: np.ndarray | None
 
 

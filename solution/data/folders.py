@@ -190,8 +190,7 @@ def _list_samples(folder: Path) -> list[Path]:
 def _is_sample_submission(path: Path) -> bool:
     if not path.is_file():
         return False
-    # A file that a spreadsheet saved may begin with a byte-order mark, and its fields may be
-    # quoted.
+    # a spreadsheet may write a byte-order mark and quoted fields
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         header, first = (file.readline(MAX_NAME).strip() for _ in range(2))
     fields = next(csv.reader([header]), [])

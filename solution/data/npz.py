@@ -30,8 +30,7 @@ from solution.system.errors import InputError
 
 # Arrays that only this project adds to the files; readers of the competition's files skip them.
 OPTIONS, OPTION_NAMES = "config_options", "config_option_names"
-# array with the source of the runtimes (solution.domain.labels); files without it have measured
-# ones
+# array with the source of the runtimes (solution.domain.labels); absent: measured
 LABEL_SOURCE = "label_source"
 LARGEST_SIZE = 2**31  # upper bound on a tile's size in each dimension
 REQUIRED = ("node_feat", "node_opcode", "edge_index", "config_runtime")

@@ -28,8 +28,7 @@ from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
 MOST_SEED = 2**31 - 1  # the largest seed that all libraries accept
-# Our packages. They are not part of a user's experiment, even if the experiment's file lies beside
-# them.
+# our packages, which are no part of a user's experiment even if they lie beside its file
 OURS = ("solution", "ensembles", "submissions")
 # name of this module, the only module of its package that does not define an experiment
 BASE = "base"
@@ -44,8 +43,7 @@ class Experiment:
     collections: tuple[str, ...]
     ranker: RankerSettings
     seeds: tuple[int, ...] = (0,)
-    # Groups of collections of one source: a model learns from all collections of a group, and
-    # ranks each of them.
+    # groups of collections of one source; one model learns from a group and ranks each collection
     train_jointly: tuple[tuple[str, ...], ...] = ()
     # hash of the experiment's code, and of imported files that a run's fingerprint does not cover
     source: str = ""

@@ -25,8 +25,7 @@ from solution.features.operands import NONE, find_operands
 from solution.features.padding import PADDING
 from solution.features.work import num_operations
 
-# Columns for the contracted dimensions of a dot: for a convolution they hold the feature dimension
-# and, in 95 to 98 and 101 to 104, the spatial dimensions of its input and kernel.
+# columns of a dot's contracted dimensions; a convolution's feature and spatial dimensions
 LEFT = [vocabulary.CONVOLUTION_INPUT_FEATURE, *range(95, 99)]
 RIGHT = [vocabulary.CONVOLUTION_KERNEL_INPUT, *range(101, 105)]
 

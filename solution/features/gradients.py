@@ -35,8 +35,7 @@ class Dot(NamedTuple):
     letters: Einsum
 
 
-# A function (node, left operand, right operand) that returns a dot's einsum letters, inferred from
-# shapes, or None if no letters fit.
+# (node, left operand, right operand) -> the dot's einsum letters by shapes; None if none fit
 Label = Callable[[int, int, int], Einsum | None]
 
 
@@ -113,8 +112,7 @@ class Dots:
         self._ancestors = Ancestors(graph, guess)
         # (nodes,) True until the dot is recognised as a gradient
         self._is_open = np.ones(graph.num_nodes, bool)
-        # `_pairs`: the dots that read two given tensors. `_slopes`: for each tensor, the tensors
-        # that some dot reads together with it.
+        # the dots that read two given tensors; for each tensor, those read together with it
         self._pairs: dict[tuple[int, int], list[int]] = defaultdict(list)
         slopes: dict[int, list[int]] = defaultdict(list)
         for node in sorted(guess):
@@ -341,9 +339,8 @@ class Ancestors:
         bits = {node: 1 << k for k, node in enumerate(dots.tolist())}
         wanted = set(self._slopes.tolist())
         kept: dict[int, int] = {}
-        # reached[n], for node numbers n >= `first`: an integer with a bit for each dot that node n
-        # depends on, and for n itself if it is a dot.
-        # reached[n] = bit(n) | OR of reached[operand] over its operands.
+        # reached[n] = bit(n) | OR of reached[operand], for n >= `first`: an integer with a bit for
+        # each dot that node n depends on, itself included.
         reached = [0] * (number - first)
         for node in range(first, number):
             found = 0

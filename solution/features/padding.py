@@ -62,8 +62,7 @@ def erase_padding(graph: Graph) -> Graph:
 
 def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
     """Return the number of dimension numbers (nodes,) that each node's `dimensions` lists."""
-    # The highest rank that a node reads: a reduce also reads its initial value, and has an edge to
-    # the root of its computation.
+    # highest rank that a node reads: a reduce also reads a scalar and its computation's root
     read_ranks = np.zeros(graph.num_nodes, np.int64)
     np.maximum.at(read_ranks, graph.edges[:, 0], ranks[graph.edges[:, 1]])
     is_tuple = graph.node_features[:, vocabulary.IS_TUPLE] > 0

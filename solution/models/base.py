@@ -64,12 +64,10 @@ class Ranker(ABC):
             report: called with the progress.
         """
 
-    # True if the score of a configuration may depend on the configurations of the reference list
-    # (Graph.listed), but on no other configurations.
+    # True if a score may depend on the reference list (Graph.listed), but on no other configuration
     scores_beside_a_list: bool = False
 
-    # True if the ranker needs nodes in program order (operands before their consumers, as in every
-    # file), because the compiler visits instructions and operands in that order.
+    # True if it needs operands before their consumers, as the compiler visits them
     reads_program_order: bool = False
 
     def keep_checkpoints(self, folder: Path) -> None:  # noqa: B027 - most need none

@@ -43,8 +43,7 @@ OURS = {
     "cost_kernel": "solution.models.layout.cost_kernel.CostKernelSettings",
     "tile_net": "solution.models.tile.tile_gnn.TileGnnSettings",
 }
-# Packages that define further kinds of models (in a mapping KINDS) and further experiments (in a
-# subpackage `experiments`).
+# packages with more kinds of models (mapping KINDS) and experiments (subpackage `experiments`)
 ADDED = ("solution.papers",)
 _PATHS = dict(OURS)
 for _name in ADDED:

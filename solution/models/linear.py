@@ -90,8 +90,7 @@ class LassoSettings(LinearSettings):
     def estimator(self) -> Any:
         from sklearn.linear_model import Lasso
 
-        # Rows far outnumber columns, so precomputed products of columns (the Gram matrix) are
-        # faster.
+        # rows far outnumber columns, so a precomputed Gram matrix of the columns is faster
         return Lasso(max_iter=self.max_iterations, tol=1e-3, precompute=True)
 
 
@@ -114,8 +113,7 @@ class LinearRanker(Ranker):
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        # Validation graphs are used as well: there is no early stopping, and cross-validation uses
-        # all.
+        # validation graphs are used as well, because there is no early stopping
         everything = [*graphs, *validation]
         limits = self.settings.max_configs, self.settings.max_rows
         rows = choose_all_rows(everything, *limits, self.seed)
@@ -130,8 +128,7 @@ class LinearRanker(Ranker):
         return self
 
     def predict(self, graph: Graph) -> np.ndarray:
-        # Sum row by row, so that the score of a row does not depend on other rows, as it may in a
-        # matrix product.
+        # row by row: in a matrix product, a row's score may depend on other rows
         scores = self.contributions(self.rows_of(graph)).sum(axis=1)
         return scores.astype(np.float32)[graph.distinct.inverse]
 

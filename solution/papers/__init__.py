@@ -4,8 +4,7 @@ No other package imports this one. The catalogue of models and the list of exper
 its name.
 """
 
-# Path of the settings class of each kind of model. The key is the name of the kind in the file of a
-# saved model.
+# {kind of model, as in the file of a saved model: path of its settings class}
 KINDS = {
     "contraction_trees": "solution.papers.prepared.ContractionSettings",
     "sublist_average": "solution.papers.wrappers.SublistAverageSettings",

@@ -70,8 +70,7 @@ def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> n
         keys: (nodes,) uint64 hash of each node.
         preferred: (nodes,) bool: True for nodes to choose before all others.
     """
-    # Nodes with equal (preferred, key) form a group. Sort the groups by (preferred first, key), and
-    # take each group that still fits.
+    # groups of equal (preferred, key), preferred ones first; take each group that still fits
     classes, member, sizes = np.unique(
         np.stack([~preferred, keys]).astype(np.uint64), axis=1, return_inverse=True,
         return_counts=True,
@@ -142,8 +141,7 @@ class NodeSettings:
 class NodeInputs(RowInputs):
     """A layout graph, or some of its nodes, as tensors."""
 
-    # (configurable,) int64: for each configurable node, the column of `codebook.codes` that says
-    # which layout each configuration gives to the node
+    # (configurable,) int64: column of `codebook.codes` that has each configurable node's layouts
     columns: np.ndarray
     keys: np.ndarray  # (nodes,) uint64: hash of each node's neighbourhood
     work: np.ndarray  # (nodes,) float64: arithmetic operations of each node, at least one

@@ -71,8 +71,7 @@ class EmbeddingTable:
 
     def __init__(self, width: int, max_bytes: int) -> None:
         self.capacity = max(1, max_bytes // (4 * width + 8))
-        # np.zeros: the system allocates a page only when it is written.
-        # hash of each slot's (graph, configuration, segment); 0: the slot is empty
+        # hash of each slot's (graph, configuration, segment), 0 if empty; zeros take no memory yet
         self._keys = np.zeros(self.capacity, np.uint64)
         self._values = np.zeros((self.capacity, width), np.float32)
 
@@ -139,8 +138,7 @@ def _hash(graph: int, configs: np.ndarray, segments: np.ndarray) -> np.ndarray:
 class Segment(RowInputs):
     """One segment of a graph, with the arrays of a separate graph."""
 
-    # (configurable,): for each configurable node, its column in the codes of the whole graph's
-    # codebook
+    # (configurable,): each configurable node's column in the codes of the whole graph's codebook
     columns: np.ndarray
 
     def given(self, configs: np.ndarray) -> Tensor:
@@ -155,8 +153,7 @@ class SegmentedInputs(RowInputs):
 
     key: int  # number of the graph in the keys of EmbeddingTable
     columns: np.ndarray  # (configurable,): column of each configurable node in the codebook's codes
-    # (3, segments + 1): index at which each segment's nodes (row 0), edges (row 1) and configurable
-    # nodes (row 2) begin
+    # (3, segments + 1): where each segment's nodes, edges and configurable nodes (rows) begin
     bounds: np.ndarray
 
     @property
@@ -398,9 +395,7 @@ class SegmentNet(nn.Module):
         others = torch.zeros(*shape, self.width, device=inputs.numeric.device)
         for number in set(range(count)) - set(chosen.tolist()):
             others[:, number] = self.embed_segment(inputs, number, configs).float()
-        # Autocast has cached casts of the weights that were made without gradients. Without
-        # clearing them, the chosen segments would use them, and no gradient would reach the
-        # weights.
+        # drop casts of the weights made without gradients: the chosen segments would use them
         torch.clear_autocast_cache()
         return torch.ones(shape, dtype=torch.bool), others
 

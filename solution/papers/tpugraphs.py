@@ -150,8 +150,7 @@ class JoinedNet(NodeNet):
         with torch.no_grad():
             beyond = sources[len(segment) :]
             x, constants = self._encode(inputs, given, layouts, edges, scale, beyond)
-        # Autocast has cached casts of the weights that were made without gradients. Without
-        # clearing them, the segment would use them, and no gradient would reach the weights.
+        # drop casts of the weights made without gradients: the segment would use them
         torch.clear_autocast_cache()
         part = inputs.keep(segment)
         inside = self.begin(part, layout_numbers(part, configs))

@@ -45,8 +45,7 @@ _MOVES = (
     "reduce-precision optimization-barrier pad custom-call copy-start copy-done"
 )
 MOVES = frozenset(_MOVES.split())
-# By opcode: positions of the operands that must be positive to make the result positive. None: all
-# operands.
+# by opcode: operands that must be positive to make the result positive; None: all of them
 KEEPS: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(MOVES, (0,)), "reduce": (0,), "reduce-window": (0,), "subtract": (0,),
     "power": (0,), "select": (1, 2), "dynamic-update-slice": (0, 1), "add": None, "multiply": None,
@@ -89,8 +88,7 @@ class Role:
     """The use of a parameter, which decides which numbers are drawn for it."""
 
     is_positive: bool = False  # True: a root, a logarithm or a division needs positive numbers
-    # Number of products summed per result element of the dot or convolution in which the parameter
-    # is a factor; 1 if there is none.
+    # products summed per result element in the dot or convolution of which it is a factor; or 1
     terms: int = 1
 
 
@@ -118,8 +116,7 @@ class _Flow:
         entry = find_entry(module)
         self._entry = entry.id
         self._is_tupled = is_tupled(module)
-        # the number of each parameter of the entry, by the Value (instruction id, tuple element)
-        # that holds the parameter
+        # numbers of the entry's parameters, by Value (instruction id, tuple element)
         self.parameters: dict[Value, int] = {}
         for instruction in entry.instructions:
             if instruction.opcode == "parameter":
@@ -257,8 +254,7 @@ class Manner:
 
 MANNERS = (
     Manner(),
-    # larger inputs (weights keep their scale), for a training step that changes its weights only a
-    # little
+    # larger inputs (not weights), for training steps that change the weights only a little
     Manner(scale=100.0, seed=1),
     Manner(scale=0.1, seed=5),
     Manner(is_positive=True, seed=2),

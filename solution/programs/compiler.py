@@ -28,8 +28,7 @@ from solution.system.wording import how_to_install
 OLDEST = Version("0.9")  # oldest supported jax; 0.8 has no options for tiles
 INSTALL = how_to_install("collect")
 NO_MAIN = "requires module with `main` function"  # part of XLA's message if main is missing
-# Field numbers that lead from CompileOptionsProto to xla_backend_extra_options, a map of options
-# without a field: in CompileOptionsProto, ExecutableBuildOptionsProto and DebugOptions.
+# field numbers on the way from CompileOptionsProto to the map xla_backend_extra_options
 BUILD_OPTIONS, DEBUG_OPTIONS, BACKEND_OPTIONS = 3, 3, 500
 
 
@@ -76,8 +75,7 @@ class Compiler:
         self._jax = import_module("jax")
         self._internals = import_module("jaxlib._jax")
         self._jax.config.update("jax_cpu_enable_async_dispatch", False)
-        # Keep file paths out of modules: they would change the hash and reveal names of users'
-        # folders.
+        # file paths in modules would change the hash, and reveal names of users' folders
         self._jax.config.update("jax_traceback_in_locations_limit", 0)
         _find_lapack()
         self._client = import_module("jax.extend.backend").get_backend()

@@ -113,8 +113,7 @@ def find_bytecode(data: bytes) -> bytes | None:
     if data.startswith(BYTECODE):
         return data
     begin = data.find(BYTECODE)
-    # jax.export writes flatbuffers, whose first byte is a multiple of 4; a serialized module begins
-    # with the byte 10.
+    # jax.export's flatbuffers begin with a multiple of 4, a serialized module with the byte 10
     if begin < LENGTH or data[0] % LENGTH:
         return None
     length = int.from_bytes(data[begin - LENGTH : begin], "little")

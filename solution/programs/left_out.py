@@ -20,8 +20,8 @@ POWERS = (-2, 3)  # range of the exponents drawn for float8_e8m0fnu, which has o
 HIGHEST_INTEGER = 8  # drawn integers are below this number
 SHAPE, TUPLES = 1, 10  # field numbers of LiteralProto in XLA's xla_data.proto
 TUPLE = 13  # the element type "tuple" in XLA's PrimitiveType
-# By number of XLA's PrimitiveType: the field number of LiteralProto that holds the numbers, and
-# their numpy type. Integers of 32 and 64 bits are varints: a small number takes one byte.
+# By number of XLA's PrimitiveType: LiteralProto's field number, and numpy type, or VARINT for
+# integers of 32 and 64 bits, of which a small one takes a byte.
 VARINT = "varint"
 FOUR_BITS, POWERS_ONLY = "float4_e2m1fn", "float8_e8m0fnu"
 FIELDS = {
@@ -33,8 +33,7 @@ FIELDS = {
     26: (26, "int2"), 27: (27, "uint2"), 28: (28, "float8_e4m3"), 29: (29, "float8_e3m4"),
     32: (32, FOUR_BITS), 33: (33, POWERS_ONLY),
 }  # fmt: skip
-# Integers narrower than a byte: (lowest drawn number, exclusive upper bound, mask of their bits in
-# a byte).
+# integers below a byte: (lowest drawn number, exclusive upper bound, mask of their bits)
 NARROW = {"int4": (0, 8, 15), "uint4": (0, 8, 15), "int2": (-2, 2, 3), "uint2": (0, 4, 3)}
 
 

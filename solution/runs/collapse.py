@@ -6,8 +6,7 @@ from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_trained
 from solution.system.wording import count
 
-# If a score (tau or top-5, both at most 1) falls by more than this from the best to the last step,
-# the model has collapsed; noise is far smaller.
+# a model has collapsed if its score (at most 1) falls by more than this; noise is far smaller
 FALL = 0.1
 SHORT = 5  # a curve with fewer points is not judged
 

@@ -30,8 +30,8 @@ ROOTS = (
     "solution.models.light",  # evaluates the nets of a bundle without torch
     "solution.models.layout.listed_net",  # evaluates a layout net incrementally
 )
-# Packages that are left out of the hash. The first two store and report results but do not change
-# them. An experiment from a paper hashes the modules of its settings separately.
+# Packages that are not hashed: two do not change results; an experiment of a paper hashes the
+# modules of its settings separately.
 APART = ("solution.system", "solution.runs", "solution.papers")
 PACKAGES = ("solution", "ensembles")
 HERE = Path(__file__).parents[2]

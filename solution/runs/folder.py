@@ -50,8 +50,7 @@ from solution.system.sealing import check_any_seal, read_record
 RECORD, EXPERIMENTS, QUICK = "run.json", "experiments", "quick"
 QUICK_LOOK = "few graphs, one seed, short trainings"  # description of a smoke run
 JOBS, CHECKPOINTS = "jobs", ".checkpoints"
-# Experiments of `fastslow pack --distill`: small models that learn from the ensemble's predictions
-# and are not members of the ensemble.
+# experiments of `fastslow pack --distill`: small models that learn from the ensemble's scores
 STUDENTS = ("distilled_layout", "distilled_tile")
 ORIGIN = "origin.json"
 # folders at the end of the bundled sample's path, wherever the package is installed

@@ -62,8 +62,7 @@ def open_run(
         _remove_leftovers(folder)
         compare_versions(folder, read_run_record(folder))
         _add_experiments(record, wanted["settings"])
-        # If the run is in a bucket, upload the record before training: then a stopped run does not
-        # download replaced files again, and two machines notice that they begin the same run.
+        # to a bucket before training, so that two machines notice that they begin the same run
         send_back(folder)
         yield Run(folder)
 

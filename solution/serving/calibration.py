@@ -25,11 +25,8 @@ from solution.system.errors import InputError
 
 REGRET, CONFIDENCE = 0.02, 0.9
 ROUNDING = 1e-12  # tolerance for rounding in sums of weights
-# For up to this many programs, all pairwise distances are computed, because that is faster than
-# importing scipy's search tree.
-FEW = 512
-# No k is given for a program with more than this many times the configurations of the calibrated
-# program that has most.
+FEW = 512  # up to this many programs, all distances are computed, because scipy is slow to import
+# no k for a program with more than MOST_TIMES the configurations of any calibrated program
 MOST_TIMES = 16
 
 

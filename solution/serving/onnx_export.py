@@ -143,8 +143,7 @@ def _write_layout_net(
     for number in range(rounds):
         x = _run_round(net, x, number)
     listed = net.take("listed", "bool", "configs")
-    # pooled[0] are the sums over steady nodes with their most frequent colours (see find_pooling),
-    # pooled[1 + c] what configuration c adds to them: sums[c] = pooled[0] + pooled[1 + c].
+    # sums[c] = pooled[0] (steady nodes with their most frequent colours) + pooled[1 + c]
     count = net.apply("Add", net.apply("Shape", listed), net.integers(1))
     rows = net.apply("Mul", count, net.integers(NUM_SHARES))
     shape = net.apply("Concat", count, net.integers(-1), axis=0)
@@ -192,9 +191,8 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
         "listed": arrays.listed,
         **_list_entries("pooling", find_pooling([structure], plan.last)),
     }
-    # The rows of the pooling matrix are in three parts (see find_pooling): sums over steady nodes,
-    # each configuration's changes of these sums, and its sums over nodes that are not steady. Move
-    # the entries of the third part to the rows of the second, so that both are added up there.
+    # Of the three parts of the pooling matrix (find_pooling), move the third, sums over nodes that
+    # are not steady, to the rows of the second, a configuration's changes: both are added up there.
     num_rows = len(every) * NUM_SHARES
     found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
     for number, (aggregation, marks, parents) in enumerate(plan.rounds):

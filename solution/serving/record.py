@@ -63,9 +63,8 @@ class Program:
     edges: Count
     configurable: Count
     configs: Count
-    # (k, slowdown) for each k at which measuring one more configuration, in the order of the
-    # ranking out of fold, found a faster one; slowdown = best of the first k / best of all - 1.
-    # Empty if the graph was not predicted out of fold.
+    # (k, slowdown) for each k at which the k-th configuration of the ranking was the fastest so
+    # far: slowdown = best of the first k / best of all - 1. Empty: not predicted out of fold.
     steps: tuple[tuple[Count, Slowdown], ...]
     ranked: Count  # number of configurations predicted out of fold
 
@@ -105,15 +104,13 @@ class BundleRecord:
     ]
     scores: dict[str, Score]  # by collection, out of fold
     families: dict[str, dict[str, Score]]  # by collection and family, out of fold
-    # True if the models learned from all graphs; the scores are still those of other models, which
-    # left out a fold.
+    # True if the models learned from all graphs; scores are of others, which left out a fold
     refitted: bool
     teacher: Teacher | None
     files: dict[FileName, str]  # size and SHA-256 by file
     sizes: dict[FileName, Count]  # bytes by file
     caveat: str = ""  # why the scores are too high, if they are
-    # What measured or estimated the training runtimes: solution.domain.labels. Older bundles lack
-    # it; their runtimes were measured.
+    # sources of the training runtimes (solution.domain.labels); older bundles had measured ones
     label_sources: tuple[str, ...] = (TIMED,)
 
     def collections(self) -> list[str]:

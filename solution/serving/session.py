@@ -181,8 +181,7 @@ class TogetherWith:
     def vote(self, configs: np.ndarray) -> np.ndarray:
         scores = self._ranker.predict(_join(self._graph, configs)).astype(np.float64)
         if self._reference is None:
-            # Keep the list's scores of the first call: rounding in matrix products depends on the
-            # size of the batch.
+            # keep the first scores: rounding in matrix products depends on the batch's size
             self._reference = scores[: -len(configs)]
         return _deviation(scores[-len(configs) :], self._reference)
 

@@ -214,8 +214,7 @@ def _write_graph(
 ) -> dict[str, Any]:
     graph = read_labelled(file, advance)
     summary = dataclasses.asdict(summarise(graph, file.split))
-    # TIMED (labels are measured runtimes) is the default. It is left out, as in files that were
-    # written before there were estimated labels.
+    # leave out TIMED, the default, so that records equal those before there were estimates
     kept = {name: value for name, value in summary.items() if (name, value) != TIMED_LABELS}
     record = {
         "split": file.split,

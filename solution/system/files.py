@@ -249,8 +249,7 @@ def take_lock(descriptor: int, *, shared: bool = False) -> bool:
     except OSError:
         if not shared:
             raise
-        # A read-only mount may not support locks. Nobody can change its files, so no lock is
-        # needed.
+        # a read-only mount may not support locks, and needs none
     return True
 
 

@@ -31,8 +31,7 @@ from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 
 Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")
-# Modules that workers import: LIBRARIES for trees and tables; for nets also NETS, which take
-# seconds. Polars is missing because it starts threads when it is imported.
+# modules that workers import: for trees and tables; for nets. Polars would start threads.
 LIBRARIES = (
     "joblib",
     "lightgbm",
@@ -120,8 +119,7 @@ def open_pool(
         InputError: a worker was killed, as the system does when memory runs out.
     """
     context = context or choose_context()
-    # The fork server may have started before the environment changed, so each worker is given the
-    # current environment.
+    # give each worker this environment: the fork server may have an earlier one
     begin = (dict(os.environ), initializer, *arguments)
     pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=begin)
     try:
@@ -256,8 +254,7 @@ def _no_script() -> Iterator[None]:
 def _begin(environment: dict[str, str], initializer: Callable[..., None], *arguments: Any) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    # objects of imported libraries are never freed, so keep the garbage collector off their memory,
-    # whose pages are shared with the server until they are written to
+    # keep the garbage collector off imported objects, whose pages are shared with the server
     gc.freeze()
     gc.enable()
     name_cut_files()

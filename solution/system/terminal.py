@@ -16,8 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 WIDE = 240  # characters per line if the output is a file
-# Control characters except tab and newline, line separators, characters that change the direction
-# of text, and bytes of a file's name that are not valid text.
+# control characters (not tab and newline), line separators, directions of text, invalid bytes
 UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )

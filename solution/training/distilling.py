@@ -47,8 +47,7 @@ from solution.training.folds import NO_FOLD
 from solution.training.jobs import Job, list_jobs
 from solution.training.plan import Plan
 
-# Per layout graph a student learns on MADE_LAYOUTS generated configurations, and on at most
-# OWN_LAYOUTS configurations of the graph.
+# configurations of a layout graph that a student learns from: generated ones, the graph's own
 MADE_LAYOUTS = 240
 OWN_LAYOUTS = 1000
 # Each student is as large as one of the ensemble's nets that it learns from.

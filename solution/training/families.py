@@ -58,8 +58,7 @@ def find_families(
     first, second = np.array(joined, np.int64).reshape(-1, 2).T
     links = coo_array((np.ones(len(first)), (first, second)), shape=(len(words), len(words)))
     _, component = connected_components(links, directed=False)
-    # Sort the possible names of families: words before architectures, then by length, then
-    # alphabetically.
+    # order of possible family names: words before architectures, then by length, then alphabetic
     ranked = sorted(
         (not word, len(word or architecture), word or architecture, number)
         for word, architecture, number in zip(words, architectures, component.tolist(), strict=True)
@@ -109,8 +108,7 @@ def _join_alike(
     joined: list[tuple[int, int]] = []
     nameless = {architectures[row] for row, word in enumerate(words) if not word}
     for number in np.flatnonzero([architecture in nameless for architecture in first]):
-        # Join architectures that share most opcodes: |A and B| >= ALIKE * |A or B| for their sets
-        # A, B.
+        # join architectures with |A and B| >= ALIKE * |A or B| for their sets of opcodes A, B
         shared = has @ has[number]
         alike = np.flatnonzero(shared >= ALIKE * (sizes + sizes[number] - shared))
         joined += [(int(rows[number]), int(rows[other])) for other in alike]

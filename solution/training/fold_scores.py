@@ -19,8 +19,7 @@ from solution.system.report import Report, silent
 from solution.training.fit import split_training
 from solution.training.plan import Plan
 
-# A function that returns a number from the scores (configs,) and the runtimes (configs,) of a
-# graph.
+# returns a number from the scores (configs,) and the runtimes (configs,) of a graph
 Measure = Callable[[np.ndarray, np.ndarray], float]
 
 

@@ -39,19 +39,16 @@ from solution.training.sites import Here, JobSpec
 from solution.training.watch import ProgressBars
 
 PATIENCE = 20.0  # seconds after which an observed fit is stopped, but never within its first step
-# seconds until worker processes have started (WORKERS_SECONDS), and to merge the predictions of a
-# small run (MERGING_SECONDS)
+# seconds until worker processes have started, and to merge a small run's predictions
 WORKERS_SECONDS, MERGING_SECONDS = 6.0, 5.0
 MERGED_EACH_SECOND = 500_000  # predictions merged per second in large runs
 # Bytes on disk. A run stores each prediction twice: with its job, and with its experiment.
 BYTES_OF_A_PREDICTION = 6
-# To time predictions, a model is fitted on at most FEW graphs, and predicts at most TRIED
-# configurations of a graph.
+# to time predictions: graphs that a model is fitted on, configurations of a graph it predicts
 FEW, TRIED = 8, 2000
 # Time to predict a graph is roughly proportional to this product.
 WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")
-# FEWEST_FOLDS: smallest number of folds of a reduced run. SHARES: fractions of the nets' epochs to
-# try.
+# smallest number of folds of a reduced run; shares of the nets' epochs to try
 FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
 
 

@@ -95,12 +95,10 @@ class Plan:
     def settings(self) -> dict[str, Any]:
         """Return the settings that identify the data of the run: a count, a hash, and a version.
         They do not depend on how many nodes of a graph the store keeps."""
-        # The columns of the folds are left out as well: the scheme and the number of folds are
-        # separate settings.
+        # not the columns of the folds: scheme and number of folds are separate settings
         drawn = [name for name in ("checksum", "group", "fold", "family") if name in self.graphs]
         if not list_estimates(self.graphs["label_source"]):
-            # Leave the column out if all labels are measured, so that the hash is the one of the
-            # runs that were made before label sources were recorded.
+            # left out if all labels are measured, so that older runs keep their hash
             drawn.append("label_source")
         content = self.graphs.drop(drawn).write_csv()
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]

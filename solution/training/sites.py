@@ -177,8 +177,7 @@ class There:
 
     graphs: pl.DataFrame
     store: SharedFolder
-    # files[origin][name]: contents of a file of the user's experiment `origin`, which is the
-    # experiment's file or a file that it imports from its folder.
+    # files[origin][name]: contents of a user's experiment file, and of the files that it imports
     files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
 
     @cached_property

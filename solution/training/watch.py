@@ -46,8 +46,7 @@ class FitLine:
         new = FitProgress(*given, **named)
         if new.is_recalled:
             self.first = new.done
-        # Without validation no report says that an earlier fit did the step (is_recalled). So count
-        # from the first report.
+        # without validation no report is marked as recalled, so count from the first report
         elif not self.is_begun:
             self.first, self.is_begun = max(0, math.ceil(new.done) - 1), True
         self.done, self.total = new.done, new.total

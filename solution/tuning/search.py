@@ -97,8 +97,7 @@ class Trials:
         found: list[float] = []
         for number, (collection, fold) in enumerate(steps):
             key = experiment.learns_from(collection), fold
-            # Keep only the last model, which scores all collections of its group, so that memory is
-            # bounded.
+            # keep only the last model, which scores all collections of its group, to bound memory
             if key not in models:
                 models = {key: fit_without(settings, plan, *key, self.seed)}
             graphs = held_out(plan, collection, fold, settings)
@@ -328,8 +327,7 @@ class Search:
             "seed": self.seed,
         }
         known = study.user_attrs or wanted
-        # Searches made before `train_jointly` was recorded had none. Other settings that are
-        # missing count as equal.
+        # older records lack `train_jointly`, which was empty; other missing settings count as equal
         before = {**wanted, "train_jointly": []}
         for name, value in wanted.items():
             found = known.get(name, before[name])

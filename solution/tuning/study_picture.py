@@ -14,11 +14,8 @@ from solution.tuning.search import find_as_it_is
 
 COLUMNS = 3
 FEW = 5  # with fewer complete trials, there are no panels of settings
-# A log axis is labelled at 1, 2 and 5 times powers of ten if its largest value is at most MANY
-# times its smallest one; otherwise only at powers of ten.
-MANY = 30
-# A log axis is narrow if the ratio of the largest to the smallest value is below NARROW. It then
-# has FEWER evenly spaced intervals between labels.
+MANY = 30  # largest ratio of values on a log axis with labels at 1, 2 and 5 times powers of ten
+# below this ratio of values, a log axis has this many evenly spaced intervals between labels
 NARROW, FEWER = 4, 3
 
 

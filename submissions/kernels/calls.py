@@ -40,8 +40,7 @@ UPLOAD_FAILED = FailureKind(
 )
 PAGE = 200
 MOST_OF_OUTPUTS = 24 << 30  # bytes; Kaggle keeps at most 20 GB of a session's outputs
-# Pattern of the outputs to download: names that stay inside the target folder, because the CLI
-# writes to any path that a file's name contains.
+# pattern of names that stay inside the target folder; the CLI would write to any path
 INSIDE = r"^(?!/)(?!(.*/)?\.\.(/|$))[^\\]+$"
 RUNNING, FAILED = ("QUEUED", "RUNNING", "NEW_SCRIPT"), ("ERROR", "CANCEL")
 
@@ -165,8 +164,7 @@ class Kernels(Calls):
         command = ["kernels", "output", name, "-p", str(folder), "-q", "--page-size", str(PAGE)]
         command += ["--file-pattern", pattern or INSIDE]
         limit = self.settings.download_seconds
-        # The CLI holds a whole file in memory, so the limits of memory and of a file's size are
-        # equal.
+        # the CLI holds a whole file in memory, so both limits are equal
         bounds = {"memory": MOST_OF_OUTPUTS, "file": MOST_OF_OUTPUTS}
         self.insist(lambda: self.run("downloading outputs", command, limit, report, **bounds))
 

@@ -37,8 +37,7 @@ from submissions.provenance import PROJECT, SourceTree
 PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"
 PLACEHOLDER = "INSERT_USERNAME"  # stands for the user's name; a push replaces it
-# Packages that are never packed, because Kaggle's image has them: the image's tests import them
-# (github.com/Kaggle/docker-python).
+# packages of Kaggle's image (its tests import them: github.com/Kaggle/docker-python), never packed
 IN_THE_IMAGE = {"torch", "numba", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}
 UNPACKED = ("tests/", "benchmarks/", "notebooks/")  # folders that are not in the wheel
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")

@@ -169,8 +169,7 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
         )
     if not replace:
         _check_target(latest, target)  # again, because a download may take hours
-    # If `target` is a link, the folder that it points to is replaced. No other pull runs now,
-    # because this one holds the lock of the records.
+    # replace the folder that a link points to; no other pull runs, because of the records' lock
     with replace_folder(target.resolve(), alone=True) as temporary:
         # Copy the recorded outputs and the log, but not Jupyter's files.
         hidden = shutil.ignore_patterns(".*", "__*")

@@ -48,9 +48,7 @@ class Draft:
     """The nodes of a graph as lists, with an entry per node unless a field's comment says
     otherwise."""
 
-    # the graph; unused slots of layouts and dimension numbers are -1 (see repair_padding), not 0 as
-    # in the file
-    graph: Graph
+    graph: Graph  # the graph; unused slots of dimension numbers are -1 (see repair_padding)
     features: np.ndarray  # (nodes, 140) int64: node features of `graph`
     listed: np.ndarray  # (nodes, 6) int64: `dimensions` as in the file, padded with 0
     opcodes: list[str]

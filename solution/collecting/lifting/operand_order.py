@@ -16,8 +16,7 @@ ORDERED_NAMES = """
     shift-right-logical
 """
 ORDERED = frozenset(ORDERED_NAMES.split())
-# If a node divides a constant and the result of one of these opcodes, the constant is assumed to be
-# the dividend: 1 / (1 + exp(-x)) in sigmoids, 1 / sqrt(x) in norms.
+# A constant with one of these in a division is the dividend: 1 / (1 + exp(-x)), 1 / sqrt(x).
 RECIPROCAL = ("add", "exponential", "sqrt")
 CALLS = ("call", "fusion")  # opcodes that may have no operands
 

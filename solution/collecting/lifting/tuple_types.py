@@ -17,9 +17,7 @@ from typing import NamedTuple
 from solution.collecting.lifting.draft import PRED, S32, TOKEN, TUPLE, Draft
 from solution.collecting.lifting.operand_order import order_results
 
-# A reader of a loop's state may be assigned an element by distance if the element's next value is
-# at most this number of edges away.
-NEAR = 6
+NEAR = 6  # most edges from a reader of a loop's state to the next value of the element that it gets
 SEEN = 64  # largest number of nodes that one such search visits
 READ = "get-tuple-element"
 
@@ -228,8 +226,7 @@ class TupleTypes:
         whole = self.type_of(node)
         readers = [one for one in self._readers(node) if one not in self.index]
         if readers and isinstance(whole, Parts):
-            # Most readers of a loop's result read elements that the loop changes, so unchanged ones
-            # are assigned only if no other element has the type.
+            # unchanged elements come last: most readers of a loop's result read changed ones
             fixed = self.loops[node].fixed if node in self.loops else ()
             # A call's result begins with the function's results; values for its gradient follow.
             if self._draft.opcodes[node] == "call":

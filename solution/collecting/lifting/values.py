@@ -19,8 +19,7 @@ TRIPS = 10  # assumed iterations of a loop of unknown length
 # Neutral elements of reductions; infinity stands for the type's largest or smallest number.
 NEUTRAL = {"add": 0.0, "or": 0.0, "xor": 0.0, "multiply": 1.0, "and": 1.0,
            "maximum": -np.inf, "minimum": np.inf}  # fmt: skip
-# By number of an element type: the field of the message Literal that holds the numbers. The fields
-# in BYTES hold bytes, so numpy's name of the type follows.
+# by element type: the field of Literal that holds its numbers; BYTES adds numpy's type name
 LISTS = {1: "preds", 4: "s32s", 5: "s64s", 8: "u32s", 9: "u64s", 11: "f32s", 12: "f64s"}
 BYTES = {2: ("s8s", "<i1"), 3: ("s16s", "<i2"), 6: ("u8s", "<u1"), 7: ("u16s", "<u2"),
          10: ("f16s", "<f2"), 16: ("bf16s", "bfloat16")}  # fmt: skip

@@ -63,8 +63,7 @@ class Constraints:
     configurable: np.ndarray
     # (constraints,) int64, where the layouts of the constraining node start in `minor` and `order`
     offsets: np.ndarray
-    # int8, for each constraint one entry per layout of its node: the dimension that the layout
-    # makes contiguous, or UNSET
+    # int8, for each constraint one entry per layout of its node: contiguous dimension, or UNSET
     minor: np.ndarray
     # int8 of the same shape: the two most minor dimensions as one number, or UNSET
     order: np.ndarray
@@ -89,8 +88,7 @@ class Ordered:
     # (constraints,) int64, the constraining node's index among the configurable ones
     configurable: np.ndarray
     tensor: np.ndarray  # (constraints,) int64, the tensor of that node: OUTPUT, INPUT or KERNEL
-    # (constraints, 6) int64, the constrained tensor's dimension that corresponds to each dimension
-    # of the configurable node's tensor
+    # (constraints, 6) int64: the tensor's dimension for each dimension of the node's tensor
     renamed: np.ndarray
     sizes: np.ndarray  # (constraints, 6) float, the constrained tensor's dimensions
 
@@ -109,8 +107,7 @@ class Ordered:
         """
         slots = self.tensor[which, None] * MAX_RANK + np.arange(MAX_RANK)
         given = np.take_along_axis(layouts, slots, axis=1)
-        # A slot that is not given, -1, yields an arbitrary dimension here; `counts` excludes it
-        # below.
+        # a slot that is not given, -1, yields any dimension; `counts` excludes it below
         dimensions = np.take_along_axis(self.renamed[which], given % MAX_RANK, axis=1)
         counts = np.take_along_axis(self.sizes[which], dimensions, axis=1) > 1
         counts &= given >= 0
@@ -169,8 +166,7 @@ class Constraint(NamedTuple):
 
     position: int  # index among the configurable nodes
     tensor: int  # the node's OUTPUT, INPUT or KERNEL
-    # (6,) the constrained tensor's dimension that corresponds to each dimension of the node's
-    # tensor
+    # (6,) the constrained tensor's dimension for each dimension of the node's tensor
     renamed: np.ndarray
 
 

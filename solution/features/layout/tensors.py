@@ -94,8 +94,7 @@ def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> n
     second = np.where(ranks > 1, second, 1)
     minor_before = _size_at(sizes, before[:, 0])
     differs = said & (slots != before)
-    # How far out the program's contiguous dimension moves. It is taken to become the outermost one
-    # if the given slots do not list it.
+    # how far out the program's contiguous dimension moves; outermost if no slot lists it
     position = np.argmax(slots == before[:, :1], axis=1)
     stays = ~(slots == before[:, :1]).any(axis=1)
     moved = np.where(stays, np.maximum(ranks - 1, 0), position) / np.maximum(ranks - 1, 1)

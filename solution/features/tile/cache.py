@@ -44,8 +44,7 @@ class Nest:
     innermost: first the loops inside a tile, then the loops over tiles."""
 
     configs: int
-    # (levels, configs, NUM_LOOPS): iterations that each loop makes while the loop of a level runs
-    # once, for a whole tile
+    # (levels, configs, NUM_LOOPS): iterations of each loop in one run of a level, whole tile
     levels: np.ndarray
     # as `levels`, but averaged over all tiles, because tiles at the border are smaller
     mean_levels: np.ndarray
@@ -72,8 +71,7 @@ class Blocks(NamedTuple):
 class Misses(NamedTuple):
     """The number of blocks (configs,) that a kernel loads into a cache, for all tensors."""
 
-    # count if the cache evicts the least recently used block: then the data that a level touches
-    # stays in the cache as a whole, or not at all
+    # if the least recently used block is evicted: a level's data stays as a whole, or not at all
     least_recent: np.ndarray
     # count if as much of the data that a level touches stays as fits into the cache
     gradual: np.ndarray
@@ -186,13 +184,11 @@ def count_misses(
     shape = nest.executions.shape
     brought = np.reshape(sum(each.mean for each in blocks), shape) * nest.executions
     room = np.reshape(cache.blocks / np.maximum(occupied, 1), shape)
-    # A level is a loop with all loops inside it. Levels that fit into the cache reuse their data.
-    # The first level that does not fit (or the last level, if all fit) loads each of its blocks
-    # whenever it runs.
+    # levels (a loop with all inside it) that fit reuse their data; the first that does not fit, or
+    # the last level, loads each of its blocks whenever it runs.
     fit = np.logical_and.accumulate(room >= 1, axis=0)
     level = np.minimum(fit.sum(axis=0), shape[0] - 1)
-    # If a level keeps the share `kept` of its data in the cache, only the remaining share is
-    # loaded again whenever the level runs again:
+    # a level that keeps the share `kept` of its data loads only the rest again at each run:
     # least[0] - sum over levels of kept * (least[level] - least[level + 1]).
     kept = np.minimum.accumulate(np.minimum(room, 1), axis=0)[:-1]
     least = np.minimum.accumulate(brought, axis=0)

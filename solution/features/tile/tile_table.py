@@ -210,8 +210,7 @@ def _reuse(tiling: Tiling, minor: np.ndarray) -> dict[str, np.ndarray]:
         minor: (configs,) log1p of the tile along the contiguous dimension.
     """
     volume, tiles = (part[:, :MAX_RANK].prod(axis=1) for part in (tiling.tiles, tiling.counts))
-    # All loops that are summed over: the loop of a dot or reduce, and the loops over the weights of
-    # a convolution.
+    # all loops that are summed over: of a dot or reduce, and over a convolution's weights
     step, reductions = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))
     columns = np.maximum(np.exp(minor) - 1, 1)
     rows, step = np.maximum(volume / columns, 1), np.maximum(step, 1)

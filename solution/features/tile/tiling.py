@@ -20,8 +20,8 @@ from solution.features.operands import NONE, find_operands, terms_of_dots
 from solution.features.padding import tensor_ranks
 from solution.features.work import num_elements
 
-# The loops of a kernel: one for each dimension of the tiled tensor, major to minor; one for the sum
-# of a dot or reduce; one for each dimension of a convolution's weights.
+# A kernel's loops: the tiled tensor's dimensions, major to minor; the sum of a dot or reduce; the
+# dimensions of a convolution's weights.
 REDUCTION = MAX_RANK
 WINDOW = MAX_RANK + 1
 NUM_LOOPS = 2 * MAX_RANK + 1

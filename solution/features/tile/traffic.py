@@ -54,8 +54,7 @@ SIZES = {  # bytes, compared with the working set; a TPU core fills the scratchp
     "second_level": SECOND_LEVEL,
     "scratchpad": 16 << 20,
 }
-# Number of read tensors that have columns: the largest ones. Among tensors of equal size, those
-# come first in which the innermost output loop has the longest stride.
+# number of read tensors with columns: the largest; of equal ones, the longest strides first
 READ = 2
 
 _OF_ALL = (

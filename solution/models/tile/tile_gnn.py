@@ -69,8 +69,7 @@ class TileInputs:
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
     output: Tensor  # (1,) int64: the node whose tensor is tiled
     table: Tensor  # (distinct configs, columns) float32: features of each configuration
-    # The next two are empty unless the settings ask for tokens, because they would take two fifths
-    # of the memory.
+    # the next two are empty unless the settings ask for tokens, because they are large
     tokens: Tensor  # (distinct configs, loops, TOKEN_FEATURES) float32: features of each loop
     active: Tensor  # (loops,) float32: 1 for loops with several iterations, else 0
 

@@ -21,8 +21,7 @@ class LightGBMSettings(TreeSettings):
 
     # number of relevance grades that the ranks of a graph are divided into
     relevance_levels: int = 31
-    # The rows of a graph are split into groups of at most this size; only rows of a group are
-    # compared.
+    # a graph's rows are split into groups of at most this size; rows of a group are compared
     list_length: int = 64
 
     def build(self, seed: int) -> "LightGBMRanker":

@@ -23,8 +23,7 @@ SPATIAL = 4  # number of a convolution's spatial dimensions that the features ho
 # The features hold the values of this number of a slice's or padding's dimensions.
 FEW = 2
 NONE = -1  # stands for a missing dimension, because 0 is a dimension
-# A computation is a main computation if its name contains one of these words. Each section of
-# node_splits ends with a main computation.
+# a main computation has one of these words in its name, and ends a section of node_splits
 MAIN_COMPUTATIONS = ("cluster", "while", "cond")
 
 

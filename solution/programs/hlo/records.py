@@ -53,8 +53,7 @@ class Record:
     splits: np.ndarray  # (1, s) int64: boundaries of the sections of nodes, see nodes.Nodes
     nanoseconds: np.ndarray  # (configs,) int64: runtimes; zeros if there are no labels
     normalizer: int  # nanoseconds by which a tile graph's runtimes are divided
-    # number of runs (measured configurations) that are not in the graph: they failed, or have no
-    # time although others have one
+    # runs that are not in the graph: they failed, or have no time although others have one
     left_out: int
 
 

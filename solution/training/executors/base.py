@@ -20,12 +20,10 @@ from solution.training.watch import Watch
 
 # memory of a worker process; the tables of the whole tile collection take most of it
 BYTES_OF_A_WORKER = 5 << 30
-# Shortest time between two reports of a task: people read no faster, and reports wait in a
-# queue.
-REPORT_SECONDS = 0.1
+REPORT_SECONDS = 0.1  # shortest time between two reports of a task: people read no faster
 
-# A function that is called as work(*task.arguments, report), one call at a time in each process. It
-# is pickled once for each process and stays loaded there, so it may cache the data that it reads.
+# Called as work(*task.arguments, report), one call at a time in a process. It is pickled once per
+# process, so it may cache the data that it reads.
 Work = Callable[..., Any]
 Keep = Callable[[int, Any], None]  # called with the number of a task and the task's result
 

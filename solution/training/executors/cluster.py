@@ -56,8 +56,7 @@ from solution.training.sites import train_away
 from solution.training.watch import Watch
 
 Message = tuple[int, tuple[Any, ...], dict[str, Any]]
-# the unpickled function of the current run in this process, by the id of the function's Ray
-# reference
+# the unpickled function of this process's current run, by the id of its Ray reference
 _works: dict[str, Work] = {}
 
 
@@ -133,8 +132,7 @@ RETRIES = 3  # how often a task is run again if its process dies
 POLL_SECONDS = 0.1
 AT_ONCE = 64  # most results fetched at once
 STORE_BYTES = 256 << 20  # shared memory for results, which are small; graphs are mapped from files
-# where Ray's temporary folder is made: the path must be short, because the path of a socket in that
-# folder has at most 107 bytes
+# where Ray's temporary folder is made: short, because a socket's path has at most 107 bytes
 SHORT, OWN = Path("/tmp"), "fastslow-ray-"
 SETTINGS = {  # defaults for environment variables
     # by default Ray retries a task that needs too much memory forever
@@ -218,8 +216,7 @@ class _Running:
         )
         self._queue = queue.remote()
         context = RunContext(identify_code(), ray.put(pickle.dumps(work)), self._queue)
-        # Ray fetches the arguments of each task anew, but not references inside a list. So the
-        # function is passed inside the list `box`, and _open fetches it once per process.
+        # not fetched for each task, because it is in a list; _open fetches it once per process
         box, remote = ray.put([context]), ray.remote(do)
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         # check all tasks before the first one is submitted

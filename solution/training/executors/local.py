@@ -133,8 +133,7 @@ def _begin(
 ) -> None:
     global _messages, _task_work
     _messages, _task_work = messages, work
-    # The parent stops reading messages after the last result. So a worker must be able to end
-    # before all its messages are read.
+    # the parent stops reading after the last result, so end without waiting for it
     _messages.cancel_join_thread()
     with slots.get_lock():
         slot, slots.value = slots.value, slots.value + 1
