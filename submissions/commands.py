@@ -14,18 +14,29 @@ from solution.system.wording import count
 app = typer.Typer()
 
 SAMPLE_RUN = find_runs() / "sample"
-Force = Annotated[bool, typer.Option("--force", help="Send a file again, or without a slot left.")]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Send even if the file was sent before, or no submissions are left today."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Do everything but the upload.")]
 NotThere = Annotated[
-    bool, typer.Option("--not-there", help="Earlier submissions that are not listed were lost.")
+    bool,
+    typer.Option(
+        "--not-there", help="Earlier submissions that Kaggle does not list did not arrive."
+    ),
 ]
-Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Record uncommitted changes.")]
+Dirty = Annotated[
+    bool, typer.Option("--allow-dirty", help="Send with uncommitted changes, and record them.")
+]
 
 
 @app.command()
 def submit(
     recipe: Annotated[
-        str | None, typer.Argument(help="Name, or path of a TOML file. Default: the run's last.")
+        str | None,
+        typer.Argument(help="Name of a recipe, or path of a TOML file. Default: the run's last."),
     ] = None,
     run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = SAMPLE_RUN,
     force: Force = False,

@@ -61,7 +61,10 @@ Replay = Annotated[
     bool, typer.Option("--replay", help="Look runtimes up in the npz file; compile nothing.")
 ]
 ModelOnly = Annotated[
-    bool, typer.Option("--model-only", help="Measure nothing: show the model's favourite.")
+    bool,
+    typer.Option(
+        "--model-only", help="Measure nothing: show the configuration that the model ranks first."
+    ),
 ]
 Out = Annotated[
     Path | None, typer.Option(help="Folder of the results and the journal. Default: chosen/NAME.")

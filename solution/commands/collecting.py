@@ -81,7 +81,7 @@ def layout(
     programs: Programs,
     out: Out = Path("collected"),
     collection: Annotated[
-        str, typer.Option(help="The graphs' collection; its last word is the search.")
+        str, typer.Option(help="Collection of the graphs; its last word names the search.")
     ] = "layout:xla:random",
     split: Split = "train",
     configs: Configs = 60,
@@ -161,7 +161,7 @@ def tile(
 def options(
     programs: Programs,
     out: Out = Path("collected-options"),
-    source: Annotated[Literal["xla", "nlp"], typer.Option(help="The graphs' source.")] = "xla",
+    source: Annotated[Literal["xla", "nlp"], typer.Option(help="Source of the programs.")] = "xla",
     split: Split = "train",
     configs: Configs = 60,
     minutes: Minutes = None,
@@ -197,9 +197,12 @@ def options(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="The --out of `collect`.")] = Path("collected"),
+    folder: Annotated[Path, typer.Argument(help="Folder that `fastslow collect` wrote.")] = Path(
+        "collected"
+    ),
     picture: Annotated[
-        Path | None, typer.Option(help="A .png, .svg or .pdf file. Default: report.png in it.")
+        Path | None,
+        typer.Option(help="A .png, .svg or .pdf file. Default: report.png in that folder."),
     ] = None,
 ) -> None:
     """Get tables and a picture of what you collected and of how noisy it is."""

@@ -133,7 +133,9 @@ def prepare(
     ] = None,
     hops: Annotated[
         int | None,
-        typer.Option(min=1, help="Keep nodes within this many edges of configurable ones: 1."),
+        typer.Option(
+            min=1, help="Keep nodes within this many edges of configurable ones. Default: 1."
+        ),
     ] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Keep every node.")] = False,
     workers: Preparers = None,
@@ -172,7 +174,9 @@ def prepare(
 @app.command()
 def data(
     folder: Annotated[Path, typer.Argument(help="Where to write the files.")] = Path("data"),
-    collection: Annotated[str | None, typer.Option(help="Only one, such as tile:xla.")] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="Download only this collection, such as tile:xla.")
+    ] = None,
     max_gigabytes: Annotated[
         float, typer.Option(min=0.001, callback=check_finite, help="Size limit of all files.")
     ] = 100.0,

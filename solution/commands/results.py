@@ -151,7 +151,10 @@ def _check_unchanged(experiment: "Experiment", run: Run) -> None:
 @app.command()
 def explain(
     experiment: Annotated[
-        str, typer.Argument(help="Of the run: trees, a linear model or an additive cost model.")
+        str,
+        typer.Argument(
+            help="Experiment of the run: trees, a linear model or an additive cost model."
+        ),
     ],
     graph: Annotated[str, typer.Argument(help="Name of the graph, or COLLECTION:NAME.")],
     run_folder: Annotated[Path, typer.Option("--run", help="Folder of the run.")] = SAMPLE_RUN,

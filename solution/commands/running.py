@@ -69,7 +69,9 @@ def _name_once(names: list[str]) -> list[str]:
 CollectionsOption = Annotated[
     list[str],
     typer.Option(
-        "--collection", callback=_name_once, help="Only this one; may be repeated. Default: all."
+        "--collection",
+        callback=_name_once,
+        help="Use only this collection; may be repeated. Default: all.",
     ),
 ]
 ExperimentsOption = Annotated[
@@ -89,7 +91,7 @@ StoreFolder = Annotated[
     ),
 ]
 Folds = Annotated[
-    int | None, typer.Option(min=2, max=100, help="Number of folds: 5; with --limit 2.")
+    int | None, typer.Option(min=2, max=100, help="Number of folds. Default: 5; with --limit 2.")
 ]
 Limit = Annotated[bool, typer.Option("--limit", help=f"A quick look: {QUICK_LOOK}.")]
 Estimate = Annotated[

@@ -45,7 +45,8 @@ ExperimentName = Annotated[
 def train(
     experiment: ExperimentName,
     collection: Annotated[
-        list[str], typer.Option(help="Only this one; may be repeated. Default: all it ranks.")
+        list[str],
+        typer.Option(help="Use only this collection; may be repeated. Default: all it ranks."),
     ] = [],  # noqa: B006 - typer copies the list
     data: DataOption = None,
     run_folder: RunFolder = None,
@@ -93,11 +94,11 @@ def train(
 def tune(
     experiment: ExperimentName,
     data: DataOption = None,
-    trials: Annotated[int, typer.Option(min=1, help="Total, with trials of earlier runs.")] = 25,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Number of trials, with those of earlier runs.")
+    ] = 25,
     folds: Annotated[int, typer.Option(min=2, max=100)] = 4,
-    sampler: Annotated[
-        Literal["tpe", "random"], typer.Option(help="Search method; random: randomised search.")
-    ] = "tpe",
+    sampler: Annotated[Literal["tpe", "random"], typer.Option(help="Search method.")] = "tpe",
     collection: Annotated[str | None, typer.Option(help="Only this collection.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the study. Default: tuning/EXPERIMENT.")

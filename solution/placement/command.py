@@ -27,7 +27,10 @@ app = typer.Typer()
 @app.command()
 def optimize(
     graph: Annotated[
-        str, typer.Argument(metavar="GRAPH", help="npz, a program of XLA, or a workload's name.")
+        str,
+        typer.Argument(
+            metavar="GRAPH", help="npz file, XLA program, or name of a built-in program."
+        ),
     ],
     tasks: Annotated[str, typer.Option(help="Tasks to decide, joined by commas.")] = (
         "fusion,placement,schedule"
@@ -35,11 +38,11 @@ def optimize(
     devices: Annotated[int, typer.Option(min=1, max=8, help="Number of devices.")] = 2,
     machine: Annotated[str, typer.Option(help="p100, v100 or cpu; mixed: v100+p100.")] = ("p100"),
     evaluations: Annotated[
-        int, typer.Option(min=1, help="Decisions to simulate; the first are heuristics'.")
+        int, typer.Option(min=1, help="Decisions to simulate; heuristics make the first ones.")
     ] = 2000,
     seed: Seed = 0,
     policy: Annotated[
-        Path | None, typer.Option(help="A policy of yours. Default: the shipped one.")
+        Path | None, typer.Option(help="File of a policy. Default: the bundled one.")
     ] = None,
     timeline: Annotated[
         Path | None, typer.Option(help="Draw the timeline: .png, .svg or .pdf.")

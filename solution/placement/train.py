@@ -300,15 +300,18 @@ def main(
     begin: Annotated[Path | None, typer.Option(help="A trained policy to begin with.")] = None,
     steps: Annotated[list[int], typer.Option(min=1, help="Imitation steps of each turn.")] = STEPS,
     more_steps: Annotated[
-        int, typer.Option(min=1, help="Imitation steps with the drawn programs.")
+        int, typer.Option(min=1, help="Imitation steps on the randomly drawn programs, too.")
     ] = 16000,
     updates: Annotated[int, typer.Option(min=0, help="Updates of PPO.")] = 180,
     drawn: Annotated[
-        int, typer.Option(min=0, help="Drawn training programs, beside the listed ones.")
+        int, typer.Option(min=0, help="Number of randomly drawn training programs.")
     ] = 330,
-    large: Annotated[int, typer.Option(min=0, help="Larger drawn programs.")] = 260,
+    large: Annotated[int, typer.Option(min=0, help="Number of larger programs drawn.")] = 260,
     long: Annotated[
-        int, typer.Option(min=0, help="Drawn programs of which only the recurrent ones are used.")
+        int,
+        typer.Option(
+            min=0, help="Number of still larger programs drawn; only recurrent ones are used."
+        ),
     ] = 400,
     leave_out: Annotated[str, typer.Option(help="A family to leave out of training.")] = "",
     workers: Annotated[

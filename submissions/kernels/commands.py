@@ -12,7 +12,7 @@ app = typer.Typer(
     name="kernels", help="Get the notebooks run on Kaggle, and their outputs.", no_args_is_help=True
 )
 
-Name = Annotated[str, typer.Argument(help="A notebook, or how its name begins.")]
+Name = Annotated[str, typer.Argument(help="Name of a notebook, or its beginning.")]
 Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Pack uncommitted changes.")]
 
 
@@ -114,7 +114,7 @@ def status() -> None:
 def pull(
     notebook: Name,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Download again, also over local files.")
+        bool, typer.Option("--replace", help="Download again, and overwrite local files.")
     ] = False,
 ) -> None:
     """Download the outputs of the latest push into runs/NAME, all or nothing.
@@ -139,7 +139,9 @@ def pull(
 
 @app.command()
 def build(
-    notebooks: Annotated[list[str] | None, typer.Argument(help="Default: all of them.")] = None,
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(help="Notebooks to build. Default: all.")
+    ] = None,
 ) -> None:
     """Execute the notebooks on the bundled sample, and write their ipynb files."""
     from submissions.kernels.notebooks import build as execute
