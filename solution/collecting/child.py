@@ -59,7 +59,7 @@ class Add(ProgramRequest):
 class SetRequest(ProgramRequest):
     """A request about one set of arguments."""
 
-    # number of the set of arguments; 0: the one of Open, 1 and up: those of Add, in order
+    # which set of arguments; 0: the set given to Open, 1 and up: the sets given to Add, in order
     index: int
 
 

@@ -283,7 +283,8 @@ def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _check_values(block: np.ndarray, first: int) -> None:
-    """Raise LayoutValueError for a block's first wrong value; its first row is number `first`."""
+    """Raise LayoutValueError for the first wrong value; `first` is the number of the block's first
+    row."""
     if block.size == 0:
         return
     inside = block.min() >= LOWEST and block.max() <= HIGHEST  # False for NaN

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Columns = Mapping[str, np.ndarray | float]  # by name: (configs,), or one number
+Columns = Mapping[str, np.ndarray | float]  # {column: its values (configs,), or one number}
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def expand(values: np.ndarray) -> np.ndarray:
     return np.sign(values) * np.expm1(np.abs(values))
 
 
-# How nets see node features before standardisation: compressed, or as they are in the files.
+# encodings of node features before standardisation: compressed, or as they are in the files
 ENCODINGS = ("logarithms", "plain")
 
 

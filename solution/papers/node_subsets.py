@@ -115,7 +115,7 @@ OPCODE_WIDTH = 32
 # node features: 134 in RowInputs.numeric, and 6 of the program's layout in RowInputs.tokens
 NUM_RAW = vocabulary.NUM_NODE_FEATURES
 NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES
-# largest number of values of a layer that are held in memory at once at inference
+# most values of a layer in memory at once at inference
 CHUNK_VALUES = 1 << 22
 MAX_SUBSETS = 1000
 

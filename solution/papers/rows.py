@@ -19,7 +19,7 @@ TOKEN_WIDTH = 4
 
 @dataclass(frozen=True)
 class RowInputs:
-    """A prepared layout graph as tensors."""
+    """A prepared layout graph as tensors, with the codebook of its layouts."""
 
     opcodes: Tensor  # (nodes,) int64
     numeric: Tensor  # (nodes, 134) float32, all features except the layout

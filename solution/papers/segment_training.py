@@ -102,7 +102,7 @@ class EmbeddingTable:
         self._values[slots] = values.detach().float().cpu().numpy()
 
     def state(self) -> dict[str, Tensor]:
-        """Return the entries for a checkpoint."""
+        """Return the cached embeddings for a checkpoint."""
         used = np.flatnonzero(self._keys)
         return {
             "slots": torch.from_numpy(used),
@@ -111,7 +111,7 @@ class EmbeddingTable:
         }
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore the entries from `state` of a table of the same size."""
+        """Restore the cached embeddings from the `state` of a table of the same size."""
         slots = state["slots"].numpy()
         self._keys[slots] = state["keys"].numpy().view(np.uint64)
         self._values[slots] = state["values"].numpy()
@@ -221,7 +221,7 @@ def prepare_segments(
     )
 
 
-# largest number of values of a layer that are held in memory at once at inference
+# most values of a layer in memory at once at inference
 CHUNK_VALUES = 1 << 22
 
 
@@ -333,11 +333,11 @@ class SegmentNet(nn.Module):
         return torch.cat([self._embed(inputs, chunk) for chunk in chunks])
 
     def memory(self) -> dict[str, Tensor]:
-        """Return the table for a checkpoint."""
+        """Return the table of cached embeddings, for a checkpoint."""
         return {} if self.table is None else self.table.state()
 
     def recall(self, memory: dict[str, Tensor]) -> None:
-        """Restore the table from a checkpoint."""
+        """Restore the table of cached embeddings from a checkpoint."""
         if self.table is not None:
             self.table.restore(memory)
 

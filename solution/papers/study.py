@@ -197,7 +197,7 @@ class StudySettings(RankerSettings):
 
 
 class StudyRows:
-    """Common methods of rankers on the study's rows."""
+    """Methods that all rankers on the study's feature table share."""
 
     settings: Any
 

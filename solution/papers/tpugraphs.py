@@ -168,14 +168,14 @@ class JoinedNet(NodeNet):
         scale: Tensor,
         kept: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Compute all nodes, without cutting a segment.
+        """Compute the embeddings of all nodes, without cutting out a segment.
 
         Args:
-            kept: (k,) numbers of nodes; None: none.
+            kept: (k,) nodes whose embeddings before each block are returned as well; None: none.
 
         Returns:
-            The embeddings of all nodes after the last block; and, for each block, the embeddings of
-            the nodes `kept` before that block.
+            The embeddings of all nodes after the last block; and for each block the embeddings of
+            the nodes `kept` before it.
         """
         x = self.begin(inputs, given)
         before = []

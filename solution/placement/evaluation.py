@@ -71,12 +71,13 @@ class Evaluator:
         return min(self.seconds, INVALID * self.reference)
 
     def keep_fixed(self, decision: Decision) -> Decision:
-        """Return a decision: `decision` in the decided tasks, `base` in the other tasks."""
+        """Return a decision that takes the decided tasks from `decision`, and the other tasks from
+        `base`."""
         return self._join(decision, self.base)
 
     def keep_beside(self, decision: Decision) -> Decision:
-        """Return a decision: the best one in the decided tasks, `decision` in the other tasks. If
-        no valid decision is known, return `decision` itself."""
+        """Return a decision that takes the decided tasks from the best one, and the other tasks
+        from `decision`; if no valid decision is known, return `decision`."""
         return self._join(decision if self.best is None else self.best, decision)
 
     def _join(self, asked: Decision, other: Decision) -> Decision:
@@ -123,18 +124,20 @@ class Evaluator:
         self.best_outcome = None if best is None else self.environment.runtime(best)
 
     def start_again(self) -> "Evaluator":
-        """Return a copy without results: no best decision, no evaluation counted."""
+        """Return a copy of the evaluator without its results (best decision, counted
+        evaluations)."""
         return replace(self, best=None, best_outcome=None, curve=[])
 
     def ask(self, tasks: tuple[str, ...], base: Decision) -> "Evaluator":
-        """Return a copy without results that decides only `tasks`; the others stay as in `base`."""
+        """Return a copy without results that decides only `tasks`; `base` decides the other
+        tasks."""
         other = replace(self.start_again(), tasks=tasks)
         other.base = base
         return other
 
     def count(self, other: "Evaluator") -> None:
-        """Append the evaluations of another evaluator of the same graph to this one's curve. The
-        best decision of `other` is taken over if it is faster."""
+        """Append the evaluations of `other`, which evaluates the same graph, to this curve; take
+        over its best decision if that is faster."""
         if other.best is not None and other.seconds < self.seconds:
             self.best, self.best_outcome = other.best, other.best_outcome
         known = self.seconds

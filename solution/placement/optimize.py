@@ -291,7 +291,8 @@ def optimize(
 def ask_policy(
     policy: Policy, evaluator: Evaluator, draws: int, seed: int
 ) -> dict[str, PolicyChoice]:
-    """Return the policy's actions for each decided task: the likeliest, then draws - 1 samples."""
+    """Return the policy's actions by decided task, for `draws` decisions: the likeliest, then
+    samples."""
     about = find_inputs(evaluator.graph), len(evaluator.machine)
     generator, fixed = torch.Generator().manual_seed(seed), find_fixed(evaluator)
     with torch.inference_mode():

@@ -43,7 +43,7 @@ WARM_UP_TRIALS = 5  # complete trials before any trial is pruned
 
 @dataclass(frozen=True)
 class Scored:
-    """The scores of a trial, whose steps each score one collection on one fold."""
+    """The scores of a trial. Each step of a trial scores one collection on one fold."""
 
     # after each step, the mean over the collections of their scores so far
     values: tuple[float, ...]
@@ -131,7 +131,7 @@ def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
 
 
 def find_limits(study: optuna.Study) -> tuple[float, ...]:
-    """Return for each step a limit: the median, over the complete trials, of their scores after it.
+    """Return the least score to go on with after each step: the complete trials' median there.
 
     The result is empty while fewer than WARM_UP_TRIALS are complete.
 

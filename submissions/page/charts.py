@@ -63,7 +63,7 @@ class Row:
     value: float
     low: float | None = None
     high: float | None = None
-    strong: bool = False  # emphasised
+    strong: bool = False  # drawn in the accent colour
 
     @property
     def colour(self) -> str:

@@ -80,7 +80,8 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Ordered:
-    """The tensors with several layout constraints, without the layouts of any configuration."""
+    """The tensors with several layout constraints, and which node's layout each constraint comes
+    from."""
 
     nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
     # (tensors + 1,) int64, the first constraint of each tensor; last, the number of constraints

@@ -60,7 +60,7 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     # it, if no custom call stands between them; UNSET for other instructions.
     turned: np.ndarray
     use_starts: np.ndarray  # (instructions + 1,) int64, the first use of each instruction
-    read: np.ndarray  # (uses,) int64, the instance that is read; never a custom call on it
+    read: np.ndarray  # (uses,) int64, the instance read, even if a custom call stands between
     reader: np.ndarray  # (uses,) int64, the instruction that reads
     before: np.ndarray  # (uses,) int64, the custom call that requests the operand's layout, or NONE
     # (instructions,) int64, the custom call that requests the result's layout, or NONE

@@ -238,7 +238,7 @@ class Points:
     # (states,) int64, the instruction; for a use, the instruction that reads
     instruction: np.ndarray
     made: np.ndarray  # (states,) int64, the instruction whose tensor is computed or copied
-    # (states, 2) int64, the instructions read as main operands; `made` where there is none
+    # (states, 2) int64, the instructions of the two main operands; `made` if there are fewer
     read: np.ndarray
 
 

@@ -38,7 +38,8 @@ from solution.features.work import num_bytes, num_elements
 
 @dataclass(frozen=True)
 class Axis:
-    """The loops that move along one dimension of a tensor; if there is none, all is read."""
+    """The loops that move along one dimension of a tensor; without a loop, all of the dimension is
+    read."""
 
     loop: int | None = None
     window: int | None = None  # a second loop, over a dimension of a convolution's weights
@@ -60,7 +61,7 @@ class Walk:
     element_bytes: float
 
     def box(self, iterations: np.ndarray) -> np.ndarray:
-        """Return the elements (configs, rank) that `iterations` touch along each dimension.
+        """Return how many elements (configs, rank) the loops touch along each dimension.
 
         Args:
             iterations: (configs, NUM_LOOPS) the number of iterations of each loop.
@@ -107,8 +108,8 @@ def _reach(axis: Axis, size: float, iterations: np.ndarray) -> np.ndarray:
 
 
 def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Return the axes of the operand `producer` of `node`, given the `axes` of the result. An axis
-    says which loops move along a dimension."""
+    """Return the loops along each dimension of an operand (the node `producer`), given the loops
+    `axes` along the result of `node`."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     ranks = tensor_ranks(graph)
     made, read = shapes[node, : ranks[node]], shapes[producer, : ranks[producer]]
@@ -200,8 +201,8 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
 
 
 def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
-    """Return the axes of a convolution's weights. The output features have the loop of the result,
-    every other dimension has a loop of the sum."""
+    """Return the axes of a convolution's weights. Output features have the loop of the result, all
+    other dimensions have loops of the sum."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis(window=_loop_of(graph, convolved, d)) for d in range(len(axes))]
     made = min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)
@@ -211,7 +212,7 @@ def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
 
 def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
     """Return the axes of a convolution's image. The batch has a loop of the result, the features
-    have a loop of the weights, and each spatial dimension has one loop of each kind."""
+    have a loop of the weights, and each spatial dimension has one of both."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis()] * len(axes)
     for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
@@ -231,7 +232,8 @@ def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> A
 
 
 def _dimension_numbers(graph: Graph, node: int, rank: int) -> np.ndarray:
-    """Return the node's features (140,) clipped to dimension numbers of a tensor of this rank."""
+    """Return the node's features (140,), clipped to 0 ... rank - 1 so that they are valid
+    dimensions."""
     return np.clip(graph.node_features[node], 0, rank - 1).astype(int)
 
 

@@ -184,8 +184,8 @@ def count_misses(
     shape = nest.executions.shape
     brought = np.reshape(sum(each.mean for each in blocks), shape) * nest.executions
     room = np.reshape(cache.blocks / np.maximum(occupied, 1), shape)
-    # levels (a loop with all inside it) that fit reuse their data; the first that does not fit, or
-    # the last level, loads each of its blocks whenever it runs.
+    # Levels (a loop with all loops inside it) that fit reuse their data. The first level that does
+    # not fit, or the last level, loads each of its blocks whenever it runs.
     fit = np.logical_and.accumulate(room >= 1, axis=0)
     level = np.minimum(fit.sum(axis=0), shape[0] - 1)
     # a level that keeps the share `kept` of its data loads only the rest again at each run:

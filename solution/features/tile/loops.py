@@ -21,7 +21,7 @@ from solution.features.work import num_elements
 VECTORS = (8, 16)  # float32 numbers in vectors of 256 and 512 bits
 OUTER = 3  # number of loops around the innermost one that have columns
 SPATIAL = 3  # spatial dimensions of a convolution's kernel
-# Nodes that need no pass over the tile.
+# opcodes that cost no pass over the tile's elements
 FREE = ("parameter", "constant", "broadcast", "tuple", "fusion", "iota", "bitcast")
 
 FEATURES = (

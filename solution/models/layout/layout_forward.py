@@ -120,11 +120,8 @@ def receive(
 
 
 def centre(weights: Weights, rounds: int) -> Weights:
-    """Return the net's weights, changed to what `send` and `receive` need.
-
-    The messages and extra features of a round are centred, so their sums have mean 0 and the norm
-    need not subtract it. The round's bias is added to the first message.
-    """
+    """Return the weights with the messages and extra features of each round centred. Sums of them
+    have mean 0, so the norm need not subtract it. The bias of a round joins the first message."""
     centred = dict(weights)
     for number in range(rounds):
         name = f"blocks.{number}"
@@ -161,7 +158,7 @@ class LayoutForward:
         return self
 
     def describe(self, graph: Graph) -> LayoutArrays:
-        """Return the arrays that the net reads of a graph."""
+        """Return the arrays that the net reads from a graph."""
         return describe_graph(graph, self._pruning, self._hops)
 
     def embed(self, arrays: LayoutArrays) -> Embedded:

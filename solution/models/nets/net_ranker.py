@@ -47,7 +47,7 @@ Inputs = TypeVar("Inputs", bound=Any)
 class NetRanker(Ranker, Generic[Settings, Inputs]):
     """Trains a net and predicts with it; a subclass turns graphs into inputs and makes the net."""
 
-    # Names of the fields of the inputs, tables (rows, columns), whose columns are standardised.
+    # fields of the inputs that are tables (rows, columns) whose columns are standardised
     scaled_tables: ClassVar[tuple[str, ...]]
 
     def __init__(self, settings: Settings, seed: int) -> None:

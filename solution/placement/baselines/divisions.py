@@ -13,11 +13,8 @@ SEED = 0
 
 
 def decide_placement(graph: CostGraph, placement: np.ndarray, *, fused: bool) -> Decision:
-    """Return a decision with this placement and equal priorities; `fused`: every legal fusion.
-
-    Without `fused`, nothing is fused. With equal priorities, kernels run in the order in which they
-    become ready.
-    """
+    """Return a decision with these devices, equal priorities and, if `fused`, every legal fusion.
+    With equal priorities, kernels run in the order in which they become ready."""
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(placement[graph.leaders], np.zeros(graph.num_nodes), levels)
 

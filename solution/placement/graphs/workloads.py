@@ -106,7 +106,7 @@ HELD_OUT = (
     *(_wavenet(*sizes) for sizes in ((1, 11), (2, 7))),
 )
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *TRAINING_PROGRAMS)}
-DRAWN = 96  # the first programs of draw_programs, which are not used to choose a policy
+DRAWN = 96  # number of drawn training programs, which are not used to choose a policy
 # maxima at scale 1: layers x time steps of a recurrent network; layers of a WaveNet
 CELLS, LAYERS = 40, 24
 STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # time steps of the GO paper's programs

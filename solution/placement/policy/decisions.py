@@ -41,7 +41,7 @@ def find_actions(graph: CostGraph, decision: Decision) -> dict[str, Tensor]:
 
 
 def find_fixed(evaluator: Evaluator) -> dict[str, Tensor]:
-    """Return the base decision's actions (1, nodes) for the tasks that are not decided."""
+    """Return, for the tasks that are not decided, the base decision as actions (1, nodes)."""
     actions = find_actions(evaluator.graph, evaluator.base)
     return {task: values for task, values in actions.items() if task not in evaluator.tasks}
 

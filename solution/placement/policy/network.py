@@ -66,7 +66,7 @@ class GraphSage(nn.Module):
 
 
 class NodeAlone(nn.Module):
-    """Replaces GraphSage in the ablation without topology: ignores a node's neighbours."""
+    """The ablation without topology: a layer like GraphSage that ignores a node's neighbours."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class SegmentAttention(nn.Module):
 
 
 class WithoutAttention(nn.Module):
-    """Replaces SegmentAttention in the ablation without attention.
+    """The ablation without attention: a layer instead of SegmentAttention.
 
     Args:
         recurrent: connect the nodes by a bidirectional LSTM; else each node is transformed alone.

@@ -206,7 +206,7 @@ def held(nodes, costs, node, device):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def take_memory(devices, device, amount):
-    """Allocate `amount` bytes and update the device's peak."""
+    """Allocate `amount` bytes on a device, and update the device's peak."""
     devices[USED, device] += amount
     if devices[USED, device] > devices[PEAK, device]:
         devices[PEAK, device] = devices[USED, device]
@@ -233,8 +233,8 @@ def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, k
 def make_ready(
     nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, kernel, time
 ):
-    """Handle a kernel whose inputs are all on its device: queue it. A DATA node needs no device, so
-    it starts, and ends at the same time."""
+    """Queue a kernel whose inputs are all on its device. A DATA node needs no device, so it starts,
+    and ends at the same time."""
     costs[READY, kernel] = time
     if nodes[KIND, kernel] == DATA:
         start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time)
