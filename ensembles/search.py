@@ -42,9 +42,9 @@ SEED = 0
 # default ways to fit weights; optuna is left out because it computes many more scores
 QUICK_FITS = ("equal", "best", "greedy", "least_squares")
 SHRINKAGES = (0.0, 0.5)
-# label in score tables: best member of each collection, chosen on other graphs than are scored
+# label in score tables: each collection's best member, chosen on graphs that are not scored
 BEST = "best member"
-# label in score tables: best member of each collection, chosen on the graphs that are scored
+# label in score tables: each collection's best member, chosen on the scored graphs themselves
 HINDSIGHT = "best member in hindsight"
 WHOLE = "search"
 MARK = "# Proposed by a search"  # first line of a file that may be overwritten

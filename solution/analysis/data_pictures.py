@@ -212,7 +212,7 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
             axes.scatter(part[:, 0], part[:, 1], s=6, color=f"C{number}", alpha=0.6)
             for number, part in enumerate(parts)
         ]
-        # below the panel, to cover no points; points are given, else names with _ were left out
+        # below the panel, where it covers no points; names that begin with _ need given points
         axes.legend(
             points, [_shorten(show_name(graph)) for graph in shown],
             fontsize=6, markerscale=2, frameon=False, ncols=2,

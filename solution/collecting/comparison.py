@@ -25,7 +25,7 @@ TOLERANCE = 1e-3  # the smallest relative tolerance
 ROUNDINGS = 16
 # above this rounding (8-bit floats) the tolerance is one rounding: results are rounded once
 COARSE = 2.0**-6
-NOISE = 64  # tightened tolerance, over the change of the results if the arguments are rounded
+NOISE = 64  # tightened tolerance / change of the results when the arguments are rounded
 EXACT = "biu"  # dtype.kind of types whose numbers must be equal: booleans and integers
 JUMPING = frozenset(
     ("remainder", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "compare",

@@ -30,7 +30,7 @@ VISIT_NANOSECONDS = 4_000_000  # approximate duration of a visit
 MIN_RUNS, MAX_RUNS = 2, 20  # least and most runs in a visit
 MIN_PASSES = 6  # passes in each half before the order can count as settled
 SETTLED_TAU = 0.97
-# also settled: the repeat tau rose by less than GAIN over the last 40% of the passes
+# the order is settled, too, if the repeat tau rose by less than GAIN in the last 40% of passes
 WINDOW, GAIN = 0.6, 0.01
 FLAT_TAU = 0.35  # below this repeat tau, the order is chance
 FLAT_SPREAD = 1.02  # below this ratio of slowest to fastest, all are equally fast

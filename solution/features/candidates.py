@@ -29,7 +29,7 @@ from solution.features.tile.tiling import find_tiling
 from solution.system.errors import InputError
 
 DEFAULT, MOST = 1000, 100_000  # default and largest number of configurations
-# range of the share of parameters that a random configuration sets; changes of a near one
+# share of the parameters that a random configuration sets (range); most changes of a near one
 SHARES, CHANGES = (0.03, 0.7), 4
 MIN_RANK = 2  # a tensor of lower rank has one layout
 BLOCK_VALUES = 1 << 24  # values of the configuration tensor in memory at once

@@ -123,7 +123,7 @@ def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int 
     several solutions fit, the one with the smallest batch counts.
     """
     for batch in range(len(output) + 1):
-        # equal contracted sizes: the right operand's free dimensions begin at only one position
+        # with `batch` batch dimensions, the right free dimensions can begin at one position only
         first_right, odd = divmod(len(left) - len(right) + len(output) + batch, 2)
         if odd or not batch <= first_right <= len(output):
             continue

@@ -67,7 +67,7 @@ class Ranker(ABC):
     # True if a score may depend on the reference list (Graph.listed), but on no other configuration
     scores_beside_a_list: bool = False
 
-    # True if it needs operands before their consumers, as the compiler visits them
+    # True if the ranker needs operands before their consumers, as the compiler visits them
     reads_program_order: bool = False
 
     def keep_checkpoints(self, folder: Path) -> None:  # noqa: B027 - most need none

@@ -39,7 +39,6 @@ class LinearSettings(RankerSettings):
     folds: int = 4  # folds of the cross-validation over graphs that chooses the penalty
 
     def build(self, seed: int) -> "LinearRanker":
-        """Return an unfitted ranker."""
         return LinearRanker(self, seed)
 
     @abstractmethod

@@ -44,7 +44,6 @@ class TableSettings(RankerSettings):
         """Return scores (rows,) of rows (rows, columns) under the weights; lower is faster."""
 
     def build(self, seed: int) -> "TableRanker":
-        """Return an unfitted ranker."""
         return TableRanker(self, seed)
 
 

@@ -307,7 +307,6 @@ class StudyLinearSettings(StudySettings):
     """Common settings of the linear models; a subclass adds a model's settings."""
 
     def build(self, seed: int) -> StudyLinearRanker:
-        """Return an unfitted ranker."""
         return StudyLinearRanker(self, seed)  # type: ignore[arg-type]
 
 

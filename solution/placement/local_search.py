@@ -193,7 +193,7 @@ def find_alike(graph: CostGraph) -> np.ndarray:
         graph.opcodes, graph.operations, graph.output_bytes, graph.stages, graph.shapes
     ])  # fmt: skip
     _, kinds = np.unique(content, axis=0, return_inverse=True)
-    # each kind of node gets a random number; its inputs' sum identifies their kinds in any order
+    # each kind of node gets a random number; the sum over a node's inputs identifies their kinds
     numbers = np.random.default_rng(0).integers(1 << 40, size=kinds.max() + 1)
     read = np.zeros(graph.num_nodes, np.int64)
     np.add.at(read, graph.edges[:, 0], numbers[kinds[graph.edges[:, 1]]])

@@ -46,7 +46,7 @@ MOST_NODES = 512  # a neighbourhood that has more nodes grows no further
 FROM_POLICY = 0.3  # share of changes of devices and fusion levels that are drawn from the policy
 CRITICAL = 0.5  # share of changes around a node on the critical chain, which decides the runtime
 WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # relative frequency of each task's changes
-# most first decisions by the policy; with their repairs, at most a quarter of the budget
+# largest number of first decisions by the policy; with repairs at most a quarter of the budget
 DRAWN = 16
 # first and last temperature, relative to the start's seconds; low, because the start is good
 COOL = 0.01, 1e-4

@@ -36,8 +36,7 @@ START_SECONDS = 300.0  # limit for the start of a child, which takes two seconds
 UNKNOWN_FLAGS = re.compile(r"Unknown flags? in XLA_FLAGS: (.*\S)")
 WRONG_VALUE = re.compile(r"Couldn't interpret value (\S*) for flag (\S+)")
 NO_FLAGS_FILE = re.compile(r"Could not open file (\".*?\") to read flags .*\"XLA_FLAGS\"")
-# A message is a size in 4 bytes (LONG: the size follows in 8 bytes), then a pickle; it begins with
-# MARK.
+# A message: its size in 4 bytes (LONG: then in 8 bytes), and a pickle, which begins with MARK.
 LONG, MARK = -1, b"\x80"
 LAST_LINES = 4000  # bytes at the end of a child's output where its last error is looked up
 State = TypeVar("State")

@@ -20,8 +20,7 @@ POWERS = (-2, 3)  # range of the exponents drawn for float8_e8m0fnu, which has o
 HIGHEST_INTEGER = 8  # drawn integers are below this number
 SHAPE, TUPLES = 1, 10  # field numbers of LiteralProto in XLA's xla_data.proto
 TUPLE = 13  # the element type "tuple" in XLA's PrimitiveType
-# By number of XLA's PrimitiveType: LiteralProto's field number, and numpy type, or VARINT for
-# integers of 32 and 64 bits, of which a small one takes a byte.
+# By number of XLA's PrimitiveType: field number in LiteralProto, and numpy type or VARINT.
 VARINT = "varint"
 FOUR_BITS, POWERS_ONLY = "float4_e2m1fn", "float8_e8m0fnu"
 FIELDS = {

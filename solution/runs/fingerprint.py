@@ -30,8 +30,7 @@ ROOTS = (
     "solution.models.light",  # evaluates the nets of a bundle without torch
     "solution.models.layout.listed_net",  # evaluates a layout net incrementally
 )
-# Packages that are not hashed: two do not change results; an experiment of a paper hashes the
-# modules of its settings separately.
+# packages that are not hashed: two change no results, papers hash their modules separately
 APART = ("solution.system", "solution.runs", "solution.papers")
 PACKAGES = ("solution", "ensembles")
 HERE = Path(__file__).parents[2]

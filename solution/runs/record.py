@@ -62,7 +62,7 @@ def open_run(
         _remove_leftovers(folder)
         compare_versions(folder, read_run_record(folder))
         _add_experiments(record, wanted["settings"])
-        # to a bucket before training, so that two machines notice that they begin the same run
+        # upload the record before training, so that two machines notice that they begin one run
         send_back(folder)
         yield Run(folder)
 

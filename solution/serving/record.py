@@ -104,13 +104,13 @@ class BundleRecord:
     ]
     scores: dict[str, Score]  # by collection, out of fold
     families: dict[str, dict[str, Score]]  # by collection and family, out of fold
-    # True if the models learned from all graphs; scores are of others, which left out a fold
+    # True if the models learned from all graphs; the scores are those of models without a fold
     refitted: bool
     teacher: Teacher | None
     files: dict[FileName, str]  # size and SHA-256 by file
     sizes: dict[FileName, Count]  # bytes by file
     caveat: str = ""  # why the scores are too high, if they are
-    # sources of the training runtimes (solution.domain.labels); older bundles had measured ones
+    # sources of the training runtimes (solution.domain.labels); in older bundles all were measured
     label_sources: tuple[str, ...] = (TIMED,)
 
     def collections(self) -> list[str]:

@@ -31,7 +31,7 @@ from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 
 Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")
-# modules that workers import: for trees and tables; for nets. Polars would start threads.
+# modules that workers import, for trees and tables, and for nets; polars would start threads
 LIBRARIES = (
     "joblib",
     "lightgbm",

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 WIDE = 240  # characters per line if the output is a file
-# control characters (not tab and newline), line separators, directions of text, invalid bytes
+# control characters (not tab, newline), line separators, text directions, bytes of no character
 UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )

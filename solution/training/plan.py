@@ -95,7 +95,7 @@ class Plan:
     def settings(self) -> dict[str, Any]:
         """Return the settings that identify the data of the run: a count, a hash, and a version.
         They do not depend on how many nodes of a graph the store keeps."""
-        # not the columns of the folds: scheme and number of folds are separate settings
+        # the scheme and the number of folds are not included: they are separate settings
         drawn = [name for name in ("checksum", "group", "fold", "family") if name in self.graphs]
         if not list_estimates(self.graphs["label_source"]):
             # left out if all labels are measured, so that older runs keep their hash

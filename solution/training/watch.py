@@ -46,7 +46,7 @@ class FitLine:
         new = FitProgress(*given, **named)
         if new.is_recalled:
             self.first = new.done
-        # without validation no report is marked as recalled, so count from the first report
+        # without validation, reports do not tell what an earlier fit did: count from the first
         elif not self.is_begun:
             self.first, self.is_begun = max(0, math.ceil(new.done) - 1), True
         self.done, self.total = new.done, new.total

@@ -16,7 +16,7 @@ ORDERED_NAMES = """
     shift-right-logical
 """
 ORDERED = frozenset(ORDERED_NAMES.split())
-# A constant with one of these in a division is the dividend: 1 / (1 + exp(-x)), 1 / sqrt(x).
+# If one of these and a constant are divided, the constant is the dividend: 1 / sqrt(x).
 RECIPROCAL = ("add", "exponential", "sqrt")
 CALLS = ("call", "fusion")  # opcodes that may have no operands
 

@@ -54,8 +54,7 @@ GENERATED_ENDS = "transfer_stats.pb"
 ERROR_DESTROY, ERROR_MESSAGE, TOPOLOGY_CREATE, COMPILE = 0, 1, 82, 89
 TABLE_BEGIN = 40
 PJRT_MAJOR = 0  # major version of PJRT's C interface
-# CompileOptionsProto: field numbers of build options and of their result layout; a serialized
-# field of the build options: `run_backend_only = true`.
+# field numbers of CompileOptionsProto's build options and result layout; `run_backend_only = true`
 BUILD_OPTIONS, RESULT_LAYOUT, BACKEND_ONLY = 3, 2, b"\x58\x01"
 # Options that stop the compiler from changing the memory spaces that the passes over HLO assigned.
 KEEP_SPACES = (

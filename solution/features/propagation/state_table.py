@@ -104,7 +104,7 @@ FEATURES = (
 LEAST_SHARE = 1e-9
 # number of kinds of fusion: NOTHING ... SPLIT of solution.features.propagation.library
 JOINED = SPLIT + 1
-# columns of StateTable.shares: 1 / instructions; bytes moved / bytes of all tensors; its root
+# columns of StateTable.shares: 1 / instructions; bytes moved / all tensors' bytes; root of that
 NUM_SHARES, BYTES = 3, 1
 
 

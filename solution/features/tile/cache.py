@@ -44,7 +44,7 @@ class Nest:
     innermost: first the loops inside a tile, then the loops over tiles."""
 
     configs: int
-    # (levels, configs, NUM_LOOPS): iterations of each loop in one run of a level, whole tile
+    # (levels, configs, NUM_LOOPS): iterations of each loop while a level runs once (whole tile)
     levels: np.ndarray
     # as `levels`, but averaged over all tiles, because tiles at the border are smaller
     mean_levels: np.ndarray

@@ -264,7 +264,7 @@ def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts
         nodes, configs: (colours after,) a node and a configuration of each colour after the round.
     """
     # Messages of colour c: columns 3 c (to itself), 3 c + 1 (to consumers), 3 c + 2 (to operands).
-    # Entries of a row: 1, 1 / operands for each operand, 1 / consumers for each consumer.
+    # A row has 1 for the node itself, 1 / operands for an operand, 1 / consumers for a consumer.
     starts = np.zeros(len(nodes) + 1, np.int32)
     for row, node in enumerate(nodes):
         count = operand_starts[node + 1] - operand_starts[node]

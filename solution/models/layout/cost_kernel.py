@@ -48,7 +48,7 @@ from solution.system.report import Report, silent
 
 MODEL = "model.safetensors"
 FARTHEST = 10.0  # standardised columns are clipped to -FARTHEST ... FARTHEST
-# scale of the opcode terms: another opcode is as far as columns sqrt(2) * OPCODE deviations apart
+# scale of opcode terms: states of different opcodes are about sqrt(2) * OPCODE deviations apart
 OPCODE = 0.3
 # expected cost of a byte that an instruction reads or writes, relative to a copied byte
 MAKING = 0.2
@@ -88,7 +88,6 @@ class CostKernelSettings(RankerSettings):
         return None
 
     def build(self, seed: int) -> "CostKernelRanker":
-        """Return an unfitted ranker."""
         return CostKernelRanker(self, seed)
 
 

@@ -92,7 +92,6 @@ class CostNetSettings(RankerSettings):
         return None
 
     def build(self, seed: int) -> "CostNetRanker":
-        """Return an unfitted ranker."""
         return CostNetRanker(self, seed)
 
 
@@ -108,7 +107,7 @@ class CostInputs:
     # (states,) int64, the node that reads the copy; equal to `node` for an instruction's state
     reader: Tensor
     features: Tensor  # (states, len(FEATURES)) float32: columns that describe a state
-    # (states, NUM_SHARES) float32: sizes, such as a share of the bytes, that multiply costs
+    # (states, NUM_SHARES) float32: sizes that costs are multiplied by, such as a share of bytes
     shares: Tensor
     # (states,) float32: log2 of the elements between consecutive reads of a copy; 0: no copy
     strides: Tensor

@@ -22,7 +22,7 @@ ONCE = 0.5
 SHORT = 16.0  # cost of a byte in loops of one element, relative to a copied byte
 SPLIT = 3.0  # cost of a byte reduced in two steps, relative to a copied byte
 SLOW = 0.4  # cost of a multiplication that the library does not compute, relative to a copied byte
-# smallest scale of scores (else the deviation of copied bytes), as a share of all tensors' bytes
+# scores are divided by the deviation of copied bytes, at least by this share of all bytes
 LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 

@@ -91,7 +91,6 @@ class LayoutGnnSettings(RankerSettings):
         return self.hops if self.pruning == "neighbourhood" else None
 
     def build(self, seed: int) -> "LayoutGnnRanker":
-        """Return an unfitted ranker."""
         return LayoutGnnRanker(self, seed)
 
 

@@ -115,7 +115,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
     def predict(self, graph: Graph) -> np.ndarray:
         if self.net_ is None:
             raise RuntimeError("fit the ranker before it predicts")
-        # once per distinct configuration: less work, and identical ones get equal scores
+        # score each distinct configuration once: less work, and identical ones get equal scores
         inputs = self._scale(self._encoded(graph))
         with one_thread():
             scores = as_ranking(self.net_).score_graph(inputs)

@@ -36,7 +36,7 @@ from solution.system.memory import SpareMemory
 from solution.system.report import Report
 
 WARM_UP = 0.1
-# from more than MANY times as many configurations, draw without a permutation, which is slow
+# a graph with over MANY times the drawn configurations is sampled without a (slow) permutation
 MANY = 10
 LOOK_SECONDS = 2.0  # least time between two reports of progress inside an epoch
 # at most this many values of a layer are in memory at once while training: 16 MB

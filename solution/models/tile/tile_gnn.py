@@ -56,7 +56,6 @@ class TileGnnSettings(RankerSettings):
         check_choice("block", self.block, BLOCKS)
 
     def build(self, seed: int) -> "TileGnnRanker":
-        """Return an unfitted ranker."""
         return TileGnnRanker(self, seed)
 
 

@@ -25,7 +25,6 @@ class LightGBMSettings(TreeSettings):
     list_length: int = 64
 
     def build(self, seed: int) -> "LightGBMRanker":
-        """Return an unfitted ranker."""
         return LightGBMRanker(self, seed)
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
@@ -108,7 +107,6 @@ class PointwiseSettings(TreeSettings):
     """Settings of PointwiseRanker."""
 
     def build(self, seed: int) -> "PointwiseRanker":
-        """Return an unfitted ranker."""
         return PointwiseRanker(self, seed)
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:

@@ -216,7 +216,7 @@ class _Running:
         )
         self._queue = queue.remote()
         context = RunContext(identify_code(), ray.put(pickle.dumps(work)), self._queue)
-        # not fetched for each task, because it is in a list; _open fetches it once per process
+        # Ray does not fetch a reference in a list for each task; _open fetches it once per process
         box, remote = ray.put([context]), ray.remote(do)
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         # check all tasks before the first one is submitted

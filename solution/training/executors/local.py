@@ -133,7 +133,7 @@ def _begin(
 ) -> None:
     global _messages, _task_work
     _messages, _task_work = messages, work
-    # the parent stops reading after the last result, so end without waiting for it
+    # the parent stops reading after the last result, so this worker must not wait for it
     _messages.cancel_join_thread()
     with slots.get_lock():
         slot, slots.value = slots.value, slots.value + 1
