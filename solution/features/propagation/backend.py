@@ -20,8 +20,19 @@ class Backend:
     # operands of dots are reshaped to matrices, swapped or transposed first
     canonical_operands: bool
     by_library: bool  # a library computes reductions and the instructions fused with them
+    # layouts are chosen by their padded size; see solution.features.propagation.tiles
+    device_layouts: bool
+
+    @property
+    def flags(self) -> tuple[bool, ...]:
+        """The differences that compiled code asks for, in the order of `Instructions.flags`."""
+        return (
+            self.row_major_operands, self.row_major_products, self.by_custom_calls,
+            self.device_layouts,
+        )  # fmt: skip
 
 
-CPU = Backend(*[True] * 5)  # the CPU backend does all of this, the TPU backend none of it
-TPU = Backend(*[False] * 5)
+# the CPU backend does all but choose layouts by their size, the TPU backend does only that
+CPU = Backend(True, True, True, True, True, device_layouts=False)
+TPU = Backend(False, False, False, False, False, device_layouts=True)
 BACKENDS = {"cpu": CPU, "tpu": TPU}

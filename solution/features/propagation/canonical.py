@@ -192,7 +192,7 @@ def fix_layouts(
     fixed[:count][wanted] = layouts[wanted]
     if backend.row_major_products:
         for index in np.flatnonzero(opcodes == OPCODE_IDS["dot"]):
-            fixed[index] = _pack(range(int(ranks[index]))[::-1])
+            fixed[index] = pack_layout(range(int(ranks[index]))[::-1])
         for index in np.flatnonzero(opcodes == OPCODE_IDS["convolution"]):
             fixed[index] = _find_canonical(graph, int(node[index]))
     return fixed
@@ -206,7 +206,7 @@ def turn_dots(
     if backend.canonical_operands:
         found = find_turned(inlined, opcodes, described["rank"], described["dimensions"])
         for dot, order in found.items():
-            turned[dot] = _pack(order[::-1])
+            turned[dot] = pack_layout(order[::-1])
     return turned
 
 
@@ -221,7 +221,7 @@ def _find_canonical(graph: Graph, node: int) -> int:
     order = [features, *reversed(spatial), batch]
     if sorted(order) != list(range(rank)):
         order = list(range(rank))[::-1]
-    return _pack(order)
+    return pack_layout(order)
 
 
 def _read_layouts(graph: Graph) -> np.ndarray:
@@ -236,7 +236,7 @@ def _read_layouts(graph: Graph) -> np.ndarray:
     return pack_rows(np.where(used, np.where(sound[:, None], given, row_major), 0))
 
 
-def _pack(dimensions: Sequence[int]) -> int:
+def pack_layout(dimensions: Sequence[int]) -> int:
     """Pack one layout, minor to major, into an integer."""
     return int(pack_rows(np.array([*dimensions, *[0] * (MAX_RANK - len(dimensions))])))
 
@@ -244,3 +244,10 @@ def _pack(dimensions: Sequence[int]) -> int:
 def pack_rows(dimensions: np.ndarray) -> np.ndarray:
     """Pack layouts (..., 6), minor to major and 0 past the rank, into integers."""
     return np.asarray((dimensions.astype(np.int64) << (BITS * np.arange(MAX_RANK))).sum(axis=-1))
+
+
+def make_row_major(rank: np.ndarray) -> np.ndarray:
+    """Return the packed row-major layouts (n,) of tensors with `rank` (n,)."""
+    slots = np.arange(MAX_RANK)
+    used = slots < rank[:, None]
+    return pack_rows(np.where(used, rank[:, None] - 1 - slots, 0))

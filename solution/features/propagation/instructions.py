@@ -18,8 +18,15 @@ from solution.features.layout.conflicts import INPUT, KEEPING, KERNEL, OUTPUT
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.backend import Backend
-from solution.features.propagation.canonical import fix_layouts, transpose_operands, turn_dots
+from solution.features.propagation.canonical import (
+    UNSET,
+    fix_layouts,
+    make_row_major,
+    transpose_operands,
+    turn_dots,
+)
 from solution.features.propagation.inlining import Inlined, inline
+from solution.features.propagation.tiles import choose_layouts
 from solution.features.work import num_bytes
 
 NO_OPCODE = -1
@@ -56,12 +63,16 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     dimensions: np.ndarray
     # (instructions,) int64, the result's layout if module or backend fix it; else UNSET
     fixed: np.ndarray
+    # (instructions,) int64, the layout of a result that nothing decides
+    default: np.ndarray
     # (instructions,) int64: layout of a dot that the compiler swaps because only a transpose reads
     # it, if no custom call stands between them; UNSET for other instructions.
     turned: np.ndarray
     use_starts: np.ndarray  # (instructions + 1,) int64, the first use of each instruction
     read: np.ndarray  # (uses,) int64, the instance read, even if a custom call stands between
     reader: np.ndarray  # (uses,) int64, the instruction that reads
+    # (uses,) int64, the layout in which the backend requests an operand; UNSET if in none
+    wanted: np.ndarray
     before: np.ndarray  # (uses,) int64, the custom call that requests the operand's layout, or NONE
     # (instructions,) int64, the custom call that requests the result's layout, or NONE
     behind: np.ndarray
@@ -74,7 +85,8 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses that read i
     reader_starts: np.ndarray
     reading: np.ndarray  # (uses,) int64, uses sorted by the instance that they read
-    # (3,) bool: row_major_operands, row_major_products and by_custom_calls of Backend
+    # (4,) bool, fields of Backend: row_major_operands, row_major_products, by_custom_calls,
+    # device_layouts
     flags: np.ndarray
 
     @property
@@ -103,31 +115,25 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
     rows = [*reads, *([i if k == BEHIND else reads[i][k]] for i, k, _, _ in calls),
             inlined.results]  # fmt: skip
     starts = starts_of([len(row) for row in rows]).astype(np.int64)
-    behind, before = np.full(len(node), NONE), np.full(int(starts[-1]), NONE)
-    asked = np.full((len(node), 2), NONE)
-    for call, (instance, operand, *site) in enumerate(calls, start=count):
-        asked[call] = site
-        if operand == BEHIND:
-            behind[instance] = call
-        else:
-            before[starts[instance] + operand] = call
+    behind, before, asked = _attach_calls(calls, count, starts)
     described = _describe(graph, node, inlined)
     kind = np.append(KINDS[opcodes[:-1]], np.int8(GIVES))
     kind[count:-1] = ASKS
     _distrust(kind, described, rows)
     read = np.array([one for row in rows for one in row], np.int64)
     reader_starts, reading = Neighbours.of(read, np.arange(len(read)), len(node))
-    flags = backend.row_major_operands, backend.row_major_products, backend.by_custom_calls
-    return Instructions(
+    listed = Instructions(
         node=node,
         opcodes=opcodes,
         kind=kind,
         **described,
         fixed=fix_layouts(graph, node, opcodes, described["rank"], count, backend),
+        default=make_row_major(described["rank"]),
         turned=turn_dots(inlined, described, opcodes, backend),
         use_starts=starts,
         read=read,
         reader=np.repeat(np.arange(len(node)), np.diff(starts)),
+        wanted=np.full(len(read), UNSET),
         before=before,
         behind=behind,
         asked=asked,
@@ -135,8 +141,9 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
         main=_choose_main(graph, node, rows, named, starts),
         reader_starts=reader_starts,
         reading=reading,
-        flags=np.array(flags),
+        flags=np.array(backend.flags),
     )
+    return choose_layouts(graph, inlined, listed) if backend.device_layouts else listed
 
 
 BEHIND = -1  # operand number of a custom call that requests the layout of a result
@@ -186,6 +193,26 @@ def _list_calls(graph: Graph, inlined: Inlined) -> list[Call]:
         if used[position, OUTPUT] and is_whole and 2 <= ranks[node] <= MAX_RANK:
             calls.append((instance, BEHIND, position, OUTPUT))
     return calls
+
+
+def _attach_calls(
+    calls: list[Call], count: int, starts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the fields `behind`, `before` and `asked` of Instructions.
+
+    Args:
+        count: number of instances; the custom calls follow them.
+        starts: the field `use_starts`.
+    """
+    behind, before = np.full(len(starts) - 1, NONE), np.full(int(starts[-1]), NONE)
+    asked = np.full((len(behind), 2), NONE)
+    for call, (instance, operand, *site) in enumerate(calls, start=count):
+        asked[call] = site
+        if operand == BEHIND:
+            behind[instance] = call
+        else:
+            before[starts[instance] + operand] = call
+    return behind, before, asked
 
 
 def _choose_main(

@@ -40,11 +40,11 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.layout.conflicts import KEEPING
 from solution.features.operands import NONE, find_operands
-from solution.features.propagation.canonical import UNSET, reads_across
+from solution.features.propagation.canonical import UNSET, make_row_major, reads_across
 from solution.features.propagation.instructions import KEEPS, TRANSPOSES, Instructions
 from solution.features.propagation.orders import row_major, transposed
 from solution.features.propagation.propagation import Numbered, Propagation
-from solution.features.propagation.states import COPY, MADE, list_windows, make_row_major
+from solution.features.propagation.states import COPY, MADE, list_windows
 
 ELEMENTWISE = """
 abs add ceil convert divide exponential exponential-minus-one floor log log-plus-one logistic

@@ -25,6 +25,7 @@ from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.column import Feature
 from solution.features.operands import NONE
 from solution.features.propagation.backend import BACKENDS, Backend
+from solution.features.propagation.canonical import make_row_major
 from solution.features.propagation.instructions import NO_OPCODE, Instructions
 from solution.features.propagation.library import (
     MAKING,
@@ -50,7 +51,6 @@ from solution.features.propagation.states import (
     lay_out,
     list_dimensions,
     list_windows,
-    make_row_major,
 )
 from solution.features.work import num_bytes, num_operations
 

@@ -18,7 +18,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE
-from solution.features.propagation.canonical import BITS, pack_rows
+from solution.features.propagation.canonical import BITS
 from solution.features.propagation.instructions import KEEPS, RESHAPES, TRANSPOSES, Instructions
 from solution.features.propagation.orders import (
     ALIKE,
@@ -279,13 +279,6 @@ def lay_out(
     row, slot = np.nonzero(is_there)
     strides[row, dimensions[row, slot]] = (np.cumsum(logs, axis=1) - logs)[row, slot]
     return strides, logs
-
-
-def make_row_major(rank: np.ndarray) -> np.ndarray:
-    """Return the packed row-major layouts (states,) of tensors with `rank` (states,)."""
-    slots = np.arange(MAX_RANK)
-    used = slots < rank[:, None]
-    return pack_rows(np.where(used, rank[:, None] - 1 - slots, 0))
 
 
 def list_windows(graph: Graph, instructions: Instructions) -> np.ndarray:

@@ -121,7 +121,7 @@ def assign(program, given, state):
     for op in program.order:
         takes_part = program.kind[op] != ASKS or (given[op] != UNSET and program.flags[2])
         if takes_part and program.rank[op] > 1 and state.buffers[op] == UNSET:
-            set_buffer(program, state, op, row_major(program.rank[op]), 0, URGENT)
+            set_buffer(program, state, op, program.default[op], 0, URGENT)
             _propagate_all(program, state)
 
 
@@ -147,7 +147,11 @@ def _request_fixed(program, state):
     for op in range(last):
         if program.fixed[op] != UNSET and program.use_starts[op] == program.use_starts[op + 1]:
             set_buffer(program, state, op, program.fixed[op], MANDATORY, URGENT)
-    _request_row_major_operands(program, state, last)
+    if not program.flags[3]:
+        _request_row_major_operands(program, state, last)
+        return
+    for use in range(program.use_starts[last], program.use_starts[last + 1]):
+        set_use(program, state, use, program.default[program.read[use]], MANDATORY, URGENT)
 
 
 @njit(cache=True, nogil=True)
@@ -160,6 +164,8 @@ def _request_row_major_operands(program, state, op):
 
 @njit(cache=True, nogil=True)
 def _request_of_backend(program, given, state):
+    if program.flags[3]:
+        _request_products(program, state)
     if not program.flags[0]:
         return
     for op in program.order:
@@ -176,6 +182,19 @@ def _request_of_backend(program, given, state):
             set_use(program, state, first, layout, MANDATORY, URGENT)
         else:
             _request_row_major_operands(program, state, op)
+
+
+@njit(cache=True, nogil=True)
+def _request_products(program, state):
+    """Constrain results and operands of dots and convolutions, the last product first."""
+    for k in range(program.order.size - 1, -1, -1):
+        op = program.order[k]
+        first, end = program.use_starts[op], program.use_starts[op + 1]
+        if program.fixed[op] != UNSET and first < end:
+            set_buffer(program, state, op, program.fixed[op], MANDATORY, URGENT)
+        for use in range(first, end):
+            if program.wanted[use] != UNSET:
+                set_use(program, state, use, program.wanted[use], MANDATORY, 0)
 
 
 @njit(cache=True, nogil=True)

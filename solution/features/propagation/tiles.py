@@ -1,0 +1,194 @@
+"""Choose the layouts in which a TPU keeps and computes arrays, by their padded size.
+
+A TPU stores the two minor dimensions of an array in tiles: the minor one is padded to a multiple of
+128 elements (lanes), the next one to a multiple of 8 (sublanes), or to a power of two below 8. So a
+layout costs memory wherever a short dimension is minor, and the compiler chooses layouts with
+little padding:
+
+* An array at the program's boundary (a parameter or a result) has the layout of least padded size.
+  Its other dimensions are row-major, and ties go to row-major.
+* A product of two matrices is written in that layout, too.
+* A product of arrays of higher rank is computed as a convolution. Of each tensor, two dimensions
+  are minor: the largest free one and the largest contracted one of an operand; the largest free
+  one of each operand in the result. They stand in the order with less padding. The others are
+  row-major.
+* The same holds for a convolution: batch and features are minor in the input and in the result, and
+  both kinds of features in the kernel.
+
+Found with libtpu 0.0.42.1 for a TPU v3 by compiling small programs.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
+from solution.features.einsum import Einsum
+from solution.features.operands import NONE, find_operands
+from solution.features.padding import tensor_ranks
+from solution.features.propagation.canonical import UNSET, find_turned, pack_layout
+from solution.features.propagation.inlining import Inlined
+
+if TYPE_CHECKING:
+    from solution.features.propagation.instructions import Instructions
+
+LANES, SUBLANES = 128, 8
+# By bytes of an element: the fewest elements to which the second minor dimension is padded.
+FEWEST = {1: 8, 2: 4, 4: 2}
+PRODUCTS = [OPCODE_IDS[name] for name in ("convolution", "dot")]
+
+Layout = tuple[int, ...]  # the dimensions of a tensor, minor to major
+
+
+def count_padded(sizes: Sequence[int], minor: int, second: int, fewest: int) -> int:
+    """Return the number of elements of an array with its two minor dimensions padded to tiles.
+
+    Args:
+        fewest: what the second minor dimension is at least padded to; see FEWEST.
+    """
+    rows = fewest
+    while rows < min(SUBLANES, sizes[second]):
+        rows *= 2
+    tiled = math.ceil(sizes[minor] / LANES) * LANES * math.ceil(sizes[second] / rows) * rows
+    others = math.prod(size for k, size in enumerate(sizes) if k not in (minor, second))
+    return tiled * others
+
+
+def choose_layout(
+    sizes: Sequence[int], fewest: int, pairs: Sequence[tuple[int, int]] | None = None
+) -> Layout:
+    """Return the layout of least padded size, minor to major.
+
+    Args:
+        pairs: the pairs (minor, second minor) to choose from; the first of equals wins. By default
+            all pairs, the row-major one first.
+    """
+    row_major = range(len(sizes))[::-1]
+    if pairs is None:
+        pairs = [(minor, second) for minor in row_major for second in row_major if minor != second]
+    if not pairs:
+        return tuple(row_major)
+    best = min(pairs, key=lambda pair: count_padded(sizes, pair[0], pair[1], fewest))
+    return (*best, *(axis for axis in row_major if axis not in best))
+
+
+class DeviceLayouts:
+    """The layouts that a TPU gives to the tensors of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._features = graph.node_features
+        self._ranks = np.minimum(tensor_ranks(graph), MAX_RANK).astype(int)
+        sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS].astype(int)
+        self._sizes = [
+            tuple(row[:rank]) for row, rank in zip(sizes.tolist(), self._ranks, strict=True)
+        ]
+        width = graph.node_features[:, vocabulary.ELEMENT_TYPE] @ vocabulary.ELEMENT_BYTES
+        self._fewest = [FEWEST.get(int(size), 2) for size in width]
+        self._operands = find_operands(graph)
+        self._opcodes = graph.node_opcodes
+
+    def choose(self) -> np.ndarray:
+        """Return each node's layout (nodes,) of least padded size, packed into an integer."""
+        known: dict[tuple[tuple[int, ...], int], int] = {}
+        found = np.empty(len(self._sizes), np.int64)
+        for node, key in enumerate(zip(self._sizes, self._fewest, strict=True)):
+            if key not in known:
+                known[key] = pack_layout(choose_layout(*key))
+            found[node] = known[key]
+        return found
+
+    def describe(self, node: int) -> tuple[tuple[int, ...], int]:
+        """Return a node's sizes, and what its second minor dimension is at least padded to."""
+        return self._sizes[node], self._fewest[node]
+
+    def choose_product(self, node: int) -> tuple[int, int, int]:
+        """Return the packed layouts of result, input and kernel that a dot or convolution requests.
+
+        UNSET stands for a tensor that the compiler leaves open.
+        """
+        tensors = node, int(self._operands.input[node]), int(self._operands.kernel[node])
+        if self._opcodes[node] == OPCODE_IDS["convolution"]:
+            pairs = self._pair_convolution(node)
+        else:
+            letters = self._operands.letters.get(node)
+            if letters is None:
+                return self._pack(node, None), UNSET, UNSET
+            if max(map(len, letters[:2])) <= 2:
+                return self._pack(node, None), UNSET, UNSET
+            pairs = self._pair_dot(letters, tensors)
+        found = [self._pack(tensor, pair) for tensor, pair in zip(tensors, pairs, strict=True)]
+        return found[0], found[1], found[2]
+
+    def _pack(self, tensor: int, pair: tuple[int, int] | None) -> int:
+        if tensor == NONE or self._ranks[tensor] < 2:
+            return UNSET
+        pairs = None if pair is None else [pair, pair[::-1]]
+        return pack_layout(choose_layout(self._sizes[tensor], self._fewest[tensor], pairs))
+
+    def _pair_convolution(self, node: int) -> list[tuple[int, int] | None]:
+        """Return the two minor dimensions of the result, input and kernel of a convolution."""
+        row = self._features[node].astype(int)
+        names = vocabulary
+        pairs = [
+            (row[names.CONVOLUTION_OUTPUT_FEATURE], row[names.CONVOLUTION_OUTPUT_BATCH]),
+            (row[names.CONVOLUTION_INPUT_FEATURE], row[names.CONVOLUTION_INPUT_BATCH]),
+            (row[names.CONVOLUTION_KERNEL_OUTPUT], row[names.CONVOLUTION_KERNEL_INPUT]),
+        ]
+        return [(int(minor), int(second)) for minor, second in pairs]
+
+    def _pair_dot(
+        self, letters: Einsum, tensors: tuple[int, int, int]
+    ) -> list[tuple[int, int] | None]:
+        """Return the two minor dimensions of the result, input and kernel of a dot.
+
+        The later one stands first, which is row-major. None if there are no two such dimensions.
+        """
+        left, right, output = letters
+        sizes = {
+            letter: size
+            for order, tensor in zip((left, right), tensors[1:], strict=True)
+            for letter, size in zip(order, self._sizes[tensor], strict=False)
+        }
+
+        def largest(found: list[int]) -> list[int]:
+            return [max(found, key=sizes.__getitem__)] if found else []
+
+        of_left = largest([letter for letter in left if letter not in right])
+        of_right = largest([letter for letter in right if letter not in left])
+        summed = largest([letter for letter in left if letter not in output])
+        orders = (output, left, right)
+        wanted = (of_left + of_right, of_left + summed, summed + of_right)
+        pairs: list[tuple[int, int] | None] = []
+        for order, two in zip(orders, wanted, strict=True):
+            axes = sorted(order.index(letter) for letter in two)
+            pairs.append((axes[1], axes[0]) if len(axes) == 2 else None)
+        return pairs
+
+
+def choose_layouts(graph: Graph, inlined: Inlined, ops: "Instructions") -> "Instructions":
+    """Return the instructions with the layouts that a TPU chooses by size.
+
+    These are the fields `default`, `wanted`, and `fixed` of parameters and products.
+    """
+    layouts, count = DeviceLayouts(graph), len(inlined.node)
+    default, fixed, wanted = ops.default.copy(), ops.fixed.copy(), ops.wanted.copy()
+    opcodes = ops.opcodes[:count]
+    default[:count] = layouts.choose()[ops.node[:count]]
+    is_parameter = opcodes == OPCODE_IDS["parameter"]
+    fixed[:count][is_parameter] = default[:count][is_parameter]
+    for op in np.flatnonzero(np.isin(opcodes, PRODUCTS)).tolist():
+        fixed[op], *operands = layouts.choose_product(inlined.node[op])
+        for use, layout in zip(ops.main[op], operands, strict=True):
+            if use != NONE:
+                wanted[use] = layout
+    turned = find_turned(inlined, ops.opcodes, ops.rank, ops.dimensions)
+    for dot, order in turned.items():
+        if len(order) == 2:
+            sizes, fewest = layouts.describe(inlined.node[dot])
+            chosen = choose_layout(sizes[::-1], fewest)
+            fixed[dot] = pack_layout([order[axis] for axis in chosen])
+    return ops._replace(default=default, fixed=fixed, wanted=wanted)

@@ -1,0 +1,88 @@
+"""Layouts of least padded size, against the sizes of all layouts, and against the compiler's."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solution.features.padding import repair_padding
+from solution.features.propagation.backend import TPU
+from solution.features.propagation.propagation import Propagation
+from solution.features.propagation.tiles import FEWEST, choose_layout
+from tests.features.propagation.slow import Layout, unpack
+from tests.made.builder import Builder, Shape
+
+
+def pad(sizes: list[int], layout: Layout, fewest: int) -> int:
+    """Count the elements of an array whose two minor dimensions are padded to tiles."""
+    minor, second, *rest = (sizes[axis] for axis in layout)
+    rows = 8 if second >= 8 else max(fewest, 2 ** math.ceil(math.log2(second)))
+    padded = [math.ceil(minor / 128) * 128, math.ceil(second / rows) * rows, *rest]
+    return math.prod(padded)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 5, 8, 12, 64, 100, 128, 129, 256]), min_size=2, max_size=5),
+    st.sampled_from(list(FEWEST.values())),
+)
+def test_no_layout_is_smaller(sizes: list[int], fewest: int) -> None:
+    """The row-major layout wins ties; dimensions outside of the tiles are row-major."""
+    found = choose_layout(sizes, fewest)
+    layouts = itertools.permutations(range(len(sizes)))
+    smallest = min(pad(sizes, layout, fewest) for layout in layouts)
+    assert sorted(found) == list(range(len(sizes)))
+    assert pad(sizes, found, fewest) == smallest
+    row_major = tuple(range(len(sizes)))[::-1]
+    assert found == row_major or pad(sizes, row_major, fewest) > smallest
+    assert list(found[2:]) == sorted(found[2:], reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "layout"),
+    [
+        ((8, 12, 64), (2, 0, 1)),
+        ((2, 16, 48), (2, 1, 0)),
+        ((96, 48), (0, 1)),
+        ((96, 96), (1, 0)),
+        ((4, 24, 24, 8), (2, 3, 1, 0)),
+        ((3, 3, 8, 48), (3, 2, 1, 0)),
+    ],
+)
+def test_parameters_of_a_tpu(sizes: Shape, layout: Layout) -> None:
+    """The layouts that libtpu 0.0.42.1 gives to parameters of float32 on a TPU v3."""
+    assert choose_layout(sizes, FEWEST[4]) == layout
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "result", "layouts"),
+    [
+        ((4, 128, 48), (48, 24), (4, 128, 24), ((1, 2, 0), (1, 2, 0), (0, 1))),
+        ((4, 128, 24), (24, 48), (4, 128, 48), ((1, 2, 0), (1, 2, 0), (1, 0))),
+        ((8, 12, 128), (128, 64), (8, 12, 64), ((2, 1, 0), (2, 1, 0), (0, 1))),
+        ((8, 16, 384), (384, 192), (8, 16, 192), ((2, 1, 0), (2, 1, 0), (0, 1))),
+        ((2304, 48), (48, 16), (2304, 16), ((0, 1), None, None)),
+    ],
+)
+def test_dots_of_a_tpu(
+    left: Shape, right: Shape, result: Shape, layouts: tuple[Layout | None]
+) -> None:
+    """The layouts of result and operands that libtpu 0.0.42.1 requests for a dot on a TPU v3.
+
+    It requests none of the operands of a product of two matrices.
+    """
+    program = Builder()
+    operands = [program.add("parameter", shape) for shape in (left, right)]
+    dot = program.add("dot", result, *operands)
+    graph = program.build({dot: np.full((1, 18), -1)}, program.add("tuple", (), dot))
+    ops = Propagation(repair_padding(graph), TPU).instructions
+    (found,) = np.flatnonzero((ops.node == dot) & (ops.asked[:, 0] < 0))
+    packed = [ops.fixed[found], *ops.wanted[ops.main[found]]]
+    ranks = [len(shape) for shape in (result, left, right)]
+    assert layouts == tuple(
+        None if number < 0 else unpack(int(number), rank)
+        for number, rank in zip(packed, ranks, strict=True)
+    )
