@@ -330,9 +330,9 @@ def merge_run(run: Run, recipe: Recipe) -> Merged:
 def score_run(run: Run, recipe: Recipe | None = None) -> RunScores:
     """Score every labelled graph out of fold, for every experiment of the run and for the recipe.
 
-    An experiment's score is that of the average over its seeds, on the scale of the recipe's method
-    (mean_rank without a recipe). A single seed scores less, but this average is what the experiment
-    contributes to the ensemble.
+    The predictions of an experiment's seeds are averaged, on the scale of the recipe's method
+    (mean_rank without a recipe), and scored. A single seed scores less, but this average is what
+    the experiment contributes to the ensemble.
 
     Raises InputError if the recipe does not fit the run, or predictions that it requires are
     missing.

@@ -396,7 +396,7 @@ def detectable_difference(
 
 
 def _subtract(part: CollectionScores, a: str, b: str) -> CollectionScores:
-    """Return one member whose score of every graph is the score of `a` minus that of `b`."""
+    """Return the scores of one member: on each graph, the score of `a` minus the score of `b`."""
     first, second = (part.scores[:, [part.members.index(name)]] for name in (a, b))
     return replace(part, members=[f"{a} - {b}"], scores=first - second)
 

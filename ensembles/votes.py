@@ -78,7 +78,7 @@ def scale(scores: np.ndarray, method: Method) -> np.ndarray:
 
 def rank(scores: np.ndarray, *, highest: bool = False) -> np.ndarray:
     """Return ranks (configs,) float64; the lowest score has rank 1. Equal scores share the mean of
-    their ranks, or with `highest` the highest of them."""
+    their ranks, or with `highest` the highest rank."""
     # c equal scores have the ranks last - c + 1 to last, with the mean last - (c - 1) / 2.
     _, index, counts = np.unique(scores, return_inverse=True, return_counts=True)
     last = np.cumsum(counts).astype(np.float64)

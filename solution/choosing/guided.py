@@ -144,7 +144,8 @@ class Guided(Proposer):
         return model.forecast(columns, scores)
 
     def score(self, configs: np.ndarray) -> np.ndarray:
-        """Return the ensemble's scores (n,), standardised by those of random configurations."""
+        """Return the ensemble's scores (n,), standardised by the scores of random
+        configurations."""
         return (self._raw(configs) - self._center) / self._scale
 
     def _raw(self, configs: np.ndarray) -> np.ndarray:

@@ -262,7 +262,7 @@ def _find_rounding(dtype: np.dtype) -> float:
 
 
 def _widen(array: np.ndarray) -> np.ndarray:
-    """Convert the numbers to a numpy type that can hold all of them."""
+    """Convert the numbers to a numpy type that can hold every number of their type."""
     if array.dtype.kind in EXACT:
         return array
     if array.dtype.kind == "c":

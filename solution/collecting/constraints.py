@@ -49,7 +49,7 @@ def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> byt
 
 
 def list_wanted(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> Wanted:
-    """Return {instruction's id: layouts to request}; the arguments are those of `constrain`."""
+    """Return {instruction's id: layouts to request}, given the arguments of `constrain`."""
     nodes = list(instructions(module))
     wanted: Wanted = defaultdict(list)
     for number, row in zip(configurable, layouts, strict=True):

@@ -249,12 +249,9 @@ class Examiner:
         return [site for site in forms.values() if not self._is_told(site)]
 
     def _is_enough(self) -> bool:
-        """Return True if no more arguments are needed.
-
-        That is so if errors in all products were noticed, if all results are finite for one of the
-        sets of arguments, and if the results of one of the sets change when their elements are
-        reversed.
-        """
+        """Return True if no more arguments are needed: errors in all products were noticed, all
+        results are finite for some set of arguments, and for some set the results change if they
+        are reversed."""
         finite = any(one.sight.is_finite for one in self._kept)
         return finite and any(one.sight.can_differ for one in self._kept) and not self._untold
 

@@ -306,8 +306,7 @@ def link_sites(
 
     Consecutive sites at one node are neighbours, and so are the first sites of two neighbouring
     configurable nodes. Every node of the program belongs to the configurable node from which it is
-    reached first. Two configurable nodes are neighbours if an edge connects a node that belongs to
-    one of them with a node that belongs to the other.
+    reached first. Two configurable nodes are neighbours if some edge connects their nodes.
 
     Args:
         edges: (edges, 2) the two nodes of each edge.

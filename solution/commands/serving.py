@@ -116,25 +116,19 @@ def rank(
         Path | None,
         typer.Option("--with", help="Folder or zip of a bundle. Default: the bundled one."),
     ] = None,
-    run_folder: Annotated[
-        Path | None, typer.Option("--run", help="Folder of a run whose models rank.")
-    ] = None,
+    run_folder: Annotated[Path | None, typer.Option("--run", help="Run whose models rank.")] = None,
     recipe: RecipeOption = None,
     collection: CollectionOption = None,
     configs: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Configurations to generate. Default: 1000 if a program has only one."
-        ),
+        typer.Option(min=1, help="How many to generate. Default: 1000 if there is only one."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of rows shown.")] = 10,
     regret: Annotated[
-        float,
-        typer.Option(parser=read_share, help="Acceptable slowdown relative to the best of all."),
+        float, typer.Option(parser=read_share, help="Acceptable slowdown from the best.")
     ] = "2%",  # type: ignore[assignment]  # it is parsed
     confidence: Annotated[
-        float,
-        typer.Option(parser=read_share, help="Share of programs for which --regret shall hold."),
+        float, typer.Option(parser=read_share, help="Share of programs within --regret.")
     ] = "90%",  # type: ignore[assignment]
     csv: Annotated[Path | None, typer.Option(help=f"Write all rows as CSV{OR_PIPED}")] = None,
     json: Annotated[Path | None, typer.Option(help=f"Write all rows as JSON{OR_PIPED}")] = None,

@@ -49,8 +49,8 @@ def _cost_of_part(involved: list[Counter[int]], part: int) -> tuple[int, int, in
         involved: for each collection of the group, the number of its graphs in each part.
 
     Returns:
-        how many of these collections have all their graphs so far in this part; how many graphs of
-        these collections the part has; the number of the part.
+        how many of these collections have graphs in this part only; how many graphs of these
+        collections the part has; the number of the part.
     """
     undivided = sum(set(counts) == {part} for counts in involved)
     return undivided, sum(counts[part] for counts in involved), part

@@ -237,12 +237,11 @@ def _check_features(graph: Graph) -> Checks:
 
 
 def find_longer(features: np.ndarray) -> np.ndarray:
-    """Return a mask (nodes,): True for tensors with more than the six dimensions in the features.
+    """Return a mask (nodes,): True for tensors with more dimensions than the six in the features.
 
-    As in TpuGraphs, the features hold the first six numbers of each list. A tensor has more
-    dimensions if all six sizes are set, but the file's sum or product of all sizes is larger than
-    the sum or product of the six; or if the layout lists six dimensions, and one of them is not
-    among the first six.
+    As in TpuGraphs, the features hold the first six numbers of each list. A tensor has more if all
+    six sizes are set and the file's sum or product of all sizes exceeds theirs, or if its layout
+    lists six dimensions of which one is not among the first six.
     """
     sizes = features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
     totals = features[:, [vocabulary.SHAPE_SUM, vocabulary.SHAPE_PRODUCT]]

@@ -57,8 +57,8 @@ def configurable_shares(graph: Graph) -> np.ndarray:
 
 
 def tensor_shares(graph: Graph) -> np.ndarray:
-    """Return the bytes of each configurable node's output, input and kernel (configurable, 3). They
-    are divided by the sum of all of them. A copy costs in proportion to the tensor's size."""
+    """Return the bytes of each configurable node's output, input and kernel (configurable, 3), over
+    the sum of all these bytes. A copy costs in proportion to the tensor's size."""
     size, operands = num_bytes(graph), find_operands(graph)
     read = [np.where(nodes >= 0, size[nodes], 0) for nodes in (operands.input, operands.kernel)]
     tensors = np.stack([size, *read], axis=1)[graph.configurable]

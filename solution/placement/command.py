@@ -27,10 +27,7 @@ app = typer.Typer()
 @app.command()
 def optimize(
     graph: Annotated[
-        str,
-        typer.Argument(
-            metavar="GRAPH", help="npz file, XLA program, or name of a built-in program."
-        ),
+        str, typer.Argument(metavar="GRAPH", help="npz file, XLA program or built-in program.")
     ],
     tasks: Annotated[str, typer.Option(help="Tasks to decide, joined by commas.")] = (
         "fusion,placement,schedule"

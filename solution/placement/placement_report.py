@@ -83,7 +83,8 @@ class PlacementReport:
             )  # fmt: skip
 
     def fusions(self) -> str:
-        """Return a sentence: how many kernels have several nodes, and the most frequent of them."""
+        """Return a sentence: how many kernels have several nodes, and which are the most
+        frequent."""
         sizes = np.bincount(self.line.groups, minlength=self.graph.num_nodes)
         kernels = find_kernels(self.graph, self.line)
         fused = kernels[sizes[kernels] > 1]

@@ -273,8 +273,8 @@ def _scale(line: Forecast, item: Experiment, budget: RunBudget, folds: int) -> F
 
 
 def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) -> bool:
-    """Return whether a run with these recorded settings has at least one of the experiments, and
-    has no changed version of any of them."""
+    """Return whether a run with these recorded settings has some of the experiments, all
+    unchanged."""
     described = {experiment.name: experiment.describe() for experiment in experiments}
     # a record is JSON, in which tuples become lists, so convert in the same way
     wanted, known = json.loads(json.dumps(described)), settings.get(EXPERIMENTS, {})

@@ -107,7 +107,8 @@ def list_missing(
 
 @dataclass(frozen=True)
 class Backlog:
-    """All jobs of a run, and which of them are to be trained now."""
+    """All jobs of a run: the selected jobs to train now, the other untrained jobs, and the trained
+    jobs."""
 
     jobs: Sequence[Job]
     missing: Sequence[Job]  # selected jobs that are to be trained

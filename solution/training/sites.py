@@ -315,8 +315,8 @@ class AwayTrainer:
 
 @contextmanager
 def sending(mirror: Mirror) -> Iterator[None]:
-    """Download a mirrored folder, upload its changes regularly inside the block, and all of them at
-    the end of the block."""
+    """Download a mirrored folder; upload its changes regularly inside the block, and completely at
+    the end."""
     mirror.pull()
     mirror.folder.mkdir(parents=True, exist_ok=True)
     try:

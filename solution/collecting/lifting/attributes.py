@@ -91,8 +91,8 @@ class Attributes:
         return found
 
     def _list_many(self, node: int) -> list[int]:
-        """Return a node's `dimensions`, of which one is above 5, from the features as in the file.
-        The corrected features (repair_padding) lack dimension numbers above 5."""
+        """Return a node's `dimensions` as the file lists them, for a node with a dimension above 5:
+        the corrected features (repair_padding) have no dimension numbers above 5."""
         draft, rank = self._draft, len(self._draft.sizes[node])
         read = len(draft.sizes[self._types.operands[node][0]]) if draft.operands[node] else 0
         counts = {"broadcast": read, "reduce": read - rank}
@@ -173,7 +173,7 @@ class Attributes:
 
         Args:
             cut: the dimensions beyond the second that are shorter in the slice than in its operand.
-            left: sum of the starts, of the strides and of the limits of the dimensions in `cut`.
+            left: three sums over these dimensions: of starts, of strides and of limits.
         """
         draft = self._draft
         if not cut:

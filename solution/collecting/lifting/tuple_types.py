@@ -162,11 +162,10 @@ class TupleTypes:
         return Parts((data, TOKEN_TYPE))
 
     def _find_reduction(self, node: int) -> Type:
-        """Return the type of a reduction of several tensors: a tuple with one tensor for each of
-        them.
+        """Return the type of a reduction of several tensors: a tuple with a result for each tensor.
 
-        Each element has the element type of its tensor, and the sizes of the dimensions that are
-        not reduced.
+        A result has the element type of its tensor, and the sizes of the dimensions that are not
+        reduced.
         """
         draft = self._draft
         tensors = self.operands[node][: draft.parts[node]]

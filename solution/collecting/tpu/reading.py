@@ -387,8 +387,8 @@ def _read_config(instruction: Instruction) -> dict[str, Any]:
 
 
 def open_tuple(shape: Any) -> list[Any]:
-    """Return the shapes of arrays in a shape: [shape] for an array; for a tuple the shapes of its
-    elements, and those of nested tuples."""
+    """Return the array shapes in a shape: [shape] for an array; for a tuple the shapes of its
+    elements, and of the elements of nested tuples."""
     if shape.element_type != TUPLE:
         return [shape]
     return [part for inner in shape.tuple_shapes for part in open_tuple(inner)]

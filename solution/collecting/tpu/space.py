@@ -91,8 +91,8 @@ class TpuSpace(ProgramSpace):
         return [(site, choice) for site, choice in enumerate(config.tolist()) if choice]
 
     def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
-        """Return `count` random configurations (count, sites). In half of them, all nodes of an
-        opcode make the same choice."""
+        """Return `count` random configurations (count, sites). In half of the configurations, all
+        nodes of an opcode make the same choice."""
         if self.members is not None:
             return super().draw(generator, count)
         drawn = [self._draw_one(generator) for _ in range(count if len(self._open) else 0)]

@@ -302,8 +302,8 @@ def _propagate_to_others(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _is_largest(program, use):
-    """Return True if no operand of a concatenation is longer than that of `use`. Lengths are sizes
-    of the dimension along which the operands are concatenated."""
+    """Return True if no operand of a concatenation is longer than the operand of `use`, along the
+    dimension of the concatenation."""
     op = program.reader[use]
     along = program.dimensions[op, 0]
     if along < 0:

@@ -175,11 +175,11 @@ def dimension_tokens(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     """Describe how every configuration tiles every loop.
 
     Returns:
-        tokens (configs, NUM_LOOPS, TOKEN_FEATURES) float32 of about unit size: logarithms of the
-        loop's length, of its tile, of the number of tiles, of the surplus of an uneven last tile,
-        of the tail of a vector of 16; distance from the contiguous dimension; three flags: loop of
-        the output, of a sum, of a convolution's weights. And (NUM_LOOPS,) float32: 1 for each loop
-        with several iterations, else 0.
+        tokens (configs, NUM_LOOPS, TOKEN_FEATURES) float32 of about unit size; and a mask
+        (NUM_LOOPS,) float32: 1 for loops with several iterations. A token has logarithms (length of
+        the loop, length of the tile, number of tiles, surplus of an uneven last tile, tail of a
+        vector of 16), the distance from the contiguous dimension, and three flags: the loop is of
+        the output, of a sum, of a convolution's weights.
     """
     tiling = find_tiling(graph)
     tile, count = tiling.tiles, tiling.counts

@@ -140,7 +140,7 @@ def describe_traffic(graph: Graph, nest: Nest) -> Columns:
 
 
 def touch(walk: Walk, tiling: Tiling) -> Touch:
-    """Count what each configuration's tile touches of the tensor."""
+    """Count the part of a tensor that each configuration's tile touches."""
     box = walk.box(tiling.tiles)
     return Touch(
         walk,

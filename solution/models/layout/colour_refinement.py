@@ -53,8 +53,8 @@ class Colours:
 
     @classmethod
     def join(cls, parts: Sequence["Colours"]) -> "Colours":
-        """Join the Colours of consecutive ranges of nodes into the Colours of all these nodes. The
-        numbers of nodes and of colours of a part follow those of the part before."""
+        """Join the Colours of consecutive ranges of nodes into the Colours of all these nodes.
+        Nodes and colours of each part are numbered after the part before."""
         if len(parts) == 1:
             return parts[0]
         firsts = offsets([len(part.nodes) for part in parts])

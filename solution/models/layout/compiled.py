@@ -255,9 +255,8 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
 
 @njit(cache=True, nogil=True)
 def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts, consumers):
-    """Return the matrix that sums messages in a round, as CSR arrays: starts, columns, values.
-
-    The result is that of solution.models.layout.colour_refinement.aggregate.
+    """Return the matrix that sums messages in a round, as CSR arrays: starts, columns, values. It
+    is that of solution.models.layout.colour_refinement.aggregate.
 
     Args:
         before: (nodes, configs) colour (distinct node value) before the round.
@@ -301,9 +300,8 @@ class CompiledRound:
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
         """Return the new value of each colour (distinct node value) after the round, in float32.
 
-        Arguments and result are those of solution.models.layout.layout_gnn.Receiving.receive.
-        Raises ValueError if shapes do not fit the round, because compiled code would read out of
-        bounds.
+        Arguments and result are as in solution.models.layout.layout_gnn.Receiving.receive. Raises
+        ValueError if shapes do not fit the round, because compiled code would read out of bounds.
         """
         half, senders = messages.shape[1], self.links.aggregation.num_columns
         given = [tuple(tensor.shape) for tensor in (messages, kept, extra, norm.weight)]

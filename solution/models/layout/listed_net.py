@@ -93,7 +93,7 @@ class ListedNet:
         pairs, share = listed.layouts, share_of_pairs(listed.layouts)
         keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
         self._share = dict(zip(keys, share.tolist(), strict=True))
-        # a configuration with more differences from each known one is computed in full
+        # with more nodes than this that differ from each known one, it is computed in full
         self._limit = max(1, int(NEAR * listed.layouts.codes.shape[1]))
         self._known: list[Known] = []
 

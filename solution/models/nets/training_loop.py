@@ -192,8 +192,8 @@ class Steps:
     def _divide(self, drawn: Sequence[Drawn[Inputs]]) -> Iterator[list[Drawn[Inputs]]]:
         """Split a step's graphs into parts whose activations fit into memory.
 
-        Each part holds at most MAX_VALUES values of a layer, or one graph. The summed gradients of
-        the parts are those of the whole step.
+        Each part holds at most MAX_VALUES values of a layer, or one graph. The gradients of the
+        parts add up to the gradient of the whole step.
         """
         part: list[Drawn[Inputs]] = []
         values = 0

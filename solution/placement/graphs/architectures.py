@@ -83,7 +83,8 @@ class ImageBuilder(ProgramBuilder):
         return self.add("reduce-window", shape, (tensor,), 9.0 * math.prod(shape))
 
     def join(self, tensors: list[int]) -> int:
-        """Concatenate images along channels; height and width are those of the first one."""
+        """Concatenate images along channels; the result has the height and width of the first
+        image."""
         *shape, _ = self.shapes[tensors[0]]
         channels = sum(self.shapes[tensor][-1] for tensor in tensors)
         return self.add("concatenate", (*shape, channels), tensors)
