@@ -8,7 +8,7 @@ import sys
 
 from solution.system.errors import InputError
 
-EXIT_STOPPED, EXIT_ENDED = 130, 143  # by Ctrl-C, by SIGTERM
+EXIT_STOPPED, EXIT_ENDED = 130, 143  # exit codes after Ctrl-C, after SIGTERM
 # Commands that keep finished work and resume; after a stop, the other commands begin anew.
 KEEPING = frozenset({"choose", "collect", "data", "demo", "prepare", "run", "train", "tune"})
 # Commands with temporary files or child processes, which are removed if a signal ends the command.

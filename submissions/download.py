@@ -23,7 +23,7 @@ from solution.system.progress import track
 from solution.system.zips import open_untrusted
 from submissions.kaggle import DataFile, Kaggle
 
-BLOCK = 1 << 20  # bytes
+BLOCK = 1 << 20  # bytes per read
 RESERVE = 1 << 28  # bytes of the disk that must stay free
 RECEIPT = "downloaded.json"
 SAMPLE = "sample_submission.csv"

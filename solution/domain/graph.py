@@ -43,7 +43,7 @@ class Graph:
     name: str
     collection: Collection
     node_features: np.ndarray  # (nodes, 140) float32, columns as in solution.domain.vocabulary
-    node_opcodes: np.ndarray  # (nodes,) uint8
+    node_opcodes: np.ndarray  # (nodes,) uint8: ids of solution.domain.vocabulary
     edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer]
     configurable: np.ndarray  # (configurable nodes,) int64 node ids; none for tile
     configs: Codebook | np.ndarray  # for layout a codebook, for tile (configs, 24) float32

@@ -12,8 +12,8 @@ import numpy as np
 class Neighbours(NamedTuple):
     """CSR adjacency: the neighbours of node v are nodes[starts[v] : starts[v + 1]]."""
 
-    starts: np.ndarray  # (nodes + 1,) int64
-    nodes: np.ndarray  # (edges,) int64
+    starts: np.ndarray  # (nodes + 1,) int64: where each node's neighbours begin in `nodes`
+    nodes: np.ndarray  # (edges,) int64: the neighbours of all nodes, node after node
 
     @classmethod
     def of(cls, targets: np.ndarray, sources: np.ndarray, num_nodes: int) -> "Neighbours":

@@ -58,7 +58,7 @@ CONVOLUTION_OUTPUT_FEATURE = 106
 CONVOLUTION_INPUT_SPATIAL = slice(95, 99)
 CONVOLUTION_KERNEL_SPATIAL = slice(101, 105)
 CONVOLUTION_DIMENSIONS = slice(93, 107)
-NODE_LAYOUT = slice(134, 140)  # minor to major
+NODE_LAYOUT = slice(134, 140)  # the tensor's layout in the module, minor to major
 # Columns that hold dimension numbers of a tensor: 0 to 5, or -1 in an unused slot.
 DIMENSION_NUMBERS = (DIMENSIONS, CONVOLUTION_DIMENSIONS, NODE_LAYOUT)
 

@@ -52,7 +52,7 @@ def numeric_features(graph: Graph) -> np.ndarray:
 class Scaler:
     """Standardise columns; a constant column becomes 0."""
 
-    mean: np.ndarray  # (columns,) float32
+    mean: np.ndarray  # (columns,) float32, mean of each column
     scale: np.ndarray  # (columns,) float32, 1 / standard deviation; 0 for a constant column
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:

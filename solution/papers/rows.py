@@ -21,7 +21,7 @@ TOKEN_WIDTH = 4
 class RowInputs:
     """A prepared layout graph as tensors, with the codebook of its layouts."""
 
-    opcodes: Tensor  # (nodes,) int64
+    opcodes: Tensor  # (nodes,) int64: ids of solution.domain.vocabulary
     numeric: Tensor  # (nodes, 134) float32, all features except the layout
     # (nodes, 6) int64: 1 + dimension in each slot of the program's layout; 0: empty slot
     tokens: Tensor

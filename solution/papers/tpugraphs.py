@@ -322,10 +322,10 @@ class TpuGraphsTileSettings(RankerSettings):
 class KernelInputs:
     """A kernel and its distinct configurations as tensors."""
 
-    opcodes: Tensor  # (nodes,) int64
-    numeric: Tensor  # (nodes, NUM_NUMERIC) float32
+    opcodes: Tensor  # (nodes,) int64: ids of solution.domain.vocabulary
+    numeric: Tensor  # (nodes, NUM_NUMERIC) float32: numeric node features
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
-    configs: Tensor  # (distinct configs, 24) float32
+    configs: Tensor  # (distinct configs, 24) float32: sizes of the tiles
 
 
 class TpuGraphsTileRanker(NetRanker[TpuGraphsTileSettings, KernelInputs]):

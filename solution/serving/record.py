@@ -83,7 +83,7 @@ class Score:
 class Teacher:
     """The ensemble from which the models were distilled, if there was one."""
 
-    name: str  # the name of its recipe
+    name: str  # name of the ensemble's recipe
     scores: dict[str, Score]  # by collection, out of fold
     gain: Score  # mean over collections of the models' score minus the teacher's
 
@@ -99,7 +99,7 @@ class BundleRecord:
     commit: str | None
     versions: dict[str, str]  # versions of the libraries used in training
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS)]
-    programs: dict[  # by collection
+    programs: dict[  # {collection: programs that its models learned from}
         str, Annotated[tuple[Program, ...], Field(max_length=MAX_PROGRAMS)]
     ]
     scores: dict[str, Score]  # by collection, out of fold

@@ -59,7 +59,7 @@ class Forecast:
     experiment: str
     models: int
     seconds: float  # estimated seconds to train one model and predict with it
-    predictions: int = 0  # of all models together
+    predictions: int = 0  # number of predictions of all models together
 
 
 def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[Forecast]:

@@ -46,7 +46,7 @@ class Searched:
 
     name: str  # prefixed by the names of the enclosing fields, as in training.loss
     distribution: optuna.distributions.BaseDistribution
-    value: Any  # the experiment's current value
+    value: Any  # the value that the experiment has now
 
 
 def find_searched(settings: Any) -> list[Searched]:

@@ -37,8 +37,8 @@ class Headline:
     """The first lines of the page: the run's score, and where it comes from."""
 
     title: str
-    value: str  # the ensemble's score
-    label: str  # the collections of this score
+    value: str  # the ensemble's score, as text
+    label: str  # the collections over which `value` is a mean
     interval: str
     sentences: list[str]
     commit: str

@@ -17,7 +17,7 @@ class Tensor:
     name: str  # the instruction's name in the optimised module
     source: str  # op_name: the instruction of the original program from which this one was compiled
     opcode: str
-    element_type: str  # such as bf16
+    element_type: str  # type of the elements, such as bf16
     dimensions: tuple[int, ...]
     minor_to_major: tuple[int, ...]
     # sizes of the tiles that the layout stores contiguously, such as (8, 128)

@@ -41,7 +41,7 @@ def measure_frequency(pairs: Codebook, listed: np.ndarray | None = None) -> np.n
     step = max(1, BLOCK_ENTRIES // nodes)
     blocks = []
     for first in range(0, configs, step):
-        used = share[pairs.pairs(slice(first, first + step))]  # (configs, nodes)
+        used = share[pairs.pairs(slice(first, first + step))]  # (configs, nodes): shares of layouts
         columns = [used.mean(1), np.log(used).mean(1), used.min(1), (used == most).mean(1)]
         blocks.append(np.stack(columns, axis=1))
     return np.concatenate(blocks)

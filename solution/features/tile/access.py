@@ -55,7 +55,7 @@ class Walk:
     """How the loops of a kernel move along one tensor; its dimensions are from major to minor."""
 
     node: int
-    sizes: np.ndarray  # (rank,) float64
+    sizes: np.ndarray  # (rank,) float64: elements along each dimension
     strides: np.ndarray  # (rank,) float64: bytes between neighbouring elements of a dimension
     axes: Axes
     element_bytes: float

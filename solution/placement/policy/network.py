@@ -207,7 +207,7 @@ class Agreement(nn.Module):
 class PolicyChoice:
     """The policy's output for one task: actions for several decisions, and their probabilities."""
 
-    actions: Tensor  # (decisions, nodes) int64
+    actions: Tensor  # (decisions, nodes) int64: the action of each node
     log_chances: Tensor  # (decisions or 1, nodes, actions): log probabilities of all actions
 
     def of_actions(self) -> Tensor:

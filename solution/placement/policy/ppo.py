@@ -73,8 +73,8 @@ class Update:
     graph: str
     mean_reward: float
     best_seconds: float
-    entropy: float  # nats per node
-    seconds: float  # wall clock
+    entropy: float  # mean entropy of the actions, in nats per node
+    seconds: float  # wall-clock time of the update
 
 
 Watch = Callable[[Update], object]
