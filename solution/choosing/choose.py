@@ -25,11 +25,11 @@ from solution.choosing.proposer import Proposer
 from solution.choosing.search import MEASURED, Budget, search
 from solution.choosing.verdict import ROUNDS, Verdict
 from solution.collecting.comparison import RULES
-from solution.collecting.cpu import Workers
+from solution.collecting.cpu import CpuTarget, Workers
 from solution.collecting.identity import describe_machine
 from solution.collecting.program_space import KINDS, ProgramSpace, make_program_space
 from solution.collecting.space import name_config
-from solution.collecting.target import Tell
+from solution.collecting.target import CPU, Target, Tell
 from solution.programs.child import Child, ChildDiedError, Limits, choose_core
 from solution.programs.compiler import check_installed
 from solution.programs.given import give_arguments
@@ -63,6 +63,7 @@ class Settings:
     replace: bool = False
     wanted: Wanted | None = None  # which program, if the file has several
     arguments: Path | None = None  # a file with the program's arguments
+    target: Target = CpuTarget()
 
     def __post_init__(self) -> None:
         if not (self.measurements or self.seconds):
@@ -108,14 +109,19 @@ def choose_program(
         for words in program.notes:
             warn(f"{path}: {words}")
         space = make_program_space(program, settings.kinds)
-        proposer, note = _open_search(bundle, space, settings)
-        identity = _identify(program, bundle, settings)
+        proposer, note = open_search(bundle, space, settings)
+        identity = {
+            **identify_search(bundle, settings),
+            "program": program.digest,
+            "machine": describe_machine(),
+            "comparison": RULES,
+        }
         # create the folder only now: an input that cannot be searched must leave it unchanged
         make_folder(folder)
         with locked(folder, "Wait for it, or choose another --out."):
             if settings.replace:
                 take_back(folder, PICTURE, RECORD)  # other files in the folder are the user's
-            journal = Journal.open(folder, identity, {"search": OURS})
+            journal = Journal.open(folder, identity, {"search": OURS, "target": CPU})
             workers = Workers(compiling, timing)
             try:
                 return _Run(space, workers, journal, folder, settings, tell).choose(proposer, note)
@@ -126,9 +132,9 @@ def choose_program(
                 ) from error
 
 
-def read_program(path: Path, child: Child, wanted: Wanted | None) -> Program:
+def read_program(path: Path, child: Child, wanted: Wanted | None, platform: str = CPU) -> Program:
     """Return the file's only program, or the one selected by `wanted`; otherwise InputError."""
-    programs = list(read_programs(path, child, wanted))
+    programs = list(read_programs(path, child, wanted, platform=platform))
     if len(programs) != 1:
         names = join_names([program.module.name for program in programs])
         raise InputError(
@@ -138,14 +144,14 @@ def read_program(path: Path, child: Child, wanted: Wanted | None) -> Program:
     return programs[0]
 
 
-def _open_search(
+def open_search(
     bundle: Bundle | None, space: ProgramSpace, settings: Settings
 ) -> tuple[Proposer, str]:
     """Return the optimizer, and a sentence on what guides it."""
     if bundle is None or not is_led(settings.search):
         prior = LivePrior(None, Beliefs(), describe_unled(settings.search))
     else:
-        prior = open_prior(bundle, space)
+        prior = open_prior(bundle, space, settings.target.name)
     known = prior.score, prior.beliefs, settings.seed
     return make_proposer(settings.search, space, *known), prior.note
 
@@ -207,7 +213,8 @@ class _Run:
         }  # fmt: skip
         self._journal.write()
         picture = self._folder / PICTURE
-        draw_search(trials, self._harness.reference, result.name, picture)
+        ratios = np.array([trial.time for trial in trials]) / self._harness.reference
+        draw_search(trials, ratios, result.name, picture)
         result.files.extend([*files, picture])
         return result
 
@@ -291,16 +298,14 @@ class _Run:
         )  # fmt: skip
 
 
-def _identify(program: Program, bundle: Bundle | None, settings: Settings) -> dict[str, Any]:
-    """Return what must be equal for a search to be resumed: program, machine and settings."""
+def identify_search(bundle: Bundle | None, settings: Settings) -> dict[str, Any]:
+    """Return what must be equal for a search to be resumed, except for the program and machine."""
     files = bundle and repr(sorted(bundle.record.files.items())).encode()
     return {
-        "program": program.digest,
         "over": ", ".join(kind for kind in KINDS if kind in settings.kinds) or "all",
         "bundle": files and hashlib.sha256(files).hexdigest(),
         "jax": check_installed(),
-        "machine": describe_machine(),
         "seed": settings.seed,
         "search": settings.search,
-        "comparison": RULES,
+        "target": settings.target.name,
     }

@@ -24,7 +24,7 @@ TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot
 def describe_choice(space: ProgramSpace, config: np.ndarray) -> str:
     """Describe a configuration (sites,) in words."""
     options = space.options(config)
-    words = [describe_options(options)] if options.any() else []
+    words = [describe_options(options, space.option_choices)] if options.any() else []
     tile = space.tile(config)
     if tile is not None:
         words.append("tile {}:{}:{} vectors".format(*tile.tolist()))
@@ -103,29 +103,37 @@ def _count(module: bytes) -> Counter[str]:
     return Counter(i.opcode for i in instructions(MESSAGES["Module"].FromString(module)))
 
 
-def draw_search(trials: Sequence[Trial], reference: float, title: str, path: Path) -> None:
-    """Plot, as a PNG file, the time of each trial and the best so far, relative to the default.
+def draw_search(
+    trials: Sequence[Trial],
+    ratios: np.ndarray,
+    title: str,
+    path: Path,
+    quantity: str = "time",
+    done: str = "measured",
+) -> None:
+    """Plot, as a PNG file, each trial and the best so far, relative to the default.
 
     Args:
-        reference: nanoseconds of the compiler's default.
+        ratios: (trials,) time or memory of each trial over the default's; NaN if it failed.
+        quantity: what the ratios are of.
+        done: what was done to find them.
     """
     from matplotlib.figure import Figure  # slow to import
 
-    times = np.array([trial.time for trial in trials]) / reference
-    best = np.fmin.accumulate(np.where(np.isfinite(times), times, np.inf))
+    best = np.fmin.accumulate(np.where(np.isfinite(ratios), ratios, np.inf))
     best = np.where(np.isfinite(best), best, np.nan)
     seconds = np.cumsum([trial.seconds for trial in trials])
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     for panel, along, label in (
-        (axes[0], np.arange(1, len(trials) + 1), "measurements"),
+        (axes[0], np.arange(1, len(trials) + 1), f"configurations {done}"),
         (axes[1], seconds, "seconds"),
     ):
-        panel.plot(along, times, "o", markersize=3, alpha=0.5, label="measured")
+        panel.plot(along, ratios, "o", markersize=3, alpha=0.5, label=done)
         panel.step(along, best, where="post", label="best so far")
         panel.axhline(1.0, linestyle=":", color="gray", label="the compiler's default")
         panel.set(xlabel=label)
-    axes[0].set(ylabel="time over the default's")
+    axes[0].set(ylabel=f"{quantity} over the default's")
     axes[0].legend(fontsize=8)
     figure.suptitle(title)
     save_figure(figure, path)

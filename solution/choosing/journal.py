@@ -19,13 +19,14 @@ CHOICES = "choices"  # key of a trial's configuration in the file
 
 @dataclass(frozen=True)
 class Trial:
-    """A configuration that was measured or failed."""
+    """A configuration that was measured, or estimated by a TPU's compiler, or failed."""
 
     name: str
     config: list[int]  # index of the chosen value for each site (parameter)
     nanoseconds: float | None  # None: the configuration failed
     note: str = ""  # why it failed
     seconds: float = 0.0  # duration of compiling, comparing and timing it
+    memory: int | None = None  # bytes that it takes in a TPU's memory; None: not known
 
     @property
     def time(self) -> float:
@@ -80,6 +81,16 @@ class Journal:
         check_identity(folder, {**(earlier or {}), **state["identity"]}, identity, "search")
         trials = {trial.name: trial for trial in state["trials"]}
         return cls(folder, identity, trials, state["result"])
+
+    @classmethod
+    def reopen(cls, folder: Path) -> "Journal":
+        """Open the journal that a folder has, whatever its search is.
+
+        Raises InputError if the file is missing or damaged.
+        """
+        state = _read(folder / RECORD)
+        trials = {trial.name: trial for trial in state["trials"]}
+        return cls(folder, state["identity"], trials, state["result"])
 
     def write(self) -> None:
         """Write the whole journal atomically."""

@@ -11,6 +11,7 @@ import numpy as np
 from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs
 from solution.collecting.program_space import TILES, ProgramSpace, make_collected_space
 from solution.collecting.space import Prior
+from solution.collecting.target import CPU
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES
 from solution.programs.hlo.records import read_tiles
 from solution.programs.program import make_graph
@@ -31,9 +32,13 @@ class LivePrior:
     note: str  # what guides the search, in words
 
 
-def open_prior(bundle: Bundle, space: ProgramSpace) -> LivePrior:
+def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePrior:
     """Return the bundle's scores as a prior: of layouts if the space has any, otherwise of tiles.
-    The bundle is not used for compile options: these are searched without a prior."""
+
+    The bundle is not used for compile options: these are searched without a prior. Scores count
+    little if the program differs from the training programs, or if the bundle did not learn from
+    labels of the target.
+    """
     kind = "layout" if space.layout_sites else "tile" if space.product is not None else ""
     name = {"layout": LAYOUT, "tile": TILE, "": ""}[kind]
     if name not in bundle.collections:
@@ -42,6 +47,7 @@ def open_prior(bundle: Bundle, space: ProgramSpace) -> LivePrior:
     learned = Learned(bundle.record.programs.get(name, ()))
     distance = learned.distance(describe_graph(graph))
     is_far = distance > learned.gap
+    is_other = target != CPU and not any(f" {target}, " in s for s in bundle.record.label_sources)
     session = bundle.session(graph)
     scorer = _score_layouts if kind == "layout" else _score_tiles
     note = f"Guided by {bundle.describe()}"
@@ -50,9 +56,10 @@ def open_prior(bundle: Bundle, space: ProgramSpace) -> LivePrior:
             f" The program differs from the training programs: its distance to the nearest one is "
             f"{distance:.2f}, theirs is at most {learned.gap:.2f}. So the scores count little."
         )
-    return LivePrior(
-        _remember(scorer(session, space)), Beliefs(kind, FAR_DOUBT if is_far else DOUBT), note
-    )
+    if is_other:
+        note += f" None of them has learned from {target}, so the scores count little."
+    doubt = FAR_DOUBT if is_far or is_other else DOUBT
+    return LivePrior(_remember(scorer(session, space)), Beliefs(kind, doubt), note)
 
 
 def _score_layouts(session: Session, space: ProgramSpace) -> Prior:

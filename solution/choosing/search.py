@@ -14,6 +14,7 @@ from solution.choosing.proposer import Proposer
 from solution.collecting.space import name_config
 
 MEASURED = 24  # default number of measurements, if no time limit is given either
+COMPILED = 48  # default number of compilations for a TPU, whose compiler estimates
 
 
 class Measurer(Protocol):
@@ -38,11 +39,16 @@ def search(
     budget: Budget,
     journal: Journal | None = None,
     tell: Callable[[Sequence[Trial]], None] = lambda trials: None,
+    value: Callable[[Trial], float] = lambda trial: trial.time,
 ) -> list[Trial]:
     """Search until the budget is spent or no configuration is left; return the trials in order.
 
     Configurations in the journal are not measured again: the optimizer of a resumed search asks for
     them in the same order and gets the stored times.
+
+    Args:
+        tell: called with all trials so far, after each batch.
+        value: the number that the search makes smaller; NaN if a trial failed.
     """
     journal = journal or Journal.in_memory()
     trials: list[Trial] = []
@@ -52,7 +58,7 @@ def search(
         if not len(asked):
             break
         told = _look_up(asked, measurer, journal)
-        proposer.tell(asked, np.array([trial.time for trial in told]))
+        proposer.tell(asked, np.array([value(trial) for trial in told]))
         trials += told
         tell(trials)
     return trials

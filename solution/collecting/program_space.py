@@ -197,9 +197,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
 
     Raises InputError if a kind is unknown, or if the program has nothing to set of a given kind.
     """
-    unknown = sorted(set(kinds) - set(KINDS))
-    if unknown:
-        raise InputError(f"--over is {', '.join(unknown)}, expected some of {', '.join(KINDS)}.")
+    check_kinds(kinds)
     wanted = kinds or KINDS
     sites = list_layout_sites(program) if LAYOUTS in wanted else ()
     if LAYOUTS in kinds and not sites:
@@ -233,6 +231,12 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
         option_choices=options,
         product=found,
     )
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Raise InputError unless all `kinds` are in KINDS."""
+    if unknown := sorted(set(kinds) - set(KINDS)):
+        raise InputError(f"--over is {', '.join(unknown)}, expected some of {', '.join(KINDS)}.")
 
 
 def make_collected_space(

@@ -1,18 +1,20 @@
-"""The command that finds a faster configuration by measuring a few: choose."""
+"""The command that finds a faster configuration by measuring or estimating a few: choose."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from solution.choosing.search import MEASURED
+from solution.choosing.search import COMPILED, MEASURED
+from solution.collecting.target import CPU
 from solution.commands.options import (
     ArgumentFile,
     FunctionOption,
-    Megabytes,
     ModuleOption,
-    Seconds,
     Seed,
+    TargetMegabytes,
+    TargetOption,
+    TargetSeconds,
     check_finite,
     make_wanted,
 )
@@ -25,21 +27,28 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from solution.choosing.choose import Chosen, Settings
+    from solution.choosing.estimated import Estimated
     from solution.serving.bundle import Bundle
 
 # Slow imports (polars, scipy, matplotlib) are inside the commands that need them.
 
 app = typer.Typer()
+OF_TPU = {"compile_": "--compile", "memory": "--memory"}  # options by their parameters
 WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
+    "target", *OF_TPU,
 )  # fmt: skip
-UNUSED = {  # options without effect with --replay or --model-only, which compile nothing
+UNUSED = {  # options without effect with --replay, --model-only or --verdict: they compile nothing
     "replay": WHILE_MEASURING,
     "model_only": (*WHILE_MEASURING, "measure", "seed", "search"),
-}
+    "verdict": (
+        *(name for name in WHILE_MEASURING if name != "out"), "measure", "seed", "search",
+        "bundle", "collection", "replay", "model_only", "program",
+    ),
+}  # fmt: skip
 
 ProgramFile = Annotated[
-    Path,
+    Path | None,
     typer.Argument(help="Python file with a jax function, or HLO; npz for --replay, --model-only."),
 ]
 With = Annotated[
@@ -73,6 +82,20 @@ InCollection = Annotated[
     str | None,
     typer.Option(help="For --replay and --model-only, if the path does not tell the collection."),
 ]
+Compile = Annotated[
+    int | None,
+    typer.Option(
+        "--compile", min=1, help="With --target tpu:...: configurations to compile. Default: 48."
+    ),
+]
+Memory = Annotated[
+    bool,
+    typer.Option("--memory", help="With --target tpu:...: search for less memory, not less time."),
+]
+VerdictFile = Annotated[
+    Path | None,
+    typer.Option("--verdict", help="Take back what verify.py measured on a TPU: its verdict.json."),
+]
 Search = Annotated[
     str,
     typer.Option(
@@ -86,18 +109,22 @@ Replace = Annotated[bool, typer.Option("--replace", help="Start anew instead of 
 @app.command()
 def choose(
     context: typer.Context,
-    program: ProgramFile,
+    program: ProgramFile = None,
     bundle: With = None,
     over: Over = None,
     measure: Measure = None,
     minutes: Minutes = None,
+    target: TargetOption = "cpu",
+    compile_: Compile = None,
+    memory: Memory = False,
+    verdict: VerdictFile = None,
     replay: Replay = False,
     model_only: ModelOnly = False,
     out: Out = None,
     arguments: ArgumentFile = None,
     collection: InCollection = None,
-    megabytes: Megabytes = 4096,
-    seconds: Seconds = 60,
+    megabytes: TargetMegabytes = None,
+    seconds: TargetSeconds = None,
     seed: Seed = 0,
     search: Search = "ours",
     replace: Replace = False,
@@ -106,30 +133,103 @@ def choose(
 ) -> None:
     """Get a faster configuration of your program: a model proposes, compiling and timing decide.
 
-    If it is stopped or killed, the same command resumes.
+    For a TPU its compiler's estimates decide. If stopped or killed, the same command resumes.
     """
-    _refuse_unused(context, program)
-    if model_only:
-        from solution.choosing.offline import follow_model
+    given = _list_given(context)
+    if verdict is not None:
+        from solution.choosing.measured import take_verdict
 
-        say(follow_model(program, open_bundle(bundle, None, None), collection, seed))
+        _refuse_unused(given, verdict)
+        say(take_verdict(verdict, out))
         return
-    leading = _open_leading(bundle, search)
-    if replay:
-        from solution.choosing.offline import replay_file
-
-        say(replay_file(program, leading, collection, measure or MEASURED, seed, search))
+    if program is None:
+        raise InputError("Give a program's file, such as `fastslow choose my_program.py`.")
+    _refuse_unused(given, program)
+    if replay or model_only:
+        measured = measure or MEASURED if replay else None
+        say(_look_up(program, bundle, search, collection, measured, seed))
         return
-    from solution.choosing.choose import Settings
-    from solution.programs.child import Limits
-
-    settings = Settings(
-        measurements=measure if measure or minutes else MEASURED,
-        seconds=60 * minutes if minutes else None, kinds=tuple(over or ()), seed=seed,
-        search=search, limits=Limits(seconds, megabytes), replace=replace,
+    settings = _make_settings(
+        given, target, compile_ if target != CPU else measure, minutes, seconds, megabytes,
+        kinds=tuple(over or ()), seed=seed, search=search, replace=replace,
         wanted=make_wanted(module, function), arguments=arguments,
     )  # fmt: skip
-    _show(_measure(program, leading, out or Path("chosen") / program.stem, settings))
+    folder = out or Path("chosen") / program.stem
+    _search(program, _open_leading(bundle, search), folder, settings, memory=memory)
+
+
+def _search(
+    program: Path, leading: "Bundle | None", folder: Path, settings: "Settings", *, memory: bool
+) -> None:
+    """Search by measurements on this machine, or by a TPU's estimates; show the result."""
+    if settings.target.name == CPU:
+        _show(_measure(program, leading, folder, settings))
+    else:
+        _show_estimated(_estimate(program, leading, folder, settings, memory=memory))
+
+
+def _look_up(
+    program: Path,
+    bundle: Path | None,
+    search: str,
+    collection: str | None,
+    measured: int | None,
+    seed: int,
+) -> str:
+    """Return in words what a search in a file of known runtimes finds.
+
+    Args:
+        measured: number of runtimes to look up; None: only say what the model ranks first.
+    """
+    from solution.choosing.offline import follow_model, replay_file
+
+    if measured is None:
+        return follow_model(program, open_bundle(bundle, None, None), collection, seed)
+    leading = _open_leading(bundle, search)
+    return replay_file(program, leading, collection, measured, seed, search)
+
+
+def _make_settings(
+    given: set[str],
+    target: str,
+    configs: int | None,
+    minutes: float | None,
+    seconds: float | None,
+    megabytes: int | None,
+    **settings: Any,
+) -> "Settings":
+    """Return the settings of a search on this machine or for a TPU.
+
+    Args:
+        given: names of the parameters on the command line.
+        configs: number of configurations to measure or compile.
+
+    Raises InputError if there is no such target, it cannot be used here, or an option is for
+    another kind of target.
+    """
+    from solution.choosing.choose import Settings
+    from solution.collecting.target import parse_target
+    from solution.programs.child import Limits
+
+    machine = parse_target(target)
+    if target == CPU and (wrong := sorted(given & OF_TPU.keys())):
+        raise InputError(
+            f"{OF_TPU[wrong[0]]} is for a TPU, whose compiler estimates: add --target tpu:v5e. A "
+            "program on this machine is timed: give --measure."
+        )
+    if target != CPU and "measure" in given:
+        raise InputError(
+            f"--measure is for programs that are timed on this machine; for {target} the compiler "
+            "estimates: give --compile."
+        )
+    machine.check()
+    default = MEASURED if target == CPU else COMPILED
+    return Settings(
+        measurements=configs if configs or minutes else default,
+        seconds=60 * minutes if minutes else None,
+        limits=Limits(seconds or machine.seconds, megabytes or machine.megabytes),
+        target=machine, **settings,
+    )  # fmt: skip
 
 
 def _open_leading(bundle: Path | None, search: str) -> "Bundle | None":
@@ -160,12 +260,26 @@ def _measure(
         )  # fmt: skip
 
 
-def _refuse_unused(context: typer.Context, program: Path) -> None:
-    """Raise InputError if an option would have no effect, or a file has nothing to compile."""
-    given = {
+def _list_given(context: typer.Context) -> set[str]:
+    """Return the names of the parameters that are on the command line."""
+    return {
         name for name in context.params
         if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
     }  # fmt: skip
+
+
+def _spell(name: str) -> str:
+    """Return the option of a parameter of `choose` as it is typed."""
+    renamed = {**OF_TPU, "bundle": "--with", "program": "a program"}
+    return renamed.get(name, f"--{name.replace('_', '-')}")
+
+
+def _refuse_unused(given: set[str], program: Path) -> None:
+    """Raise InputError if an option would have no effect, or a file has nothing to compile.
+
+    Args:
+        given: names of the parameters on the command line.
+    """
     if {"replay", "model_only"} <= given:
         raise InputError("Give --replay (look up) or --model-only (measure nothing), not both.")
     if program.suffix == ".npz" and not given & set(UNUSED):
@@ -176,8 +290,8 @@ def _refuse_unused(context: typer.Context, program: Path) -> None:
     for way in given & set(UNUSED):
         for name in sorted(given & set(UNUSED[way])):
             raise InputError(
-                f"Give --{way.replace('_', '-')} (compile nothing) or --{name} (for a search that "
-                "compiles and times), not both."
+                f"Give {_spell(way)} (compile nothing) or {_spell(name)} (for a search that "
+                "compiles), not both."
             )
     if "collection" in given and not given & set(UNUSED):
         raise InputError(
@@ -220,4 +334,55 @@ def _tabulate(chosen: "Chosen") -> "Table":
         str(len(chosen.trials)), str(failed), f"{chosen.reference / 1000:.1f}", best, gain,
         f"{chosen.seconds:.0f}",
     )  # fmt: skip
+    return table
+
+
+def _estimate(
+    program: Path, leading: "Bundle | None", folder: Path, settings: "Settings", *, memory: bool
+) -> "Estimated":
+    from solution.choosing.estimated import MEMORY, TIME, choose_for_tpu
+    from solution.system.progress import console
+
+    check_writable(folder)
+    with console.status(f"{program.name}: starting") as status:
+        return choose_for_tpu(
+            program, leading, folder, settings, MEMORY if memory else TIME,
+            lambda note: status.update(f"{program.name}: {note}"),
+        )  # fmt: skip
+
+
+def _show_estimated(found: "Estimated") -> None:
+    from solution.choosing.journal import describe_failures
+    from solution.choosing.measured import describe_measured
+
+    output.print(_tabulate_estimated(found))
+    say(found.sentence())
+    if found.best is not None:
+        say(f"{found.configuration}.")
+    if found.savings is not None:
+        say("By the compiler's estimates, in shares of the default's:")
+        for line in found.savings.lines():
+            say(f"  {line}")
+    if refused := describe_failures(found.trials):
+        say(refused)
+    say(found.note)
+    for measured in found.measured:
+        say(describe_measured(measured))
+    for path in found.files:
+        say(f"Written: {path}")
+
+
+def _tabulate_estimated(found: "Estimated") -> "Table":
+    from rich.text import Text
+
+    table = make_table(
+        Text(found.name), f"Estimates of the compiler for {found.target}: nothing was measured."
+    )
+    for name in ("", "Estimate, us", "Memory, MB"):
+        table.add_column(name, justify="right" if name else "left")
+    for name, trial in (("default", found.default), ("best found", found.best)):
+        if trial is not None:
+            time = "refused" if trial.nanoseconds is None else f"{trial.nanoseconds / 1000:,.1f}"
+            memory = "-" if trial.memory is None else f"{trial.memory / 1e6:,.1f}"
+            table.add_row(name, time, memory)
     return table

@@ -16,6 +16,9 @@ from solution.commands.options import (
     ModuleOption,
     Seconds,
     Seed,
+    TargetMegabytes,
+    TargetOption,
+    TargetSeconds,
     check_finite,
     make_executor,
     make_wanted,
@@ -54,22 +57,6 @@ Minutes = Annotated[
         help="Time limit for all programs. Default: 3 per file; for a TPU 20.",
     ),
 ]
-TargetOption = Annotated[
-    str,
-    typer.Option(
-        "--target",
-        help="cpu: timed on this machine. tpu:v3, tpu:v5e, ...: estimated by the TPU's compiler, "
-        "without a TPU; needs the extra `tpu`.",
-    ),
-]
-# A TPU's compiler needs more time and memory, so the defaults depend on the target.
-Most = Annotated[
-    float | None,
-    typer.Option(min=1, callback=check_finite, help="Seconds a compilation may take. TPU: 600."),
-]
-MostMegabytes = Annotated[
-    int | None, typer.Option(min=256, help="Memory limit of a compilation, in MB. TPU: 8192.")
-]
 Flat = Annotated[
     bool, typer.Option("--keep-flat", help="Also write graphs whose runtimes differ only by noise.")
 ]
@@ -86,8 +73,8 @@ def layout(
     split: Split = "train",
     configs: Configs = 60,
     minutes: Minutes = None,
-    megabytes: MostMegabytes = None,
-    seconds: Most = None,
+    megabytes: TargetMegabytes = None,
+    seconds: TargetSeconds = None,
     seed: Seed = 0,
     keep_flat: Flat = False,
     arguments: ArgumentFile = None,
@@ -165,8 +152,8 @@ def options(
     split: Split = "train",
     configs: Configs = 60,
     minutes: Minutes = None,
-    megabytes: MostMegabytes = None,
-    seconds: Most = None,
+    megabytes: TargetMegabytes = None,
+    seconds: TargetSeconds = None,
     seed: Seed = 0,
     keep_flat: Flat = False,
     arguments: ArgumentFile = None,

@@ -132,6 +132,22 @@ Megabytes = Annotated[int, typer.Option(min=256, help="Memory limit of a compila
 Seconds = Annotated[
     float, typer.Option(min=1, callback=check_finite, help="Seconds a compilation may take.")
 ]
+TargetOption = Annotated[
+    str,
+    typer.Option(
+        "--target",
+        help="cpu: timed on this machine. tpu:v3, tpu:v5e, ...: estimated by the TPU's compiler, "
+        "without a TPU; needs the extra `tpu`.",
+    ),
+]
+# A TPU's compiler needs more time and memory, so these defaults depend on the target.
+TargetSeconds = Annotated[
+    float | None,
+    typer.Option(min=1, callback=check_finite, help="Seconds a compilation may take. TPU: 600."),
+]
+TargetMegabytes = Annotated[
+    int | None, typer.Option(min=256, help="Memory limit of a compilation, in MB. TPU: 8192.")
+]
 MixLabels = Annotated[
     bool, typer.Option("--mix-labels", help="Train on measured and estimated runtimes together.")
 ]

@@ -14,7 +14,6 @@ import numpy as np
 import psutil
 import pytest
 
-from solution.collecting.constraints import constrain
 from solution.collecting.target import parse_target
 from solution.collecting.tpu import isolating
 from solution.collecting.tpu.compiled import Cost, Tile
@@ -22,17 +21,14 @@ from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.kernels import FILE, KernelCache
 from solution.collecting.tpu.target import TpuTarget
-from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 from solution.programs.child import Limits
 from solution.programs.compiler import Compiler, Flags
 from solution.programs.hlo.messages import MESSAGES
-from solution.programs.program import Program
 from solution.system.errors import InputError
 from tests.conftest import REPOSITORY
 
 pytest.importorskip("libtpu", reason="the extra `tpu` is not installed: no TPU's compiler")
 
-EXAMPLES = REPOSITORY / "solution" / "collecting" / "examples"
 V3, V5E = TpuTarget("tpu:v3"), TpuTarget("tpu:v5e")
 PRODUCT = """HloModule product
 ENTRY main {
@@ -474,24 +470,6 @@ print(Path("/proc/self/status").read_text())
 def test_the_cpu_is_not_estimated(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cpu"):
         Estimator(parse_target("cpu"), cache=tmp_path)
-
-
-def test_the_script_for_a_real_tpu_times_both_programs(compiler: Compiler, tmp_path: Path) -> None:
-    program = Program("product", MESSAGES["Module"].FromString(compiler.parse_hlo(PRODUCT)), None)
-    layouts = np.full((len(program.configurable), 3, MAX_RANK), LAYOUT_UNSET, np.int8)
-    layouts[0, :, :2] = (0, 1)
-    chosen = constrain(program.module, program.configurable, layouts)
-    (tmp_path / "chosen.pb").write_bytes(chosen)
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / "on_a_tpu.py", "chosen.pb"],
-        cwd=tmp_path,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = [line.partition(":")[0] for line in done.stdout.splitlines()]
-    assert lines == ["cpu", "default", "chosen", "default over chosen"]
 
 
 def _compiled(answer: Answer) -> Any:

@@ -16,7 +16,7 @@ again.
 The options are those that people tune by hand and whose effect estimates can show.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -26,12 +26,14 @@ import numpy as np
 
 from solution.collecting.constraints import INPUT, OUTPUT
 from solution.collecting.program_space import (
+    LAYOUTS,
     OPTIONS,
     LayoutSite,
     ProgramSpace,
     make_option_table,
     refuse_layouts,
 )
+from solution.collecting.space import link_sites
 from solution.collecting.tpu.asking import ask, find_asked_ranks
 from solution.collecting.tpu.devices import find_optimised
 from solution.collecting.tpu.reading import open_tuple, spell
@@ -62,9 +64,9 @@ NAMES = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TpuSpace(ProgramSpace):
-    """The configurations of a program for a TPU: one site per configurable node, or per option."""
+    """The configurations of a program for a TPU: one site per configurable node and per option."""
 
-    # opcodes of the configurable nodes, one per site; empty if options are searched
+    # By site: the opcode of its configurable node, or the name of its option. Empty in a table.
     opcodes: tuple[str, ...] = ()
     # By site: the choices other than 0 that the compiler is not known to ignore; `learn` sets them.
     offered: list[np.ndarray] = field(default_factory=list)
@@ -165,23 +167,72 @@ def make_tpu_space(program: Program, kind: str, *, varies_fastest: bool = False)
         found = make_option_table(TpuSpace, program, TPU_OPTION_CHOICES)
         assert isinstance(found, TpuSpace)
         return found
+    return _make_free_space(program, _list_sites(program), {}, varies_fastest=varies_fastest)
+
+
+def make_search_space(program: Program, kinds: Sequence[str] = ()) -> TpuSpace:
+    """Return the space of a search: a program's layouts, the compiler's options, or both together.
+
+    Args:
+        kinds: LAYOUTS, OPTIONS or both; empty: both, or the options alone if the program has no
+            layouts to set.
+
+    Raises InputError if layouts are wanted and the program has none to set, if the program was
+    optimised already, or if it returns no elements.
+    """
+    _check_program(program)
+    has_layouts = bool((find_asked_ranks(program.module, program.configurable) > 0).any())
+    wanted = kinds or ((LAYOUTS, OPTIONS) if has_layouts else (OPTIONS,))
+    sites = _list_sites(program) if LAYOUTS in wanted else ()
+    return _make_free_space(program, sites, TPU_OPTION_CHOICES if OPTIONS in wanted else {})
+
+
+def _list_sites(program: Program) -> tuple[LayoutSite, ...]:
+    """Return a site for each configurable node; raise InputError if no layout can be set."""
     ranks = find_asked_ranks(program.module, program.configurable)
     if not (ranks > 0).any():
         raise refuse_layouts(program)
     nodes = list(instructions(program.module))
     shapes = {node.id: list(node.shape.dimensions) for node in nodes}
-    sites = tuple(
+    return tuple(
         LayoutSite((site,), _list_choices(nodes[node], shapes, wanted))
         for site, (node, wanted) in enumerate(zip(program.configurable, ranks, strict=True))
     )
-    sizes = np.array([len(site.values) for site in sites])
+
+
+def _make_free_space(
+    program: Program,
+    sites: tuple[LayoutSite, ...],
+    options: Mapping[str, tuple[str, ...]],
+    *,
+    varies_fastest: bool = False,
+) -> TpuSpace:
+    """Return the space of all combinations of layouts at these sites and values of these options.
+
+    A search tries each value of each option alone first.
+    """
+    nodes = list(instructions(program.module))
+    opcodes = tuple(nodes[node].opcode for node in program.configurable[: len(sites)])
+    sizes = [len(site.values) for site in sites] + [len(values) for values in options.values()]
     space = TpuSpace(
         program=program,
-        sizes=sizes,
+        sizes=np.array(sizes),
         default=np.zeros(len(sizes), np.int32),
+        links=link_sites(
+            program.nodes.edges,
+            len(program.nodes.opcodes),
+            program.configurable,
+            np.arange(len(sites)),
+        ),
+        settings=tuple(
+            ((site, value),)
+            for site in range(len(sites), len(sizes))
+            for value in range(1, sizes[site])
+        ),
         layout_sites=sites,
+        option_choices=options,
         varies_fastest=varies_fastest,
-        opcodes=tuple(nodes[node].opcode for node in program.configurable),
+        opcodes=(*opcodes, *options),
     )
     space.learn(set())
     return space

@@ -54,8 +54,7 @@ class TpuTarget(Target):
         if kind == "tiles":
             raise InputError(
                 f"{self.name}: a TPU's compiler chooses its tiles itself and takes none, so there "
-                "is nothing to collect. Collect layouts or options for it, or tiles with --target "
-                "cpu."
+                "is nothing to vary. Take its layouts or options, or tiles with --target cpu."
             )
         machine = platform.machine()
         if sys.platform != "linux" or machine not in ("x86_64", "AMD64"):

@@ -1,0 +1,387 @@
+"""Choose a configuration of one program for a TPU, by the estimates of its compiler.
+
+Nothing is measured: the result says what the compiler estimates. `verify.py`, which is written
+beside the result, measures on a machine with the TPU; `take_verdict` takes its outcome back.
+"""
+
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from solution.choosing.choose import (
+    BATCH,
+    MOST,
+    PICTURE,
+    Settings,
+    identify_search,
+    open_search,
+    read_program,
+)
+from solution.choosing.handing import describe_choice, draw_search
+from solution.choosing.journal import RECORD, Journal, Trial
+from solution.choosing.proposer import Proposer
+from solution.choosing.savings import Savings, compare_compiled
+from solution.choosing.search import Budget, search
+from solution.choosing.tpu_files import (
+    describe_parameters,
+    hand_over_estimated,
+    identify_choice,
+    take_back_estimated,
+)
+from solution.choosing.verdict import LEAST
+from solution.collecting.program_space import TILES, check_kinds
+from solution.collecting.space import name_config
+from solution.collecting.target import CPU, Tell
+from solution.collecting.tpu.asking import find_fixed_boundary
+from solution.collecting.tpu.devices import check_module
+from solution.collecting.tpu.estimate import CHIPS
+from solution.collecting.tpu.estimator import Answer, Estimator
+from solution.collecting.tpu.labelling import EstimatingWorkers
+from solution.collecting.tpu.space import TpuSpace, make_search_space
+from solution.collecting.tpu.target import TpuTarget, find_libtpu_version
+from solution.domain.labels import name_estimate
+from solution.programs.compiler import check_installed
+from solution.programs.given import give_arguments
+from solution.serving.bundle import Bundle
+from solution.serving.words import SAME
+from solution.system.errors import InputError
+from solution.system.files import locked, make_folder
+from solution.system.progress import warn
+
+TIME, MEMORY = "time", "memory"  # what a search makes smaller
+# In the compiler's refusal of a program that does not fit: bytes that it takes, and the limit.
+USED = re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?)")
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """The result of a search by estimates, in words and numbers."""
+
+    name: str
+    target: str
+    goal: str  # TIME or MEMORY
+    trials: list[Trial]  # without the default's
+    default: Trial
+    best: Trial | None  # None: nothing better than the default was found
+    configuration: str
+    # None: nothing better was found, or the default or the best has no estimate
+    savings: Savings | None
+    note: str  # what guided the search, and what verify.py cannot do; in words
+    seconds: float  # total duration, earlier sessions included
+    limit: int  # bytes of the chip's memory
+    measured: list[dict[str, Any]] = field(default_factory=list)  # what verify.py found
+    files: list[Path] = field(default_factory=list)
+
+    def sentence(self) -> str:
+        """Describe the result in words that claim no more than the compiler's estimate."""
+        counted = f"{len(self.trials)} configurations"
+        if self.best is None:
+            return (
+                f"Of {counted} none was found that the compiler estimates to take at least 0.5% "
+                f"less {self.goal} than its default. Leave the program as the compiler has it."
+            )
+        if self.goal == MEMORY:
+            return self._describe_memory(self.default.memory or 0, self.best)
+        before, after = self.default.time, self.best.time
+        return (
+            f"The compiler for {self.target} estimates {after / 1000:,.1f} us instead of "
+            f"{before / 1000:,.1f} us: {1 - after / before:.1%} less, the least of {counted}. An "
+            f"estimate is no measurement: run verify.py on a TPU."
+        )
+
+    def _describe_memory(self, before: int, best: Trial) -> str:
+        after = best.memory or 0
+        words = (
+            f"The compiler for {self.target} needs {after / 1e6:,.1f} MB instead of "
+            f"{before / 1e6:,.1f} MB, the least of {len(self.trials)} configurations"
+        )
+        if best.nanoseconds is None:
+            return (
+                f"{words}, and refuses the program still: the chip has {self.limit / 1e6:,.1f} MB."
+            )
+        if self.default.nanoseconds is None:
+            return f"{words}. With that it takes the program, which it refused as it is."
+        ratio = best.nanoseconds / self.default.nanoseconds
+        return f"{words}. Its estimate of the time is {ratio:.3f} of the default's."
+
+
+def choose_for_tpu(
+    path: Path, bundle: Bundle | None, folder: Path, settings: Settings, goal: str, tell: Tell
+) -> Estimated:
+    """Find a configuration of the program in a file that the compiler estimates to be better.
+
+    Args:
+        bundle: its models guide the search; None for a search without a model.
+        settings: `settings.target` is a TPU.
+        goal: TIME or MEMORY.
+
+    Raises InputError if the target cannot be used, the file holds no program or several, or the
+    compiler refuses the default configuration.
+    """
+    check_installed()
+    check_kinds(settings.kinds)
+    assert isinstance(settings.target, TpuTarget)
+    settings.target.check(TILES if TILES in settings.kinds else "")
+    with settings.target.open_workers(settings.limits) as workers:
+        program = give_arguments(
+            read_program(path, workers.compiling, settings.wanted, settings.target.platform),
+            settings.arguments,
+            settings.limits.megabytes,
+        )
+        for words in program.notes:
+            warn(f"{path}: {words}")
+        space = make_search_space(program, settings.kinds)
+        describe_parameters(space)  # an unknown type is an error now and not after the search
+        proposer, note = open_search(bundle, space, settings)
+        identity = _identify(space, bundle, settings, goal)
+        # The folder is created only now, because an input that cannot be searched must not create
+        # or change it.
+        make_folder(folder)
+        with locked(folder, "Wait for it, or choose another --out."):
+            if settings.replace:
+                take_back_estimated(folder, PICTURE, RECORD)
+            journal = Journal.open(folder, identity, {"target": CPU})
+            run = _Run(space, workers, journal, folder, settings, goal, tell)
+            return run.choose(proposer, note)
+
+
+class Estimates:
+    """Measures configurations by compiling them; a trial's time is the compiler's estimate."""
+
+    def __init__(self, space: TpuSpace, estimator: Estimator) -> None:
+        self._space, self._estimator = space, estimator
+        self._boundary = find_fixed_boundary(space.program.module)
+
+    def measure(self, configs: np.ndarray) -> list[Trial]:
+        """Compile configurations (k, sites) in parallel; return a trial for each."""
+        begin = time.monotonic()
+        answers = self.compile(configs)
+        seconds = (time.monotonic() - begin) / len(configs)
+        return [
+            Trial(name_config(row), row.tolist(), answer.nanoseconds, answer.refused, seconds,
+                  find_memory(answer))
+            for row, answer in zip(configs, answers, strict=True)
+        ]  # fmt: skip
+
+    def compile(self, configs: np.ndarray) -> list[Answer]:
+        """Return the compiler's answers for configurations (k, sites)."""
+        prepared = (self._space.prepare(row) for row in configs)
+        asked = [(module, flags.options, self._boundary) for module, flags in prepared]
+        return list(self._estimator.estimate_many(asked))
+
+
+def find_memory(answer: Answer) -> int | None:
+    """Return the bytes of the chip's memory that a program takes; None if they are not known.
+
+    If the compiler refuses the program because it does not fit, its message states them.
+    """
+    if answer.compiled is not None:
+        return answer.compiled.memory_bytes
+    if answer.is_out_of_memory and (found := USED.search(answer.refused)):
+        return round(float(found[1]) * UNITS[found[2]])
+    return None
+
+
+def find_limit(trials: Sequence[Trial], target: TpuTarget) -> int:
+    """Return the bytes of the chip's memory: as a refusal states them, else by the generation."""
+    stated = (USED.search(trial.note) for trial in trials)
+    return next(
+        (round(float(found[3]) * UNITS[found[4]]) for found in stated if found),
+        round(CHIPS[target.generation].gigabytes * 1e9),
+    )
+
+
+class _Run:
+    """Search and write the result, with the journal and the compiling processes open."""
+
+    def __init__(
+        self,
+        space: TpuSpace,
+        workers: EstimatingWorkers,
+        journal: Journal,
+        folder: Path,
+        settings: Settings,
+        goal: str,
+        tell: Tell,
+    ) -> None:
+        """Compile the default configuration unless an earlier session did.
+
+        Raises InputError if the compiler refuses it and the search cannot begin without it.
+        """
+        self._space, self._journal, self._folder = space, journal, folder
+        self._settings, self._goal, self._tell = settings, goal, tell
+        self._target = workers.estimator.target
+        self._estimates = Estimates(space, workers.estimator)
+        tell("compiling the default configuration")
+        name = name_config(space.default)
+        default = journal.trials.get(name)
+        if default is None:
+            (default,) = self._estimates.measure(space.default[None])
+            self._check_default(default)
+            journal.trials[name] = default
+            journal.write()
+        self._default = default
+
+    def choose(self, proposer: Proposer, note: str) -> Estimated:
+        """Return the result of the search.
+
+        Args:
+            note: what guides the optimizer, in words.
+        """
+        default, journal = self._default, self._journal
+        proposer.tell(np.array([default.config], np.int32), np.array([self._value(default)]))
+        most = self._settings.measurements or MOST
+        budget = Budget(most, self._settings.seconds or math.inf, BATCH)
+        search(proposer, self._estimates, budget, journal, self._narrate, self._value)
+        trials = [trial for trial in journal.trials.values() if trial.name != default.name]
+        best = self._find_best(trials)
+        savings = self._compare(best)
+        result = self._describe(trials, best, savings, note)
+        files = self._hand_over(result)
+        picture = self._folder / PICTURE
+        values = [self._value(trial) for trial in trials]
+        first = self._value(default)
+        ratios = np.array(values) / first
+        draw_search(trials, ratios, result.name, picture, self._goal, "estimated")
+        result.files.extend([*files, picture])
+        return result
+
+    def _value(self, trial: Trial) -> float:
+        """Return the number that the search makes smaller; NaN if it is not known."""
+        if self._goal == TIME:
+            return trial.time
+        return math.nan if trial.memory is None else float(trial.memory)
+
+    def _check_default(self, default: Trial) -> None:
+        if not math.isnan(self._value(default)):
+            return
+        advice = "Expected one that it compiles within the limits."
+        if self._goal == TIME and default.memory is not None:
+            advice = "Add --memory to search for a configuration that fits."
+        raise InputError(
+            f"{self._space.program.name}: the compiler for {self._target.name} does not take the "
+            f"program as it is: {default.note.rstrip('.')}. {advice}"
+        )
+
+    def _narrate(self, trials: Sequence[Trial]) -> None:
+        values = [value for trial in trials if not math.isnan(value := self._value(trial))]
+        refused = len(trials) - len(values)
+        best = min(values, default=math.nan) / self._value(self._default)
+        self._tell(
+            f"compiled {len(trials)}, {refused} refused"
+            + (f", best estimate {best:.3f} of the default's {self._goal}" if values else "")
+        )
+
+    def _find_best(self, trials: Sequence[Trial]) -> Trial | None:
+        """Return the best trial; None if it is less than 0.5% better than the default.
+
+        If two take the same memory, the one with the smaller estimate is better, and one that
+        fits is better than one that does not.
+        """
+        known = [trial for trial in trials if not math.isnan(self._value(trial))]
+        ranks = {t.name: (self._value(t), t.nanoseconds is None, t.nanoseconds or 0) for t in known}
+        best = min(known, key=lambda trial: ranks[trial.name], default=None)
+        if best is None or self._value(best) * LEAST > self._value(self._default):
+            return None
+        return best
+
+    def _compare(self, best: Trial | None) -> Savings | None:
+        """Return what the best configuration changes; both programs are in the compiler's cache."""
+        if best is None or best.nanoseconds is None or self._default.nanoseconds is None:
+            return None
+        self._tell("comparing the compiled programs")
+        configs = np.array([self._default.config, best.config], np.int32)
+        compiled = [answer.compiled for answer in self._estimates.compile(configs)]
+        if compiled[0] is None or compiled[1] is None:
+            return None
+        estimates = self._default.nanoseconds, best.nanoseconds
+        return compare_compiled(compiled[0], compiled[1], estimates, self._target)
+
+    def _describe(
+        self, trials: list[Trial], best: Trial | None, savings: Savings | None, note: str
+    ) -> Estimated:
+        space = self._space
+        configuration = SAME
+        if best is not None:
+            configuration = describe_choice(space, np.array(best.config, np.int32))
+        notes = [note, *_find_limits_of_verification(space)]
+        seconds = sum(trial.seconds for trial in (self._default, *trials))
+        return Estimated(
+            space.program.name, self._target.name, self._goal, trials, self._default, best,
+            configuration, savings, " ".join(notes), seconds,
+            find_limit([self._default, *trials], self._target),
+        )  # fmt: skip
+
+    def _hand_over(self, result: Estimated) -> list[Path]:
+        """Write the result into the journal and the files of the best; return the files' paths.
+
+        If nothing better than the default was found, delete the files of an earlier result.
+        """
+        journal, best = self._journal, result.best
+        if best is None:
+            journal.result = {"winner": None, "choice": None, "measured": []}
+            journal.write()
+            take_back_estimated(self._folder)
+            return []
+        config = np.array(best.config, np.int32)
+        choice = identify_choice(self._space, config, self._target.name)
+        # what was measured stays as long as the choice does
+        earlier = journal.result or {}
+        if earlier.get("choice") == choice:
+            result.measured.extend(earlier["measured"])
+        facts = {
+            "choice": choice,
+            "target": self._target.name,
+            "source": name_estimate(self._target.name, f"libtpu {find_libtpu_version()}"),
+            "goal": self._goal,
+            "default": _record(result.default),
+            "chosen": _record(best),
+            "changes": result.savings.to_records() if result.savings else [],
+        }
+        files = hand_over_estimated(self._space, config, self._folder, facts)
+        journal.result = {
+            "winner": best.name, "choice": choice, "configuration": result.configuration,
+            "measured": result.measured,
+        }  # fmt: skip
+        journal.write()
+        return files
+
+
+def _record(trial: Trial) -> dict[str, Any]:
+    """Return a trial's estimate and memory, as choice.json holds them."""
+    return {"estimated_nanoseconds": trial.nanoseconds, "memory_bytes": trial.memory}
+
+
+def _find_limits_of_verification(space: TpuSpace) -> Iterator[str]:
+    """Yield in sentences what verify.py does not do for a program."""
+    checked = check_module(space.program.plain)
+    if not isinstance(checked, str) and checked.devices.count > 1:
+        yield (
+            f"The program is for {checked.devices.count} devices; verify.py runs it on one, so it "
+            "cannot run it as it is."
+        )
+    if find_fixed_boundary(space.program.module) is not None:
+        yield (
+            "The module fixes the layouts of its parameters and results; verify.py times it with "
+            "those that jax gives arrays."
+        )
+
+
+def _identify(
+    space: TpuSpace, bundle: Bundle | None, settings: Settings, goal: str
+) -> dict[str, Any]:
+    """Return what must be equal for a search to be resumed; the machine does not matter."""
+    return {
+        **identify_search(bundle, settings),
+        "program": space.program.module_digest,
+        "target": settings.target.name,
+        "libtpu": find_libtpu_version(),
+        "goal": goal,
+    }

@@ -1,0 +1,101 @@
+"""Take what verify.py measured on a TPU back into the record of the search."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from solution.choosing.journal import RECORD, Journal
+from solution.choosing.verdict import Verdict, judge
+from solution.system.errors import InputError
+from solution.system.files import locked, read_json
+
+EXPECTED = "a verdict that verify.py wrote"
+# entries of the file that are stored in the record
+KEPT = ("device", "platform", "jax", "clock", "defect", "nanoseconds")
+
+
+def take_verdict(path: Path, out: Path | None) -> str:
+    """Store a file of verify.py in the record of its search; return the verdict in words.
+
+    The interval is computed again from the measured times.
+
+    Args:
+        out: the search's folder; None: the file's folder if a search is in it, otherwise
+            chosen/NAME of the program.
+
+    Raises InputError if the file is another one, there is no search in the folder, or its result
+    is another configuration.
+    """
+    found = _read(path)
+    folder = out or (path.parent if (path.parent / RECORD).is_file() else None)
+    folder = folder or Path("chosen") / Path(found["program"]).name
+    if not (folder / RECORD).is_file():
+        raise InputError(
+            f"{folder / RECORD}: expected the record of the search whose result {path} is about, "
+            "found none. Give the search's folder as --out."
+        )
+    with locked(folder, "Wait for it."):
+        journal = Journal.reopen(folder)
+        result = journal.result or {}
+        if result.get("choice") != found["choice"]:
+            raise InputError(
+                f"{path}: is about another configuration than the one in {folder}. Run verify.py "
+                "of that folder, or give the folder that it belongs to as --out."
+            )
+        measured = {name: found[name] for name in KEPT}
+        others = [one for one in result["measured"] if one != measured]
+        journal.result = {**result, "measured": [*others, measured]}
+        journal.write()
+    return f"{describe_measured(measured)} Stored: {folder / RECORD}"
+
+
+def describe_measured(measured: dict[str, Any]) -> str:
+    """Return in words what verify.py found on a device."""
+    if measured["defect"]:
+        return f"On {measured['device']}: do not use the configuration: {measured['defect']}."
+    return f"Measured on {measured['device']}: {judge_rounds(measured).sentence()}"
+
+
+def judge_rounds(measured: dict[str, Any]) -> Verdict:
+    """Return the A/B result of the times that verify.py measured."""
+    return judge(*np.array(measured["nanoseconds"], np.float64).T)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the content of the file; raise InputError if it is another one."""
+    try:
+        found = read_json(path, EXPECTED)
+    except OSError as error:
+        raise InputError(f"{path}: expected {EXPECTED}, but: {error.strerror}.") from error
+    texts = ("program", "choice", "device", "platform", "jax", "clock", "defect")
+    wrong = [name for name in texts if not isinstance(found.get(name), str)]
+    if not wrong and not _are_times(found.get("nanoseconds"), is_empty=bool(found["defect"])):
+        wrong = ["nanoseconds"]
+    if wrong:
+        raise InputError(
+            f"{path}: expected {EXPECTED}, found no valid entry {', '.join(wrong)}. Run verify.py "
+            "again."
+        )
+    return found
+
+
+def _are_times(value: Any, *, is_empty: bool) -> bool:
+    """Return True if the value is a list of at least two pairs of positive numbers.
+
+    Args:
+        is_empty: True if nothing was timed, so the list must be empty.
+    """
+    if is_empty:
+        return bool(value == [])
+    return (
+        isinstance(value, list)
+        and len(value) > 1
+        and all(
+            isinstance(pair, list)
+            and len(pair) == 2
+            and all(isinstance(t, int | float) and math.isfinite(t) and t > 0 for t in pair)
+            for pair in value
+        )
+    )

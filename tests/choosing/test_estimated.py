@@ -1,0 +1,205 @@
+"""`fastslow choose --target tpu:...`: the compiler estimates, and nothing claims to be faster.
+
+The real compiler is asked: these tests need the extra `tpu`.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `tpu`")
+
+from solution.choosing.estimated import find_limit, find_memory
+from solution.choosing.handing import CHOICE, MODULE
+from solution.choosing.journal import RECORD, Trial
+from solution.choosing.savings import GONE, NEW, compare_compiled
+from solution.choosing.tpu_files import FILES
+from solution.collecting.tpu.estimator import Answer, Estimator
+from solution.collecting.tpu.kernels import VARIABLE
+from solution.collecting.tpu.space import make_search_space
+from solution.collecting.tpu.target import TpuTarget
+from solution.programs.child import Child, Limits
+from solution.programs.hlo.messages import read_records
+from solution.programs.program import read_programs
+from tests.conftest import FastSlow
+from tests.made.timed import DENSE
+from tests.processes import FASTSLOW
+
+V3 = TpuTarget("tpu:v3")
+# The default copies the convolution's result, and a chosen layout saves a part of that.
+IMAGES = '''
+"""A convolution and a product of its pixels."""
+from solution.collecting.families import build
+
+program, arguments = build(
+    family="convnet", depth=1, width=48, batch=4, length=32, activation="softplus", norm="none",
+    residual=False, gated=True, causal=False, pooled=False, train=False,
+)
+'''
+CHOOSE = ("choose", "images.py", "--target", "tpu:v3")
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a program, and the result of a search among its layouts."""
+    folder = tmp_path_factory.mktemp("estimated")
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = str(folder / "cache")
+    (folder / "images.py").write_text(IMAGES, encoding="utf-8")
+    done = FASTSLOW.run(*CHOOSE, "--compile", "6", "--over", "layouts", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "stdout.txt").write_text(done.stdout, encoding="utf-8")
+    yield folder
+    del os.environ[VARIABLE]
+    if before is not None:
+        os.environ[VARIABLE] = before
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / "chosen" / "images" / name).read_text())
+
+
+def test_the_best_estimate_is_called_one_and_its_files_are_there(chosen: Path) -> None:
+    said = " ".join((chosen / "stdout.txt").read_text().split())
+    record, choice = read(chosen, RECORD), read(chosen, CHOICE)
+    times = {trial["name"]: trial["nanoseconds"] for trial in record["trials"]}
+    assert len(times) == 7  # the default among them
+    assert record["identity"]["target"] == choice["target"] == "tpu:v3"
+    assert times[record["result"]["winner"]] == min(times.values())
+    assert choice["chosen"]["estimated_nanoseconds"] == min(times.values())
+    assert "estimates" in said and "no measurement" in said
+    assert "speed-up" not in said and "faster" not in said and "times as fast" not in said
+    for name in FILES:
+        assert (chosen / "chosen" / "images" / name).stat().st_size, name
+    assert len(read_records(chosen / "chosen" / "images" / MODULE)) == 1
+
+
+def test_the_written_module_has_the_estimate_that_is_reported(chosen: Path) -> None:
+    choice, folder = read(chosen, CHOICE), chosen / "chosen" / "images"
+    with Estimator(V3) as estimator:
+        for name in ("default", "chosen"):
+            answer = estimator.estimate((folder / f"{name}.pb").read_bytes())
+            assert answer.nanoseconds == choice[name]["estimated_nanoseconds"]
+            assert find_memory(answer) == choice[name]["memory_bytes"]
+
+
+def test_the_changes_add_up_to_what_is_saved(chosen: Path) -> None:
+    choice, folder = read(chosen, CHOICE), chosen / "chosen" / "images"
+    with Estimator(V3) as estimator:
+        default, best = (
+            estimator.estimate((folder / f"{name}.pb").read_bytes())
+            for name in ("default", "chosen")
+        )
+    assert default.compiled and best.compiled and default.nanoseconds and best.nanoseconds
+    both = default.nanoseconds, best.nanoseconds
+    savings = compare_compiled(default.compiled, best.compiled, both, V3)
+    assert savings.total == pytest.approx(1 - both[1] / both[0])
+    assert savings.to_records() == choice["changes"]
+    # what both programs have is in no change: the kernels and copies left are as many
+    for program, kinds in ((default.compiled, (GONE,)), (best.compiled, (NEW,))):
+        copies = [c for c in savings.changes if c.what == "copy" and c.how in kinds]
+        assert len(copies) <= len(program.copies)
+    backwards = compare_compiled(best.compiled, default.compiled, both[::-1], V3)
+    assert sorted(c.how for c in backwards.changes) == sorted(
+        {GONE: NEW, NEW: GONE}.get(c.how, c.how) for c in savings.changes
+    )
+    assert not compare_compiled(best.compiled, best.compiled, (both[1], both[1]), V3).changes
+
+
+def test_the_same_command_continues_and_other_settings_are_refused(
+    chosen: Path, fastslow: FastSlow
+) -> None:
+    before = read(chosen, RECORD)["trials"]
+    done = FASTSLOW.run(*CHOOSE, "--compile", "8", "--over", "layouts", cwd=chosen)
+    assert done.returncode == 0, done.stderr
+    trials = read(chosen, RECORD)["trials"]
+    assert trials[:7] == before and len(trials) == 9
+    for words, expected in (
+        (("--target", "tpu:v5e", "--over", "layouts"), "tpu:v5e"),
+        (("--over", "layouts", "--memory"), "memory"),
+        (("--over", "layouts", "--seed", "1"), "seed"),
+    ):
+        done = FASTSLOW.run(*CHOOSE, "--compile", "8", *words, cwd=chosen)
+        assert done.returncode == 2 and expected in done.stderr, done
+    assert read(chosen, RECORD)["trials"] == trials
+
+
+def test_killed_it_continues_to_the_same_result(chosen: Path, tmp_path: Path) -> None:
+    (tmp_path / "images.py").write_text(IMAGES, encoding="utf-8")
+    words = [*CHOOSE, "--compile", "6", "--over", "layouts"]
+    path = tmp_path / "chosen" / "images" / RECORD
+    process = subprocess.Popen(
+        [sys.executable, "-m", "solution", *words], cwd=tmp_path, start_new_session=True
+    )
+    while process.poll() is None and not path.exists():
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = FASTSLOW.run(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found, whole = (
+        [(t["name"], t["nanoseconds"]) for t in json.loads(p.read_text())["trials"][:7]]
+        for p in (path, chosen / "chosen" / "images" / RECORD)
+    )
+    assert found == whole
+
+
+def test_options_and_layouts_are_searched_together(tmp_path: Path) -> None:
+    (tmp_path / "dense.py").write_text(DENSE, encoding="utf-8")
+    with Child(Limits()) as child:
+        (program,) = read_programs(tmp_path / "dense.py", child, platform="tpu")
+    space = make_search_space(program)
+    nodes = len(program.configurable)
+    assert space.sites == nodes + 3 and len(space.settings) == 10
+    assert make_search_space(program, ("options",)).sites == 3
+    assert make_search_space(program, ("layouts",)).sites == nodes
+    config = space.default.copy()
+    config[nodes] = 2
+    module, flags = space.prepare(config)
+    assert flags.options == (("xla_tpu_scoped_vmem_limit_kib", 12288),)
+    assert module == space.prepare(space.default)[0]
+    drawn = space.draw(np.random.default_rng(0), 50)
+    assert (drawn < space.sizes).all() and drawn[:, nodes:].any() and drawn[:, :nodes].any()
+
+
+def test_memory_is_read_from_a_refusal() -> None:
+    refused = (
+        "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space "
+        "hbm. Used 48.00G of 15.48G hbm. Exceeded hbm capacity by 32.52G."
+    )
+    assert find_memory(Answer(None, refused)) == 48 << 30
+    assert find_memory(Answer(None, "another reason")) is None
+    trial = Trial("a", [0], None, refused)
+    assert find_limit([trial], V3) == round(15.48 * 2**30)
+    assert find_limit([], V3) == 16_000_000_000
+
+
+def test_bad_input_is_one_message(chosen: Path, fastslow: FastSlow, tmp_path: Path) -> None:
+    (tmp_path / "dense.py").write_text(DENSE, encoding="utf-8")
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    for words, expected in (
+        (("dense.py", "--target", "tpu:v9"), "tpu:v5e"),
+        (("dense.py", "--compile", "9"), "--target"),
+        (("dense.py", "--memory"), "--target"),
+        (("dense.py", "--target", "tpu:v3", "--measure", "9"), "--compile"),
+        (("dense.py", "--target", "tpu:v3", "--over", "tiles"), "tiles"),
+        (("dense.py", "--target", "tpu:v3", "--over", "tile"), "expected some of"),
+        (("dense.py", "--target", "tpu:v3", "--replay"), "--target"),
+        (("--verdict", other, "--seed", "1"), "--seed"),
+        (("--verdict", other), "other.json"),
+        (("--verdict", tmp_path / "missing.json"), "missing.json"),
+        ((), "program"),
+    ):
+        done = fastslow("choose", *words)
+        assert done.returncode == 2 and expected in " ".join(done.stderr.split()), done
+    assert not (tmp_path / "chosen").exists()
