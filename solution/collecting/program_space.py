@@ -44,7 +44,7 @@ class LayoutSite:
 
     # (node, tensor), or (node,) for all three tensors; node: position among the configurable nodes
     index: tuple[int, ...]
-    # (choices, 6), or (choices, 3, 6) for three tensors: layouts, minor to major; first: default
+    # (choices, 6) layouts, minor to major; (choices, 3, 6) for three tensors. [0] is the default
     values: np.ndarray
 
 

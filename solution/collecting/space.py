@@ -18,7 +18,7 @@ COLUMNS = 4096  # most one-hot columns in a configuration's features
 # mean share of the sites that a random configuration changes: log-uniform between SHARES
 MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
 TRIES = 25  # most rounds of drawing, until enough new configurations are found
-# from a table with more unknown members, candidates are MOST random ones and the prior's MOST best
+# if more members of a table are unknown: candidates are MOST random and the prior's MOST best
 MOST = 1500
 # candidates without a table: neighbours of the fastest configurations, random configurations
 NEAR, FAR = 192, 128

@@ -283,7 +283,7 @@ def _is_elsewhere(name: str) -> bool:
     """Return whether the name resolves to a module other than a folder without `__init__.py`."""
     try:
         found = importlib.util.find_spec(name)
-    # find_spec raises it for a module that runs without a spec, such as __main__
+    # raised by find_spec if a module such as __main__ runs without a spec
     except ValueError:
         return True
     return found is not None and found.origin is not None

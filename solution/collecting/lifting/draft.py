@@ -20,7 +20,7 @@ from solution.system.errors import InputError
 CALLERS = frozenset([*CALLING.split(), "custom-call"])
 # Columns of the node features to which the vocabulary gives no name
 TUPLE_COUNT = 29
-WINDOW_COUNTS = slice(91, 93)  # numbers of window dimensions: reversed ones, others
+WINDOW_COUNTS = slice(91, 93)  # number of window dimensions that are reversed, and of the others
 PRED, S32, S64, U32, U64 = 1, 4, 5, 8, 9  # numbers of element types in XLA's PrimitiveType
 TUPLE, OPAQUE, TOKEN = 13, 14, 17
 INTEGERS = frozenset(range(2, 10))

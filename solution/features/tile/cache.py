@@ -71,9 +71,9 @@ class Blocks(NamedTuple):
 class Misses(NamedTuple):
     """The number of blocks (configs,) that a kernel loads into a cache, for all tensors."""
 
-    # if the least recently used block is evicted: a level's data stays as a whole, or not at all
+    # with least-recently-used eviction, a level's data stays in the cache as a whole or not at all
     least_recent: np.ndarray
-    # count if as much of the data that a level touches stays as fits into the cache
+    # without that rule: the part of a level's data that fits into the cache stays there
     gradual: np.ndarray
 
 

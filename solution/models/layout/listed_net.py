@@ -93,7 +93,7 @@ class ListedNet:
         pairs, share = listed.layouts, share_of_pairs(listed.layouts)
         keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
         self._share = dict(zip(keys, share.tolist(), strict=True))
-        # with more nodes than this that differ from each known one, it is computed in full
+        # compute a configuration in full if it differs from each known one at more nodes than this
         self._limit = max(1, int(NEAR * listed.layouts.codes.shape[1]))
         self._known: list[Known] = []
 

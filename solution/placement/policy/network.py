@@ -322,7 +322,7 @@ class Policy(nn.Module):
         # Not nn.Embedding: the gradient of its lookup synchronises with a GPU.
         embedded = self.opcodes.weight.index_select(0, inputs.opcodes)
         entered = self.enter(torch.cat([embedded, columns, fed], 1))
-        # the number of devices is an input: a division in two is no part of one in four
+        # the number of devices is an input: the best halves need not consist of the best quarters
         nodes = torch.relu(entered + self.devices.weight[min(devices, MAX_HEAD)])
         for layer in self.embedding:
             nodes = layer(nodes, inputs.edges)
