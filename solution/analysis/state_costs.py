@@ -5,6 +5,8 @@ is the sum of the costs of the states of a program's instructions and copies
 (solution.models.base.CostRanker). So two configurations differ by the instructions and copies whose
 states differ, and by nothing else. If the program was measured, the costs are also given in percent
 of the runtime, by a line fitted from scores to log runtimes of this program.
+
+On a TPU, a layout is named with the bytes that the tensor has with padding to register tiles.
 """
 
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from solution.analysis.explanation import NAMED, READABLE, SHOWN, Comparison, co
 from solution.analysis.graph_picture import describe_node
 from solution.domain.graph import Graph
 from solution.features.padding import tensor_ranks
+from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import FEATURES, StateTable, state_tables
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND, list_dimensions
 from solution.features.work import num_bytes
@@ -46,6 +49,7 @@ class Costs(Comparison):
     added: np.ndarray  # (parts,) cost in `slow` minus cost in `fast`, in units of the score
     # (parts,) `added` over the runtime; None: not measured, or the fitted line does not rise
     shares: np.ndarray | None
+    is_padded: bool  # True if the compiler pads tensors to the register tiles of a TPU
 
 
 def explain_costs(ranker: CostRanker, graph: Graph, config: int | None = None) -> Costs:
@@ -66,6 +70,7 @@ def explain_costs(ranker: CostRanker, graph: Graph, config: int | None = None) -
         fast_states=[words.describe(int(fast[p]), p >= table.instructions) for p in order],
         added=added[order],
         shares=_share_of_runtime(graph, compared.scores, added[order]),
+        is_padded=BACKENDS[ranker.backend].device_layouts,
     )
 
 
@@ -127,12 +132,16 @@ class _Words:
         )
 
     def _name_layout(self, number: int, column: int) -> str:
+        """Return a tensor's layout in the state `number`, and its bytes if they include padding."""
         layout = self.table.layouts[number, [column]]
         tensor = int(self.table.tensors[number, column])
         if layout[0] < 0 or tensor == self.graph.num_nodes:
             return ""
         dimensions = list_dimensions(layout, tensor_ranks(self.graph)[[tensor]])[0]
-        return f"{{{','.join(str(one) for one in dimensions if one >= 0)}}}"
+        order = ",".join(str(one) for one in dimensions if one >= 0)
+        size = self.table.tensor_bytes[number, column]
+        is_padded = size > num_bytes(self.graph)[tensor]
+        return f"{{{order}}}" + (f" ({decimal(int(size))} with padding)" if is_padded else "")
 
 
 def name_reasons(costs: Costs) -> list[str]:
@@ -152,9 +161,11 @@ def show_costs(costs: Costs) -> Table:
     """Return a table of the parts in which the configurations differ, and of their added costs."""
     slow, fast = costs.slow, costs.fast
     note = " Of the runtime: by a line through this program's measurements."
+    tiles = " With padding: as a TPU stores tensors, in register tiles."
     table = make_table(
         Text(f"Why {slow} is predicted slower than {fast}: + slower, - faster"),
         "Costs add up to the difference of the two scores. Layouts are minor to major."
+        + (tiles if costs.is_padded else "")
         + (note if costs.shares is not None else ""),
     )
     table.add_column("Tensor", min_width=READABLE)

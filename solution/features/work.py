@@ -18,9 +18,13 @@ def _count_elements(graph: Graph) -> np.ndarray:
 num_elements = PerGraph(_count_elements)
 
 
+def element_bytes(graph: Graph) -> np.ndarray:
+    """Return the bytes (nodes,) of one element of each output tensor; 1 if the type is unknown."""
+    return np.maximum(graph.node_features[:, vocabulary.ELEMENT_TYPE] @ vocabulary.ELEMENT_BYTES, 1)
+
+
 def _count_bytes(graph: Graph) -> np.ndarray:
-    element = graph.node_features[:, vocabulary.ELEMENT_TYPE] @ vocabulary.ELEMENT_BYTES
-    return _fix(num_elements(graph) * np.maximum(element, 1))
+    return _fix(num_elements(graph) * element_bytes(graph))
 
 
 # Bytes (nodes,) of each output tensor; an element of unknown type counts as one byte.

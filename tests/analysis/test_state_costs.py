@@ -1,10 +1,12 @@
 """Costs that add up: their sum is the difference of two scores, and the words say what they are."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
+from rich.filesize import decimal
 
 from solution.analysis.explanation import describe
 from solution.analysis.explanation_pictures import draw_costs
@@ -15,6 +17,7 @@ from solution.models.layout.cost_kernel import CostKernelSettings
 from solution.models.layout.cost_net import CostNetRanker, CostNetSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings
+from tests.features.propagation.slow import pad_slowly
 from tests.made.costs import sum_costs
 from tests.made.graphs import make_layout_graph
 
@@ -71,6 +74,27 @@ def test_costs_of_a_kernel_are_explained_as_well() -> None:
     between = costs.scores[costs.slow] - costs.scores[costs.fast]
     assert costs.added.sum() == pytest.approx(between, rel=1e-4)
     assert name_reasons(costs)
+
+
+@pytest.mark.parametrize("settings", [
+    CostNetSettings(backend="tpu", width=8, training=TRAINING),
+    CostKernelSettings(backend="tpu", cosines=16),
+])  # fmt: skip
+def test_a_tpus_layouts_are_explained_with_their_padding(
+    settings: CostNetSettings | CostKernelSettings,
+) -> None:
+    ranker, compared = settings.build(0).fit(GRAPHS, []), 0
+    for graph in GRAPHS:
+        scores, sums = ranker.predict(graph), sum_costs(graph, ranker.list_costs(graph), "tpu")
+        np.testing.assert_allclose(sums - sums[0], scores - scores[0], atol=1e-4)
+        costs = explain_costs(ranker, graph)
+        for name, state in zip(costs.names, costs.slow_states, strict=True):
+            if made := re.search(r"makes \{([\d,]+)\} \((.+?) with padding\)", state):
+                sizes = name.split()[2].split("x")
+                layout = tuple(map(int, made[1].split(",")))
+                assert made[2] == decimal(pad_slowly(tuple(map(int, sizes)), layout, 4))
+                compared += 1
+    assert compared > 3
 
 
 def test_only_a_sum_of_costs_adds_up(ranker: CostNetRanker) -> None:

@@ -9,9 +9,9 @@ from solution.features.propagation.state_table import state_tables
 from solution.models.layout.known_costs import weigh_states
 
 
-def sum_costs(graph: Graph, costs: np.ndarray) -> np.ndarray:
+def sum_costs(graph: Graph, costs: np.ndarray, backend: str = "cpu") -> np.ndarray:
     """Return for each configuration (configs,) the sum of its states' costs (states,)."""
-    return costs[state_tables("cpu")(graph).numbers].sum(axis=1)[graph.distinct.inverse]
+    return costs[state_tables(backend)(graph).numbers].sum(axis=1)[graph.distinct.inverse]
 
 
 def label(graph: Graph, costs: np.ndarray) -> Graph:

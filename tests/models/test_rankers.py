@@ -122,6 +122,9 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         rounds=20, min_data_in_leaf=3), LAYOUT),
     ("net of costs", CostNetSettings(width=16, training=TRAINING), LAYOUT),
     ("kernel of costs", CostKernelSettings(cosines=32), LAYOUT),
+    ("net of costs, on a TPU", CostNetSettings(
+        backend="tpu", width=16, training=TRAINING), LAYOUT),
+    ("kernel of costs, on a TPU", CostKernelSettings(backend="tpu", cosines=32), LAYOUT),
     ("mean over short lists", SublistAverageSettings(TREES, size=6, times=2), TILE),
     ("mean over parts of a list", SublistAverageSettings(PositionSettings(), size=7), LAYOUT),
 ]  # fmt: skip

@@ -20,7 +20,7 @@ class Backend:
     # operands of dots are reshaped to matrices, swapped or transposed first
     canonical_operands: bool
     by_library: bool  # a library computes reductions and the instructions fused with them
-    # layouts are chosen by their padded size; see solution.features.propagation.tiles
+    # tensors are padded to tiles, and layouts chosen by padded size; see tiles and register_tiles
     device_layouts: bool
 
     @property

@@ -12,6 +12,9 @@ times as long if that dimension is short (`python -m benchmarks.short_loops`). I
 requests another layout, XLA's loops compute the instructions around the reduction instead, at the
 same speed for any layout; so a program may be faster with copies. Pooling with small windows is
 slow along the contiguous dimension as well.
+
+A TPU pads tensors to register tiles (solution.features.propagation.register_tiles). Then the bytes
+of a tensor depend on its layout, and TPU_FEATURES describe the padding.
 """
 
 from dataclasses import dataclass
@@ -40,7 +43,8 @@ from solution.features.propagation.library import (
     join_library,
     weigh_windows,
 )
-from solution.features.propagation.propagation import Propagation
+from solution.features.propagation.propagation import Numbered, Propagation
+from solution.features.propagation.register_tiles import count_padded_bytes, share_matrix_unit
 from solution.features.propagation.states import (
     COPY,
     FIRST,
@@ -52,7 +56,7 @@ from solution.features.propagation.states import (
     list_dimensions,
     list_windows,
 )
-from solution.features.work import num_bytes, num_operations
+from solution.features.work import element_bytes, num_bytes, num_operations
 
 ENOUGH = 16  # a loop over at least this many consecutive elements is not short
 # elements of the largest pooling window whose layout matters; larger ones are slow in any layout
@@ -101,11 +105,22 @@ FEATURES = (
       for tensor in ("made", "first")),
     Feature("state_own", "flag", "its state if no layout is requested"),
 )  # fmt: skip
+# Columns that follow FEATURES if the backend pads tensors to register tiles.
+TPU_FEATURES = (
+    *(Feature(f"state_{tensor}_padding", "log2 ratio", f"{which}: bytes with padding over without")
+      for tensor, which in TENSORS.items()),
+    Feature("state_matrix_unit", "log2 share", "of the matrix unit's width that a product uses"),
+)  # fmt: skip
 LEAST_SHARE = 1e-9
 # number of kinds of fusion: NOTHING ... SPLIT of solution.features.propagation.library
 JOINED = SPLIT + 1
 # columns of StateTable.shares: 1 / instructions; bytes moved / all tensors' bytes; root of that
 NUM_SHARES, BYTES = 3, 1
+
+
+def list_state_features(backend: str) -> tuple[Feature, ...]:
+    """Return the columns of StateTable.features for a backend, a name in BACKENDS."""
+    return (*FEATURES, *TPU_FEATURES) if BACKENDS[backend].device_layouts else FEATURES
 
 
 @dataclass(frozen=True)
@@ -204,7 +219,7 @@ class StateTable:
     node: np.ndarray  # (states,) int64, the node of the written or copied tensor; num_nodes: none
     # (states,) int64, the node that reads the copy; `node` if the state is of an instruction
     reader: np.ndarray
-    features: np.ndarray  # (states, len(FEATURES)) float32
+    features: np.ndarray  # (states, columns) float32, see list_state_features
     shares: np.ndarray  # (states, NUM_SHARES) float32: weights of each state's cost, see NUM_SHARES
     # (states,) float32: log2 of the elements between consecutive reads of a copy; 0 without copy
     strides: np.ndarray
@@ -215,6 +230,10 @@ class StateTable:
     split: np.ndarray
     # (states,) float32: multiplications of dots without the library, over the bytes of all tensors
     slow_products: np.ndarray
+    # (states, 3) float64: bytes of MADE, FIRST and SECOND in the layouts of these columns
+    tensor_bytes: np.ndarray
+    # (states,) float32: bytes of padding read and written, over the bytes of all tensors
+    padding: np.ndarray
 
     @property
     def is_copied(self) -> np.ndarray:
@@ -239,7 +258,8 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     is_default &= points.is_use | (joins == plainly_joined[0, points.instruction])
     node = np.where(ops.node == NONE, graph.num_nodes, ops.node)
     size = np.append(num_bytes(graph), 0.0)[node]
-    total = max(1.0, float(size[ops.is_programs].sum()))
+    measured = _measure(propagation, points, layouts, plain)
+    total = measured.total
     loops = find_loops(graph, ops, points, layouts, joins)
     short = loops.short * backend.by_library  # measured for the CPU backend only
     is_split = joins == SPLIT
@@ -253,13 +273,15 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
         tensors=node[np.column_stack([points.made, points.read])],
         node=node[points.made],
         reader=np.where(points.is_use, node[points.instruction], node[points.made]),
-        features=_describe(ops, points, layouts, size, total, is_default, loops, joins, slow),
-        shares=_share(ops, points, layouts, size, total),
+        features=_describe(ops, points, layouts, measured, is_default, loops, joins, slow),
+        shares=_share(ops, points, layouts, measured),
         strides=_find_strides(ops, points, layouts),
         short_loops=(short * size[loops.works_on] / total).astype(np.float32),
         at_once=(loops.at_once * size[points.made] / total).astype(np.float32),
         split=(split * size[points.read[:, 0]] / total).astype(np.float32),
         slow_products=slow.astype(np.float32),
+        tensor_bytes=measured.padded,
+        padding=_find_padding(points, layouts, measured),
     )
 
 
@@ -277,40 +299,117 @@ def _describe(
     ops: Instructions,
     points: Points,
     layouts: np.ndarray,
-    size: np.ndarray,
-    total: float,
+    measured: "Measured",
     is_default: np.ndarray,
     loops: Loops,
     joins: np.ndarray,
     slow: np.ndarray,
 ) -> np.ndarray:
-    """Return the columns FEATURES (states, columns) float32."""
+    """Return the columns of list_state_features (states, columns) float32."""
     tensors = np.column_stack([points.made, points.read])  # (states, 3)
     described = [
         describe_layouts(layouts[:, column], ops.sizes[instruction], ops.rank[instruction])
         for column, instruction in zip((MADE, FIRST, SECOND), tensors.T, strict=True)
     ]
-    logs = np.log2(1 + size[tensors])
-    shares = np.log2(size[tensors[:, :2]] / total + LEAST_SHARE)
+    logs = np.log2(1 + measured.padded)
+    shares = np.log2(measured.padded[:, :2] / measured.total + LEAST_SHARE)
+    added = _describe_padding(ops, points, layouts, measured) if measured.is_padded else ()
     return np.column_stack(
         [*described, np.eye(1 + len(WAYS))[layouts[:, COPY]],
          np.eye(len(KINDS))[ops.kind[points.instruction]], loops.sums,
          loops.sums & loops.contiguous, joins == REDUCTION, joins == POOLING,
          joins == SPLIT, slow > 0, np.log2(slow + LEAST_SHARE),
-         loops.run, logs, shares, is_default]
+         loops.run, logs, shares, is_default, *added]
     ).astype(np.float32)  # fmt: skip
 
 
 def _share(
-    ops: Instructions, points: Points, layouts: np.ndarray, size: np.ndarray, total: float
+    ops: Instructions, points: Points, layouts: np.ndarray, measured: "Measured"
 ) -> np.ndarray:
     """Return `StateTable.shares` (states, NUM_SHARES) float32."""
-    first, second = size[points.read].T
-    more = np.where(layouts[:, SECOND] >= 0, second, 0)
-    moved = np.where(points.is_use, size[points.made], size[points.made] + first + more) / total
+    moved = _sum_moved(points, layouts, measured.padded) / measured.total
     return np.column_stack(
         [np.full(len(moved), 1 / ops.is_programs.sum()), moved, np.sqrt(moved)]
     ).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Bytes of the tensors of states, and of all tensors.
+
+    The tensors of a state are the result and the two main operands; of a copy, its operand and its
+    result.
+    """
+
+    plain: np.ndarray  # (states, 3) float64, without padding
+    padded: np.ndarray  # (states, 3) float64, with the padding of the layouts; equal without tiles
+    # bytes of all tensors of the program, in the layouts that they have if none is requested
+    total: float
+    is_padded: bool  # True if the backend pads tensors to register tiles
+
+
+def _measure(
+    propagation: Propagation, points: Points, layouts: np.ndarray, default: Numbered
+) -> Measured:
+    """Return the bytes of each state's tensors.
+
+    Args:
+        layouts: (states, 4) columns MADE ... COPY.
+        default: the states of the program if no layout is requested.
+    """
+    graph, ops = propagation.graph, propagation.instructions
+    tensors = np.column_stack([points.made, points.read])  # (states, 3)
+    size = np.append(num_bytes(graph), 0.0)[ops.node]
+    plain, all_bytes = size[tensors], size
+    padded = plain
+    if propagation.backend.device_layouts:
+        # An instruction without operands is listed as its operands, in the layout of its result.
+        is_result = (layouts[:, :COPY] < 0) & (tensors == points.made[:, None])
+        known = np.where(is_result, layouts[:, [MADE]], layouts[:, :COPY])
+        widths = np.append(element_bytes(graph), 1.0)[ops.node]
+        padded = np.column_stack([
+            count_padded_bytes(one, ops.sizes[made], ops.rank[made], widths[made])
+            for one, made in zip(known.T, tensors.T, strict=True)
+        ])  # fmt: skip
+        all_bytes = count_padded_bytes(default.results[0], ops.sizes, ops.rank, widths)
+    total = max(1.0, float(all_bytes[ops.is_programs].sum()))
+    return Measured(plain, padded, total, propagation.backend.device_layouts)
+
+
+def _sum_moved(points: Points, layouts: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Return the bytes (states,) that instructions read and write; for a copy, the mean of both.
+
+    Args:
+        size: (states, 3) bytes of each state's tensors.
+    """
+    made, first, second = size.T
+    more = np.where(layouts[:, SECOND] >= 0, second, 0)
+    return np.where(points.is_use, (made + first) / 2, made + first + more)
+
+
+def _find_padding(points: Points, layouts: np.ndarray, measured: Measured) -> np.ndarray:
+    """Return `StateTable.padding` (states,) float32."""
+    padded, plain = (
+        _sum_moved(points, layouts, size) for size in (measured.padded, measured.plain)
+    )
+    return ((padded - plain) / measured.total).astype(np.float32)
+
+
+def _describe_padding(
+    ops: Instructions, points: Points, layouts: np.ndarray, measured: Measured
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns TPU_FEATURES (states, 3) and (states,)."""
+    tensors = np.column_stack([points.made, points.read])
+    padding = np.log2(np.maximum(measured.padded, 1) / np.maximum(measured.plain, 1))
+    # width = sum over result and operands of log2(share of the matrix unit's width in use)
+    width = np.zeros(len(layouts))
+    for column, instruction in enumerate(tensors.T):
+        shares = share_matrix_unit(
+            layouts[:, column], ops.sizes[instruction], ops.rank[instruction]
+        )
+        width += np.log2(shares)
+    is_product = ~points.is_use & np.isin(ops.opcodes[points.instruction], PRODUCTS)
+    return padding, np.where(is_product & ops.is_programs[points.instruction], width, 0)
 
 
 def _find_strides(ops: Instructions, points: Points, layouts: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
 from solution.features.propagation.backend import BACKENDS
-from solution.features.propagation.state_table import FEATURES, StateTable, state_tables
+from solution.features.propagation.state_table import StateTable, state_tables
 from solution.models.base import CostRanker, RankerSettings, check_no_options
 from solution.models.layout.known_costs import LEAST, KnownCosts, list_opcodes, weigh_states
 from solution.models.sampling import choose_rows
@@ -114,10 +114,11 @@ class Cosines:
             scaler: standardises the columns of the state table.
         """
         random = np.random.default_rng(seed)
-        shapes = (len(FEATURES), count), (2, vocabulary.NUM_OPCODES, count)
+        columns = len(scaler.mean)
+        shapes = (columns, count), (2, vocabulary.NUM_OPCODES, count)
         directions, opcodes = (random.standard_normal(shape, np.float32) for shape in shapes)
         # Scale directions so that the mean distance does not depend on the number of columns.
-        directions /= np.float32(np.sqrt(len(FEATURES)))
+        directions /= np.float32(np.sqrt(columns))
         phases = random.uniform(0, 2 * np.pi, count).astype(np.float32)
         return cls(scaler, directions, np.float32(OPCODE) * opcodes, phases)
 

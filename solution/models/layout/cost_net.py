@@ -34,12 +34,18 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.propagation.backend import BACKENDS
-from solution.features.propagation.state_table import BYTES, FEATURES, NUM_SHARES, state_tables
+from solution.features.propagation.state_table import (
+    BYTES,
+    NUM_SHARES,
+    list_state_features,
+    state_tables,
+)
 from solution.models.base import CostRanker, RankerSettings
 from solution.models.layout import layout_gnn
 from solution.models.layout.known_costs import (
     LEAST,
     ONCE,
+    PADDED,
     SHORT,
     SLOW,
     SPLIT,
@@ -59,7 +65,7 @@ CHUNK_VALUES = 1 << 24  # (configuration, state) entries that are summed at once
 OPCODE_WIDTH = 16
 # Fields of the state table that are copied to CostInputs unchanged.
 COLUMNS = ("node", "reader", "features", "shares", "strides", "short_loops", "at_once", "split",
-           "slow_products")  # fmt: skip
+           "slow_products", "padding")  # fmt: skip
 # the net multiplies prior costs of copies and slow loops by 1 / MOST_TIMES to MOST_TIMES
 MOST_TIMES = 3.0
 # largest absolute value of the learned cost of an instruction's byte, relative to a copied byte
@@ -106,7 +112,7 @@ class CostInputs:
     node: Tensor
     # (states,) int64, the node that reads the copy; equal to `node` for an instruction's state
     reader: Tensor
-    features: Tensor  # (states, len(FEATURES)) float32: columns that describe a state
+    features: Tensor  # (states, columns) float32: columns that describe a state
     # (states, NUM_SHARES) float32: sizes that costs are multiplied by, such as a share of bytes
     shares: Tensor
     # (states,) float32: log2 of the elements between consecutive reads of a copy; 0: no copy
@@ -118,6 +124,8 @@ class CostInputs:
     split: Tensor  # (states,) float32: share of all tensors' bytes that are reduced in two steps
     # (states,) float32: multiplications of dots that the library does not compute, over all bytes
     slow_products: Tensor
+    # (states,) float32: padding read and written, over the bytes of all tensors
+    padding: Tensor
     is_argument: Tensor  # (states,) float32: 1 if the state's tensor is a parameter of the program
     is_copied: Tensor  # (states,) float32: 1 if an operand is copied
     is_made: Tensor  # (states,) float32: 1 for the state of an instruction, 0 for one of an operand
@@ -204,9 +212,11 @@ class CostNet(nn.Module):
         width, dropout = settings.width, settings.dropout
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.node = NodeMlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
-        self.instruction = StateMlp(width, len(FEATURES), NUM_SHARES, dropout)
-        # factors on the costs of copies, short loops, two-step reductions and slow dots
-        self.times = StateMlp(width, len(FEATURES), 4, dropout)
+        columns = len(list_state_features(settings.backend))
+        self.pads = BACKENDS[settings.backend].device_layouts
+        self.instruction = StateMlp(width, columns, NUM_SHARES, dropout)
+        # factors on the costs of copies, short loops, two-step reductions, slow dots, and padding
+        self.times = StateMlp(width, columns, 4 + self.pads, dropout)
         self.argument = nn.Parameter(torch.zeros(()))
         # log of a factor on all scores; the factor is learned, because the loss depends on it
         self.log_factor = nn.Parameter(torch.zeros(()))
@@ -277,7 +287,7 @@ class CostNet(nn.Module):
         """Return costs and copied bytes (states, 2) of the states with the given indices (states,).
 
         cost = times_1 (1 + STRIDED strides) copied bytes
-             + sum of times_i (slow bytes) - ONCE spared bytes + sum of a_share (bytes)
+             + sum of times_i (slow bytes or padding) - ONCE spared bytes + sum of a_share (bytes)
         times = MOST_TIMES ^ tanh(net);  a_share = MOST tanh(net)
         """
         nodes = self.node(self.opcode.weight, inputs.opcodes, inputs.numeric)
@@ -292,11 +302,13 @@ class CostNet(nn.Module):
         copied = torch.lerp(moved, counts * moved, inputs.is_argument[rows])
         times = MOST_TIMES ** torch.tanh(self.times(*known))
         copying = (1 + STRIDED * inputs.strides[rows]) * times[:, 0] * copied
-        slowed = torch.stack([
+        slowed = [
             SHORT * inputs.short_loops[rows], SPLIT * inputs.split[rows],
             SLOW * inputs.slow_products[rows],
-        ], dim=1)  # fmt: skip
-        slowing = (times[:, 1:] * slowed).sum(dim=1)
+        ]  # fmt: skip
+        if self.pads:
+            slowed.append(PADDED * inputs.padding[rows])
+        slowing = (times[:, 1:] * torch.stack(slowed, dim=1)).sum(dim=1)
         a_share = MOST * torch.tanh(MAKING_RATE / MOST * self.instruction(*known))
         sparing = ONCE * inputs.at_once[rows]
         making = ((a_share * shares).sum(dim=1) + slowing - sparing) * is_made

@@ -5,7 +5,9 @@ The state of an operand may need a copy, which costs about the bytes copied, and
 with a large stride. The state of an instruction costs more if its loops are short
 (solution.features.propagation.state_table), if it reduces in two steps, or if a library cannot
 compute it; it costs less if the library fuses it with a reduction
-(solution.features.propagation.library). The unit of cost is a share of the bytes of all tensors.
+(solution.features.propagation.library). On a TPU, which pads tensors to register tiles, copied
+bytes include the padding, and an instruction costs more if it reads or writes padding. The unit of
+cost is a share of the bytes of all tensors.
 """
 
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ ONCE = 0.5
 SHORT = 16.0  # cost of a byte in loops of one element, relative to a copied byte
 SPLIT = 3.0  # cost of a byte reduced in two steps, relative to a copied byte
 SLOW = 0.4  # cost of a multiplication that the library does not compute, relative to a copied byte
+# cost of a byte of padding that an instruction reads or writes, relative to a copied byte
+PADDED = 0.25
 # scores are divided by the deviation of copied bytes, at least by this share of all bytes
 LEAST = 1e-3
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
@@ -36,7 +40,7 @@ class KnownCosts:
     copying: np.ndarray  # cost of the copies counted in `moved`
     # cost of copying arguments, which may be free: not included in `extra` and `total`
     arguments: np.ndarray
-    # extra cost of instructions with short loops, two-step reductions or slow products
+    # extra cost of instructions with short loops, two-step reductions, slow products or padding
     slowed: np.ndarray
     spared: np.ndarray  # cost saved where a library fuses an instruction with a reduction
     made: np.ndarray  # bytes that instructions read and write
@@ -58,6 +62,7 @@ def weigh_states(graph: Graph, table: StateTable) -> KnownCosts:
     moved = table.is_copied * table.shares[:, BYTES].astype(np.float64)
     copying = (1 + STRIDED * table.strides) * moved
     slowed = SHORT * table.short_loops + SPLIT * table.split + SLOW * table.slow_products
+    slowed = slowed + PADDED * table.padding
     return KnownCosts(
         moved=np.where(is_argument, 0, moved),
         copying=np.where(is_argument, 0, copying),

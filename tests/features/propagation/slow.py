@@ -4,6 +4,7 @@ Layouts are tuples of dimensions, minor to major. What an instruction is comes f
 solution.features.propagation.instructions; what is done with it is written here anew.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -287,3 +288,24 @@ def align(shape: tuple[int, ...], layout: Layout, new: tuple[int, ...]) -> Layou
         if np.array_equal(addresses(new, order + ones), wanted):
             return order + ones
     return None
+
+
+LEAST_ROWS = {1: 8, 2: 4, 4: 2, 8: 2}  # by the bytes of an element
+
+
+def pad_slowly(shape: tuple[int, ...], layout: Layout, width: int) -> int:
+    """Bytes on a TPU: enlarge the minor dimensions by one until whole register tiles hold them."""
+    sizes = [shape[axis] for axis in layout]
+    if len(sizes) == 1:
+        lanes = LEAST_ROWS[width] * 128
+        while lanes < min(sizes[0], 1024):
+            lanes *= 2
+    else:
+        lanes, rows = 128, LEAST_ROWS[width]
+        while sizes and rows < min(sizes[1], 8):
+            rows *= 2
+        while sizes and sizes[1] % rows:
+            sizes[1] += 1
+    while sizes and sizes[0] % lanes:
+        sizes[0] += 1
+    return math.prod(sizes) * width
