@@ -207,10 +207,10 @@ default-bundle: $(INSTALLED)
 	$(BIN)/fastslow pack build/default --distill --data build/default-store --out solution/serving/default.zip
 
 collect-sample: $(EXTRAS)
-	$(BIN)/python -m solution.collecting.sample "$(OUT)" --hours $(HOURS) --avoid "$(SHARED)/cpugraphs"
+	$(BIN)/python -m benchmarks.collected_sample "$(OUT)" --hours $(HOURS) --avoid "$(SHARED)/cpugraphs"
 
 release-data: measured $(INSTALLED)
-	$(BIN)/python -m solution.collecting.release "$(SHARED)/cpugraphs" --readme docs/measured-programs.md --out build/cpugraphs.zip
+	$(BIN)/python -m benchmarks.release "$(SHARED)/cpugraphs" --readme docs/measured-programs.md --out build/cpugraphs.zip
 
 bench-cluster: $(EXTRAS)
 	for what in overhead speed units kills; do $(BIN)/python -m benchmarks.cluster $$what; done

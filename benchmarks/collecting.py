@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from benchmarks.collected_sample import draw_drafts
 from solution.collecting.child import Compile, Load, Open, Run
 from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.cpu import Builder, Workers, make_pass
@@ -30,7 +31,6 @@ from solution.collecting.journal import (
 from solution.collecting.loaded import Loaded
 from solution.collecting.program_space import LAYOUTS, OPTIONS, TILES, make_collected_space
 from solution.collecting.records import Destination
-from solution.collecting.sample import draw_drafts
 from solution.collecting.space import draw_new
 from solution.collecting.timing import SCHEMA, summarise
 from solution.domain.metrics import kendall_tau

@@ -4,21 +4,19 @@ import os
 import re
 import subprocess
 import zipfile
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from benchmarks.collected_sample import COUNTS, Sample, draw_drafts, find_architectures
+from benchmarks.release import pack
 from solution.collecting.families import write_programs
-from solution.collecting.release import pack
-from solution.collecting.sample import COUNTS, Sample, draw_drafts, find_architectures
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.scan import scan
 from solution.programs.child import Child, Limits
 from solution.programs.program import read_programs
 from solution.system.errors import InputError
-from solution.system.files import holding, write_sealed
 from tests.conftest import REPOSITORY, SHARED, FastSlow
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
@@ -136,37 +134,6 @@ def test_collected_drafts_are_not_collected_again() -> None:
         assert (following is None) == (sample.count(name) == COUNTS[name])
         assert following is None or following.name not in known
         assert sample.count(name) == len(graphs_of(name))
-
-
-def test_a_draft_behind_an_untried_one_is_not_taken_twice(tmp_path: Path) -> None:
-    first, second, third, *_ = draw_drafts("layout:xla:random")
-    notes = tmp_path / "drafts" / "layout-xla-random"
-    for draft, architecture in ((first, "one"), (third, "other")):
-        npz = f"npz/{draft.name}.npz"
-        write_sealed({"architecture": architecture, "npz": npz}, notes / f"{draft.name}.json")
-    sample = Sample(tmp_path, set(), workers=None, say=print)
-    assert sample.find_next("layout:xla:random") == second
-    assert sample.count("layout:xla:random") == 2
-    assert sample._taken["layout:xla:random"] == {"one", "other"}
-
-
-def test_two_workers_are_at_different_collections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If other workers use all collections, there is nothing to do."""
-    drawn: list[str] = []
-    monkeypatch.setattr(Sample, "collect", lambda _, draft: drawn.append(draft.collection))
-    sample = Sample(tmp_path, set(), workers=None, say=print)
-    assert sample.collect_next()
-    with ExitStack() as others:
-        for count in range(1, len(COUNTS)):
-            taken = tmp_path / "drafts" / drawn[-1].replace(":", "-")
-            assert others.enter_context(holding(taken))
-            assert sample.collect_next()
-            assert len(set(drawn)) == count + 1
-        assert others.enter_context(holding(tmp_path / "drafts" / drawn[-1].replace(":", "-")))
-        assert not sample.collect_next()
-    assert sample.collect_next()
 
 
 def test_programs_of_a_family_are_reproducible_and_can_be_read(tmp_path: Path) -> None:

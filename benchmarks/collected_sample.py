@@ -1,6 +1,6 @@
 """Collect the training sample for hours: layouts of many architectures, tiles of many products.
 
-    python -m solution.collecting.sample FOLDER --hours 4 --avoid FOLDER_WITH_TEST_GRAPHS
+    python -m benchmarks.collected_sample FOLDER --hours 4 --avoid FOLDER_WITH_TEST_GRAPHS
 
 If it was stopped or killed, the same command resumes. A program's split follows from its
 architecture, so that no architecture is in two splits. A program with the architecture of a test
@@ -43,6 +43,7 @@ VALID_SHARE = 6  # about one architecture in this many goes to the validation sp
 LAYOUT_SECONDS, TILE_SECONDS = 100.0, 45.0
 # {draft's name: its note}: the architecture, and the path of the npz file ("": none was written)
 Notes = dict[str, dict[str, Any]]
+# The name of this module when the bundled programs were drawn: another one would change their text.
 HEADER = '"""Drawn by solution.collecting.sample."""\n\n'
 
 

@@ -1,6 +1,6 @@
 """Pack measured programs as a zip file for a release: equal data give equal bytes.
 
-    python -m solution.collecting.release FOLDER --readme FILE --out FILE.zip
+    python -m benchmarks.release FOLDER --readme FILE --out FILE.zip
 
 The zip file has one folder, named like FOLDER, with the npz files in the folder structure of the
 competition, the sample submission, README.md (the given one, with a table of the contents) and
