@@ -16,23 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from solution.system import files, names
 from solution.system.errors import InputError
-from solution.system.files import (
-    TEMPORARY,
-    check_writable,
-    locked,
-    read_sealed,
-    remove_with_emptied,
-    replace_file,
-    write_sealed,
-)
-from solution.system.names import (
-    check_address,
-    folder_of_variable,
-    is_address,
-    leads_out,
-    place_below,
-)
 from solution.system.refusals import FULL
 from solution.system.wording import count, how_to_install
 
@@ -57,21 +42,18 @@ class Mirror:
 
     @classmethod
     def of(cls, url: str) -> "Mirror":
-        """Return the mirror of an address. The same s3:// address on another server has another
-        mirror."""
-        url = check_address(url).rstrip("/")
+        """Return the mirror of an address; of s3:// addresses each server has other mirrors."""
+        url = names.check_address(url).rstrip("/")
         servers = [os.environ.get(name) for name in SERVERS if url.startswith("s3://")]
         server = next(filter(None, servers), "").rstrip("/")
         mark = hashlib.sha256(f"{server}{url}".encode()).hexdigest()[:12]
         caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-        mirrors = folder_of_variable("FASTSLOW_MIRRORS", caches / "fast-or-slow" / "mirrors")
+        mirrors = names.folder_of_variable("FASTSLOW_MIRRORS", caches / "fast-or-slow" / "mirrors")
         try:
-            check_writable(mirrors)
+            files.check_writable(mirrors)
         except (InputError, OSError) as error:
-            raise InputError(
-                f"{error} The mirrors of buckets are kept in {mirrors}: set FASTSLOW_MIRRORS to "
-                "another folder."
-            ) from error
+            advice = f"are kept in {mirrors}: set FASTSLOW_MIRRORS to another folder."
+            raise InputError(f"{error} The mirrors of buckets {advice}") from error
         return cls(url, mirrors / f"{PurePosixPath(url).name}-{mark}")
 
     @classmethod
@@ -82,13 +64,7 @@ class Mirror:
 
     def pull(self, *, must_exist: bool = False) -> None:
         """Download files that have changed in the bucket; delete files that were deleted there.
-
-        Args:
-            must_exist: raise InputError if the bucket has no files at the address.
-
-        Raises InputError also if files were known and the bucket has no files now, or if one of the
-        RECORDS among the known files has disappeared from it.
-        """
+        Raises InputError if there `must_exist` a file and is none, and as `_list` does."""
         with self._opened() as (bucket, known):
             remote = self._list(bucket, known)
             if must_exist and not remote:
@@ -96,15 +72,15 @@ class Mirror:
             self.folder.mkdir(parents=True, exist_ok=True)
 
             def fetch(name: str) -> None:
-                with replace_file(self.folder / name) as temporary:
+                with files.replace_file(self.folder / name) as temporary:
                     bucket.get_file(name, str(temporary))
-                known[name] = [remote[name], _describe(self.folder / name)]
+                known[name] = [remote[name], self._describe(name)]
 
-            same = {n for n in remote if known.get(n) == [remote[n], _describe(self.folder / n)]}
-            _transfer(fetch, [name for name in remote if name not in same], f"Fetching {self.url}")
+            changed = [n for n in remote if known.get(n) != [remote[n], self._describe(n)]]
+            _transfer(fetch, changed, f"Fetching {self.url}")
             # Only known files are deleted, so local files that were never uploaded stay.
             for name in known.keys() - remote.keys():
-                remove_with_emptied(self.folder / name, self.folder)
+                files.remove_with_emptied(self.folder / name, self.folder)
                 del known[name]
 
     def push(self, under: str = "", *, over: bool = False) -> None:
@@ -112,19 +88,16 @@ class Mirror:
 
         Args:
             under: only files whose names are below this name; "": all.
-            over: overwrite files that another machine has uploaded meanwhile.
-
-        Unless `over` is set, raises InputError before anything is uploaded if another machine has
-        written one of the changed files, or a record. Buckets have no locks: two machines that
-        check at the same moment may both write.
+            over: overwrite files that another machine has uploaded meanwhile. Otherwise InputError
+                is raised, before anything is uploaded.
         """
         with self._opened() as (bucket, known):
             # Without this error a deleted local folder would delete all files in the bucket, too.
             if known and not self.folder.is_dir():
                 raise InputError(f"{self.folder}: was removed meanwhile, so nothing is sent.")
-            paths = (path for path in sorted((self.folder / under).rglob("*")) if path.is_file())
-            names = (path.relative_to(self.folder).as_posix() for path in paths)
-            here = {name: _describe(self.folder / name) for name in names if TEMPORARY not in name}
+            found = sorted((self.folder / under).rglob("*"))
+            named = (str(path.relative_to(self.folder)) for path in found if path.is_file())
+            here = {name: self._describe(name) for name in named if files.TEMPORARY not in name}
 
             def list_changed() -> list[str]:
                 return [name for name in here if known.get(name, [None, None])[1] != here[name]]
@@ -133,12 +106,8 @@ class Mirror:
                 remote = self._list(bucket, known, under)
                 written = [name for name in changed if name in remote]
                 records = [name for name in here if _is_record(name) and name in known]
-                moved = {
-                    name: [remote.get(name), here[name]]
-                    for name in (*written, *records)
-                    if remote.get(name) != known.get(name, [None])[0]
-                }
-                self._check_others(bucket, known, moved)
+                facts = {name: [remote.get(name), here[name]] for name in (*written, *records)}
+                self._check_others(bucket, known, facts)
 
             def send(name: str) -> None:
                 bucket.makedirs(str(PurePosixPath(name).parent), exist_ok=True)
@@ -153,45 +122,37 @@ class Mirror:
                     bucket.rm_file(name)
                 del known[name]
 
-    def _check_others(self, bucket: Any, known: Facts, moved: Facts) -> None:
-        """Raise InputError if another machine has written files that would be overwritten.
-
-        A file with the same bytes on both sides is no conflict, and is added to `known`.
-
-        Args:
-            moved: the Facts, as they are now, of files whose remote version has changed.
-        """
+    def _check_others(self, bucket: Any, known: Facts, facts: Facts) -> None:
+        """Raise InputError if a file in `facts` has another remote version than the known one.
+        Equal bytes on both sides are no conflict, and are added to `known`. Buckets have no locks:
+        two machines that check at the same moment may both write."""
+        moved = [name for name in facts if facts[name][0] != known.get(name, [None])[0]]
 
         def compare(name: str) -> None:
             if bucket.cat_file(name) == (self.folder / name).read_bytes():
-                known[name] = moved[name]
+                known[name] = facts[name]
 
-        _transfer(compare, [n for n in moved if moved[n][0] is not None], f"Comparing {self.url}")
-        others = [name for name in moved if known.get(name) != moved[name]]
+        _transfer(compare, [n for n in moved if facts[n][0]], f"Comparing {self.url}")
+        others = [name for name in moved if known.get(name) != facts[name]]
         if others:
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             raise InputError(
                 f"{self.url}: another machine has written {others[0]}{more} since this machine "
-                "looked there. Nothing was sent; local results are kept in "
-                f"{self.folder}. When the other machine is done, give the same command again: it "
-                "fetches those files and goes on. Or give another address."
+                f"looked there. Nothing was sent; local results are kept in {self.folder}. When "
+                "the other machine is done, give the same command again: it fetches those files "
+                "and goes on. Or give another address."
             )
 
     def _list(self, bucket: Any, known: Facts, under: str = "") -> dict[str, str]:
         """Return the version of each remote file, or only of the files below the name `under`.
-
         Raises InputError if files were known and the bucket has none now, or if one of the RECORDS
-        among them has disappeared: the caller would delete the local copies. RECORDS are checked
-        because another machine may have uploaded new files after the bucket was emptied.
-        """
+        among them has disappeared: the caller would delete the local copies."""
         bucket.invalidate_cache()
         found = bucket.find(under, detail=True).items()
-        remote = {
-            PurePosixPath(path).as_posix(): _name_version(info)
-            for path, info in found
-            if not path.endswith("/")  # a path that ends with a slash marks an empty folder
-        }
-        for name in filter(leads_out, remote):
+        # a path that ends with a slash marks an empty folder
+        named = ((str(PurePosixPath(path)), info) for path, info in found if path[-1:] != "/")
+        remote = {name: _name_version(info) for name, info in named}
+        for name in filter(names.leads_out, remote):
             raise InputError(f"{self.url}: has a file called {name!r}, which leads out of it.")
         gone = [name for name in known if name in RECORDS and name not in remote]
         if not under and (gone or (known and not remote)):
@@ -209,18 +170,20 @@ class Mirror:
 
     def _recall(self) -> dict[str, Any]:
         try:
-            return read_sealed(self._sidecar, "the record of a mirror")
+            return files.read_sealed(self._sidecar, "the record of a mirror")
         except InputError as error:
             advice = f"Remove it and {self.folder}, both are made again."
             raise InputError(f"{error} {advice}") from error
 
+    def _describe(self, name: str) -> list[int] | None:
+        """Return size and time of change (ns) of a local file; None if it does not exist."""
+        path = self.folder / name
+        return [path.stat().st_size, path.stat().st_mtime_ns] if path.is_file() else None
+
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Facts]]:
-        """Yield fsspec's file system of the bucket's folder, and the stored Facts.
-
-        After the block the Facts are stored again. Errors become an InputError that names the
-        bucket, or the local file.
-        """
+        """Yield fsspec's file system of the bucket's folder, and the Facts: they are stored again.
+        Errors become an InputError that names the bucket, or the local file."""
         try:
             from fsspec.core import url_to_fs  # fsspec comes only with an extra of this package
             from fsspec.implementations.dirfs import DirFileSystem
@@ -231,13 +194,13 @@ class Mirror:
             raise InputError(f"{self.url}: {error}. {how}") from error
         known: Facts = self._recall()["files"] if self._sidecar.is_file() else {}
         for name in known:
-            place_below(self.folder, name, self._sidecar)
+            names.place_below(self.folder, name, self._sidecar)
         try:
             try:
                 yield DirFileSystem(root, system), known
             finally:
                 if self.folder.is_dir():
-                    write_sealed({"url": self.url, "files": known}, self._sidecar)
+                    files.write_sealed({"url": self.url, "files": known}, self._sidecar)
         except InputError:
             raise
         except Exception as error:  # each service raises other classes of exceptions
@@ -254,15 +217,15 @@ class Mirror:
             ) from error
 
 
-def _transfer(work: Callable[[str], None], names: Sequence[str], doing: str) -> None:
+def _transfer(work: Callable[[str], None], wanted: Sequence[str], doing: str) -> None:
     """Call `work(name)` for each name, several at once: RECORDS after all other files."""
     # imported here because it imports rich, which takes too long for ranking one file
     from solution.system.progress import track
 
-    shown = track(names, doing) if len(names) > MANY else nullcontext(iter(names))
+    shown = track(wanted, doing) if len(wanted) > MANY else nullcontext(iter(wanted))
     with ThreadPoolExecutor(AT_ONCE) as pool, shown as items:
         for final in (False, True):
-            part = [name for name in names if _is_record(name) is final]
+            part = [name for name in wanted if _is_record(name) is final]
             for _ in zip(pool.map(work, part), items, strict=False):
                 pass
 
@@ -276,31 +239,25 @@ def _name_version(info: dict[str, Any]) -> str:
     return str([str(info[key]) for key in (*VERSION, "size") if key in info])
 
 
-def _describe(path: Path) -> list[int] | None:
-    """Return size and time of change (ns) of a local file; None if it does not exist."""
-    return [path.stat().st_size, path.stat().st_mtime_ns] if path.is_file() else None
-
-
 @contextmanager
 def on_this_machine(
     given: str | Path, *, sends: bool = True, alone: bool = False
 ) -> Iterator[Path]:
-    """Yield the local folder to work in: `given` itself, or its mirror if it is a bucket's address.
-
-    The mirror is updated before the block, and its changes are uploaded afterwards.
+    """Yield the local folder to work in: `given` itself, or a bucket's mirror, updated before the
+    block and uploaded afterwards.
 
     Args:
         sends: upload changes; otherwise the bucket is only read, and must have files.
         alone: lock the mirror against other processes of this machine.
     """
-    if not is_address(str(given)):
+    if not names.is_address(str(given)):
         yield Path(given)
         return
     mirror = Mirror.of(str(given))
     guard = mirror.folder.with_name(f"{mirror.folder.name}.lock")
     guard.mkdir(parents=True, exist_ok=True)
     wait = f"Wait for what works on {mirror.url}."
-    with locked(guard, wait) if alone else nullcontext():
+    with files.locked(guard, wait) if alone else nullcontext():
         mirror.pull(must_exist=not sends)
         try:
             yield mirror.folder

@@ -39,14 +39,14 @@ from solution.training.sites import Here, JobSpec
 from solution.training.watch import ProgressBars
 
 PATIENCE = 20.0  # seconds after which an observed fit is stopped, but never within its first step
-# seconds until worker processes have started, and to merge a small run's predictions
-WORKERS_SECONDS, MERGING_SECONDS = 6.0, 5.0
-MERGED_EACH_SECOND = 500_000  # predictions merged per second in large runs
-# Bytes on disk. A run stores each prediction twice: with its job, and with its experiment.
+WORKERS_SECONDS = 6.0  # seconds until worker processes have started
+# seconds to merge the predictions of a small run; predictions merged per second in large runs
+MERGING_SECONDS, MERGED_EACH_SECOND = 5.0, 500_000
+# bytes on disk; a run stores each prediction twice: with its job, and with its experiment
 BYTES_OF_A_PREDICTION = 6
 # to time predictions: graphs that a model is fitted on, configurations of a graph it predicts
 FEW, TRIED = 8, 2000
-# Time to predict a graph is roughly proportional to this product.
+# the time of a graph is roughly proportional to it
 WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")
 # smallest number of folds of a reduced run; shares of the nets' epochs to try
 FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
@@ -65,10 +65,7 @@ class Forecast:
 def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[Forecast]:
     """Return an estimate for each experiment and group of collections.
 
-    One fit, and some predictions, of each experiment and group are observed.
-
-    Args:
-        slots: number of fits at once.
+    A fit and some predictions of each are observed, `slots` at once.
     """
     groups: dict[tuple[str, tuple[str, ...]], list[Job]] = defaultdict(list)
     for job in (job for experiment in experiments for job in list_jobs(experiment, plan)):
@@ -80,12 +77,13 @@ def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[
         watch = ProgressBars(progress, len(tasks), "Watching the first steps")
         work = partial(estimate_job, Here(plan.graphs, plan.store))
         LocalExecutor(slots).run(work, tasks, watch, seconds.__setitem__)
-    predicted = [
-        int(pl.concat([_find_predicted(job, plan) for job in jobs])["configs"].sum())
-        for jobs in kinds
-    ]
     return [
-        Forecast(jobs[0].experiment.name, len(jobs), seconds[number], predicted[number])
+        Forecast(
+            jobs[0].experiment.name,
+            len(jobs),
+            seconds[number],
+            sum(int(_find_predicted(job, plan)["configs"].sum()) for job in jobs),
+        )
         for number, jobs in enumerate(kinds)
     ]
 
@@ -110,8 +108,7 @@ class SeenEnoughError(Exception):
 
 
 class Stopwatch:
-    """A Report that stops a fit after PATIENCE seconds, and estimates the seconds of the whole
-    fit."""
+    """A Report that stops a fit after PATIENCE seconds, and estimates the whole fit's seconds."""
 
     def __init__(self) -> None:
         # time at which the fit began, and time at which the model that is trained now began
@@ -160,18 +157,16 @@ def _estimate_predictions(job: Job, plan: Plan, split: tuple[pl.DataFrame, pl.Da
 
 
 def _find_predicted(job: Job, plan: Plan) -> pl.DataFrame:
-    """Return a row for each graph that the job predicts. Column `configs` is the number of
-    configurations of the graph that are predicted."""
+    """Return a row for each graph that the job predicts, with its number of `configs` predicted."""
     tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
     held_out = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
     return pl.concat([tests, held_out.with_columns(pl.col("configs").clip(0, MAX_CONFIGS))])
 
 
 def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) -> float:
-    """Return the estimated seconds of a run with this number of workers.
+    """Return the estimated seconds of a run.
 
     Args:
-        found: the estimate of each experiment and group.
         beside: seconds before and after the training, without the merging of predictions.
     """
     merging = MERGING_SECONDS + sum(line.predictions for line in found) / MERGED_EACH_SECOND
@@ -181,12 +176,7 @@ def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) 
 
 
 def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: float = 0.0) -> Table:
-    """Return the estimate as a table, with the disk space that the run needs and that is free.
-
-    Args:
-        slots: number of fits at once.
-        startup: seconds that a run takes until it begins to train.
-    """
+    """Return the estimate of a run of `slots` models at once, with the disk space, as a table."""
     free = shutil.disk_usage(plan.store.folder).free / 2**30
     written = BYTES_OF_A_PREDICTION * sum(line.predictions for line in found) / 2**20
     table = make_table(
@@ -219,8 +209,7 @@ class RunBudget:
         return [item.cut(self.seeds, self.share) for item in experiments]
 
     def describe(self, whole: "RunBudget") -> str:
-        """Return in words how this budget is smaller than the budget `whole`; empty if it is not
-        smaller."""
+        """Return in words how this budget is smaller than `whole`; empty if it is not."""
         words = {
             f"{count(self.seeds, 'seed')} instead of {whole.seeds}": self.seeds < whole.seeds,
             f"{self.folds} folds instead of {whole.folds}": self.folds < whole.folds,
@@ -248,9 +237,8 @@ def choose_budget(
     """Return the largest budget (the first of list_budgets) that fits into the hours.
 
     Args:
-        found: an estimate of the whole run.
-        folds: the number of folds of the whole run.
-        beside: seconds before and after the training, without the merging of predictions.
+        found, folds: an estimate, and the number of folds, of the whole run.
+        beside: as of estimate_wall.
 
     Raises InputError if even the smallest budget does not fit.
     """
@@ -273,8 +261,7 @@ def _scale(line: Forecast, item: Experiment, budget: RunBudget, folds: int) -> F
 
 
 def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) -> bool:
-    """Return whether a run with these recorded settings has some of the experiments, all
-    unchanged."""
+    """Return whether recorded settings have some of the experiments, all unchanged."""
     described = {experiment.name: experiment.describe() for experiment in experiments}
     # a record is JSON, in which tuples become lists, so convert in the same way
     wanted, known = json.loads(json.dumps(described)), settings.get(EXPERIMENTS, {})
@@ -283,9 +270,7 @@ def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) 
 
 
 def recall_budget(folder: Path, experiments: Sequence[Experiment], folds: int) -> RunBudget | None:
-    """Return the budget with which the run in `folder` was trained.
-
-    Return None if there is no run, or if its record fits none of the budgets.
+    """Return the budget with which the run in `folder` was trained; None if no run fits any.
 
     Args:
         folds: the number of folds of the whole run.
