@@ -182,14 +182,6 @@ def test_a_gather_says_which_dimensions_it_reads() -> None:
     assert set(table.select(names).row(0)) == {-1}
 
 
-def test_every_column_has_a_unit_and_a_reason_of_a_line() -> None:
-    assert len(set(NAMES)) == len(NAMES)
-    for feature in FEATURES:
-        assert feature.unit
-        assert feature.reason
-        assert "\n" not in feature.reason
-
-
 @pytest.mark.parametrize("file", ["op_tuning_data.pb", "module_tuning_data_layout.pb"])
 def test_the_operands_that_shapes_give_away_are_those_of_real_modules(tpu: Path, file: str) -> None:
     """Of dots and convolutions: the edges of npz files do not say which is which."""

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.made.hostile import put_device, put_folder, put_pipe
+
 HUGE_VARINTS = (b"\xff" * 9 + b"\x01", b"\xff" * 10, b"\xff\xff\xff\xff\x07", b"\x80" * 20)
 HUGE_LENGTHS = tuple(
     (2**power - less).to_bytes(size, "little")
@@ -142,21 +144,6 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def put_pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def put_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def link_to_endless(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("/dev/zero")
-
-
 def link_to_nothing(path: Path) -> None:
     path.unlink()
     path.symlink_to("nothing")
@@ -178,6 +165,6 @@ def make_sparse(path: Path) -> None:
 
 
 REPLACEMENTS: tuple[Callable[[Path], None], ...] = (
-    delete, empty, put_pipe, put_folder, link_to_endless, link_to_nothing, link_to_itself, lock_up,
+    delete, empty, put_pipe, put_folder, put_device, link_to_nothing, link_to_itself, lock_up,
     make_sparse,
 )  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from solution.system.files import TEMPORARY
-from tests.attacks.making import make_data, make_store
+from tests.attacks.making import make_store
 from tests.attacks.stories import (
     begin,
     describe_run,
@@ -22,7 +22,6 @@ from tests.attacks.stories import (
     wait_until,
 )
 from tests.processes import TRAINING
-from tests.store.test_store import snapshot
 
 KILLS = 20
 
@@ -132,16 +131,6 @@ def fill(
     again = TRAINING.run(*arguments, cwd=disk.parent)
     assert again.returncode == 0, f"{share}: {again.stderr}"
     assert results() == expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("share", SHARES)
-def test_a_preparation(share: float, disk: Path, tmp_path: Path) -> None:
-    data = make_data(tmp_path)
-    words = ("prepare", data, "--workers", "1", "--out")
-    assert TRAINING.run(*words, tmp_path / "whole", cwd=tmp_path).returncode == 0
-    store = disk / "store"
-    fill(disk, (*words, store), lambda: snapshot(store), snapshot(tmp_path / "whole"), share)
 
 
 @pytest.mark.slow

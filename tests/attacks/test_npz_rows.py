@@ -1,7 +1,6 @@
 """Single attacks on npz files: hostile arrays, members and names, each read or refused by name."""
 
 import io
-import os
 import struct
 import zipfile
 import zlib
@@ -19,16 +18,11 @@ from solution.system.errors import InputError
 from tests.made import modules
 from tests.made.graphs import find_difference, make_layout_graph, make_tile_graph, to_arrays
 from tests.made.guarded import Guard
+from tests.made.hostile import Bomb
 
 pytestmark = pytest.mark.slow
+TRACE = Path("/tmp/unpickled-by-fastslow")
 GRAPHS = {"layout": make_layout_graph(), "tile": make_tile_graph()}
-
-
-class Payload:
-    """Leaves a trace where it is unpickled."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.system, ("touch /tmp/unpickled-by-fastslow",)
 
 
 def arrays_of(kind: str) -> dict[str, np.ndarray]:
@@ -70,7 +64,7 @@ DAMAGED = {
     "struct": every_array(lambda array: np.zeros(array.shape, [("a", "<f4")])),
     "date": every_array(lambda array: np.zeros(array.shape, "<M8[s]")),
     "bool": every_array(lambda array: array.astype(bool)),
-    "pickle": every_array(lambda array: np.full(array.shape, Payload(), object)),
+    "pickle": every_array(lambda array: np.full(array.shape, Bomb(TRACE), object)),
     "2^63": every_array(lambda array: header((2**63, 3))),
     "negative": every_array(lambda array: header((-1, 3))),
     "10^9 rows": every_array(lambda array: header((10**9, *array.shape[1:]))),
@@ -105,7 +99,7 @@ def test_a_hostile_array_is_refused(
     with pytest.raises(InputError) as caught:
         guard.call(read_graph, path, graph.collection)
     assert str(path) in str(caught.value)
-    assert not Path("/tmp/unpickled-by-fastslow").exists()
+    assert not TRACE.exists()
 
 
 def read_sound(kind: str, folder: Path) -> Graph:

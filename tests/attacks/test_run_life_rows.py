@@ -2,7 +2,6 @@
 
 import os
 import resource
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.attacks.making import make_data, make_store
+from tests.attacks.making import make_store
 from tests.attacks.stories import (
     begin,
     describe_run,
@@ -18,8 +17,7 @@ from tests.attacks.stories import (
     list_results,
     wait_until,
 )
-from tests.commands.test_prepare_command import WIDE_EXPERIMENT
-from tests.processes import FASTSLOW, TRAINING, Program, run_cold
+from tests.processes import TRAINING, Program, run_cold
 
 pytestmark = pytest.mark.slow
 
@@ -51,19 +49,6 @@ def check_end(words: tuple[str | Path, ...], whole: Path) -> None:
 
 def wait_for_checkpoint(program: Program, run: Path) -> None:
     assert wait_until(lambda: bool(find_checkpoints(run)), program)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal(number: int, words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
-    program = begin(*words, cwd=tmp_path)
-    wait_for_checkpoint(program, tmp_path / "run")
-    children = psutil.Process(program.pid).children(recursive=True)
-    program.send_signal(number)
-    assert program.wait(30) in (130, -number)
-    assert "Traceback" not in program.communicate()[1]
-    _, alive = psutil.wait_procs(children, timeout=30)
-    assert not alive, "an orphan works on"
-    check_end(words, whole)
 
 
 def test_a_worker_that_stands_still(
@@ -111,24 +96,3 @@ def test_little_memory(
 
     assert run_cold(*words, cwd=tmp_path, preexec_fn=restrict).returncode != 0
     check_end(words, whole)
-
-
-@pytest.mark.parametrize("when", ["meanwhile", "afterwards"])
-def test_another_needs_more_of_the_graph(when: str, tmp_path: Path, whole: Path) -> None:
-    """The first one, and the same command once more, do not notice it."""
-    data = make_data(tmp_path)
-    words = describe_run(data, tmp_path / "run")
-    (tmp_path / "wide.py").write_text(WIDE_EXPERIMENT)
-    wide = ("run", data, "--experiment", "wide.py", "--run", "other", "--workers", "1")
-    program = begin(*words, cwd=tmp_path)
-    if when == "meanwhile":
-        wait_for_checkpoint(program, tmp_path / "run")
-        program.send_signal(signal.SIGSTOP)
-        assert FASTSLOW.run(*wide, cwd=tmp_path).returncode == 0
-        program.send_signal(signal.SIGCONT)
-    assert program.wait(120) == 0, program.communicate()[1]
-    if when == "afterwards":
-        assert FASTSLOW.run(*wide, cwd=tmp_path).returncode == 0
-    assert list_results(tmp_path / "run") == list_results(whole / "run")
-    assert TRAINING.run(*words, cwd=tmp_path).returncode == 0
-    assert list_results(tmp_path / "run") == list_results(whole / "run")

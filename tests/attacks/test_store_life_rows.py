@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from solution.store.store import Store
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.processes import FASTSLOW, find_growing
 from tests.store.test_store import SAMPLE_ROWS, snapshot
@@ -106,17 +105,3 @@ def test_a_mount_that_is_read_only(
     is_refused = what in ("unfinished", "new")
     said = call(*words[what], cwd=tmp_path, code=2 if is_refused else 0)
     assert not is_refused or "Read-only file system" in said
-
-
-@pytest.mark.parametrize("name", ["moved", "with space and é", "deep/er/still"])
-def test_a_store_is_moved(name: str, place: Path) -> None:
-    run = ("--run", "run", *NOTHING)
-    call("run", "store", *run, cwd=place)
-    before = (place / "run" / "submission.csv").read_bytes()
-    (place / name).parent.mkdir(parents=True, exist_ok=True)
-    (place / "store").rename(place / name)
-    call("check", name, cwd=place)
-    call("prepare", "data", "--out", name, cwd=place)
-    call("run", name, *run, cwd=place)
-    assert (place / "run" / "submission.csv").read_bytes() == before
-    assert Store.open(place / name).find_defects() == []

@@ -75,32 +75,12 @@ def test_a_line_without_end_is_refused_in_short(name: str, tmp_path: Path, guard
         path.unlink()
 
 
-def test_a_graph_of_millions_of_configurations_is_checked(tmp_path: Path, guard: Guard) -> None:
-    count = 2_000_000
-    path = tmp_path / "submission.csv"
-    path.write_text("ID,TopConfigs\n" + f"{LAYOUT}," + ";".join(map(str, range(count))) + "\n")
-    assert guard.call(check_submission, path, Expected({LAYOUT: count}, "the test split")) == 1
-
-
 def merge(folder: Path, text: str) -> pl.DataFrame:
     """The out-of-fold ranking of a run by the recipe."""
     run = make_run(folder / "run") if not (folder / "run").exists() else Run(folder / "run")
     (folder / "mine.toml").write_text(text)
     merge_run(run, find_recipe(str(folder / "mine.toml")))
     return predictions.read(run.ranking("mine", "out_of_fold"))
-
-
-@pytest.mark.parametrize("allow", ["", 'allow_missing = ["members"]\n'])
-def test_many_unknown_members(allow: str, tmp_path: Path) -> None:
-    """Refused, with some of their names; or left out, where that is allowed."""
-    members = "".join(f"m{number} = 1\n" for number in range(100_000))
-    text = f"{allow}[members]\nnet_001 = 1\n{members}"
-    if allow:
-        assert merge(tmp_path, text).equals(merge(tmp_path, "[members]\nnet_001 = 1\n"))
-        return
-    with pytest.raises(InputError) as caught:
-        merge(tmp_path, text)
-    assert len(str(caught.value)) < 3_000
 
 
 PACKAGES = ("solution", "ensembles", "submissions")

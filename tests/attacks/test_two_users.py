@@ -31,15 +31,9 @@ from tests.attacks.stories import begin as begin_power_cuts
 from tests.attacks.stories import describe_run, kill, list_results
 from tests.conftest import REPOSITORY
 from tests.made.graphs import make_layout_graph, make_wide_graph, write_graph
+from tests.made.hostile import AS_NOBODY, NOBODY
 from tests.processes import FASTSLOW, TRAINING, run_cold
 from tests.store.test_store import snapshot
-
-NOBODY = 65534
-AS_NOBODY = (
-    "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
-    "--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search",
-    "--bounding-set=-all,+dac_read_search",
-)  # fmt: skip
 
 
 def begin(user: tuple[str, ...], folder: Path, *words: str | Path) -> subprocess.Popen[str]:

@@ -19,9 +19,9 @@ from pathlib import Path
 from solution.system.errors import InputError
 from tests.attacks.kinds import AGAIN, BY_NAME, KINDS, Kind
 from tests.attacks.mutations import REPLACEMENTS, mutate
+from tests.made.hostile import NOBODY
 
 MEMORY = 1 << 30  # bytes, beside what the process has when it begins
-NOBODY = 65534
 PROGRESS = struct.Struct("<qq")  # the place of the kind, the number of the mutation
 SAME, MADE_AGAIN, REFUSED, OTHER = "same", "again", "refused", "other"
 SILENT, TRACEBACK, SIGNAL, HANG = "silent", "traceback", "signal", "hang"

@@ -181,15 +181,6 @@ def test_a_second_is_searched_if_the_final_comparison_takes_all_of_the_time(
     assert sum(trial.seconds for trial in trials[:-BATCH]) < 1
 
 
-def test_a_program_that_never_repeats_is_one_message(fastslow: FastSlow, tmp_path: Path) -> None:
-    pytest.importorskip("jax")  # the extra `collect`
-    out = tmp_path / "chosen"
-    done = fastslow("choose", CASES / "noisy.py", "--measure", "6", "--minutes", "1", "--out", out)
-    assert done.returncode == 2
-    said = " ".join(done.stderr.split())
-    assert "noisy: " in said and "same arguments" in said and "jax.random" in said
-
-
 def test_asked_to_end_it_leaves_no_temporary_file(tmp_path: Path) -> None:
     pytest.importorskip("jax")  # the extra `collect`
     (tmp_path / "dense.py").write_text(DENSE)

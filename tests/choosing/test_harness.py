@@ -17,7 +17,6 @@ from solution.collecting.program_space import (
     OPTIONS,
     TILES,
     ProgramSpace,
-    list_orders,
     make_program_space,
 )
 from solution.collecting.space import name_config
@@ -49,19 +48,6 @@ def test_the_default_configuration_is_the_unchanged_program(dense: Program) -> N
     assert space.prepare(space.default) == (dense.plain, Flags())
     assert describe_choice(space, space.default) == "as the compiler has it"
     assert record_layouts(space, space.default) == []
-
-
-def test_a_configuration_is_described_in_words(dense: Program) -> None:
-    space = make_program_space(dense)
-    config = space.default.copy()
-    config[0], config[len(space.layout_sites)] = 2, 1
-    (layout,) = record_layouts(space, config)
-    assert layout["opcode"] == "dot" and layout["tensor"] == "output"
-    assert layout["minor_to_major"] == list_orders(2)[2][:2].tolist() == [1, 0]
-    config[len(space.layout_sites) + 1] = 1
-    assert describe_choice(space, config) == (
-        f"library_fusions none, products own_loops; layouts of dot {layout['node']} output {{1,0}}"
-    )
 
 
 def test_a_tile_excludes_a_library_for_the_product(ragged: Program) -> None:

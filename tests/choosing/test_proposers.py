@@ -10,12 +10,11 @@ import pytest
 from benchmarks.policy_search import list_compared
 from benchmarks.replay import list_methods, replay_seeds
 from solution.choosing.guided import Beliefs, Guided
-from solution.choosing.journal import RECORD, Journal, Trial
+from solution.choosing.journal import Journal, Trial
 from solution.choosing.offline import Lookup, Table, TablePrior
 from solution.choosing.proposer import Proposer
 from solution.choosing.search import Budget, search
 from solution.collecting.space import Space
-from solution.system.errors import InputError
 from tests.choosing.made import make_free, make_table, names, tell_all
 
 METHODS = list_compared()
@@ -185,22 +184,3 @@ def test_a_search_ends_when_its_budget_is_spent() -> None:
     assert len(search(build(table, prior, 0), Slow(table), Budget(7, batch=3))) == 7
     assert len(search(build(table, prior, 0), Slow(table), Budget(99, seconds=9))) == 5
     assert len(search(build(table, prior, 0), Slow(table), Budget(99))) == 60
-
-
-def test_a_journal_of_another_search_is_refused(tmp_path: Path) -> None:
-    Journal.open(tmp_path, {"program": "first"}).write()
-    with pytest.raises(InputError, match="without a"):
-        Journal.open(tmp_path, {"program": "second"})
-    Journal.open(tmp_path / "led", {"bundle": "0123456789" * 6}).write()
-    with pytest.raises(InputError, match=r"its bundle is (0123456789){4}\.\.\., not none\."):
-        Journal.open(tmp_path / "led", {"bundle": None})
-
-
-def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path, {"program": "first"})
-    journal.trials["a"] = Trial("a", [1, 2], 5.0)
-    journal.write()
-    path = tmp_path / RECORD
-    path.write_text(path.read_text().replace("5.0", "4.0"))
-    with pytest.raises(InputError, match=r"damaged\. Choose another --out"):
-        Journal.open(tmp_path, {"program": "first"})

@@ -169,11 +169,6 @@ def test_useless_results_are_refused_with_the_reason(
         Builder(workers.compiling, program).open()
 
 
-def test_a_partition_that_multiplies_by_its_number_is_refused(workers: Workers) -> None:
-    with pytest.raises(InputError, match="numbered.*0"):
-        Builder(workers.compiling, read_file(CASES / "numbered.hlo", workers)).open()
-
-
 def test_a_program_that_never_repeats_is_refused_before_anything_is_compared(
     workers: Workers,
 ) -> None:

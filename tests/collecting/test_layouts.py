@@ -30,17 +30,6 @@ def constraints(module: Any) -> list[Any]:
     return [i for i in instructions(module) if i.custom_call_target == "LayoutConstraint"]
 
 
-def test_a_constraint_is_between_a_node_and_all_its_readers() -> None:
-    module, layouts = modules.make_module(), unset(2)
-    layouts[0, 0, :2] = (0, 1)  # the output of the dot
-    changed = MESSAGES["Module"].FromString(constrain(module, np.array([4, 5]), layouts))
-    (added,) = constraints(changed)
-    assert list(added.operand_ids) == [22]
-    assert list(added.shape.layout.minor_to_major) == [0, 1]
-    reshape = next(i for i in instructions(changed) if i.id == 23)
-    assert list(reshape.operand_ids) == [added.id]
-
-
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_constraints_leave_the_instructions_and_edges_of_a_program(seed: int) -> None:

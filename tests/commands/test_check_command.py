@@ -13,18 +13,9 @@ from solution.domain.collection import NAMES
 from solution.domain.vocabulary import OPTION_NAMES
 from tests.conftest import FastSlow
 from tests.made.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
+from tests.made.hostile import Bomb
 
 QUICK = ("--experiment", "nothing_001", "--workers", "1")
-
-
-class Bomb:
-    """An object that creates a file where it is unpickled."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self.trace,)
 
 
 def truncate(path: Path) -> None:
@@ -113,19 +104,6 @@ def test_every_defect_of_a_folder_is_listed_at_once(fastslow: FastSlow, tmp_path
     assert not any(tmp_path.rglob("unpickled"))
 
 
-def test_check_refuses_a_folder_without_any_sound_file(fastslow: FastSlow, tmp_path: Path) -> None:
-    truncate(write_graph(make_tile_graph(), tmp_path / "data"))
-    result = fastslow("check", "data")
-    assert_refused(result)
-    assert "kernel.npz: truncated" in result.stderr
-
-
-def test_test_graph_without_labels_is_sound(fastslow: FastSlow, tmp_path: Path) -> None:
-    write_graph(make_layout_graph(labelled=False), tmp_path / "data", "test")
-    result = fastslow("check", "data")
-    assert result.returncode == 0, result.stderr
-
-
 def test_empty_and_missing_folders_are_refused(fastslow: FastSlow, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     for folder, words in (("data", "found none"), ("missing", "there is no such folder")):
@@ -209,13 +187,6 @@ def test_inspect_asks_for_the_collection_of_a_layout_file(
     named = fastslow("inspect", "program.npz", "--collection", "layout:nlp:random")
     assert named.returncode == 0, named.stderr
     assert_is_picture(tmp_path / "program.png")
-
-
-def test_inspect_refuses_a_broken_file(fastslow: FastSlow, tmp_path: Path) -> None:
-    [path] = write_broken(tmp_path / "data", "pickled").values()
-    result = fastslow("inspect", path)
-    assert_refused(result)
-    assert_names(result, "pickled", path)
 
 
 def test_inspect_draws_a_program_of_one_operation(fastslow: FastSlow, tmp_path: Path) -> None:

@@ -2,11 +2,9 @@
 
 import csv
 import json
-import os
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import polars as pl
@@ -30,12 +28,6 @@ QUICK = [
 
 def quick_run(fastslow: FastSlow, data: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return fastslow("run", data, *QUICK, "--run", "out", *more)
-
-
-def small_run(fastslow: FastSlow, data: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    """Of what learns in no time."""
-    names = ("--experiment", "nothing_001", "--experiment", "linear_ridge_001")
-    return fastslow("run", data, *names, "--limit", "--run", "out", *more)
 
 
 def read_rows(path: Path) -> dict[str, list[int]]:
@@ -75,21 +67,6 @@ def test_run_makes_a_sound_submission_and_a_table(
     verified = fastslow("verify", "out/submission.csv", "--run", "out")
     assert verified.returncode == 0
     assert f"{len(test)} rows" in verified.stdout
-
-
-def test_run_refuses_a_folder_of_another_run(
-    fastslow: FastSlow, sample: Path, tmp_path: Path
-) -> None:
-    assert small_run(fastslow, sample, "--folds", "2").returncode == 0
-    before = (tmp_path / "out" / "submission.csv").stat().st_mtime_ns
-    other = small_run(fastslow, sample, "--folds", "3")
-    assert other.returncode == 2
-    assert "folds: 2, now 3" in other.stderr
-    assert "data:" not in other.stderr  # other folds are not other data
-    assert (tmp_path / "out" / "submission.csv").stat().st_mtime_ns == before
-    assert small_run(fastslow, sample, "--folds", "3", "--replace").returncode == 0
-    again = small_run(fastslow, sample, "--folds", "3")
-    assert again.returncode == 0
 
 
 def test_a_folder_of_another_run_is_refused_before_the_data_is_prepared(
@@ -216,11 +193,3 @@ def test_make_passes_its_options_on() -> None:
         r"fastslow run \"some folder\" --run \"there\" --limit --replace",
         " ".join(done.stdout.split()),
     )
-
-
-def test_kaggle_command_line_starts() -> None:
-    with tempfile.TemporaryDirectory() as home:
-        environment = {**os.environ, "HOME": home}
-        command = [str(Path(sys.executable).parent / "kaggle"), "-W", "--version"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "Kaggle CLI" in done.stdout

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from rich.console import Console
 
 from solution.analysis.explanation import (
     describe,
@@ -17,7 +16,6 @@ from solution.analysis.explanation import (
     explain_difference,
     measure_importance,
     name_reasons,
-    show_contributions,
 )
 from solution.features.table import feature_table
 from solution.models.base import RankerSettings
@@ -58,29 +56,6 @@ def test_contributions_add_up_to_the_difference_of_the_scores(
     importance = measure_importance(ranker)
     assert importance.shape == (rows.shape[1],)
     assert importance.sum() == pytest.approx(1)
-
-
-def test_the_sentence_names_places_and_runtimes() -> None:
-    ranker = LightGBMSettings(**TREES).build(0).fit(TILE[:4], [])
-    graph = TILE[5]
-    explained = explain(ranker, graph)
-    scores = ranker.predict(graph)
-    assert scores[explained.slow] == scores.max()
-    assert scores[explained.fast] == scores.min()
-    ratio = graph.runtimes[explained.slow] / graph.runtimes[explained.fast]
-    text = describe(explained, name_reasons(explained))
-    assert f"Configuration {explained.slow} of {graph.name}" in text
-    assert f"{ratio:.2f} times as long" in text
-    named = explained.features[explained.order[0]].name
-    assert (explained.contributions[explained.order[0]] > 0) == (named in text)
-    for width, has_reasons in ((60, False), (100, True)):
-        console = Console(width=width)
-        with console.capture() as capture:
-            console.print(show_contributions(explained))
-        shown = capture.get()
-        assert ("narrow: Unit and reason" not in shown) == has_reasons  # never a word a line
-        assert "…" not in shown
-        assert named in shown
 
 
 def test_what_is_alike_in_both_configurations_is_no_reason() -> None:

@@ -11,8 +11,7 @@ import pytest
 from solution.analysis.module_table import FEATURES
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.features.table import KINDS, feature_table, list_columns
-from solution.programs.hlo.messages import MESSAGES
+from solution.features.table import feature_table, list_columns
 from tests.conftest import FastSlow
 from tests.made import modules
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
@@ -26,14 +25,6 @@ def test_the_catalogue_is_the_table(kind: str) -> None:
         assert feature.unit
         assert feature.reason
         assert "\n" not in feature.reason
-
-
-def test_all_features_are_listed(fastslow: FastSlow) -> None:
-    result = fastslow("features")
-    assert result.returncode == 0, result.stderr
-    printed = {line.split(" ")[0] for line in result.stdout.splitlines()}
-    for kind in KINDS:
-        assert {feature.name for feature in list_columns(kind)} <= printed
 
 
 def test_a_table_is_written_with_its_names_and_runtimes(fastslow: FastSlow, tmp_path: Path) -> None:
@@ -94,49 +85,6 @@ def test_collection_and_split_are_what_is_asked_for(fastslow: FastSlow, tmp_path
     assert result.returncode == 0, result.stderr
     (file,) = find_files(tmp_path / "data")
     assert (file.collection.name, file.split) == ("layout:nlp:default", "valid")
-
-
-def test_a_program_that_was_never_run_is_ranked_beside_others(
-    fastslow: FastSlow, tmp_path: Path
-) -> None:
-    """Its configurations are ranked by a model of kernels that were."""
-    generator = np.random.default_rng(0)
-    runs = [
-        [modules.tile_run(4 << n, 8, time=int(generator.integers(100, 900))) for n in range(4)]
-        for _ in range(4)
-    ]
-    records = [
-        modules.record(*timed, module=modules.make_module(f"kernel.{number}"), fingerprint=number)
-        for number, timed in enumerate(runs)
-    ]
-    modules.write(MESSAGES["TuningRecords"](modules=records), tmp_path / "timed.pb")
-    mine = modules.record(*(modules.tile_run(4 << n, 8) for n in range(6)))
-    modules.write(mine, tmp_path / "mine.pb")
-    for file in ("timed.pb", "mine.pb"):
-        assert fastslow("module", file, "--to", "data").returncode == 0
-    result = fastslow(
-        "run", "data", "--run", "runs/mine", "--experiment", "nothing_001",
-        "--experiment", "tile_lightgbm_001", "--recipe", "mean_rank_001", "--scheme", "graph",
-        "--folds", "2",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    header, row = (tmp_path / "runs/mine/submission.csv").read_text().splitlines()
-    assert header == "ID,TopConfigs"
-    name, ranking = row.split(",")
-    assert name == "tile:xla:mine"
-    assert len(set(ranking.split(";"))) == 5
-
-
-def test_what_cannot_be_used_is_a_message(fastslow: FastSlow, tmp_path: Path) -> None:
-    modules.write(modules.make_layout_record(), tmp_path / "mine.pb")
-    result = fastslow("module", "mine.pb", "--collection", "tile:xla")
-    assert result.returncode == 2
-    assert "tile:xla" in result.stderr
-    (tmp_path / "text.pb").write_text("HloModule jit_f")
-    result = fastslow("module", "text.pb")
-    assert result.returncode == 2
-    assert "Traceback" not in result.stderr
-    assert "text.pb: expected HLO text" in result.stderr
 
 
 def test_the_file_of_another_program_stays(fastslow: FastSlow, tmp_path: Path) -> None:

@@ -202,12 +202,6 @@ def test_help_has_groups_examples_and_a_version(cold_fastslow: FastSlow) -> None
     assert subprocess.run(command, capture_output=True, check=True, cwd=REPOSITORY).stdout
 
 
-def test_every_experiment_is_described(fastslow: FastSlow) -> None:
-    shown = fastslow("experiments", "--all").stdout
-    assert re.search(r"tile_gnn_001 +The tile net", shown)
-    assert re.search(r"layout_tgraph_001 +\S", shown)
-
-
 def test_make_knows_its_variables_and_helps() -> None:
     slip = subprocess.run(
         ["make", "-n", "run", "DAT=x"], cwd=REPOSITORY, capture_output=True, text=True, check=False

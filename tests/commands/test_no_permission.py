@@ -10,15 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.made.graphs import make_tile_graph, write_graph
+from tests.made.hostile import AS_NOBODY
 from tests.made.run import make_run
 
-NOBODY = 65534
-# Reads everything, for the interpreter may lie where only root can; writes nothing of others.
-AS_NOBODY = (
-    "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
-    "--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search",
-    "--bounding-set=-all,+dac_read_search",
-)  # fmt: skip
 SCRIPT = """
 import sys
 from solution.cli import main

@@ -15,8 +15,7 @@ import polars as pl
 import pytest
 
 from solution.cli import KEPT, STOPPED
-from solution.system.errors import InputError
-from solution.system.files import check_place, remove, replace_file, replace_folder
+from solution.system.files import remove, replace_file, replace_folder
 from solution.system.parquet import writing
 from tests.conftest import FastSlow
 from tests.made.graphs import make_tile_graph, write_graph
@@ -82,12 +81,6 @@ def test_what_is_in_the_way_is_said_before_the_work(
     assert f"Error: {said}" in " ".join(done.stderr.split())
     assert not done.stdout
     assert sorted(folder.rglob("*")) == before
-
-
-def test_a_folder_is_no_place_of_a_file(tmp_path: Path) -> None:
-    check_place(tmp_path / "new")
-    with pytest.raises(InputError, match="is a folder"):
-        check_place(tmp_path)
 
 
 def _write_text(path: Path) -> None:

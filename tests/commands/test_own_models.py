@@ -13,7 +13,6 @@ from rich.console import Console
 from solution.experiments.base import find_experiment
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.training.jobs import list_jobs
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import train_experiment
 from solution.training.watch import LiveTable, watch_jobs
@@ -177,15 +176,6 @@ def test_an_experiment_is_added_to_a_run(sample_store: Store, tmp_path: Path) ->
             pass
     record = json.loads((folder / "run.json").read_text())
     assert list(record["settings"]["experiments"]) == ["nothing_001", "tile_lightgbm_001"]
-
-
-def test_the_scores_of_every_collection_are_shown(sample_store: Store, tmp_path: Path) -> None:
-    experiment = find_experiment("nothing_001")
-    with open_experiments(
-        [experiment], sample_store, tmp_path / "run", scheme="architecture", folds=2
-    ) as (plan, run):
-        table = train_experiment(experiment, experiment.collections, plan, run)
-    assert table.row_count == len({job.collections for job in list_jobs(experiment, plan)})
 
 
 def test_on_a_terminal_there_is_a_table_and_the_same_log(

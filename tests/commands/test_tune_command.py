@@ -17,8 +17,6 @@ from solution.features.preparation import Preparation
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
-from solution.papers.residual import ResidualSettings
-from solution.papers.tpugraphs import TpuGraphsSettings
 from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
 from solution.training.plan import make_plan
@@ -152,19 +150,6 @@ def test_what_cannot_be_divided_is_refused(fastslow: FastSlow, tmp_path: Path) -
     assert "tile:xla" in result.stderr
 
 
-def test_a_damaged_study_is_refused_by_name(fastslow: FastSlow, data: Path) -> None:
-    call = ("tune", "quick_trees.py", "--data", "data", "--folds", "2", "--trials", "1")
-    assert fastslow(*call).returncode == 0
-    path = data / "tuning" / "quick_trees" / "study.db"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    result = fastslow(*call)
-    assert result.returncode == 2
-    assert "study.db" in " ".join(result.stderr.split())
-    assert path.read_bytes() == content
-
-
 def test_nested_settings_are_searched_and_replaced() -> None:
     settings = TileGnnSettings()
     names = {item.name for item in find_searched(settings)}
@@ -172,19 +157,6 @@ def test_nested_settings_are_searched_and_replaced() -> None:
     changed = with_values(settings, {"width": 32, "training.loss": "list_mle"})
     assert (changed.width, changed.training.loss) == (32, "list_mle")
     assert changed.training.epochs == settings.training.epochs
-
-
-def test_how_much_of_the_graphs_is_learned_from_is_searched() -> None:
-    """What a student report tuned; a net that keeps all nodes may go on to do so."""
-    residual = {item.name: item for item in find_searched(ResidualSettings())}
-    asked = ("nodes.trained", "training.graphs_per_step", "training.max_configs")
-    for name, value in zip(asked, (100, 10, 20), strict=True):
-        assert residual[name].value == value
-        assert value in residual[name].distribution.choices  # type: ignore[attr-defined]
-    (kept,) = [i for i in find_searched(TpuGraphsSettings()) if i.name == "nodes.trained"]
-    assert kept.distribution.choices[-1] is None  # type: ignore[attr-defined]
-    changed = with_values(ResidualSettings(), {"nodes.trained": 500, "training.max_configs": 100})
-    assert (changed.nodes.trained, changed.training.max_configs) == (500, 100)
 
 
 @pytest.mark.parametrize("seed", [0, 60, 83, 116])  # the last three have narrow ranges

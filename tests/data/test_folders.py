@@ -21,6 +21,7 @@ from solution.domain.collection import NAMES, SPLITS
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
 from tests.made.guarded import Guard
+from tests.made.hostile import NOBODY
 
 KAGGLE = "input/competitions/predict-ai-model-runtime/npz_all/npz"
 LAYOUT_FILE = "layout/xla/random/train/program.npz"
@@ -277,7 +278,6 @@ def test_a_file_of_the_samples_name_that_is_none_is_named(text: str, tmp_path: P
     assert words.endswith(f"{path}.")
 
 
-NOBODY = 65534
 FINDERS = (find_files, find_roots, find_sample_submission)
 
 

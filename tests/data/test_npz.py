@@ -14,21 +14,12 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import VIRTUAL
 from solution.system.errors import InputError
 from tests.made.graphs import find_difference, make_layout_graph, make_tile_graph, to_arrays
+from tests.made.hostile import Bomb
 
 GRAPHS = {"layout": make_layout_graph(), "tile": make_tile_graph()}
 ARRAYS = [
     (kind, name) for kind, g in GRAPHS.items() for name in to_arrays(g) if name != "node_splits"
 ]
-
-
-class Bomb:
-    """An object that creates a file where it is unpickled."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self.trace,)
 
 
 def save(folder: Path, graph: Graph, **changes: np.ndarray) -> Path:
@@ -125,10 +116,6 @@ def test_text_and_missing_files_are_refused(tmp_path: Path) -> None:
     assert "such file" in refusal(path, collection("tile:xla"))
     path.write_text("This is not a zip file. " * 100)
     assert "npz file" in refusal(path, collection("tile:xla"))
-
-
-def test_folder_with_the_name_of_a_file_is_refused(tmp_path: Path) -> None:
-    assert "found a folder" in refusal(tmp_path, collection("tile:xla"))
 
 
 @pytest.mark.parametrize(("kind", "name"), ARRAYS)

@@ -23,12 +23,6 @@ def tensors(min_nodes: int = 0, max_configs: int = 6) -> st.SearchStrategy[np.nd
     )
 
 
-def count_up(distinct: int) -> np.ndarray:
-    """A tensor (distinct, 1, 18) in which every configuration is another one."""
-    digits = np.arange(distinct)[:, None] // 7 ** np.arange(18)[None, :] % 7
-    return (digits - 1).astype(np.int8)[:, None, :]
-
-
 def assert_same(left: Codebook, right: Codebook) -> None:
     for name, array in left.arrays().items():
         other = right.arrays()[name]

@@ -50,13 +50,6 @@ def test_fields_and_arrays_cannot_be_changed(graph: Graph, count: int) -> None:
             array[...] = 0
 
 
-def test_graph_counts_and_names_itself() -> None:
-    graph = make_layout_graph(configs=5, name="bert")
-    assert (graph.num_nodes, graph.num_configs) == (8, 5)
-    assert graph.key == ("layout:xla:random", "bert")
-    assert graph.nbytes == sum(array.nbytes for array in arrays_of(graph))
-
-
 NO_SHAPE = "node_feat has a shape with a size below 0, or of 2^63 elements,"
 NO_NUMBERS = "node_feat has dimension numbers other than -1...5"
 LAYOUT_DEFECTS: dict[str, tuple[Change, str]] = (

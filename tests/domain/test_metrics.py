@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from solution.domain.metrics import (
-    Mean,
     kendall_tau,
     ordered_pair_accuracy,
     score_predictions,
-    score_ranking,
     top_k_score,
     top_k_slowdown,
 )
@@ -90,12 +88,6 @@ def test_top_k_is_brute_force(pairs: list[tuple[int, int]], k: int) -> None:
     assert found == pytest.approx(slow_top_k(scores, runtimes, k))
 
 
-def test_the_collection_decides_the_score() -> None:
-    scores, runtimes = np.arange(6.0), np.array([2.0, 2, 2, 2, 2, 1])
-    assert score_ranking("tile:xla", scores, runtimes) == pytest.approx(0)
-    assert score_ranking("layout:nlp:random", scores, runtimes) == kendall_tau(scores, runtimes)
-
-
 def make_frame(graphs: dict[str, list[float]], value: str) -> pl.DataFrame:
     """Rows of collection, graph, config and the values of each COLLECTION/GRAPH."""
     rows = [
@@ -131,12 +123,6 @@ def test_a_graph_scores_the_mean_over_its_seeds() -> None:
     ]
     (row,) = score_predictions(pl.concat(frames), labels).rows()
     assert row == ("layout:xla:random", "p", pytest.approx((1 - 1 + 1 / 3) / 3))
-
-
-def test_a_mean_is_written_with_its_interval() -> None:
-    mean = Mean(0.0771, 0.06, 0.1, 13)
-    assert f"{mean:.3f}" == "0.077 (0.060 to 0.100)"
-    assert f"{mean:+.1%}" == "+7.7% (+6.0% to +10.0%)"
 
 
 def unzip(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensembles.merge import alone, merge_files, merge_run, normalise, score_recipes
+from ensembles.merge import merge_files, merge_run, normalise, score_recipes
 from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe, list_recipes, make_recipe
 from ensembles.search import MARK, check_replaceable
 from ensembles.tables import show_search
@@ -158,17 +158,6 @@ def test_a_member_may_be_absent_from_a_whole_collection(tmp_path: Path) -> None:
     ]
 
 
-def test_a_member_that_lacks_a_graph_is_named(tmp_path: Path) -> None:
-    more: Scores = {("tile:xla", "z"): [1.0]}
-    with pytest.raises(InputError, match="one.*tile:xla:z.*0"):
-        merge(tmp_path, {"one": ONE, "two": {**TWO, **more}, "nothing": NOTHING}, "nothing")
-
-
-def test_the_fallback_alone_ranks_everything(tmp_path: Path) -> None:
-    rows = merge(tmp_path, {"nothing": NOTHING}, "nothing")
-    assert [row[-1] for row in rows] == [0.75] * 4
-
-
 LABELS = {
     "collection": pl.String, "graph": pl.String, "config": pl.Int32, "runtime": pl.Float64
 }  # fmt: skip
@@ -206,11 +195,6 @@ def test_only_experiments_of_the_record_are_merged(tmp_path: Path) -> None:
         assert next(merged).equals(next(merged))
     recipe = Recipe(name="r", members={"stray": 1.0}, allow_missing=allowed)
     assert score_recipes(run, {"r": recipe}).is_empty()
-
-
-def test_an_experiment_of_a_record_is_no_way_out_of_the_run_either() -> None:
-    with pytest.raises(InputError, match=r"'\.\./other/one'"):
-        alone("../other/one")
 
 
 def test_a_recipe_neither_reads_nor_writes_outside_the_run(tmp_path: Path) -> None:

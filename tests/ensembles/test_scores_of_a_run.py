@@ -142,14 +142,6 @@ def test_the_spread_over_seeds_is_that_of_their_mean_scores(tmp_path: Path) -> N
     assert reseed_spread(run).filter(member="nothing_001")["spread"].null_count() == 2
 
 
-def test_missing_members_are_an_error_unless_the_recipe_allows_them(run: Run) -> None:
-    recipe = Recipe(name="r", members={"member_0": 1.0, "absent": 1.0})
-    with pytest.raises(InputError, match="absent.*member_0"):
-        score_run(run, recipe)
-    allowed = recipe.model_copy(update={"allow_missing": frozenset({"members"})})
-    assert "ensemble r" in score_run(run, allowed).table["member"]
-
-
 def make_frame(graphs: dict[str, list[float]]) -> pl.DataFrame:
     rows = [
         (TILE, g, c, 0, 0, s)
@@ -209,15 +201,6 @@ def test_a_comparison_shows_both_ways_of_naming(run: Run, tmp_path: Path) -> Non
         show_comparison(run, "member_0", "member_0")
 
 
-def test_a_comparison_on_one_graph_has_no_probability(tmp_path: Path) -> None:
-    one = write_run(tmp_path, [0.3, 0.5], graphs=1)
-    sentence, table = show_comparison(one, "member_0", "nothing_001")
-    assert "too few" in sentence
-    shown = show(table)
-    assert shown.count("too few graphs") == 3
-    assert "1.000" not in shown
-
-
 def test_no_verdict_is_given_on_the_graphs_that_a_recipe_was_fitted_on(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [0.3, 0.5])
     path = str(tmp_path / "found.toml")
@@ -236,13 +219,6 @@ def test_no_verdict_is_given_on_the_graphs_that_a_recipe_was_fitted_on(tmp_path:
     by_hand = Recipe(name="r", members={"member_0": 1.0})
     assert not {"fitted_on", "nested"} & set(by_hand.model_dump(mode="json"))
     assert recipe.model_dump(mode="json")["fitted_on"] == recipe.fitted_on
-
-
-def test_a_search_that_finds_no_better_merge_says_whom_to_take(tmp_path: Path) -> None:
-    run = write_run(tmp_path, [0.01, 9.0], graphs=12)  # one member that knows, one that does not
-    sentence, _ = show_search(run, ["best"], tmp_path / "found.toml")
-    assert sentence.startswith("Take member_0 alone: no merge is better (")
-    assert "not chosen" in sentence
 
 
 def test_a_search_shows_the_nested_number_and_writes_the_recipe(run: Run, tmp_path: Path) -> None:

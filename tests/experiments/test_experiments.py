@@ -44,12 +44,6 @@ def test_the_default_run_has_every_kind_of_ranker_in_every_collection() -> None:
         assert len({type(ranker) for ranker in rankers}) == 3
 
 
-def test_a_file_outside_the_package_is_known_by_its_content() -> None:
-    experiment = find_experiment(str(QUICK))
-    assert experiment.name == "quick_tile_gnn"
-    assert len(experiment.source) == 16
-
-
 def test_what_it_imports_from_files_beside_it_counts_as_its_source(tmp_path: Path) -> None:
     path, beside = tmp_path / "mine_001.py", tmp_path / "beside_mine.py"
     path.write_text("import beside_mine\n" + NAMED.format("mine_001"))

@@ -15,7 +15,6 @@ from solution.domain.memo import Budget, PerGraph
 from solution.domain.vocabulary import DIMENSION_NUMBERS, MAX_RANK, OPCODE_IDS, SHAPE_DIMENSIONS
 from solution.features.candidates import make_candidates
 from solution.features.nodes import NUM_NUMERIC, compress, fit_scaler, numeric_features
-from solution.features.operands import find_operands
 from solution.features.padding import repair_padding
 from solution.features.preparation import PRUNINGS
 from solution.features.table import feature_table
@@ -48,13 +47,6 @@ def test_the_scaler_equals_mean_and_deviation_of_all_rows(seed: int) -> None:
     scaler = fit_scaler(tables)
     np.testing.assert_allclose(scaler.mean, rows.mean(axis=0), rtol=1e-5)
     np.testing.assert_allclose(scaler.scale, 1 / rows.std(axis=0), rtol=1e-5)
-
-
-def test_how_the_rows_are_cut_into_tables_does_not_matter() -> None:
-    rows = np.concatenate(make_tables(0))
-    whole, single = fit_scaler([rows]), fit_scaler(row[None] for row in rows)
-    np.testing.assert_allclose(single.mean, whole.mean, rtol=1e-6)
-    np.testing.assert_allclose(single.scale, whole.scale, rtol=1e-6)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 0.1, -7.3, 20.0, 1e6])
@@ -144,33 +136,6 @@ def test_a_failure_names_its_graph_once() -> None:
         outer(make_layout_graph(name="the_one"))
     notes = ["It happened with the graph layout:xla:random:the_one."]
     assert caught.value.__notes__ == notes
-
-
-def test_a_failure_of_a_table_names_its_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With features as they were before they were checked."""
-    graph = make_layout_graph(name="the_one")
-    features = graph.node_features.copy()
-    features[:, 134:] = 9
-    broken = dataclasses.replace(graph)
-    object.__setattr__(broken, "node_features", features)
-    with pytest.raises(IndexError) as caught:
-        feature_table(broken)
-    assert "layout:xla:random:the_one" in caught.value.__notes__[0]
-
-
-def test_dimension_numbers_of_a_convolution_are_looked_up_safely() -> None:
-    """Any numbers from -1 to 5, with shapes of any rank."""
-    generator = np.random.default_rng(0)
-    for seed in range(30):
-        graph = make_tile_graph(seed % 5)
-        features = graph.node_features.copy()
-        features[:, SHAPE_DIMENSIONS] = generator.integers(0, 4, (4, 6))
-        features[:, DIMENSION_NUMBERS[1]] = generator.integers(-1, 6, (4, 14))
-        opcodes = graph.node_opcodes.copy()
-        opcodes[2] = OPCODE_IDS["convolution"]
-        changed = dataclasses.replace(graph, node_features=features, node_opcodes=opcodes)
-        assert find_operands(changed).input[2] in (0, 1)
-        assert np.isfinite(feature_table(changed).to_numpy()).all()
 
 
 RANKS = {2: (2, 2, 2), 5: (3, 2, 0), 7: (0, 3, 0)}  # of the graph's dot and reshapes, from 2 on

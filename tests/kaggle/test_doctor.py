@@ -251,13 +251,3 @@ def test_the_password_of_a_proxy_is_hidden() -> None:
 )
 def test_what_the_cli_prints_has_a_name(printed: str, name: str) -> None:
     assert tell_failure(printed).name == name
-
-
-def test_brackets_in_an_advice_are_no_markup(desk: Desk) -> None:
-    folder = desk.folder / "s[/x]"
-    folder.mkdir(parents=True)
-    (folder / "ledger.csv").write_text("foo")
-    desk.more["FASTSLOW_SUBMISSIONS"] = str(folder)
-    done = desk.call("doctor")
-    assert "MarkupError" not in done.stderr
-    assert "s[/x]/ledger.csv" in "".join(done.stdout.split())

@@ -124,14 +124,6 @@ def test_a_push_and_a_pull(shop: Desk) -> None:
     assert SECRET not in done.words + (shop.folder / "runs/kernels" / f"{NAME}.json").read_text()
 
 
-def test_values_are_set_and_checked(shop: Desk) -> None:
-    """Each is of the type of the parameter that it replaces."""
-    arguments = ("kernels", "push", "2", "--allow-dirty", "--set")
-    check(shop.call(*arguments, "FOLD=1"), FAILED, "NAME is")
-    check(shop.call(*arguments, "NUM_FOLDS=many"), FAILED, "such as 5")
-    assert shop.world.calls == []
-
-
 @pytest.mark.parametrize("counted", [True, False])
 def test_the_answer_to_a_push_is_lost(shop: Desk, *, counted: bool) -> None:
     """Kaggle's copy of the source says whether it arrived; it is never pushed twice."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from solution.system.errors import InputError
 from submissions.ledger import COLUMNS, STATES, Ledger, edit_ledger, read_ledger, write_ledger
-from submissions.scores import describe_correlation, find_best, read_anchors, tabulate_standing
+from submissions.scores import describe_correlation, find_best, tabulate_standing
 from tests.conftest import REPOSITORY
 from tests.kaggle.desk import Desk, check
 from tests.kaggle.world import BOARD, LIST, Fault
@@ -218,16 +218,6 @@ def test_a_hidden_public_score_is_not_zero() -> None:
     names, publics, privates = (list(column.cells) for column in table.columns)
     row = [str(name) for name in names].index("ours, a")
     assert (publics[row], privates[row]) == ("-", "0.500")
-
-
-def test_anchors_have_sources() -> None:
-    anchors = read_anchors()
-    assert [anchor.private for anchor in anchors] == sorted(
-        (anchor.private for anchor in anchors), reverse=True
-    )
-    for anchor in anchors:
-        assert 0.5 < anchor.private < anchor.public + 0.05 < 1
-        assert anchor.source.startswith("https://")
 
 
 def test_the_leaderboard_around_us(desk: Desk) -> None:

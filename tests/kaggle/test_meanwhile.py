@@ -10,7 +10,7 @@ import pytest
 from submissions.ledger import edit_ledger, show_time
 from tests.kaggle.desk import Desk, check
 from tests.kaggle.test_fault_matrix import assert_made_once
-from tests.kaggle.world import CREATE, LIMITS, LIST, Fault
+from tests.kaggle.world import CREATE, LIST, Fault
 from tests.processes import KAGGLE
 
 HEADER = "key,when,state,ref,notes"
@@ -87,16 +87,6 @@ def test_what_is_listed_more_than_once_proves_nothing(desk: Desk, times: int) ->
     assert len(rows) == len(before) + 1
 
 
-def test_what_kaggle_took_and_lists_late_is_waited_for(desk: Desk) -> None:
-    add_earlier(desk)
-    desk.world.late = 2 * LATE
-    check(desk.submit(), 3, "not listed")
-    assert [line["state"] for line in desk.ledger.lines] == ["accepted"]
-    desk.more["FASTSLOW_QUIET_SECONDS"] = str(3 * LATE)
-    check(desk.submit())
-    assert_made_once(desk)
-
-
 @pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "forced"])
 def test_what_kaggle_took_and_never_lists_nor_counts_is_sent_once(
     desk: Desk, force: tuple[str, ...]
@@ -137,17 +127,6 @@ def test_what_is_not_there_is_looked_for_all_the_same(desk: Desk) -> None:
     desk.world.submissions[1]["listed"] = 0.0
     check(desk.submit("--not-there"))
     assert_made_once(desk)
-
-
-def test_without_a_count_a_list_is_given_an_hour(desk: Desk) -> None:
-    add_earlier(desk)
-    desk.world.faults, desk.world.late = [PASSING, Fault(LIMITS, "404")], 10**6
-    for _ in range(2):
-        check(desk.submit(), 3, "NOT_THERE=1")
-    assert desk.world.count(CREATE) == 1
-    desk.world.late = 0
-    assert desk.submit("--not-there").code == 0
-    assert desk.world.count(CREATE) == 2
 
 
 @pytest.mark.parametrize("state", ["failed", " Failed"])

@@ -118,12 +118,6 @@ def test_what_cannot_be_the_name_of_a_bundle_is_refused(shop: Desk, name: str) -
     assert shop.world.calls == []
 
 
-@pytest.mark.parametrize("program", ["/nonexistent/kaggle", "/etc"])
-def test_a_program_that_cannot_be_run_is_told_by_its_variable(shop: Desk, program: str) -> None:
-    shop.more["FASTSLOW_KAGGLE"] = program
-    check(push(shop), FAILED, f"FASTSLOW_KAGGLE={program}")
-
-
 def test_records_that_cannot_be_written_are_told_by_their_folder(shop: Desk) -> None:
     """No folder, and one that is nobody's to write."""
     (shop.folder / "file").write_text("mine")

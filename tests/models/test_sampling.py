@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from solution.experiments.base import find_experiment
 from solution.features.table import feature_table
 from solution.models.base import RankerSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
@@ -145,13 +144,6 @@ from solution.models.layout.layout_gnn import LayoutGnnSettings
 
 EXPERIMENT = Experiment("misspelt", LAYOUT, LayoutGnnSettings(pruning="neighborhood"))
 """
-
-
-def test_a_wrong_word_in_an_experiment_names_its_file(tmp_path: Path) -> None:
-    file = tmp_path / "misspelt.py"
-    file.write_text(EXPERIMENT, encoding="utf-8")
-    with pytest.raises(InputError, match="mean neighbourhood"):
-        find_experiment(str(file))
 
 
 def test_saved_settings_are_checked_as_well() -> None:

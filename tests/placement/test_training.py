@@ -228,16 +228,6 @@ def test_a_decision_that_does_not_fit_has_no_time() -> None:
     assert "and HEFT" in roomy and "does not fit" not in roomy
 
 
-def test_one_of_anything_is_told_as_one() -> None:
-    summary = report(make_graph(1, 0), make_machine(1), evaluations=1).summary()
-    assert ": 1 node on 1 device. " in summary and summary.endswith(" 1 decision simulated.")
-    full = make_unequal_machine(1, 0, memory=1.0)
-    with pytest.raises(InputError, match="1.*1"):
-        report(make_graph(9, 0), full, evaluations=1)
-    with pytest.raises(InputError, match="let placement"):
-        optimize_and_report(make_graph(9, 0), full, ("schedule",), None, 1, 0)
-
-
 @pytest.mark.parametrize("devices", [2, 8])
 def test_a_program_that_runs_no_kernel_takes_no_time(
     devices: int, capfd: pytest.CaptureFixture[str]

@@ -64,15 +64,6 @@ def test_a_new_run_remembers_its_settings_and_versions(tmp_path: Path) -> None:
     assert names(tmp_path / "runs" / "mine") == {"run.json"}
 
 
-def test_the_same_settings_resume_and_keep_what_is_there(tmp_path: Path) -> None:
-    with open_run(tmp_path, SETTINGS) as run:
-        (run.folder / "unit").write_text("done")
-        record = (run.folder / "run.json").read_bytes()
-    with open_run(tmp_path, SETTINGS) as run:
-        assert (run.folder / "unit").read_text() == "done"
-        assert (run.folder / "run.json").read_bytes() == record
-
-
 def test_an_empty_folder_becomes_a_run(tmp_path: Path) -> None:
     (tmp_path / "emptied" / "deeper").mkdir(parents=True)  # as a mirror may be
     with open_run(tmp_path, SETTINGS) as run:

@@ -25,7 +25,6 @@ from solution.serving.packing import pack
 from solution.serving.record import RECORD
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.system.files import checksum
 from solution.training.executors.local import LocalExecutor
 from solution.training.jobs import find_backlog
 from solution.training.opening import open_experiments
@@ -138,16 +137,6 @@ def test_only_what_the_recipe_merges_is_packed(run: Run, bundle_folder: Path) ->
 def test_equal_runs_are_packed_into_equal_bytes(run: Run, tmp_path: Path) -> None:
     made = [pack(run, RECIPE, tmp_path / folder / "b.zip") for folder in ("one", "two")]
     assert made[0].read_bytes() == made[1].read_bytes()
-
-
-def test_scores_of_a_recipe_that_was_fitted_on_them_are_said_to_be_too_high(
-    run: Run, tmp_path: Path
-) -> None:
-    fitted = RECIPE.model_copy(update={"fitted_on": checksum(run.labels), "nested": 0.25})
-    card = (pack(run, fitted, tmp_path / "fitted") / "README.md").read_text()
-    said = "was fitted on these very graphs, which flatters it; on others the search reaches 0.25"
-    assert said in card
-    assert said not in (pack(run, RECIPE, tmp_path / "by_hand") / "README.md").read_text()
 
 
 def test_the_card_is_what_hubs_read(bundle_folder: Path) -> None:

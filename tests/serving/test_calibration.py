@@ -5,10 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from rich.console import Console
-from scipy.stats import kendalltau
 
-from solution import load_bundle, read_graph
 from solution.data.folders import SAMPLE
 from solution.domain.codebook import encode
 from solution.domain.vocabulary import OPTION_NAMES
@@ -22,7 +19,6 @@ from solution.serving.calibration import (
     quantile,
 )
 from solution.serving.calibration import measure as measure_learned
-from solution.serving.comparison import FIRST, compare_rankings, show_rankings
 from solution.serving.record import Program
 from solution.serving.words import describe_configs, list_layouts
 from solution.system.errors import InputError
@@ -136,30 +132,6 @@ def test_what_cannot_be_promised_is_said_of_the_one_that_is_wrong(
 
 
 FOLDER = SAMPLE / "npz" / "tile" / "xla" / "valid"
-PATHS = sorted(FOLDER.glob("*.npz"))[:3]
-
-
-def test_both_numbers_are_those_of_the_ranking() -> None:
-    bundle, graphs = load_bundle(), [read_graph(path) for path in PATHS]
-    found = compare_rankings(bundle, graphs)
-    for graph, (tau, slower) in zip(graphs, found, strict=True):
-        ranking = bundle.rank(graph)
-        runtimes = np.asarray(graph.runtimes)
-        assert tau == pytest.approx(kendalltau(ranking.scores, runtimes).statistic, abs=1e-6)
-        best = runtimes[ranking.order[:FIRST]].min()
-        assert slower == pytest.approx(best / runtimes.min() - 1)
-
-
-def test_the_table_has_a_row_for_each_program_and_their_mean() -> None:
-    graphs = [read_graph(path) for path in PATHS]
-    console = Console(width=120)
-    with console.capture() as capture:
-        console.print(show_rankings({"one": load_bundle(), "the same": load_bundle()}, graphs))
-    text = capture.get()
-    for name in ("one", "the same", "mean", *(path.stem for path in PATHS)):
-        assert name in text
-    mean = compare_rankings(load_bundle(), graphs).mean(axis=0)
-    assert text.count(f"{mean[0]:.3f}") >= 2
 
 
 def test_layouts_are_named_where_they_differ_from_the_programs() -> None:

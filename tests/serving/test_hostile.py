@@ -8,7 +8,6 @@ import re
 import shutil
 import stat
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
 from solution.system.sealing import list_checksums
 from tests.made.graphs import make_layout_graph, make_tile_graph
+from tests.made.hostile import Bomb
 
 MODEL = "models/ridge/tile-xla/fold-0-seed-0"
 MEMBER = Member(MODEL, "ridge", ("tile:xla",), 0, 0)
@@ -93,18 +93,8 @@ def test_a_bundle_that_did_not_follow_its_order_promises_nothing(made: Path) -> 
     assert "programs predicted" in load_bundle(made).rank(GRAPH).reason
 
 
-class Bomb:
-    """What runs when it is unpickled."""
-
-    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
-        return os.system, ("touch exploded",)
-
-
-def test_a_pickle_is_not_loaded(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (made / MODEL / "model.safetensors").write_bytes(pickle.dumps(Bomb()))
+def test_a_pickle_is_not_loaded(made: Path, tmp_path: Path) -> None:
+    (made / MODEL / "model.safetensors").write_bytes(pickle.dumps(Bomb(tmp_path / "exploded")))
     seal_model(made)
     refused(made, "cannot be loaded")
     assert not (tmp_path / "exploded").exists()

@@ -29,7 +29,6 @@ from solution.serving.reading import read_questions
 from solution.store.graph_file import write_prepared
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
-from solution.system import errors
 from solution.system.errors import InputError
 from submissions.writer import write_submission
 from tests.conftest import FastSlow
@@ -115,13 +114,6 @@ def test_a_file_of_a_pruned_store_is_promised_what_the_program_is(
             ours, theirs = (bundle.rank(p) for p in (paths[question.graph.name], question.file))
             assert (ours.measure, ours.known) == (theirs.measure, theirs.known)
             assert ours.reason == theirs.reason
-
-
-def test_a_folder_of_modules(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        modules.write(modules.make_layout_record(), tmp_path / f"{name}.pb")
-    (tmp_path / "notes.md").write_text("mine")
-    assert [q.graph.name for q in read_questions(tmp_path)] == ["one", "two"]
 
 
 def test_a_folder_that_xla_dumped_has_programs_with_nothing_to_choose(
@@ -322,11 +314,6 @@ def test_a_promise_in_words_and_an_empty_path_are_refused() -> None:
     with pytest.raises(solution.InputError, match="the graph"):
         load_bundle().rank("")
     load_bundle().rank(GRAPH, regret=np.float32(0.02))
-
-
-def test_the_package_gives_the_error_that_is_to_be_caught() -> None:
-    assert solution.InputError is errors.InputError
-    assert "InputError" in solution.__all__
 
 
 def test_the_end_of_a_process_warns_of_nothing(tmp_path: Path) -> None:

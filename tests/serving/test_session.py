@@ -13,7 +13,7 @@ from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.codebook import encode
 from solution.domain.graph import Graph, InvalidGraphError
-from solution.domain.labels import TIMED, is_source, name_estimate, warn_of_estimates
+from solution.domain.labels import TIMED, is_source, name_estimate
 from solution.experiments.base import Experiment
 from solution.features.candidates import make_candidates
 from solution.features.preparation import Preparation
@@ -244,8 +244,3 @@ def test_a_source_that_is_none_is_no_graph(source: str) -> None:
     assert not is_source(source)
     with pytest.raises(InvalidGraphError, match="its labels"):
         dataclasses.replace(make_layout_graph(), label_source=source)
-
-
-def test_timed_labels_need_no_warning() -> None:
-    assert warn_of_estimates([TIMED, TIMED]) == ""
-    assert "Some labels" in warn_of_estimates([TIMED, SOURCE])

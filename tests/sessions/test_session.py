@@ -11,7 +11,6 @@ import pytest
 from solution.serving.archive import unpack
 from solution.serving.bundle import DEFAULT
 from solution.sessions.record import (
-    KERNEL_RECORD,
     SessionRecord,
     find_damaged,
     read_session_record,
@@ -220,12 +219,3 @@ def test_a_record_knows_its_files(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("<html>")
     (tmp_path / "run" / "two").unlink()
     assert find_damaged(record, tmp_path) == ["one", "run/two"]
-
-
-@pytest.mark.parametrize("content", ["{", '{"state": 3}', "<html>"])
-def test_what_is_no_record_is_said_to_be_none(content: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the outputs"):
-        read_session_record(tmp_path)
-    (tmp_path / KERNEL_RECORD).write_text(content)
-    with pytest.raises(InputError, match="expected the"):
-        read_session_record(tmp_path)

@@ -88,15 +88,6 @@ def test_damage_is_never_taken_over(then: Callable[[Store], None], store: Store)
     assert snapshot(prepared.folder) == snapshot(prepare(store.folder.parent, replace=True).folder)
 
 
-def test_of_two_damaged_graphs_both_are_made_again(store: Store) -> None:
-    before = snapshot(store.folder)
-    first, second = store.paths()[:2]
-    for path in (first, second):
-        flip(path)
-    first.unlink()
-    assert snapshot(prepare(store.folder.parent).folder) == before
-
-
 def test_what_is_sound_is_not_prepared_again(store: Store) -> None:
     times = {path: path.stat().st_mtime_ns for path in store.paths()}
     damaged = store.paths()[2]
@@ -163,14 +154,6 @@ def test_a_damaged_record_is_refused_with_what_helps(store: Store) -> None:
             prepare(store.folder.parent, **options)
     shutil.rmtree(store.folder)
     assert snapshot(prepare(store.folder.parent).folder) == before
-
-
-def test_a_sample_cut_to_its_header_gives_no_submission(store: Store, fastslow: FastSlow) -> None:
-    (store.folder / "sample_submission.csv").write_text("ID,TopConfigs\n")
-    result = fastslow("run", store.folder, "--experiment", "nothing_001", "--workers", "1")
-    assert result.returncode == 2
-    assert "was written" in result.stderr
-    assert not (store.folder.parent / "runs" / "store" / "submission.csv").exists()
 
 
 def test_a_sample_that_is_not_the_stores_is_not_looked_at(tmp_path: Path) -> None:

@@ -219,15 +219,6 @@ def test_the_sample_submission_follows_the_data(tmp_path: Path) -> None:
     assert prepare(tmp_path).sample_submission is None
 
 
-def test_a_missing_prepared_graph_is_made_again(tmp_path: Path) -> None:
-    write_data(tmp_path)
-    store = prepare(tmp_path)
-    before = snapshot(store.folder)
-    store.paths()[1].unlink()
-    assert len(store.find_defects()) == 1
-    assert snapshot(prepare(tmp_path).folder) == before
-
-
 @pytest.mark.parametrize("wanted", [1, 2, None])
 @pytest.mark.parametrize("kept", [1, 2, None])
 def test_a_store_must_keep_as_many_hops_as_are_needed(

@@ -16,7 +16,6 @@ from solution.system.errors import InputError
 from solution.system.files import checksum, write_sealed
 from submissions.page.build import write_page
 from submissions.scores import list_runs
-from tests.conftest import FastSlow
 from tests.made.run import RECIPE, make_run
 
 QUICK = "This is a quick look, by `--limit`: few graphs, one seed, short trainings."
@@ -35,31 +34,30 @@ def read_page(run: Run, recipe: str | None = None) -> str:
 
 
 def test_a_run_that_is_not_finished_is_called_so(tmp_path: Path) -> None:
-    run, recipe = make_run(tmp_path / "run"), write_recipe(tmp_path)
+    run, recipe = make_run(tmp_path / "run", collections=("tile:xla",)), write_recipe(tmp_path)
     words = "The run is not finished: these numbers do not include trees_001 yet."
     whole = read_page(run, recipe)
     assert words not in whole
-    assert all(fact in whole for fact in ("20 models", "3 experiments", "30 labelled"))
+    assert all(fact in whole for fact in ("4 models", "3 experiments", "6 labelled"))
     assert words not in show_comparison(run, recipe, "net_001")[0]
     (run.folder / "trees_001" / "out_of_fold" / "predictions.parquet").unlink()
     (run.folder / "trees_001" / "test" / "predictions.parquet").unlink()
     part = read_page(run, recipe)
     assert words in part
-    assert all(fact in part for fact in ("15 models", "2 experiments"))  # without trees_001's
+    assert all(fact in part for fact in ("3 models", "2 experiments"))  # without trees_001's
     assert show_comparison(run, recipe, "net_001")[0].endswith(words)
     shutil.rmtree(run.folder / "trees_001")
     assert words in read_page(run, recipe)
 
 
-def test_a_quick_look_is_called_so(fastslow: FastSlow, tmp_path: Path) -> None:
+def test_a_quick_look_is_called_so(tmp_path: Path) -> None:
     told = {}
-    for name, how in (("quick", ["--limit"]), ("whole", [])):
-        words = ["--experiment", "linear_ridge_001", "--collection", "tile:xla", "--run"]
-        done = fastslow("run", SAMPLE, *words, tmp_path / name, *how)
-        assert done.returncode == 0, done.stderr
-        run = Run(tmp_path / name)
-        compared = show_comparison(run, "linear_ridge_001", "nothing_001")[0]
-        told[name] = (QUICK in read_page(run), QUICK in compared)
+    for name in ("quick", "whole"):
+        run = make_run(tmp_path / name, collections=("tile:xla",))
+        record = read_run_record(run.folder)
+        write_sealed({**record, "quick": name == "quick"}, run.folder / RECORD)
+        compared = show_comparison(run, "net_001", "nothing_001")[0]
+        told[name] = (QUICK in read_page(run, write_recipe(tmp_path)), QUICK in compared)
     assert told == {"quick": (True, True), "whole": (False, False)}
     assert [", a quick look" in line.recipe for line in list_runs(tmp_path)] == [True, False]
 

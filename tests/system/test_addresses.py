@@ -59,11 +59,6 @@ def test_what_is_written_needs_a_name_in_the_bucket() -> None:
             check_address(given, named=True)
 
 
-def test_no_mirror_is_made_of_an_address_without_a_bucket() -> None:
-    with pytest.raises(InputError, match="BUCKET/NAME"):
-        Mirror.of("s3://")
-
-
 @pytest.mark.parametrize("name", ["FASTSLOW_RUNS", "FASTSLOW_STORES", "FASTSLOW_MIRRORS"])
 def test_a_variable_names_a_folder_of_this_machine(
     name: str, monkeypatch: pytest.MonkeyPatch

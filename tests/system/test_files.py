@@ -30,6 +30,7 @@ from solution.system.sealing import (
     replace_sealed,
 )
 from tests.made.guarded import Guard
+from tests.made.hostile import put_device, put_folder, put_pipe
 
 EXPECTED = "the record of a test"
 
@@ -83,18 +84,6 @@ def test_a_folder_is_synced_with_all_folders_in_it(
     inside = [temporary / "model", temporary / "model" / "weights", temporary]
     assert set(inside) < set(synced)
     assert synced[-1] == tmp_path  # the name itself, last
-
-
-def put_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def put_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def put_folder(path: Path) -> None:
-    path.mkdir()
 
 
 STRANGE = {"pipe": put_pipe, "device": put_device, "folder": put_folder}

@@ -94,14 +94,6 @@ def test_who_trains_one_collection_gets_the_model_that_ranks_both(
     assert run.jobs("ridge", XLA[0]) == run.jobs("ridge", XLA[1]) == run.jobs("ridge")
 
 
-def test_the_record_says_what_was_learned_from(plan: Plan, tmp_path: Path) -> None:
-    run = train(tmp_path / "run", JOINTLY, plan)
-    for folder in run.jobs("ridge"):
-        record = read_job(folder)
-        assert record.learned_from == XLA
-        assert {name.rpartition(":")[0] for name in record.fitted_on} == set(XLA)
-
-
 def test_a_collection_that_cannot_be_divided_has_a_model_of_its_own(plan: Plan) -> None:
     """It learns from all graphs and ranks the test graphs; the other has one a fold."""
     default, random = XLA
@@ -116,7 +108,7 @@ def test_a_collection_that_cannot_be_divided_has_a_model_of_its_own(plan: Plan) 
     ]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_any_number_of_workers_trains_each_model_once(
     workers: int, sample_store: Store, tmp_path: Path
 ) -> None:

@@ -153,13 +153,6 @@ def test_early_stopping_and_fitting_share_no_graph(tmp_path: Path, sample_store:
             assert not fitted & stopped
 
 
-def test_same_program_has_the_same_fold_in_both_layout_searches(sample_store: Store) -> None:
-    graphs = make_plan(sample_store, "architecture", num_folds=5).graphs.filter("labelled")
-    layout = graphs.filter(pl.col("collection").is_in(LAYOUT))
-    source = pl.col("collection").str.slice(7, 3)
-    assert layout.group_by(source, "graph").agg(pl.col("fold").n_unique())["fold"].max() == 1
-
-
 def prepare(folder: Path) -> Store:
     """The store of folder/data."""
     return prepare_store(find_files(folder / "data"), folder / "store", Preparation())

@@ -14,7 +14,6 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
 from solution.training.opening import open_experiments, open_run_store
-from tests.conftest import FastSlow
 from tests.made.graphs import make_tile_graph, write_graph
 
 NOTHING = Experiment("nothing", ("tile:xla",), NothingSettings())
@@ -80,13 +79,3 @@ def test_a_record_of_a_stranger_opens_nothing_but_a_store(run: Run, name: str) -
     write_sealed({**recorded, "store": name}, path)
     with pytest.raises(InputError, match="not there"):
         open_run_store(run)
-
-
-def test_explain_finds_a_store_in_a_place_of_its_own(fastslow: FastSlow, tmp_path: Path) -> None:
-    for seed in range(8):
-        write_graph(make_tile_graph(seed, configs=8, name=f"kernel_{seed}"), tmp_path / "data")
-    words = ("--experiment", "linear_ridge_001", "--folds", "2", "--scheme", "graph")
-    made = fastslow("run", "data", *words, "--store", "my/store", "--run", "out")
-    assert made.returncode == 0, made.stderr
-    done = fastslow("explain", "linear_ridge_001", "kernel_3", "--run", "out")
-    assert done.returncode == 0, done.stderr

@@ -238,16 +238,6 @@ def test_asked_to_end_it_leaves_neither_its_copy_nor_what_workers_share(
     assert not list((tmp_path / "search").glob(".partial-*"))
 
 
-def test_more_trials_than_are_asked_for_are_not_counted_beyond_all(
-    store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    search = make_search(store, write_own(tmp_path), tmp_path / "search")
-    search.run(2)
-    capfd.readouterr()
-    search.run(1)
-    assert "2/2" in capfd.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["what?", "a%20b", "{name}", "x=#1?y=2", "plain"])
 def test_a_study_lies_in_its_folder_however_that_is_called(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name

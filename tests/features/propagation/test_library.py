@@ -93,7 +93,7 @@ def join(graph: Graph, backend: Backend = CPU) -> tuple[Propagation, np.ndarray]
     return propagation, join_library(propagation, propagation.number())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_what_joins_is_what_only_those_read_that_have_joined(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
