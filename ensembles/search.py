@@ -159,11 +159,9 @@ class Proposal:
     candidate: Candidate
     rule: Rule  # the candidate's method and its weights, fitted on all graphs
     members: dict[str, list[str]]  # each collection's members, in the order of the weights
-    # TABLE_SCHEMA: each graph's nested score by each candidate, the search (WHOLE) and the best
-    # member (BEST), and the naive score by the best member (HINDSIGHT).
+    # TABLE_SCHEMA: nested scores of the candidates, WHOLE and BEST; naive scores of HINDSIGHT
     table: pl.DataFrame
-    # per candidate and WHOLE: mean nested score, mean naive score, optimism (their difference),
-    # probabilities to beat BEST and HINDSIGHT.
+    # per candidate and WHOLE: mean nested and naive score, optimism, probabilities to beat others
     candidates: pl.DataFrame
 
     def shares(self) -> dict[str, dict[str, float]]:

@@ -135,8 +135,7 @@ def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
     sources: dict[str, list[CollectionScores]] = defaultdict(list)
     for part in parts:
         sources[find_collection(part.collection).source].append(part)
-    # V_s is the variance (members,) that source s adds, f_s its degrees of freedom (Satterthwaite):
-    # variance = sum_s V_s, freedom = variance ** 2 / sum_s (V_s ** 2 / f_s).
+    # Satterthwaite over sources s: freedom = variance ** 2 / sum_s (V_s ** 2 / f_s)
     spreads = [_find_variance(group, len(parts)) for group in sources.values()]
     variance = np.sum([spread for spread, _ in spreads], axis=0)
     weighed = np.sum([spread**2 / freedom for spread, freedom in spreads], axis=0)

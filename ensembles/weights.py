@@ -180,8 +180,7 @@ def fit_least_squares(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
     Every graph counts the same, however many configurations it has. If all fitted weights are 0,
     equal weights are returned.
     """
-    # minimise sum_g ||V_g w - t_g||^2 / configs_g over w >= 0, with centred votes V_g (configs,
-    # members) and centred targets t_g (configs,): runtimes on the method's scale.
+    # minimise sum_g ||V_g w - t_g||^2 / configs_g over w >= 0, with centred votes V_g, targets t_g
     blocks, targets = [], []
     for ballot in ballots:
         votes = ballot.votes[method].astype(np.float64)

@@ -72,8 +72,7 @@ class WaitSettings(BaseModel):
     tries: int = Field(3, ge=1, le=20)  # how often a call is tried if it fails temporarily
     wait_seconds: Seconds = 5.0  # wait before the second try; doubles before each further try
     quiet_seconds: Seconds = 60.0  # how long after a failed upload the submission may still appear
-    # time in which a submission that Kaggle accepted may be missing in Kaggle's list; it counts for
-    # every submission if Kaggle does not tell their number.
+    # time in which a submission that Kaggle accepted may be missing in Kaggle's list
     accepted_seconds: Seconds = 3600.0
     score_seconds: Seconds = 900.0  # how long to wait for a score
     poll_seconds: Seconds = 5.0  # time between two queries; grows by half, up to a minute

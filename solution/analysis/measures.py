@@ -74,8 +74,7 @@ def swaps_to_best(graph: Graph) -> np.ndarray:
         tensors = find_tensors(graph, tensor)
         given = layouts.layouts[:, number * MAX_RANK : (number + 1) * MAX_RANK].astype(np.int64)
         positions = MAX_RANK + np.argsort(_complete(tensors.layouts, tensors.ranks), axis=1)
-        # (layouts, dimensions): position in the program's layout + MAX_RANK, minor to major. Below,
-        # dimensions that a layout sets get their position in it, so they come first.
+        # (layouts, dimensions): positions + MAX_RANK, so that dimensions that are set come first
         positions = positions[layouts.node]
         for slot in range(MAX_RANK):
             rows = np.flatnonzero(given[:, slot] >= 0)

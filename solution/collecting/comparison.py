@@ -20,8 +20,7 @@ from solution.programs.hlo.messages import instructions
 
 RULES = 2  # version of these rules: a collection made with another version is not resumed
 TOLERANCE = 1e-3  # the smallest relative tolerance
-# The tolerance is at least this many roundings, because errors of many sums add up. A rounding is
-# the distance from 1 to the type's next number.
+# the least tolerance, in roundings; a rounding is the distance from 1 to the type's next number
 ROUNDINGS = 16
 # above this rounding (8-bit floats) the tolerance is one rounding: results are rounded once
 COARSE = 2.0**-6

@@ -49,8 +49,7 @@ class Space:
     are_legal: Callable[[np.ndarray], np.ndarray] | None = None
     # (members, sites) all configurations, if the space is a table; None: any legal combination
     members: np.ndarray | None = None
-    # Settings of the whole program, such as options, in the order in which a search tries them:
-    # pairs (site, choice); several pairs if one choice has no effect without the others.
+    # whole-program settings, such as an option, in the order of trying: pairs (site, choice)
     settings: tuple[Setting, ...] = ()
 
     @property

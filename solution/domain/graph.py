@@ -54,8 +54,7 @@ class Graph:
     option_names: tuple[str, ...] = vocabulary.OPTION_NAMES  # keys of one of OPTION_SETS
     # (configs,) bool: the reference batch, relative to which others are scored; None: all
     listed: np.ndarray | None = None
-    # (nodes, 2, SUMMED) int8: dimensions that a dot contracts in its left and right operand, then
-    # -1. None: unknown, because the graph does not come from a module.
+    # (nodes, 2, SUMMED) int8: dimensions that a dot sums in each operand, then -1; None: unknown
     summed: np.ndarray | None = None
     label_source: str = TIMED  # origin of the runtimes, as in solution.domain.labels
 

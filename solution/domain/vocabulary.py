@@ -78,8 +78,7 @@ TILE_BLOCKS = {"kernel": slice(0, 8), "output": slice(8, 16), "input": slice(16,
 # A TPU's register tile has 8 sublanes and 128 lanes; minor dimensions are padded to it.
 SUBLANES, LANES = 8, 128
 
-# Added by this project: compile options of XLA for a CPU (solution.collecting.options). A choice is
-# stored as its index (0: default); append new options and choices, so that old files stay valid.
+# Compile options of XLA for a CPU. Files hold indices of choices, so append new ones at the end.
 OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "library_fusions": (
         "default", "none", "dot", "dot_alone", "elementwise", "reduce", "dot_and_reduce",

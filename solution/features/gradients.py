@@ -339,8 +339,7 @@ class Ancestors:
         bits = {node: 1 << k for k, node in enumerate(dots.tolist())}
         wanted = set(self._slopes.tolist())
         kept: dict[int, int] = {}
-        # reached[n] = bit(n) | OR of reached[operand], for n >= `first`: an integer with a bit for
-        # each dot that node n depends on, itself included.
+        # reached[n]: an integer with a bit for each dot that node n depends on, itself included
         reached = [0] * (number - first)
         for node in range(first, number):
             found = 0

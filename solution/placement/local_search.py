@@ -26,8 +26,7 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.simulation.decision import Decision, Timeline
 
-# Parts, which move together: all nodes on a device with the same operation in the same layer (in an
-# unrolled network one per time step), or a node with the nodes that must share its device.
+# Parts: nodes of one device, operation and layer; or a node and those that must share its device.
 SIZES = "alike", "single"
 # why a part moves: its device has more work; it is on the critical chain, so other work waits
 REASONS = "load", "wait"
@@ -108,8 +107,7 @@ class GainPredictor:
         runs = current > 0
         here = np.zeros(count, np.int64)
         here[part] = timeline.placement
-        # Per part: seconds of `work` on each device, seconds that delay other work (`waits`), its
-        # `first` start, `more` seconds of transfers if it moved to each device.
+        # per part: work (s) by device, seconds of delayed work, first start, transfers if it moved
         work = np.stack([np.bincount(part, column, count) for column in seconds.T], axis=1)
         waits = np.bincount(part, current * waited, count)
         first = np.full(count, np.inf)
@@ -118,8 +116,7 @@ class GainPredictor:
         sent = self._find_transfers(timeline.placement, part, count)
         more = sent - sent[at_home][:, None]
 
-        # load saved = max(load_here, load_there)
-        #     - max(load_here - work_here, load_there + work_there) - SENT_FOR_LOAD * more
+        # load saved = fall of max(load_here, load_there) by the move - SENT_FOR_LOAD * more
         load = np.bincount(timeline.placement, current, devices)
         left = load[here] - work[at_home]
         levelled = np.maximum(load[here][:, None], load) - np.maximum(left[:, None], load + work)

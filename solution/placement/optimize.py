@@ -51,11 +51,9 @@ DRAWN = 16
 # first and last temperature, relative to the start's seconds; low, because the start is good
 COOL = 0.01, 1e-4
 POLICY = "policy"  # prefix of the names of decisions that the policy made
-# shares of the remaining evaluations at which the two local searches end: from the fastest first
-# decision, and from the fastest one of the other source (policy or heuristics).
+# shares of the remaining evaluations after which the first and the second local search end
 LOCAL_SHARES = 0.75, 0.9
-# Annealing runs, and more of them above MANY evaluations per node. The first and the last start
-# from the best decision, the others from the next-fastest first decisions.
+# Annealing runs, and more above MANY evaluations per node; the first and last start from the best.
 LINES, MANY_LINES, MANY = 3, 5, 20
 
 

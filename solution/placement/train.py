@@ -91,8 +91,7 @@ class Draw:
     families: frozenset[str] = frozenset(workload.family for workload in TRAINING_PROGRAMS)
 
 
-# Fewer instances of large programs, which take long to search. The largest are recurrent networks
-# only: their length is the number of time steps, and other families cannot teach it.
+# Few instances of large programs, which take long to search; the largest are all recurrent.
 DRAWS = (Draw(1, 0, 4), Draw(3, 11, 2), Draw(8, 12, 1, frozenset(RECURRENT)))
 LARGEST = 11_000  # nodes; larger programs are left out
 

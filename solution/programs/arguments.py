@@ -325,7 +325,7 @@ def _draw(
         return generator.random(count) < 0.5
     limits = _find_limits(dtype)
     if limits is not None:
-        # from 0, but 2-bit types from their lowest number, because they hold so few
+        # draw from 0 upwards; for 2-bit types, which hold only four numbers, from the lowest one
         lowest, highest = limits
         begin = lowest if highest < HIGHEST_INTEGER // 2 else 0
         return generator.integers(begin, min(HIGHEST_INTEGER, highest + 1), count)

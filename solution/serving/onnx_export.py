@@ -191,8 +191,7 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
         "listed": arrays.listed,
         **_list_entries("pooling", find_pooling([structure], plan.last)),
     }
-    # The pooling matrix has three parts of rows (see find_pooling). Move the entries of the third
-    # to the rows of the second: both are added up for each configuration.
+    # Add the third part of the pooling matrix (see find_pooling) to the second.
     num_rows = len(every) * NUM_SHARES
     found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
     for number, (aggregation, marks, parents) in enumerate(plan.rounds):

@@ -72,8 +72,7 @@ def _mark(graph: Graph, nodes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     """
     slots = layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
     wrong = np.zeros(slots.shape[:2], bool)
-    # In sorted slots, equal set slots are a repeated axis, a set slot after an unset one is a gap,
-    # and the last slot is the highest axis. Most tensors have no layout and are skipped.
+    # In sorted slots, equal set slots are a repeated axis; a set slot after an unset one is a gap.
     rows, tensors = np.nonzero((slots != LAYOUT_UNSET).any(axis=2))
     given = slots[rows, tensors]
     is_set, ordered = given != LAYOUT_UNSET, np.sort(given, axis=1)

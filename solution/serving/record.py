@@ -63,8 +63,7 @@ class Program:
     edges: Count
     configurable: Count
     configs: Count
-    # (k, slowdown) for each k at which the k-th configuration of the ranking was the fastest so
-    # far: slowdown = best of the first k / best of all - 1. Empty: not predicted out of fold.
+    # (k, slowdown) steps, see calibration.find_steps; empty: not predicted out of fold
     steps: tuple[tuple[Count, Slowdown], ...]
     ranked: Count  # number of configurations predicted out of fold
 

@@ -156,8 +156,7 @@ def simulate(collection: str, runtimes: np.ndarray, noise: float) -> tuple[float
         runtimes: (configs,) the labels.
         noise: median of slowest / fastest - 1 among identical configurations.
     """
-    # A copy is runtime * exp(deviation * z), z standard normal. The median log ratio of two
-    # timings of a configuration, log(1 + noise), is MEDIAN_GAP deviations.
+    # log1p(noise), the median log ratio of two timings, is MEDIAN_GAP standard deviations
     deviation = math.log1p(noise) / MEDIAN_GAP
     generator = np.random.default_rng(0)
     copies = runtimes * np.exp(deviation * generator.standard_normal((COPIES, len(runtimes))))

@@ -23,8 +23,7 @@ from solution.domain import vocabulary
 from solution.programs.hlo.nodes import FEW, SPATIAL
 
 Fields = dict[str, Any]
-# first columns of a slice's starts, strides and limits, and of a padding's widths; of each:
-# the values of two dimensions, the sum and the product over all dimensions.
+# first columns of lists: values of two dimensions, then sum and product over all dimensions
 STARTS, STRIDES, LIMITS, LOWS, HIGHS = 109, 113, 117, 125, 129
 IS_STABLE = 133
 # most combinations of slice starts that are tried for the dimensions beyond the second

@@ -65,7 +65,7 @@ class Constraints:
     offsets: np.ndarray
     # int8, for each constraint one entry per layout of its node: contiguous dimension, or UNSET
     minor: np.ndarray
-    # int8 of the same shape: the two most minor dimensions as one number, or UNSET
+    # int8, shaped like `minor`: the two most minor dimensions as one number, or UNSET
     order: np.ndarray
 
     def describe(self, codes: np.ndarray) -> np.ndarray:
@@ -166,7 +166,7 @@ class Constraint(NamedTuple):
     """A configurable node whose layout constrains another node's output tensor."""
 
     position: int  # index among the configurable nodes
-    tensor: int  # the node's OUTPUT, INPUT or KERNEL
+    tensor: int  # OUTPUT, INPUT or KERNEL: which of the node's tensors
     # (6,) the constrained tensor's dimension for each dimension of the node's tensor
     renamed: np.ndarray
 

@@ -184,12 +184,10 @@ def count_misses(
     shape = nest.executions.shape
     brought = np.reshape(sum(each.mean for each in blocks), shape) * nest.executions
     room = np.reshape(cache.blocks / np.maximum(occupied, 1), shape)
-    # Levels (a loop with all loops inside it) that fit reuse their data. The first level that does
-    # not fit, or the last level, loads each of its blocks whenever it runs.
+    # A level that fits reuses its data; the first that does not, or the last, loads at every run.
     fit = np.logical_and.accumulate(room >= 1, axis=0)
     level = np.minimum(fit.sum(axis=0), shape[0] - 1)
-    # a level that keeps the share `kept` of its data loads only the rest again at each run:
-    # least[0] - sum over levels of kept * (least[level] - least[level + 1]).
+    # a level that keeps the share `kept` of its data loads only the rest again at each run
     kept = np.minimum.accumulate(np.minimum(room, 1), axis=0)[:-1]
     least = np.minimum.accumulate(brought, axis=0)
     gradual = least[0] - (kept * (least[:-1] - least[1:])).sum(axis=0)

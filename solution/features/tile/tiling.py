@@ -20,8 +20,7 @@ from solution.features.operands import NONE, find_operands, terms_of_dots
 from solution.features.padding import tensor_ranks
 from solution.features.work import num_elements
 
-# A kernel's loops: the tiled tensor's dimensions, major to minor; the sum of a dot or reduce; the
-# dimensions of a convolution's weights.
+# Loops: dimensions of the tiled tensor, major to minor; a sum; dimensions of convolution weights.
 REDUCTION = MAX_RANK
 WINDOW = MAX_RANK + 1
 NUM_LOOPS = 2 * MAX_RANK + 1

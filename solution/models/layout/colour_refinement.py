@@ -156,8 +156,7 @@ def _add_neighbours(
 ) -> np.ndarray:
     """Return hashes of the nodes in `part` and their neighbours, given hashes `mixed` (nodes, k)
     uint64 of all nodes."""
-    # label = mixed(node) + FOR_OPERANDS * sum of mixed(operands)
-    #                     + FOR_CONSUMERS * sum of mixed(consumers)
+    # mixed(node) + FOR_OPERANDS * sum of mixed(operands) + FOR_CONSUMERS * sum of mixed(consumers)
     labels = sum_entries(*operands.cut(part), mixed) * FOR_OPERANDS
     labels += sum_entries(*consumers.cut(part), mixed) * FOR_CONSUMERS
     labels += mixed[part]
@@ -222,8 +221,7 @@ class Structure:
     consumers: Neighbours
     # (configurable,) int64: the nodes whose layouts a configuration chooses
     configurable: np.ndarray
-    # (nodes, NUM_SHARES) float32, weights of the sums over nodes: 1 / nodes; at configurable nodes,
-    # shares of the operations and of the bytes of output, input and kernel over all such nodes.
+    # (nodes, NUM_SHARES) float32, weights of sums: 1 / nodes, shares of operations and of bytes
     shares: np.ndarray
     constraints: Constraints
     # layouts of each node, and `codes` that choose them; `codes` may be a memory-mapped file

@@ -214,8 +214,7 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
     a configuration (colours,) of each colour. Colours are looked up in a hash table, reset for each
     node.
     """
-    # label = mix(colour) + FOR_OPERANDS * sum of mix(operands)
-    #                     + FOR_CONSUMERS * sum of mix(consumers)
+    # mix(colour) + FOR_OPERANDS * sum of mix(operands) + FOR_CONSUMERS * sum of mix(consumers)
     num_nodes, num_configs = numbers.shape
     mixed = np.empty((num_nodes, num_configs), np.uint64)
     for node in range(num_nodes):

@@ -143,8 +143,7 @@ class CostKernelRanker(CostRanker):
         self.settings = settings
         self.seed = seed
         self.cosines_: Cosines | None = None
-        # (2 * cosines + 1,): weights of f (copied or slow states) and of g (bytes that instructions
-        # read and write), factor on copies of arguments.
+        # (2 * cosines + 1,): weights of f, weights of g, factor on copies of arguments
         self.weights_: np.ndarray = np.zeros(0)
 
     @property

@@ -25,8 +25,7 @@ from solution.models.layout.inputs import describe_pairs
 from solution.models.layout.layout_forward import LayoutForward, configure, receive, send
 from solution.models.nets.forward import find_scale, put_on_scale
 
-# A configuration is computed in full if it differs from each known one at more than this share of
-# the configurable nodes. Known configurations are those whose node values are kept.
+# Compute in full what differs from each known configuration at more than this share of the nodes.
 NEAR = 0.1
 KEPT = 4  # the node values of this many configurations are kept, the latest ones
 BATCH = 64  # most configurations that are computed together from one known configuration

@@ -224,8 +224,7 @@ class Steps:
         return self.loss(scores.float(), send(runtimes, scores.device)), penalty
 
 
-# A training step: a list of parts, small enough for memory. A part has the share of the step's
-# graphs, the graphs with sampled configurations, and a function that returns the net's plan.
+# Parts of a step: share of its graphs, graphs with sampled configurations, function for the plan.
 Plan = list[tuple[float, list[Drawn[Inputs]], Callable[[], Any]]]
 
 

@@ -8,8 +8,7 @@ import numpy as np
 from solution.placement.evaluation import SHORTEST, Evaluator
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS, Decision
 
-# First and last temperature, in seconds of the start / nodes: about what one action changes. The
-# GO paper gives no numbers; a temperature far above gives a random walk.
+# First and last temperature, in seconds of the start / nodes: about what one action changes.
 HOT, COLD = 0.3, 0.01
 
 

@@ -85,8 +85,7 @@ def _wavenet(stacks: int, layers: int) -> Workload:
     return Workload(f"wavenet-{stacks}x{layers}", "wavenet", stacks, make, by_cost=True)
 
 
-# The shipped policy was trained on these: the GO paper's families, in other sizes. The paper's
-# Transformer-XLs and Inceptions differ in the batch size alone; its other programs are larger.
+# The shipped policy learned from these: the GO paper's families, smaller or in other batch sizes.
 TRAINING_PROGRAMS = (
     *SMALL,
     *(_rnnlm(*sizes) for sizes in ((1, 4), (2, 3), (2, 8), (3, 5), (4, 6), (6, 3))),

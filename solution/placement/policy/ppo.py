@@ -186,7 +186,7 @@ class Trainer:
             change = (choice.of_actions() - before[task])[:, marks]
             gain = find_gain(change, advantages, settings.ratio, settings.clip)
             entropy = choice.entropy()[:, marks].mean()
-            # a node contributes about 1 / sqrt(nodes) to the advantage: scale the entropy alike
+            # like a node's part of the advantage, the entropy is divided by sqrt(nodes)
             loss = loss - gain - weight / math.sqrt(int(marks.sum())) * entropy
             entropies.append(entropy.item())
         return loss, float(np.mean(entropies)) if entropies else 0.0

@@ -21,16 +21,13 @@ from numba import njit
 from solution.placement.graphs.cost_graph import DATA
 from solution.placement.machine import BYTES, LAUNCH, OPERATIONS
 
-# Rows of `nodes` (6, nodes) int64: a node's fusion kind, kernel, device; a kernel's first node; the
-# next node of a node's kernel, or -1; the number of edges that a kernel still waits for.
+# Rows of `nodes`: fusion kind, kernel, device; a kernel's first node, next node, awaited edges.
 KIND, KERNEL, DEVICE, FIRST, NEXT, WAITING = range(6)
-# Rows of `costs` (7, nodes) float64: a node's output bytes and resident bytes; a kernel's seconds,
-# priority, and the times at which it is ready, starts and ends.
+# Rows of `costs`: output bytes, resident bytes; a kernel's seconds, priority, ready, start, end.
 OUTPUT, RESIDENT, SECONDS, LEVEL, READY, START, END = range(7)
 # Rows of `devices` (2, devices) float64: bytes in use at this time, and the maximum so far.
 USED, PEAK = range(2)
-# Rows of `queues` (3, devices) int64: where a device's heap of ready kernels begins in `heap`, its
-# size, and the running kernel or -1.
+# Rows of `queues` int64: begin of a device's heap of ready kernels, its size, running kernel or -1.
 BASE, SIZE, RUNNING = range(3)
 EVENTS, SENT = range(2)  # indices into `counts` (2,) int64: pending events, recorded transfers
 

@@ -22,8 +22,7 @@ from solution.training.watch import Watch
 BYTES_OF_A_WORKER = 5 << 30
 REPORT_SECONDS = 0.1  # shortest time between two reports of a task: people read no faster
 
-# Called as work(*task.arguments, report), one call at a time in a process. It is pickled once per
-# process, so it may cache the data that it reads.
+# Called as work(*task.arguments, report). Pickled once per process, so it may cache what it reads.
 Work = Callable[..., Any]
 Keep = Callable[[int, Any], None]  # called with the number of a task and the task's result
 
