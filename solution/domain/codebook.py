@@ -191,7 +191,7 @@ class KeyTable:
 
 
 TABLE_ENTRIES = 1 << 23  # most (node, layout) entries of a table in memory
-BLOCK_ENTRIES = 1 << 18  # most (configuration, node) entries in one block
+BLOCK_ENTRIES = 1 << 18  # most (configuration, node) entries in memory at once
 SLOTS, NUM_TENSORS = vocabulary.MAX_RANK, len(vocabulary.LAYOUT_TENSORS)
 TOKENS = vocabulary.NUM_LAYOUT_TOKENS
 
@@ -262,7 +262,7 @@ def _number_layouts(
         layouts in the table of all layouts, node after node; and the number of layouts of each
         node (nodes,).
     """
-    used = np.zeros((ids.shape[1], len(order)), bool)  # (nodes, all layouts)
+    used = np.zeros((ids.shape[1], len(order)), bool)  # (nodes, all layouts): it occurs
     rows = np.arange(ids.shape[1]) * len(order)  # start of each node's row in the flat table
     for block in _blocks(ids):
         used.ravel()[block + rows] = True

@@ -76,7 +76,7 @@ def contraction_rows(graph: Graph) -> np.ndarray:
         tensors = find_tensors(graph, tensor)
         slots = slice((1 + operand) * MAX_RANK, (2 + operand) * MAX_RANK)
         given = pairs.layouts[:, slots].astype(np.int64)
-        order = np.where(given >= 0, given, tensors.layouts[pairs.node])  # (pairs, 6)
+        order = np.where(given >= 0, given, tensors.layouts[pairs.node])  # (pairs, 6) layouts
         summed = contractions(graph)[graph.configurable, operand][pairs.node]
         last = np.maximum(tensors.ranks[pairs.node] - 1, 0)
         for axis in (order[:, 0], order[np.arange(len(order)), last]):

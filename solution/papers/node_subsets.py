@@ -124,7 +124,7 @@ MAX_SUBSETS = 1000
 class NodeSettings:
     """Settings of pruning and of the choice of nodes."""
 
-    pruning: str = "nothing"  # a name in features.pruning.PRUNINGS
+    pruning: str = "nothing"  # a name in features.preparation.PRUNINGS
     hops: int = 1  # pruning keeps the nodes within this many edges of a configurable node
     trained: int | None = None  # random nodes of a graph at each training step; None: all
     draw: str = "evenly"  # how random nodes are drawn: a name in DRAWS

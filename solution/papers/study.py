@@ -68,7 +68,7 @@ from solution.system.report import Report, silent
 OPCODE_CHOICES = (None, "kept", "all")
 PARTS = {None: (), "kept": ("kept",), "all": ("kept", "dropped")}
 VALUES = range(LAYOUT_UNSET, MAX_RANK)  # the values of a layout feature
-BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries summed at once
+BLOCK_ENTRIES = 1 << 22  # most (configuration, node) entries in memory at once
 SIZES = (*(f"bound_{number}" for number in range(MAX_RANK)), "sum", "product")
 
 TILE = (
@@ -137,7 +137,7 @@ def _layout_rows(graph: Graph) -> np.ndarray:
     step = max(1, BLOCK_ENTRIES // max(1, pairs.codes.shape[1]))
     blocks = [np.empty((0, described.shape[1]))]
     for first in range(0, len(pairs.codes), step):
-        used = pairs.pairs(slice(first, first + step))  # (configs, configurable)
+        used = pairs.pairs(slice(first, first + step))  # (configs, configurable): numbers of pairs
         block = np.zeros((len(used), described.shape[1]))
         for column in used.T:  # one node at a time, to bound memory
             block += described[column]

@@ -381,12 +381,12 @@ class TpuGraphsTile(nn.Module):
         """Return scores (configs, graphs); the kernels are joined into one graph, without edges
         between them."""
         chosen = take_rows([inputs.configs for inputs in batch], configs)
-        given = torch.stack(chosen)  # (graphs, configs, 24)
+        given = torch.stack(chosen)  # (graphs, configs, 24): sizes of tiles
         sizes = [len(inputs.opcodes) for inputs in batch]
         _, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])
         opcodes = self.opcode(torch.cat([inputs.opcodes for inputs in batch]))
         nodes = torch.cat([opcodes, torch.cat([inputs.numeric for inputs in batch])], dim=-1)
-        rows = nodes[:, None]  # (nodes, 1, columns)
+        rows = nodes[:, None]  # (nodes, 1, columns), for all configurations
         if self.is_early:
             rows = torch.cat([rows.expand(-1, len(configs), -1), given[member]], dim=-1)
         x = self.node(rows)

@@ -67,7 +67,7 @@ COPIES = (
     Feature("copies_bytes", "log1p bytes", "bytes that the copies move"),
 )
 FEATURES = (*WEIGHTED, *COUNTS, *COPIES, *frequency.FEATURES, *CONTEXT)
-BLOCK_ENTRIES = 1 << 22  # (configuration, node or tensor) entries summed in one block
+BLOCK_ENTRIES = 1 << 22  # most (configuration, node or tensor) entries in memory at once
 
 
 def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:

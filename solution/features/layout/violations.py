@@ -15,7 +15,7 @@ from solution.domain.vocabulary import LAYOUT_UNSET
 
 OUTPUT_MINOR = 0  # the slot with the output's most minor dimension
 UNSET = ("suits", "program")
-BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries in one block
+BLOCK_ENTRIES = 1 << 22  # most (configuration, node) entries in memory at once
 
 
 def violation_ratios(graph: Graph, unset: str = "suits") -> np.ndarray:
@@ -30,7 +30,7 @@ def violation_ratios(graph: Graph, unset: str = "suits") -> np.ndarray:
     layouts = graph.layouts
     features = graph.node_features[graph.configurable]
     sizes = features[:, vocabulary.SHAPE_DIMENSIONS]
-    node, minor = layouts.node, layouts.layouts[:, OUTPUT_MINOR]  # (pairs,)
+    node, minor = layouts.node, layouts.layouts[:, OUTPUT_MINOR]  # (pairs,) each
     is_given = minor != LAYOUT_UNSET
     if unset == "program":
         default = features[:, vocabulary.NODE_LAYOUT][:, OUTPUT_MINOR].astype(np.int64)

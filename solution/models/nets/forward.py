@@ -17,8 +17,7 @@ Weights = Mapping[str, np.ndarray]  # float32, by torch's parameter names
 Scalers = Mapping[str, Scaler]  # table name -> the Scaler that standardises the table's columns
 Value = TypeVar("Value")  # an array, or its name in an ONNX graph
 BLOCK = 1 << 15
-# Ascending coefficients of P in x squared: tanh(x P) = 2 Phi(x) - 1, Phi the normal distribution.
-# Fitted on 0 to MOST by least squares, weighted for GELU's largest error.
+# Ascending coefficients of P in x squared, fitted: tanh(x P) = 2 Phi(x) - 1, Phi as in gelu.
 POLYNOMIAL = np.array(
     [7.97872668e-1, 3.63655563e-2, -5.77948808e-5, -4.72814475e-5, 2.79985166e-6, -5.66471834e-8],
     np.float32,
