@@ -2,6 +2,7 @@
 
     python -m benchmarks.lifted_tpu ../shared/data/tpu/npz/layout/xla/random/train/NAME.npz
     python -m benchmarks.lifted_tpu --full 0 --sample 100 FILE ...      different programs alone
+    python -m benchmarks.lifted_tpu --budget 0 --budget 8 FILE ...      tau by compilations
 
 A graph is written back as a program. Configurations with the same requests to the compiler are one
 module, modules that compile to the same result are one program, and each program has one estimate.
@@ -20,18 +21,17 @@ import typer
 from scipy.stats import kendalltau
 
 from solution.analysis.graph_lookup import read_file
-from solution.collecting.constraints import complete_layout
 from solution.collecting.lifting.lift import lift
 from solution.collecting.target import parse_target
-from solution.collecting.tpu.asking import ask, find_asked_ranks
 from solution.collecting.tpu.compiled import CompiledProgram
 from solution.collecting.tpu.estimator import Answer, Estimator
+from solution.collecting.tpu.ranking import Budget, rank_by_compiler
+from solution.collecting.tpu.requests import group_by_requests
 from solution.domain.graph import Graph
-from solution.domain.vocabulary import MAX_RANK
+from solution.experiments.layout_compiler_001 import add_known_costs
 from solution.programs.child import Limits
 from solution.system.terminal import output, say
 
-TENSORS = 3
 MOST_ROWS = 40  # of a table that is printed
 
 
@@ -53,44 +53,16 @@ def ask_all(graph: Graph, sample: int | None = None) -> tuple[Graph, Asked]:
 
     Returns the graph with the configurations whose requests were drawn, and their modules.
     """
-    module, book = lift(graph).module, graph.layouts
-    ranks = find_asked_ranks(module, graph.configurable)
-    layouts = book.layouts.reshape(-1, TENSORS, MAX_RANK)
-    # Number the requests of each (node, layout) pair; a configuration is a row of these numbers.
-    known: dict[tuple[int, tuple[tuple[int, ...], ...]], int] = {}
-    asked = np.array(
-        [
-            known.setdefault((node, complete(layouts[pair], ranks[node])), len(known))
-            for pair, node in enumerate(book.node.tolist())
-        ]
-    )
-    rows = asked[book.pairs(slice(None))]
-    _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    say(f"{graph.name}: {graph.num_configs:,} configurations, {len(first):,} sets of requests")
-    of_config = inverse.reshape(-1)[book.rows]
-    if sample is not None and sample < len(first):
-        drawn = np.sort(np.random.default_rng(0).choice(len(first), sample, replace=False))
+    sets = group_by_requests(graph, lift(graph).module)
+    say(f"{graph.name}: {graph.num_configs:,} configurations, {len(sets):,} sets of requests")
+    drawn, of_config = np.arange(len(sets)), sets.of_config
+    if sample is not None and sample < len(sets):
+        drawn = np.sort(np.random.default_rng(0).choice(len(sets), sample, replace=False))
         kept = np.flatnonzero(np.isin(of_config, drawn))
-        graph, first = graph.select(kept), first[drawn]
-        of_config = np.searchsorted(drawn, of_config[kept])
+        graph, of_config = graph.select(kept), np.searchsorted(drawn, of_config[kept])
     number: dict[bytes, int] = {}
-    numbers = []
-    for row in first.tolist():
-        chosen = layouts[book.pairs(np.array([row]))[0]]
-        data = ask(module, graph.configurable, chosen)
-        numbers.append(number.setdefault(data, len(number)))
+    numbers = [number.setdefault(sets.write_module(one), len(number)) for one in drawn.tolist()]
     return graph, Asked(list(number), np.array(numbers)[of_config])
-
-
-def complete(layouts: np.ndarray, ranks: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Return the complete layouts (3, 6) of the requested tensors; other tensors have none."""
-    given = [
-        layout[layout >= 0].tolist()[:rank] for layout, rank in zip(layouts, ranks, strict=True)
-    ]
-    return tuple(
-        tuple(complete_layout(layout, rank)) if layout and rank else ()
-        for layout, rank in zip(given, ranks.tolist(), strict=True)
-    )
 
 
 def measure(program: CompiledProgram | None) -> dict[str, float]:
@@ -153,6 +125,38 @@ def score(graph: Graph, asked: Asked, answers: list[Answer]) -> dict[str, float]
     }
 
 
+def rank_within(
+    files: list[Path], estimator: Estimator, budgets: list[int], seconds: float
+) -> pl.DataFrame:
+    """Return Kendall's tau of the compiler's order with labels, a row per graph and budget.
+
+    Configurations without an answer are placed by the model of requests; with a budget of 0, all by
+    the prior costs of copies.
+    """
+    rows = []
+    for file in files:
+        graph = read_file(file)
+        module, prior = lift(graph).module, add_known_costs(graph)
+        assert graph.runtimes is not None
+        for budget in budgets:
+            limits = Budget(budget, seconds)
+            begin = time.process_time()
+            order = rank_by_compiler(graph, module, prior, estimator, limits, tell=say)
+            rows.append(
+                {
+                    "graph": graph.name,
+                    "nodes": graph.num_nodes,
+                    "sets": order.sets,
+                    "asked": order.asked,
+                    "tau": float(kendalltau(order.scores, graph.runtimes)[0]),
+                    "compiler, s": order.processor_seconds,
+                    "beside, s": time.process_time() - begin,
+                    "budget": budget,
+                }
+            )
+    return pl.DataFrame(rows)
+
+
 def main(
     files: list[Path],
     full: Annotated[int, typer.Option(help="Full compilations of a graph at most.")] = 40,
@@ -161,10 +165,20 @@ def main(
         int | None, typer.Option(help="Sets of requests drawn at random; default: all.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for tables, as CSV.")] = None,
+    budget: Annotated[
+        list[int],
+        typer.Option(help="Rank with this many compilations of a graph; may be repeated."),
+    ] = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Estimate all configurations of graphs; compare with their runtimes, if they have any."""
     limits = Limits(seconds=seconds, megabytes=12_288)
     with Estimator(parse_target("tpu:v3"), limits) as estimator:
+        if budget:
+            table = rank_within(files, estimator, budget, seconds)
+            with pl.Config(tbl_rows=-1, tbl_cols=-1, float_precision=3):
+                output.print(table)
+                output.print(table.group_by("budget", maintain_order=True).mean())
+            return
         for file in files:
             graph, asked = ask_all(read_file(file), sample)
             begin = time.monotonic()

@@ -40,11 +40,6 @@ app = typer.Typer()
 PIPE = Path("-")  # this path means standard output
 OR_PIPED = "; - writes to standard output."
 
-BUNDLED = (
-    "Ranked by the default bundle: it learned from small programs timed on a CPU. For other "
-    "hardware give a bundle of yours with --with; `fastslow pack` makes it of a run."
-)
-
 
 def read_share(text: str) -> float:
     """Return a fraction: 0.02 for the text 2% or 0.02; raise BadParameter for other texts."""
@@ -52,6 +47,35 @@ def read_share(text: str) -> float:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is no share, expected such as 2% or 0.02") from error
+
+
+Regret = Annotated[
+    float, typer.Option(parser=read_share, help="Acceptable slowdown from the best.")
+]
+Confidence = Annotated[
+    float, typer.Option(parser=read_share, help="Share of programs within --regret.")
+]
+Csv = Annotated[Path | None, typer.Option(help=f"Write all rows as CSV{OR_PIPED}")]
+Json = Annotated[Path | None, typer.Option(help=f"Write all rows as JSON{OR_PIPED}")]
+RankTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--target", help="Hardware to rank for: tpu:v3, ... Default: what the models learned from."
+    ),
+]
+Compilations = Annotated[
+    int | None,
+    typer.Option(
+        "--compile",
+        min=1,
+        help="Ask the compiler of --target, a TPU, about this many layouts of each program. Needs "
+        "the extra `tpu`.",
+    ),
+]
+BUNDLED = (
+    "Ranked by the default bundle: it learned from small programs timed on a CPU. For other "
+    "hardware give a bundle of yours with --with; `fastslow pack` makes it of a run."
+)
 
 
 @app.command()
@@ -124,18 +148,17 @@ def rank(
         typer.Option(min=1, help="How many to generate. Default: 1000 if there is only one."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of rows shown.")] = 10,
-    regret: Annotated[
-        float, typer.Option(parser=read_share, help="Acceptable slowdown from the best.")
-    ] = "2%",  # type: ignore[assignment]  # it is parsed
-    confidence: Annotated[
-        float, typer.Option(parser=read_share, help="Share of programs within --regret.")
-    ] = "90%",  # type: ignore[assignment]
-    csv: Annotated[Path | None, typer.Option(help=f"Write all rows as CSV{OR_PIPED}")] = None,
-    json: Annotated[Path | None, typer.Option(help=f"Write all rows as JSON{OR_PIPED}")] = None,
+    regret: Regret = "2%",  # type: ignore[assignment]  # it is parsed
+    confidence: Confidence = "90%",  # type: ignore[assignment]
+    csv: Csv = None,
+    json: Json = None,
     module: ModuleOption = "",
     function: FunctionOption = "",
+    target: RankTarget = None,
+    compilations: Compilations = None,
 ) -> None:
     """Get a program's configurations ranked, fastest first, and how many of them to measure."""
+    from solution.commands.compiling import open_compiler, warn_of_target
     from solution.domain.collection import collection as find_collection
 
     if collection is not None:
@@ -144,14 +167,16 @@ def rank(
     inputs = (file for file in files if not file.is_dir())
     check_outputs(*inputs, bundle, run_folder, csv=csv_file, json=json_file)
     wanted = make_wanted(module, function)
-    with _writing(csv, json) as rankings:
+    with _writing(csv, json) as rankings, open_compiler(target, compilations) as follow:
         opened = open_bundle(bundle, run_folder, recipe)
+        warn_of_target(opened, None if compilations else target)
         for file in files:
             for question in _ask(file, collection, configs, wanted):
                 promise = {"regret": regret, "confidence": confidence}
-                ranking = opened.rank(question.graph, question.facts, **promise)
+                own = opened.rank(question.graph, question.facts, **promise)
+                ranking, told = follow(own, question)
                 output.print(_tabulate(ranking, top, made=question.made))
-                for words in (ranking.sentence(), *question.notes):
+                for words in (ranking.sentence(), *told, *question.notes):
                     say(words)
                 rankings += [(question.file, ranking)] if csv or json else []
 
@@ -279,14 +304,19 @@ def _tabulate(ranking: "Ranking", top: int, *, made: bool) -> "Table":
     graph = ranking.graph
     origin = ", generated here" if made else ""
     title = f"{graph.collection.name} {graph.name}: {graph.num_configs:,} configurations{origin}"
-    table = make_table(Text(title), "Spread: standard deviation of the models' ranks.")
-    for name in ("Rank", "Configuration", "Score", "Spread"):
+    caption = "Spread: standard deviation of the models' ranks."
+    if ranking.estimates is not None:
+        caption = "Estimated by the compiler, never timed; - where it gave no estimate."
+    table = make_table(Text(title), caption)
+    is_asked = ranking.estimates is not None
+    for name in ("Rank", "Configuration", "Score", "Estimated ms" if is_asked else "Spread"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("Description", overflow="fold")
     for row in ranking.to_frame(top).iter_rows(named=True):
-        spread = "-" if row["spread"] is None else f"{row['spread']:.1f}"
+        last = row["estimate"] and f"{row['estimate'] / 1e6:.4g}" if is_asked else row["spread"]
+        shown = "-" if last is None else last if is_asked else f"{last:.1f}"
         table.add_row(
-            str(row["rank"]), str(row["config"]), f"{row['score']:.4f}", spread,
+            str(row["rank"]), str(row["config"]), f"{row['score']:.4f}", shown,
             Text(row["configuration"]),
         )  # fmt: skip
     return table

@@ -42,6 +42,7 @@ OURS = {
     "cost_net": "solution.models.layout.cost_net.CostNetSettings",
     "cost_kernel": "solution.models.layout.cost_kernel.CostKernelSettings",
     "tile_net": "solution.models.tile.tile_gnn.TileGnnSettings",
+    "compiler": "solution.experiments.layout_compiler_001.CompilerSettings",
 }
 # packages with more kinds of models (mapping KINDS) and experiments (subpackage `experiments`)
 ADDED = ("solution.papers",)

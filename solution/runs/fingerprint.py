@@ -30,8 +30,13 @@ ROOTS = (
     "solution.models.light",  # evaluates the nets of a bundle without torch
     "solution.models.layout.listed_net",  # evaluates a layout net incrementally
 )
-# packages that are not hashed: two change no results, papers hash their modules separately
-APART = ("solution.system", "solution.runs", "solution.papers")
+# packages that are not hashed: two change no results, the others hash their modules separately
+APART = (
+    "solution.system",
+    "solution.runs",
+    "solution.papers",
+    "solution.experiments.layout_compiler_001",
+)
 PACKAGES = ("solution", "ensembles")
 HERE = Path(__file__).parents[2]
 KEPT = "solution/__pycache__/fingerprints.json"

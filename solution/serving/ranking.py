@@ -43,6 +43,9 @@ class Ranking:
     confidence: float
     # how the runtimes that the models learned from were obtained: sources of solution.domain.labels
     label_sources: tuple[str, ...] = (TIMED,)
+    # (configs,) float64: nanoseconds that a compiler estimates, NaN where it gave no estimate. None
+    # if no compiler was asked; otherwise the scores follow its estimates, and `reason` says so.
+    estimates: np.ndarray | None = None
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -74,7 +77,7 @@ class Ranking:
         """Return a frame: rank, config, score, spread, configuration; the best row comes first.
 
         The spread is the standard deviation of the rank over the models. The configuration is
-        described in words.
+        described in words. If a compiler was asked, a column `estimate` holds its nanoseconds.
 
         Args:
             top: number of rows; None: all.
@@ -88,12 +91,16 @@ class Ranking:
         if top is not None and top < 0:
             raise InputError(f"top is {top}, expected a number of rows from 0, or None for all.")
         configs = self.order[:top]
+        estimates = {}
+        if self.estimates is not None:
+            estimates["estimate"] = pl.Series(self.estimates[configs]).fill_nan(None)
         return pl.DataFrame(
             {
                 "rank": np.arange(1, len(configs) + 1),
                 "config": configs,
                 "score": self.scores[configs],
                 "spread": pl.Series(self.spread[configs]).fill_nan(None),
+                **estimates,
                 "configuration": describe_configs(self.graph, configs, whole=whole),
             }
         )
@@ -150,7 +157,7 @@ def format_csv(rankings: Sequence[Ranked]) -> str:
         )
         for file, ranking in rankings
     ]
-    return pl.concat(frames).write_csv()
+    return pl.concat(frames, how="diagonal").write_csv()
 
 
 def is_shown_whole(ranking: Ranking) -> bool:

@@ -49,6 +49,8 @@ class Question:
     file: Path  # the file that the graph was read from
     made: bool = False  # True if its configurations were generated, not read from the file
     notes: tuple[str, ...] = ()  # sentences on which parts of the program are considered
+    # the message Module that the graph was made of; None if the file holds a graph, not a program
+    module: Any = None
 
 
 def read_questions(
@@ -200,7 +202,8 @@ class _Reader:
             for module in self.read_modules(path, None if is_tile else self._collection):
                 graph = module.record.graph
                 question = _ask(_as_kernel(graph) if is_tile else graph, path)
-                yield dataclasses.replace(question, notes=module.notes)
+                program = module.record.module
+                yield dataclasses.replace(question, notes=module.notes, module=program)
         else:
             raise InputError(
                 f"{path}: expected a folder, a store or a file {NPZ}, {', '.join(PROTOBUF)}, "

@@ -1,0 +1,207 @@
+"""Rank a graph's configurations by asking a TPU's compiler about some of them.
+
+Configurations with equal requests are asked about once. If the budget does not suffice for all sets
+of requests, a model of the requests (solution.collecting.tpu.request_model) chooses which ones are
+asked about, and predicts the others from the answers. All numbers are the compiler's estimates or
+predictions of them; nothing is measured.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from solution.collecting.target import Tell
+from solution.collecting.tpu.estimator import Answer, Estimator
+from solution.collecting.tpu.libtpu import EntryLayouts
+from solution.collecting.tpu.request_model import RequestModel, make_effects
+from solution.collecting.tpu.requests import RequestSets, group_by_requests
+from solution.domain.graph import Graph
+from solution.features.propagation.state_table import BYTES, state_tables
+from solution.features.work import num_bytes, num_operations
+from solution.system.wording import count, spell
+
+BATCH = 8  # answers after which the next sets are chosen anew
+FEWEST = 2  # answers without which nothing can be predicted
+REFUSALS = 4  # if the first answers are this many refusals, no more are asked for
+BACKEND = "tpu"
+# processor seconds of a compilation for each node of the program: if only the passes over HLO run,
+# and if most kernels are new
+SECONDS_OF_A_NODE = (0.002, 0.02)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much the compiler may be asked about one graph."""
+
+    compilations: int  # at most this many sets of requests
+    # No set is asked about after this much processor time. The last compilation may exceed it.
+    seconds: float = inf
+
+
+@dataclass(frozen=True, eq=False)
+class CompilerOrder:
+    """Scores that follow the compiler's estimates, and what the compiler was asked."""
+
+    scores: np.ndarray  # (configs,) float64; lower is faster, comparable in this graph only
+    # (configs,) float64: the compiler's estimates in nanoseconds; NaN where it was not asked or
+    # refused
+    estimates: np.ndarray
+    sets: int  # number of different sets of requests
+    asked: int  # number of sets that were asked about
+    refused: tuple[str, ...]  # the compiler's reasons, for each set that it refused
+    processor_seconds: float  # in all processes; near 0 if the answers were cached
+
+    @property
+    def is_followed(self) -> bool:
+        """True if the order follows the compiler; False if it has too few answers to."""
+        return self.asked - len(self.refused) >= min(FEWEST, self.sets)
+
+    def describe(self, target: str, other: str) -> str:
+        """Return in sentences whose order it is.
+
+        Args:
+            target: the TPU for which the compiler estimated.
+            other: who ranked the configurations before, such as "the bundle".
+        """
+        refused = ""
+        if self.refused:
+            reason = self.refused[0].rstrip(".")
+            refused = f" It refused {len(self.refused)} of them, the first because: {reason}."
+        spent = f"It took {spell(self.processor_seconds)} of processor time."
+        begin = (
+            f"The compiler for {target} was asked about {self.asked:,} of "
+            f"{count(self.sets, 'set')} of layout requests.{refused} {spent}"
+        )
+        if not self.is_followed:
+            return f"{begin} Its answers are too few: the order is that of {other}."
+        known = int(np.isfinite(self.estimates).sum())
+        words = (
+            f"{begin} {known:,} of {count(len(self.estimates), 'configuration')} are in the order "
+            "estimated by the compiler, never timed."
+        )
+        if known < len(self.estimates):
+            words += f" The others are where its answers and the scores of {other} predict them."
+        return words
+
+
+def rank_by_compiler(
+    graph: Graph,
+    module: Any,
+    prior: np.ndarray,
+    estimator: Estimator,
+    budget: Budget,
+    layouts: EntryLayouts | None = None,
+    tell: Tell = lambda _: None,
+) -> CompilerOrder:
+    """Return scores of a graph's configurations that follow the compiler's estimates.
+
+    Args:
+        graph: a layout graph, not pruned. Its runtimes are not used.
+        module: the message Module whose instructions are the graph's nodes.
+        prior: (configs,) scores of another ranker, lower is faster. They rank the configurations
+            that the compiler was not asked about, as far as they fit its answers.
+        layouts: layouts at the program's boundary, see Estimator.estimate.
+        tell: is told beforehand what it costs.
+
+    Raises InputError if the compiler cannot be started.
+    """
+    sets = group_by_requests(graph, module)
+    tell(_describe_cost(graph, len(sets), budget))
+    model, answers, spent = None, dict[int, Answer](), 0.0
+    most = min(budget.compilations, len(sets))
+
+    def is_finished() -> bool:
+        is_hopeless = len(answers) >= REFUSALS and not _list_estimates(answers)
+        return len(answers) >= most or spent >= budget.seconds or is_hopeless
+
+    while not is_finished():
+        number = min(BATCH, most - len(answers))
+        if most == len(sets):
+            chosen = list(range(len(answers), len(answers) + number))
+        else:
+            model = model or _make_model(graph, sets, prior)
+            _predict(model, answers)
+            chosen = model.choose(np.array(list(answers), np.int64), number)
+        if not chosen:
+            break
+        for one in chosen:
+            if not is_finished():
+                answers[one] = estimator.estimate(sets.write_module(one), layouts=layouts)
+                spent += answers[one].processor_seconds
+    return _order(graph, sets, prior, model, answers, spent)
+
+
+def _describe_cost(graph: Graph, sets: int, budget: Budget) -> str:
+    """Return in a sentence what it will cost to ask the compiler about a graph."""
+    asked = min(budget.compilations, sets)
+    low, high = (asked * share * graph.num_nodes for share in SECONDS_OF_A_NODE)
+    limit = "" if budget.seconds == inf else f", and stops after {spell(budget.seconds)}"
+    return (
+        f"{graph.name}: {count(graph.num_configs, 'configuration')} of {graph.num_nodes:,} nodes "
+        f"make {count(sets, 'set')} of layout requests. To ask the compiler about {asked:,} takes "
+        f"{spell(low)} to {spell(high)} of processor time{limit}."
+    )
+
+
+def _list_estimates(answers: dict[int, Answer]) -> dict[int, float]:
+    """Return the estimates in nanoseconds, by number of the set; refused sets are left out."""
+    return {n: a.nanoseconds for n, a in answers.items() if a.nanoseconds is not None}
+
+
+def _predict(model: RequestModel, answers: dict[int, Answer]) -> np.ndarray | None:
+    """Return predicted log estimates (sets,) and update the model; None if answers are too few."""
+    known = _list_estimates(answers)
+    if len(known) < FEWEST:
+        return None
+    return model.predict(np.array(list(known)), np.log(list(known.values())))
+
+
+def _order(
+    graph: Graph,
+    sets: RequestSets,
+    prior: np.ndarray,
+    model: RequestModel | None,
+    answers: dict[int, Answer],
+    spent: float,
+) -> CompilerOrder:
+    known = _list_estimates(answers)
+    estimates = np.full(len(sets), np.nan)
+    estimates[list(known)] = list(known.values())
+    scores = prior.astype(np.float64)
+    if len(known) >= min(FEWEST, len(sets)):
+        logs = np.log(estimates)
+        if len(known) < len(sets):
+            predicted = _predict(model or _make_model(graph, sets, prior), answers)
+            assert predicted is not None
+            logs = np.where(np.isfinite(logs), logs, predicted)
+        scores = (logs - logs.mean())[sets.of_config]
+    return CompilerOrder(
+        scores=scores,
+        estimates=estimates[sets.of_config],
+        sets=len(sets),
+        asked=len(answers),
+        refused=tuple(a.refused for a in answers.values() if a.nanoseconds is None),
+        processor_seconds=spent,
+    )
+
+
+def _make_model(graph: Graph, sets: RequestSets, prior: np.ndarray) -> RequestModel:
+    """Return the model of the graph's requests.
+
+    Its kinds of effects: of requests, with equal standard deviations, or in proportion to the bytes
+    of the node's result, or to its multiplications; of states, in proportion to the bytes that they
+    read and write.
+    """
+    counts = sets.counts
+    means = np.bincount(sets.of_config, weights=prior, minlength=len(sets)) / counts
+    sizes = (np.ones(1), *(f(graph)[graph.configurable] for f in (num_bytes, num_operations)))
+    table = state_tables(BACKEND)(graph)
+    first = np.unique(sets.of_config, return_index=True)[1]  # a configuration of each set
+    states = table.numbers[graph.layouts.rows[first]]
+    effects = [
+        *(make_effects(sets.numbers, np.broadcast_to(size, sets.numbers.shape)) for size in sizes),
+        make_effects(states, table.shares[:, BYTES][states]),
+    ]
+    return RequestModel(effects, means, counts)

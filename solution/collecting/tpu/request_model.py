@@ -1,0 +1,170 @@
+"""Predict the compiler's estimates for sets of requests that it was not asked about.
+
+    log estimate = level + slope x prior score + sum of effects + remainder
+
+An effect belongs to a node's request, or to a state: the layouts of an instruction that follow from
+the requests. All terms are normally distributed, so this is a Gaussian process: the covariance of
+two sets is the product of their prior scores plus the summed variances of the effects that they
+share. The model is a mixture. Its members differ in whose effects they add, how these grow with the
+size of a tensor, whether the prior score counts, and how large the remainder is. A member's weight
+is the marginal likelihood of the answers, with the scale integrated out.
+
+Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5;
+Krause, Singh and Guestrin, "Near-optimal sensor placements in Gaussian processes", JMLR 2008.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_matrix
+
+# Variances, in units of the variance of the summed effects: of the level, of the slope (of
+# standardised prior scores), of the remainder.
+LEVEL = 1e4
+SLOPES = (0.0, 1.0)
+REMAINDERS = (1e-3, 0.1)
+MOST_POOL = 2000  # sets to choose from; of more sets, those with the most configurations
+# Entries of one-hot columns; of more, the points with the largest effects are kept. The time of a
+# covariance grows with entries x sets.
+MOST_ENTRIES = 4_000_000
+SMALLEST = 1e-12
+
+
+def make_effects(numbers: np.ndarray, sizes: np.ndarray) -> csr_matrix:
+    """Return one-hot columns (sets, effects), whose scalar products are covariances of sets.
+
+    They are scaled such that the sums of effects vary between sets with variance 1, or are all 0 if
+    they do not vary.
+
+    Args:
+        numbers: (sets, points) the effect that each set has at each point: a request of a node, or
+            a state of an instruction.
+        sizes: (sets, points) standard deviations of these effects.
+    """
+    sets, points = numbers.shape
+    if not points:
+        return csr_matrix((sets, 1))
+    if sets * points > MOST_ENTRIES:
+        points = max(1, MOST_ENTRIES // sets)
+        kept = np.argsort(-sizes.mean(axis=0), kind="stable")[:points]
+        numbers, sizes = numbers[:, kept], sizes[:, kept]
+    bounds = np.arange(0, sets * points + 1, points)
+    data = np.ascontiguousarray(sizes, np.float64).ravel()
+    columns = csr_matrix((data, numbers.ravel(), bounds))
+    # variance between sets = mean of squared norms - squared norm of the mean row
+    norms = (sizes.astype(np.float64) ** 2).sum(axis=1)
+    variance = norms.mean() - (np.asarray(columns.mean(axis=0)) ** 2).sum()
+    return columns * (1 / np.sqrt(variance) if variance > SMALLEST * norms.mean() else 0.0)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One member of the mixture: its effects, and the variances of the slope and the remainder."""
+
+    kind: int  # position of its effects among the kinds of effects
+    slope: float
+    remainder: float
+
+
+class RequestModel:
+    """The mixture of Gaussian processes over the sets of requests of one graph."""
+
+    def __init__(
+        self, effects: Sequence[csr_matrix], prior: np.ndarray, counts: np.ndarray
+    ) -> None:
+        """Store the members.
+
+        Args:
+            effects: one-hot columns (sets, effects) of make_effects, one matrix per kind of effect.
+            prior: (sets,) scores of another ranker; lower is faster.
+            counts: (sets,) number of configurations of each set.
+        """
+        deviation = prior.std()
+        self._prior = (prior - prior.mean()) / (deviation if deviation > SMALLEST else 1.0)
+        self._counts = counts.astype(np.float64)
+        self._effects = effects
+        kinds = range(len(effects))
+        self._members = [_Member(*each) for each in product(kinds, SLOPES, REMAINDERS)]
+        self._weights = np.full(len(self._members), 1 / len(self._members))
+        self._pool = np.sort(np.argsort(-counts, kind="stable")[:MOST_POOL])
+        # (kinds, pool, pool): the summed variances of the effects that two sets of the pool share
+        self._shared = [self._share(kind, self._pool, self._pool) for kind in kinds]
+
+    def predict(self, asked: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return predicted log estimates (sets,); exact for the sets that were asked about.
+
+        The members' weights are updated for `choose`.
+
+        Args:
+            asked: (n,) numbers of sets with an answer, n >= 2.
+            values: (n,) log estimates.
+        """
+        center = values.mean()
+        means, evidence = [], []
+        for member in self._members:
+            known = self._covariance(member, asked, asked)
+            factor = cho_factor(known + member.remainder * np.eye(len(asked)), lower=True)
+            solved = cho_solve(factor, values - center)
+            # log marginal likelihood with the scale integrated out, but for a constant:
+            # -log|K| / 2 - (n - 1) / 2 log(y' K^-1 y)
+            misfit = float((values - center) @ solved) + SMALLEST
+            logarithm = np.log(np.diagonal(factor[0])).sum()
+            evidence.append(-logarithm - (len(asked) - 1) / 2 * np.log(misfit))
+            everything = np.arange(len(self._prior))
+            means.append(center + self._covariance(member, everything, asked) @ solved)
+        weights = np.exp(np.array(evidence) - max(evidence))
+        self._weights = weights / weights.sum()
+        predicted = self._weights @ np.array(means)
+        predicted[asked] = values
+        return np.asarray(predicted)
+
+    def choose(self, known: np.ndarray, number: int) -> list[int]:
+        """Return the `number` sets whose answers reduce the doubt most, chosen one by one.
+
+        The doubt is the predictions' variance, summed over configurations. Before any answer, the
+        first sets are typical and unlike each other.
+
+        Args:
+            known: (n,) numbers of sets that were asked about or refused; they are not chosen again.
+        """
+        pool = self._pool
+        remainder = float(self._weights @ [member.remainder for member in self._members])
+        doubt = np.zeros((len(pool), len(pool)))
+        for weight, member in zip(self._weights, self._members, strict=True):
+            slope = member.slope * np.outer(self._prior[pool], self._prior[pool])
+            doubt += weight * (LEVEL + slope + self._shared[member.kind])
+        left = ~np.isin(pool, known)
+        counts = self._counts[pool]
+
+        def learn(row: int) -> None:
+            """Condition the covariances on the answer for a set of the pool."""
+            column = doubt[row].copy()
+            doubt[:] -= np.outer(column, column) / (column[row] + remainder)
+
+        for row in np.flatnonzero(~left).tolist():
+            learn(row)
+        chosen: list[int] = []
+        for _ in range(min(number, int(left.sum()))):
+            # The answer for set i reduces the variance of set j by doubt_ij^2 / (doubt_ii + r).
+            gains = (doubt**2 @ counts) / (np.diagonal(doubt).clip(0) + remainder)
+            gains = np.where(left, gains, -1.0)
+            # Rounded, so that equal gains stay equal whatever the order of summation was.
+            row = int(np.argmax(np.round(gains / max(gains.max(), SMALLEST), 9)))
+            learn(row)
+            left[row] = False
+            chosen.append(int(pool[row]))
+        return chosen
+
+    def _covariance(self, member: _Member, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return the covariances (rows, columns) of sets, without the remainder."""
+        slope = member.slope * np.outer(self._prior[rows], self._prior[columns])
+        return np.asarray(LEVEL + slope + self._share(member.kind, rows, columns))
+
+    def _share(self, kind: int, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return the summed variances (rows, columns) of the effects of one kind that two sets
+        share."""
+        effects = self._effects[kind]
+        return np.asarray((effects[rows] @ effects[columns].T).toarray())

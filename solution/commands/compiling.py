@@ -1,0 +1,139 @@
+"""Let the compiler of a TPU order a program's layouts, for `fastslow rank --compile`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from solution.domain.labels import ESTIMATED, name_estimate, show_source
+from solution.system.errors import InputError
+from solution.system.terminal import say
+from solution.system.wording import join_names
+
+if TYPE_CHECKING:
+    from solution.collecting.tpu.estimator import Estimator
+    from solution.serving.bundle import Bundle
+    from solution.serving.ranking import Ranking
+    from solution.serving.reading import Question
+
+MODELS = "the models"
+
+
+Follow = Callable[["Ranking", "Question"], tuple["Ranking", tuple[str, ...]]]
+
+
+@contextmanager
+def open_compiler(target: str | None, compilations: int | None) -> Iterator[Follow]:
+    """Yield a function that lets the target's compiler order a ranked graph, see follow_compiler.
+
+    Without --compile it returns the ranking unchanged.
+
+    Raises InputError if there is no such target, or its compiler cannot run here.
+    """
+    if target is None and compilations is not None:
+        raise InputError(
+            "--compile asks the compiler of a TPU: give --target as well, such as tpu:v3."
+        )
+    if target is None:
+        yield lambda ranking, _: (ranking, ())
+        return
+    from solution.collecting.target import parse_target
+
+    machine = parse_target(target)
+    if compilations is None:
+        yield lambda ranking, _: (ranking, ())
+        return
+    from solution.collecting.tpu.estimator import Estimator
+
+    with Estimator(machine) as estimator:
+        yield partial(follow_compiler, estimator=estimator, compilations=compilations)
+
+
+def warn_of_target(bundle: "Bundle", target: str | None) -> None:
+    """Say that the bundle's models did not learn from the target, if so, and what to do.
+
+    Args:
+        target: None says nothing.
+    """
+    from solution.serving.bundle import DEFAULT
+
+    sources = bundle.record.label_sources
+    if target is None or any(source.startswith(f"{ESTIMATED}{target},") for source in sources):
+        return
+    learned = join_names([show_source(source) for source in sources])
+    if bundle.source == DEFAULT:
+        learned = "timed on a CPU"
+    say(
+        f"The programs that the models learned from were {learned}, so this order may not hold for "
+        f"{target}. --compile 32 asks the compiler of a TPU."
+    )
+
+
+def follow_compiler(
+    ranking: "Ranking", question: "Question", estimator: "Estimator", compilations: int
+) -> tuple["Ranking", tuple[str]]:
+    """Ask the compiler about layouts of a program; return the new ranking, and whose order it is.
+
+    Where the compiler cannot be asked, the ranking is returned unchanged, and the sentence says
+    why. A ranking that follows the compiler gives no number to measure, because the number was
+    calibrated for the models' order.
+
+    Args:
+        ranking: the models' order.
+        question: the graph that was ranked.
+        compilations: the most sets of layout requests to ask about.
+    """
+    from solution.collecting.lifting.draft import NotLiftedError
+    from solution.collecting.lifting.lift import lift
+    from solution.collecting.tpu.asking import find_fixed_boundary
+    from solution.collecting.tpu.ranking import Budget, rank_by_compiler
+    from solution.collecting.tpu.target import find_libtpu_version
+
+    graph, target = question.graph, estimator.target.name
+    unasked = f"The compiler was not asked, so the order is that of {MODELS}: "
+    if obstacle := _find_obstacle(question):
+        return ranking, (unasked + obstacle,)
+    module, layouts, restored = question.module, None, ""
+    if module is None:
+        try:
+            module = lift(graph).module
+        except NotLiftedError as error:
+            return ranking, (unasked + str(error),)
+        restored = " It was asked about a program restored from the graph, with guesses."
+    else:
+        layouts = find_fixed_boundary(module)
+    budget = Budget(compilations)
+    order = rank_by_compiler(graph, module, ranking.scores, estimator, budget, layouts, say)
+    words = order.describe(target, MODELS) + restored
+    if not order.is_followed:
+        return ranking, (words,)
+    source = name_estimate(target, f"libtpu {find_libtpu_version()}")
+    followed = replace(
+        ranking,
+        scores=order.scores.astype(np.float32),
+        spread=np.full(graph.num_configs, np.nan),
+        measure=None,
+        reason=f"the order follows what a compiler {source}, and none is calibrated for that",
+        estimates=order.estimates,
+    )
+    return followed, (words,)
+
+
+def _find_obstacle(question: "Question") -> str:
+    """Return why the compiler cannot be asked about a graph's configurations; "" if it can."""
+    from solution.serving.calibration import describe_graph
+
+    graph = question.graph
+    if graph.collection.kind != "layout":
+        return f"a TPU's compiler chooses the tiles of {graph.name} itself."
+    if graph.options is not None:
+        return f"the configurations of {graph.name} set compile options of a CPU, not layouts."
+    if question.facts != describe_graph(graph):
+        return (
+            f"{graph.name} is pruned, and a program is restored from all nodes. Give the file that "
+            "the store was prepared from."
+        )
+    return ""

@@ -1,0 +1,127 @@
+"""The compiler of a TPU v3 as a ranker: it estimates 32 layouts of a graph, a model of its answers
+ranks the others.
+
+A graph is turned back into a program (solution.collecting.lifting). Nothing is learned from
+runtimes, and those of the graph are not used. A graph whose program cannot be restored, or is
+refused by the compiler, is ranked by prior costs of copies alone, with a warning.
+
+Another budget is another experiment: a file with, for example,
+CompilerSettings(compilations=200, minutes=30).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from solution.collecting.lifting.draft import NotLiftedError
+from solution.collecting.lifting.lift import lift
+from solution.collecting.target import parse_target
+from solution.collecting.tpu.estimator import Estimator
+from solution.collecting.tpu.ranking import BACKEND, Budget, rank_by_compiler
+from solution.collecting.tpu.target import TpuTarget
+from solution.domain.collection import LAYOUT
+from solution.domain.graph import Graph
+from solution.experiments.base import Experiment
+from solution.features.propagation.state_table import state_tables
+from solution.models.base import Ranker, RankerSettings, check_no_options
+from solution.models.layout.known_costs import weigh_states
+from solution.models.settings import check_choice, check_size
+from solution.system.progress import console, warn
+from solution.system.report import Report, silent
+
+COPIES = "the prior costs of copies"
+QUICK = 2  # compilations of a smoke run
+MOST_COMPILATIONS, MOST_MINUTES = 1 << 20, 1 << 20
+
+
+@dataclass(frozen=True)
+class CompilerSettings(RankerSettings):
+    """Settings of CompilerRanker."""
+
+    target: str = "tpu:v3"
+    # at most this many different sets of layout requests are compiled for a graph
+    compilations: int = 32
+    # No compilation of a graph begins after this much processor time. Scores then depend on the
+    # machine's speed, and on what is in the cache.
+    minutes: int = 10
+
+    def __post_init__(self) -> None:
+        check_choice("target", self.target, TpuTarget.NAMES)
+        check_size("compilations", self.compilations, most=MOST_COMPILATIONS)
+        check_size("minutes", self.minutes, most=MOST_MINUTES)
+
+    @property
+    def learns(self) -> bool:
+        return False
+
+    @property
+    def needed_hops(self) -> int | None:
+        """None: keep the whole graph, because a program is restored from all of its nodes."""
+        return None
+
+    def quick(self) -> "CompilerSettings":
+        """Return settings with few compilations, to test that the compiler runs."""
+        return replace(self, compilations=min(QUICK, self.compilations))
+
+    def build(self, seed: int) -> "CompilerRanker":
+        """Return the ranker; the seed has no effect."""
+        return CompilerRanker(self)
+
+
+class CompilerRanker(Ranker):
+    """Asks the compiler about a graph's configurations.
+
+    The score of a configuration depends on those that are scored together with it, because they
+    share one budget of compilations.
+    """
+
+    reads_program_order = True
+
+    def __init__(self, settings: CompilerSettings) -> None:
+        self.settings = settings
+
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> Self:
+        """Learn nothing; raise InputError if the compiler is not installed."""
+        parse_target(self.settings.target).check()
+        return self
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        check_no_options(graph)
+        target, prior = parse_target(self.settings.target), add_known_costs(graph)
+        try:
+            module = lift(graph).module
+        except NotLiftedError as error:
+            warn(f"{error} So the compiler is not asked: the order is that of {COPIES}.")
+            return prior.astype(np.float32)
+        budget = Budget(self.settings.compilations, 60.0 * self.settings.minutes)
+        with Estimator(target) as estimator:
+            order = rank_by_compiler(graph, module, prior, estimator, budget, tell=tell)
+        if not order.is_followed:
+            warn(f"{graph.name}: {order.describe(target.name, COPIES)}")
+        return order.scores.astype(np.float32)
+
+    def save(self, folder: Path) -> None:
+        pass
+
+    def load(self, folder: Path) -> Self:
+        return self
+
+
+def tell(words: str) -> None:
+    """Print on standard error what asking the compiler will cost."""
+    console.print(words, markup=False, highlight=False, soft_wrap=True)
+
+
+def add_known_costs(graph: Graph) -> np.ndarray:
+    """Return each configuration's summed prior costs (configs,) float64; nothing is learned."""
+    table = state_tables(BACKEND)(graph)
+    costs = weigh_states(graph, table).total
+    return np.asarray(costs[table.numbers].sum(axis=1)[graph.layouts.rows])
+
+
+EXPERIMENT = Experiment(name="layout_compiler_001", collections=LAYOUT, ranker=CompilerSettings())
