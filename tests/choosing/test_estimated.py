@@ -45,15 +45,6 @@ program, arguments = build(
     residual=False, gated=True, causal=False, pooled=False, train=False,
 )
 '''
-# It takes 48 GB, and no configuration makes that less.
-HUGE = """HloModule huge
-ENTRY main {
-  left = f32[65536,65536]{1,0} parameter(0)
-  right = f32[65536,65536]{1,0} parameter(1)
-  ROOT end = f32[65536,65536]{1,0} dot(left, right),
-    lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
 CHOOSE = ("choose", "images.py", "--target", "tpu:v3")
 
 
@@ -182,8 +173,8 @@ def test_options_and_layouts_are_searched_together(tmp_path: Path) -> None:
 
 def test_memory_is_read_from_a_refusal() -> None:
     refused = (
-        "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
-        "temporaries (48.00G) exceeds available HBM (15.48G)."
+        "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space "
+        "hbm. Used 48.00G of 15.48G hbm. Exceeded hbm capacity by 32.52G."
     )
     assert find_memory(Answer(None, refused)) == 48 << 30
     assert find_memory(Answer(None, "another reason")) is None
@@ -212,24 +203,3 @@ def test_bad_input_is_one_message(chosen: Path, fastslow: FastSlow, tmp_path: Pa
         done = fastslow("choose", *words)
         assert done.returncode == 2 and expected in " ".join(done.stderr.split()), done
     assert not (tmp_path / "chosen").exists()
-
-
-def test_less_memory_is_searched_for_and_a_program_that_fits_nowhere_is_said_to(
-    chosen: Path, fastslow: FastSlow
-) -> None:
-    words = ("--over", "layouts", "--memory")
-    done = FASTSLOW.run(*CHOOSE, *words, "--compile", "3", "--out", "less", cwd=chosen)
-    assert done.returncode == 0, done.stderr
-    trials = json.loads((chosen / "less" / RECORD).read_text())["trials"]
-    choice = json.loads((chosen / "less" / CHOICE).read_text())
-    assert choice["chosen"]["memory_bytes"] == min(trial["memory"] for trial in trials)
-    assert choice["chosen"]["memory_bytes"] < choice["default"]["memory_bytes"]
-    (chosen / "huge.hlo").write_text(HUGE, encoding="utf-8")
-    huge = ("choose", "huge.hlo", "--target", "tpu:v3", "--compile", "2", "--out", "huge")
-    done = FASTSLOW.run(*huge, cwd=chosen)
-    assert done.returncode == 2 and "--memory" in done.stderr and "15.48G" in done.stderr
-    assert not (chosen / "huge" / CHOICE).exists()
-    done = FASTSLOW.run(*huge, *words, cwd=chosen)
-    assert done.returncode == 0, done.stderr
-    memory = {t["memory"] for t in json.loads((chosen / "huge" / RECORD).read_text())["trials"]}
-    assert 48 << 30 in memory and "refused" in done.stdout

@@ -32,7 +32,6 @@ class Backend:
         )  # fmt: skip
 
 
-# the CPU backend does all but choose layouts by their size, the TPU backend does only that
 CPU = Backend(True, True, True, True, True, device_layouts=False)
-TPU = Backend(False, False, False, False, False, device_layouts=True)
+TPU = Backend(False, False, True, False, False, device_layouts=True)
 BACKENDS = {"cpu": CPU, "tpu": TPU}

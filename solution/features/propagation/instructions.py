@@ -13,11 +13,12 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours, starts_of
-from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
-from solution.features.layout.conflicts import INPUT, KEEPING, KERNEL, OUTPUT
+from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
+from solution.features.layout.conflicts import KEEPING
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.backend import Backend
+from solution.features.propagation.calls import BEHIND, Call, attach_calls, list_calls
 from solution.features.propagation.canonical import (
     UNSET,
     fix_layouts,
@@ -63,8 +64,13 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     dimensions: np.ndarray
     # (instructions,) int64, the result's layout if module or backend fix it; else UNSET
     fixed: np.ndarray
-    # (instructions,) int64, the layout of a result that nothing decides
-    default: np.ndarray
+    # (instructions,) int64, the layout in which the tensor crosses the program's boundary
+    device: np.ndarray
+    # Two fields for a TPU (solution.features.propagation.passes). `only_reader` (instructions,)
+    # int64: the only reader of the result, if that is a dot or keeps layouts; NONE if not.
+    # `forwards` (instructions,) bool: it propagates a requested layout of its operand.
+    only_reader: np.ndarray
+    forwards: np.ndarray
     # (instructions,) int64: layout of a dot that the compiler swaps because only a transpose reads
     # it, if no custom call stands between them; UNSET for other instructions.
     turned: np.ndarray
@@ -105,7 +111,7 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
     if backend.canonical_operands:
         inlined = transpose_operands(graph, inlined)
     reads, named = inlined.reads, inlined.named
-    calls = _list_calls(graph, inlined)
+    calls = list_calls(graph, inlined, backend)
     count = len(inlined.node)
     makers = [inlined.node[i if k == BEHIND else reads[i][k]] for i, k, _, _ in calls]
     node = np.array([*inlined.node, *makers, NONE], np.int64)
@@ -115,7 +121,7 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
     rows = [*reads, *([i if k == BEHIND else reads[i][k]] for i, k, _, _ in calls),
             inlined.results]  # fmt: skip
     starts = starts_of([len(row) for row in rows]).astype(np.int64)
-    behind, before, asked = _attach_calls(calls, count, starts)
+    behind, before, asked = attach_calls(calls, count, starts)
     described = _describe(graph, node, inlined)
     kind = np.append(KINDS[opcodes[:-1]], np.int8(GIVES))
     kind[count:-1] = ASKS
@@ -128,7 +134,9 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
         kind=kind,
         **described,
         fixed=fix_layouts(graph, node, opcodes, described["rank"], count, backend),
-        default=make_row_major(described["rank"]),
+        device=make_row_major(described["rank"]),
+        only_reader=np.full(len(node), NONE),
+        forwards=np.zeros(len(node), bool),
         turned=turn_dots(inlined, described, opcodes, backend),
         use_starts=starts,
         read=read,
@@ -146,11 +154,6 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
     return choose_layouts(graph, inlined, listed) if backend.device_layouts else listed
 
 
-BEHIND = -1  # operand number of a custom call that requests the layout of a result
-# A custom call: its instance, operand number, index into graph.configurable and LAYOUT_TENSORS.
-Call = tuple[int, int, int, int]
-
-
 def _repeat_squares(graph: Graph, inlined: Inlined) -> Inlined:
     """Return the instances; one that reads a tensor as both operands (x * x) lists it twice."""
     operands = find_operands(graph)
@@ -160,59 +163,6 @@ def _repeat_squares(graph: Graph, inlined: Inlined) -> Inlined:
         reads.append(read * 2 if is_square and len(read) == 1 else read)
         named.append(names * 2 if is_square and len(read) == 1 else names)
     return replace(inlined, reads=reads, named=named)
-
-
-def _list_calls(graph: Graph, inlined: Inlined) -> list[Call]:
-    """Return a custom call for each tensor of rank >= 2 that any configuration sets."""
-    nodes, reads, named = inlined.node, inlined.reads, inlined.named
-    operands, pairs = find_operands(graph), graph.layouts
-    given = pairs.layouts[:, ::MAX_RANK] >= 0  # (pairs, tensors)
-    used = np.zeros((len(graph.configurable), len(LAYOUT_TENSORS)), bool)
-    np.logical_or.at(used, pairs.node, given)
-    positions = {int(node): operand for operand, node in enumerate(graph.configurable)}
-    ranks = tensor_ranks(graph)
-    calls: list[Call] = []
-    for instance, node in enumerate(nodes):
-        position = positions.get(node, NONE)
-        if position == NONE or instance in inlined.orders:
-            continue
-        for tensor, maker in ((INPUT, operands.input[node]), (KERNEL, operands.kernel[node])):
-            matching = [
-                operand
-                for operand, (read, name) in enumerate(
-                    zip(reads[instance], named[instance], strict=True)
-                )
-                if name == maker and ranks[nodes[read]] == ranks[maker]
-            ]
-            if used[position, tensor] and matching and 2 <= ranks[maker] <= MAX_RANK:
-                operand = matching[-1 if tensor == KERNEL else 0]
-                read = reads[instance][operand]
-                reader = (read, 0) if read in inlined.orders else (instance, operand)
-                calls.append((*reader, position, tensor))
-        is_whole = instance not in inlined.matrices
-        if used[position, OUTPUT] and is_whole and 2 <= ranks[node] <= MAX_RANK:
-            calls.append((instance, BEHIND, position, OUTPUT))
-    return calls
-
-
-def _attach_calls(
-    calls: list[Call], count: int, starts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the fields `behind`, `before` and `asked` of Instructions.
-
-    Args:
-        count: number of instances; the custom calls follow them.
-        starts: the field `use_starts`.
-    """
-    behind, before = np.full(len(starts) - 1, NONE), np.full(int(starts[-1]), NONE)
-    asked = np.full((len(behind), 2), NONE)
-    for call, (instance, operand, *site) in enumerate(calls, start=count):
-        asked[call] = site
-        if operand == BEHIND:
-            behind[instance] = call
-        else:
-            before[starts[instance] + operand] = call
-    return behind, before, asked
 
 
 def _choose_main(

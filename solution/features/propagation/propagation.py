@@ -94,6 +94,7 @@ class Propagation:
             np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(uses, np.int64),
             np.empty(count + uses, np.int8), np.empty((2, capacity), np.int64),
             np.empty(capacity, np.int64), np.empty(5, np.int64),
+            np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(count, np.int64),
         )  # fmt: skip
 
     @cached_property

@@ -30,6 +30,7 @@ from solution.features.propagation.orders import (
     row_major,
     transposed,
 )
+from solution.features.propagation.passes import assign_tiled
 from solution.features.propagation.worklist import assign
 
 # Columns of States.layouts. An instruction: layouts of the result and of two operands as it reads
@@ -95,7 +96,10 @@ def number_states(program, free, packed, starts, codes, state, states, numbers):
             position = asked[op, 0]
             if position >= 0:
                 given[op] = packed[starts[position] + codes[row, position], asked[op, 1]]
-        assign(program, given, state)
+        if program.flags[3]:
+            assign_tiled(program, given, state)
+        else:
+            assign(program, given, state)
         _mark_copies(program, free, state, marks)
         for op in range(count):
             first = state.uses[main[op, 0]] if main[op, 0] >= 0 else UNSET

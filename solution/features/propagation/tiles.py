@@ -20,6 +20,7 @@ Found with libtpu 0.0.42.1 for a TPU v3 by compiling small programs.
 
 import math
 from collections.abc import Sequence
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,8 @@ from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.einsum import Einsum
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
-from solution.features.propagation.canonical import UNSET, find_turned, pack_layout
+from solution.features.propagation.calls import IS_ELEMENTWISE, find_forwarding
+from solution.features.propagation.canonical import BITS, UNSET, find_turned, pack_layout
 from solution.features.propagation.inlining import Inlined
 
 if TYPE_CHECKING:
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 LANES, SUBLANES = 128, 8
 # By bytes of an element: the fewest elements to which the second minor dimension is padded.
 FEWEST = {1: 8, 2: 4, 4: 2}
+MOST_GROUPS = 5  # groups of dimensions of a reshape whose orders are compared
+# Opcodes of readers through which the compiler looks for the dot that reads a dot.
+PASSING = [*np.flatnonzero(IS_ELEMENTWISE), OPCODE_IDS["dot"], OPCODE_IDS["transpose"]]
+REDUCE = OPCODE_IDS["reduce"]
 PRODUCTS = [OPCODE_IDS[name] for name in ("convolution", "dot")]
 
 Layout = tuple[int, ...]  # the dimensions of a tensor, minor to major
@@ -76,13 +82,35 @@ def choose_layout(
     return (*best, *(axis for axis in row_major if axis not in best))
 
 
+def divide_dimensions(
+    left: Sequence[int], right: Sequence[int]
+) -> list[tuple[list[int], list[int]]] | None:
+    """Divide the dimensions of both sides of a reshape into the smallest groups of equal products.
+
+    Dimensions of size 1 are left out. None if the products differ.
+    """
+    axes = [[axis for axis, size in enumerate(one) if size != 1] for one in (left, right)]
+    groups: list[tuple[list[int], list[int]]] = []
+    while axes[0] and axes[1]:
+        group: tuple[list[int], list[int]] = ([axes[0].pop(0)], [axes[1].pop(0)])
+        products = [left[group[0][0]], right[group[1][0]]]
+        while products[0] != products[1]:
+            side = 0 if products[0] < products[1] else 1
+            if not axes[side]:
+                return None
+            group[side].append(axes[side].pop(0))
+            products[side] *= (left, right)[side][group[side][-1]]
+        groups.append(group)
+    return None if axes[0] or axes[1] else groups
+
+
 class DeviceLayouts:
     """The layouts that a TPU gives to the tensors of a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._features = graph.node_features
         self._ranks = np.minimum(tensor_ranks(graph), MAX_RANK).astype(int)
-        sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS].astype(int)
+        sizes = np.maximum(graph.node_features[:, vocabulary.SHAPE_DIMENSIONS].astype(int), 1)
         self._sizes = [
             tuple(row[:rank]) for row, rank in zip(sizes.tolist(), self._ranks, strict=True)
         ]
@@ -123,10 +151,58 @@ class DeviceLayouts:
         found = [self._pack(tensor, pair) for tensor, pair in zip(tensors, pairs, strict=True)]
         return found[0], found[1], found[2]
 
+    @staticmethod
+    def has_rank(layout: int, rank: int) -> bool:
+        """Return True if a packed layout lists the dimensions of a tensor of that rank."""
+        slots = [layout >> BITS * slot & (1 << BITS) - 1 for slot in range(rank)]
+        return sorted(slots) == list(range(rank)) and layout >> BITS * rank == 0
+
+    def avoid_summed(self, node: int, layout: int, summed: list[int]) -> int:
+        """Swap the two minor dimensions of a packed layout if that costs no padding and helps.
+
+        It helps if a reduction sums the minor dimension and not the second one.
+        """
+        slots = [layout >> BITS * slot & (1 << BITS) - 1 for slot in range(int(self._ranks[node]))]
+        minor, second, *others = slots
+        padded = [
+            count_padded(self._sizes[node], pair[0], pair[1], self._fewest[node])
+            for pair in ((minor, second), (second, minor))
+        ]
+        if minor in summed and second not in summed and padded[0] == padded[1]:
+            return pack_layout([second, minor, *others])
+        return layout
+
+    def choose_reshape(self, operand: int, result: int) -> tuple[int, int]:
+        """Return the packed layouts of the two sides of a reshape that make it a bitcast.
+
+        Of all such pairs, the one with the least padded size of both tensors. UNSET if the shapes
+        do not fit, or if one is of rank 1.
+        """
+        sizes = self._sizes[operand], self._sizes[result]
+        groups = divide_dimensions(*sizes)
+        if groups is None or min(map(len, sizes)) < 2 or len(groups) > MOST_GROUPS:
+            return UNSET, UNSET
+        best, found = math.inf, (UNSET, UNSET)
+        ones = [[axis for axis in range(len(one))[::-1] if one[axis] == 1] for one in sizes]
+        for order in permutations(range(len(groups))[::-1]):
+            sides = [
+                [axis for part in order for axis in groups[part][side][::-1]] + ones[side]
+                for side in (0, 1)
+            ]
+            padded = sum(
+                count_padded(one, layout[0], layout[1], self._fewest[result])
+                for one, layout in zip(sizes, sides, strict=True)
+            )
+            if padded < best:
+                best, found = padded, (pack_layout(sides[0]), pack_layout(sides[1]))
+        return found
+
     def _pack(self, tensor: int, pair: tuple[int, int] | None) -> int:
         if tensor == NONE or self._ranks[tensor] < 2:
             return UNSET
-        pairs = None if pair is None else [pair, pair[::-1]]
+        rank = int(self._ranks[tensor])
+        is_pair = pair is not None and pair[0] != pair[1] and max(pair) < rank
+        pairs = [pair, pair[::-1]] if pair is not None and is_pair else None
         return pack_layout(choose_layout(self._sizes[tensor], self._fewest[tensor], pairs))
 
     def _pair_convolution(self, node: int) -> list[tuple[int, int] | None]:
@@ -172,23 +248,67 @@ class DeviceLayouts:
 def choose_layouts(graph: Graph, inlined: Inlined, ops: "Instructions") -> "Instructions":
     """Return the instructions with the layouts that a TPU chooses by size.
 
-    These are the fields `default`, `wanted`, and `fixed` of parameters and products.
+    These are the fields `device`; `fixed` of parameters; `fixed` and `wanted` of products and
+    reshapes; `only_reader` and `forwards`.
     """
     layouts, count = DeviceLayouts(graph), len(inlined.node)
-    default, fixed, wanted = ops.default.copy(), ops.fixed.copy(), ops.wanted.copy()
+    device, fixed, wanted = ops.device.copy(), ops.fixed.copy(), ops.wanted.copy()
     opcodes = ops.opcodes[:count]
-    default[:count] = layouts.choose()[ops.node[:count]]
+    device[:count] = layouts.choose()[ops.node[:count]]
     is_parameter = opcodes == OPCODE_IDS["parameter"]
-    fixed[:count][is_parameter] = default[:count][is_parameter]
+    fixed[:count][is_parameter] = device[:count][is_parameter]
     for op in np.flatnonzero(np.isin(opcodes, PRODUCTS)).tolist():
         fixed[op], *operands = layouts.choose_product(inlined.node[op])
         for use, layout in zip(ops.main[op], operands, strict=True):
-            if use != NONE:
+            if use != NONE and layouts.has_rank(layout, int(ops.rank[ops.read[use]])):
                 wanted[use] = layout
+        summed = _find_summed(ops, op)
+        if summed:
+            fixed[op] = layouts.avoid_summed(inlined.node[op], int(fixed[op]), summed)
     turned = find_turned(inlined, ops.opcodes, ops.rank, ops.dimensions)
     for dot, order in turned.items():
         if len(order) == 2:
             sizes, fewest = layouts.describe(inlined.node[dot])
             chosen = choose_layout(sizes[::-1], fewest)
             fixed[dot] = pack_layout([order[axis] for axis in chosen])
-    return ops._replace(default=default, fixed=fixed, wanted=wanted)
+    for op in np.flatnonzero(opcodes == OPCODE_IDS["reshape"]).tolist():
+        if len(inlined.reads[op]) == 1:
+            (read,) = inlined.reads[op]
+            pair = layouts.choose_reshape(inlined.node[read], inlined.node[op])
+            wanted[ops.use_starts[op]], fixed[op] = pair
+    forwards = np.zeros(len(ops.node), bool)
+    forwards[:count] = find_forwarding(graph, ops.node[:count])
+    return ops._replace(
+        device=device, fixed=fixed, wanted=wanted, only_reader=_find_readers(ops), forwards=forwards
+    )
+
+
+def _find_summed(ops: "Instructions", op: int) -> list[int]:
+    """Return the dimensions of a dot's result that a reduction sums.
+
+    Element-wise instructions may stand between them. Of several reductions, the first one counts.
+    """
+    waiting, seen = [op], {op}
+    while waiting:
+        one = waiting.pop(0)
+        for use in ops.reading[ops.reader_starts[one] : ops.reader_starts[one + 1]].tolist():
+            reader = int(ops.reader[use])
+            if ops.opcodes[reader] == REDUCE and ops.rank[one] == ops.rank[op] > 1:
+                return [int(axis) for axis in ops.dimensions[reader] if axis >= 0]
+            if reader not in seen and IS_ELEMENTWISE[ops.opcodes[reader]]:
+                waiting.append(reader)
+                seen.add(reader)
+    return []
+
+
+def _find_readers(ops: "Instructions") -> np.ndarray:
+    """Return the field `only_reader` of Instructions; custom calls do not count as readers."""
+    found = np.full(len(ops.node), NONE)
+    is_passing = np.isin(ops.opcodes, PASSING)
+    for op in range(len(ops.node)):
+        uses = ops.reading[ops.reader_starts[op] : ops.reader_starts[op + 1]]
+        readers = np.unique(ops.reader[uses])
+        readers = readers[ops.is_programs[readers]]
+        if len(readers) == 1 and is_passing[readers[0]]:
+            found[op] = readers[0]
+    return found

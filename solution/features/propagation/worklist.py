@@ -61,6 +61,11 @@ class State(NamedTuple):
     waiting: np.ndarray  # (2, capacity) int64, a stack of urgent constraints and a queue of others
     added: np.ndarray  # (capacity,) int64, new constraints that are not yet in `waiting`
     ends: np.ndarray  # (5,) int64, sizes and counters; see STACK ... STEPS
+    # Three arrays for a TPU only; see solution.features.propagation.passes. Layouts that reshapes
+    # and reductions request in later passes: (instructions,) of results, (uses,) of operands.
+    kept_buffers: np.ndarray
+    kept_uses: np.ndarray
+    known: np.ndarray  # (instructions,) requested layouts, propagated forward; else UNSET
 
 
 @njit(cache=True, nogil=True)
@@ -112,21 +117,33 @@ def assign(program, given, state):
     Args:
         given: (instructions,) the layout that each custom call requests; UNSET if it requests none.
     """
-    state.buffers[:], state.uses[:], state.marks[:], state.ends[:] = UNSET, UNSET, 0, 0
-    _find_sources(program, given, state.source)
+    reset(state)
+    find_sources(program, given, state.source)
     _request_fixed(program, state)
     _request_of_backend(program, given, state)
     _request_of_configuration(program, given, state)
-    _propagate_all(program, state)
-    for op in program.order:
-        takes_part = program.kind[op] != ASKS or (given[op] != UNSET and program.flags[2])
-        if takes_part and program.rank[op] > 1 and state.buffers[op] == UNSET:
-            set_buffer(program, state, op, program.default[op], 0, URGENT)
-            _propagate_all(program, state)
+    propagate_all(program, state)
+    fill_unconstrained(program, given, state)
 
 
 @njit(cache=True, nogil=True)
-def _find_sources(program, given, source):
+def reset(state):
+    """Remove all constraints."""
+    state.buffers[:], state.uses[:], state.marks[:], state.ends[:] = UNSET, UNSET, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def fill_unconstrained(program, given, state):
+    """Make every result without a constraint row-major, and propagate that."""
+    for op in program.order:
+        takes_part = program.kind[op] != ASKS or (given[op] != UNSET and program.flags[2])
+        if takes_part and program.rank[op] > 1 and state.buffers[op] == UNSET:
+            set_buffer(program, state, op, row_major(program.rank[op]), 0, URGENT)
+            propagate_all(program, state)
+
+
+@njit(cache=True, nogil=True)
+def find_sources(program, given, source):
     """Write into `source` (uses,) the instruction whose result each use reads. This is the custom
     call that requests a layout between producer and reader, else the producer."""
     for use in range(source.size):
@@ -147,11 +164,7 @@ def _request_fixed(program, state):
     for op in range(last):
         if program.fixed[op] != UNSET and program.use_starts[op] == program.use_starts[op + 1]:
             set_buffer(program, state, op, program.fixed[op], MANDATORY, URGENT)
-    if not program.flags[3]:
-        _request_row_major_operands(program, state, last)
-        return
-    for use in range(program.use_starts[last], program.use_starts[last + 1]):
-        set_use(program, state, use, program.default[program.read[use]], MANDATORY, URGENT)
+    _request_row_major_operands(program, state, last)
 
 
 @njit(cache=True, nogil=True)
@@ -164,8 +177,6 @@ def _request_row_major_operands(program, state, op):
 
 @njit(cache=True, nogil=True)
 def _request_of_backend(program, given, state):
-    if program.flags[3]:
-        _request_products(program, state)
     if not program.flags[0]:
         return
     for op in program.order:
@@ -182,19 +193,6 @@ def _request_of_backend(program, given, state):
             set_use(program, state, first, layout, MANDATORY, URGENT)
         else:
             _request_row_major_operands(program, state, op)
-
-
-@njit(cache=True, nogil=True)
-def _request_products(program, state):
-    """Constrain results and operands of dots and convolutions, the last product first."""
-    for k in range(program.order.size - 1, -1, -1):
-        op = program.order[k]
-        first, end = program.use_starts[op], program.use_starts[op + 1]
-        if program.fixed[op] != UNSET and first < end:
-            set_buffer(program, state, op, program.fixed[op], MANDATORY, URGENT)
-        for use in range(first, end):
-            if program.wanted[use] != UNSET:
-                set_use(program, state, use, program.wanted[use], MANDATORY, 0)
 
 
 @njit(cache=True, nogil=True)
@@ -226,7 +224,7 @@ def _request_of_configuration(program, given, state):
 
 
 @njit(cache=True, nogil=True)
-def _propagate_all(program, state):
+def propagate_all(program, state):
     """Propagate pending constraints until none is left: the urgent stack, then the queue."""
     ends, waiting = state.ends, state.waiting
     capacity, limit = waiting.shape[1], MAX_STEPS * state.marks.size

@@ -63,7 +63,7 @@ class Slow:
         self.propagate_all()
         for op in program.order:
             if self.takes_part(op) and program.rank[op] > 1 and not self.buffers[op].layout:
-                self.set_buffer(self.buffers[op], self.default(op), False, True)
+                self.set_buffer(self.buffers[op], row_major(program.rank[op]), False, True)
                 self.propagate_all()
 
     def find_source(self, slot: int) -> int:
@@ -90,9 +90,7 @@ class Slow:
             if program.fixed[op] != UNSET and not self.uses[op]:
                 self.set_buffer(self.buffers[op], self.fixed(op), True, True)
         for use in self.uses[-1]:
-            self.set_use(use, self.default(use.base), True, True)
-        if self.backend.device_layouts:
-            self.request_products()
+            self.set_use(use, row_major(program.rank[use.base]), True, True)
         for op in program.order:
             if self.backend.row_major_operands and self.takes_part(op) and op < program.number - 1:
                 if program.fixed[op] != UNSET:
@@ -103,20 +101,6 @@ class Slow:
                     self.set_use(use, self.write(use.base) if is_turned else rows, True, True)
         for op in program.order:
             self.request_of_configuration(op)
-
-    def request_products(self) -> None:
-        """What a TPU requests of dots and convolutions, the last one first."""
-        program = self.program
-        for op in program.order[::-1]:
-            if self.uses[op] and program.fixed[op] != UNSET:
-                self.set_buffer(self.buffers[op], self.fixed(op), True, True)
-            for slot, use in enumerate(self.uses[op], start=int(program.use_starts[op])):
-                if program.wanted[slot] != UNSET:
-                    layout = unpack(int(program.wanted[slot]), self.rank(use.base))
-                    self.set_use(use, layout, True, False)
-
-    def default(self, op: int) -> Layout:
-        return unpack(int(self.program.default[op]), self.rank(op))
 
     def request_of_configuration(self, op: int) -> None:
         program = self.program

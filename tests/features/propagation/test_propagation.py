@@ -21,6 +21,7 @@ from solution.features.propagation.state_table import FEATURES, state_tables
 from solution.features.work import num_bytes
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.slow import Layout, Slow, addresses, unpack
+from tests.features.propagation.slow_tiled import SlowTiled
 from tests.made.builder import Builder
 
 
@@ -93,8 +94,8 @@ def test_a_call_is_inlined_for_each_that_calls_it() -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(0, 10**6))
-def test_any_numbers_in_a_file_end_in_layouts(seed: int) -> None:
+@given(st.integers(0, 10**6), st.sampled_from([CPU, TPU]))
+def test_any_numbers_in_a_file_end_in_layouts(seed: int, backend: Backend) -> None:
     """Dimensions that no shape has, edges in circles, opcodes that do not fit: nothing is read
     outside the arrays, and every layout is one of its tensor's rank."""
     random = np.random.default_rng(seed)
@@ -106,7 +107,7 @@ def test_any_numbers_in_a_file_end_in_layouts(seed: int) -> None:
     edges = random.integers(0, graph.num_nodes, graph.edges.shape)
     opcodes = random.permutation(graph.node_opcodes)
     hostile = dataclasses.replace(graph, node_features=features, edges=edges, node_opcodes=opcodes)
-    propagation = Propagation(hostile)
+    propagation = Propagation(hostile, backend)
     ops = propagation.instructions
     for row in propagation.number().results:
         for number, rank in zip(row.tolist(), ops.rank.tolist(), strict=True):
@@ -120,7 +121,8 @@ State = tuple[Layout | None, ...]
 def slow_states(propagation: Propagation, row: int) -> list[tuple[State, bool]]:
     """Each point's layouts in one configuration, and whether its tensor is copied."""
     ops = propagation.instructions
-    slow = Slow(ops, propagation.backend, given_layouts(propagation, row))
+    kind = SlowTiled if propagation.backend.device_layouts else Slow
+    slow = kind(ops, propagation.backend, given_layouts(propagation, row))
     slow.run()
     marks = find_copies(slow, propagation)
     uses = [use for used in slow.uses for use in used]

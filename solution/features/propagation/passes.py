@@ -1,0 +1,297 @@
+"""Assign the layouts of one configuration as a TPU's compiler does (compiled).
+
+The worklist algorithm (solution.features.propagation.worklist) runs up to MOST_PASSES times:
+
+1. Parameters and results have the layouts of boundary arrays. A configuration's layouts are
+   requested by custom calls, as solution.collecting.tpu.asking writes them: behind convolutions,
+   dots and reshapes, before reshapes, and behind some tensors that the requested layouts reach.
+   Dots and convolutions request layouts of little padding, the last one first; their operands'
+   requests are propagated after all others. A dot that only another dot reads, perhaps through
+   element-wise instructions, requests nothing. Tensors that nothing decides become row-major.
+2. A reshape that moves data, because it is no bitcast under the tiles of 8 x 128, requests a pair
+   of layouts with little padding; see solution.features.propagation.tiles.
+3. If all reshapes are settled, a reduction whose result does not keep the order of its operand's
+   other dimensions requests both layouts.
+
+After the last pass, the copy of a product into the layout that a configuration requests is fused
+into the product.
+"""
+
+from numba import njit
+
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.propagation.instructions import ASKS, GIVES, REDUCES, RESHAPES, TRANSPOSES
+from solution.features.propagation.orders import (
+    ALIKE,
+    BITS,
+    UNSET,
+    aligned,
+    compare,
+    transposed,
+    unpack,
+)
+from solution.features.propagation.worklist import (
+    MANDATORY,
+    NONE,
+    URGENT,
+    fill_unconstrained,
+    find_sources,
+    only_ones_differ,
+    propagate_all,
+    reset,
+    set_buffer,
+    set_use,
+)
+
+MOST_PASSES = 5
+LAST_GROUPED = 2  # first pass in which a dot that another dot reads requests layouts, too
+DOT, CONVOLUTION = OPCODE_IDS["dot"], OPCODE_IDS["convolution"]
+LANES, SUBLANES = 128, 8
+
+
+@njit(cache=True, nogil=True)
+def assign_tiled(program, given, state):
+    """Assign the layout of every buffer and use, and write them into `state`.
+
+    Args:
+        given: (instructions,) the layout that each custom call requests; UNSET if it requests none.
+            The layouts that are propagated from requested ones are added.
+    """
+    _propagate_requests(program, given, state.known)
+    state.kept_buffers[:], state.kept_uses[:] = UNSET, UNSET
+    for turn in range(MOST_PASSES):
+        reset(state)
+        find_sources(program, given, state.source)
+        _request_boundary(program, state)
+        _request_kept(program, state, RESHAPES)
+        _request_kept(program, state, REDUCES)
+        _request_products(program, given, state, turn)
+        _request_configuration(program, given, state)
+        propagate_all(program, state)
+        fill_unconstrained(program, given, state)
+        if not _keep_reshapes(program, state) and not _keep_reductions(program, state):
+            break
+    _fuse_copies(program, state)
+
+
+@njit(cache=True, nogil=True)
+def _propagate_requests(program, given, known):
+    """Propagate requested layouts of results forward; write them into the calls without a node.
+
+    A result takes the layout of its first operand of the same rank that has one; see
+    solution.collecting.tpu.asking.propagate.
+
+    Args:
+        known: (instructions,) written: the layout of each result that a requested one reaches.
+    """
+    known[:] = UNSET
+    for op in range(program.kind.size):
+        call, rank = program.behind[op], program.rank[op]
+        if call != NONE and program.asked[call, 0] >= 0:
+            known[op] = given[call]
+        elif program.forwards[op] and rank > 1:
+            for use in range(program.use_starts[op], program.use_starts[op + 1]):
+                base = program.read[use]
+                if known[op] == UNSET and program.rank[base] == rank:
+                    known[op] = known[base]
+            if known[op] != UNSET and program.kind[op] == TRANSPOSES:
+                known[op] = transposed(known[op], program.dimensions[op], rank)
+            if call != NONE:
+                given[call] = known[op]
+
+
+@njit(cache=True, nogil=True)
+def _request_boundary(program, state):
+    """Constrain parameters and results."""
+    last = program.kind.size - 1
+    for op in program.order:
+        if program.fixed[op] != UNSET and program.use_starts[op] == program.use_starts[op + 1]:
+            set_buffer(program, state, op, program.fixed[op], MANDATORY, URGENT)
+    for use in range(program.use_starts[last], program.use_starts[last + 1]):
+        set_use(program, state, use, program.device[program.read[use]], MANDATORY, URGENT)
+
+
+@njit(cache=True, nogil=True)
+def _request_kept(program, state, kind):
+    """Constrain the reshapes or reductions of earlier passes, the last one first."""
+    for k in range(program.order.size - 1, -1, -1):
+        op = program.order[k]
+        if program.kind[op] == kind and state.kept_buffers[op] != UNSET:
+            for use in range(program.use_starts[op], program.use_starts[op + 1]):
+                if state.kept_uses[use] != UNSET:
+                    is_trivial = only_ones_differ(program, program.read[use], op)
+                    urgent = URGENT if kind == RESHAPES and is_trivial else 0
+                    set_use(program, state, use, state.kept_uses[use], MANDATORY, urgent)
+            set_buffer(program, state, op, state.kept_buffers[op], MANDATORY, URGENT)
+
+
+@njit(cache=True, nogil=True)
+def _request_products(program, given, state, turn):
+    """Constrain dots and convolutions, the last one first.
+
+    Args:
+        turn: number of the pass; from LAST_GROUPED on, every dot requests layouts.
+    """
+    for k in range(program.order.size - 1, -1, -1):
+        op = program.order[k]
+        if not _is_product(program, op) or program.fixed[op] == UNSET:
+            continue
+        if turn < LAST_GROUPED and _feeds_dot(program, given, op):
+            continue
+        set_buffer(program, state, op, program.fixed[op], MANDATORY, URGENT)
+        for use in range(program.use_starts[op], program.use_starts[op + 1]):
+            if program.wanted[use] != UNSET:
+                set_use(program, state, use, program.wanted[use], MANDATORY, 0)
+
+
+@njit(cache=True, nogil=True)
+def _request_configuration(program, given, state):
+    """Constrain the custom calls of a configuration, the first one first."""
+    for op in program.order:
+        if program.kind[op] == ASKS and given[op] != UNSET:
+            set_buffer(program, state, op, given[op], MANDATORY, URGENT)
+            set_use(program, state, program.use_starts[op], given[op], MANDATORY, URGENT)
+
+
+@njit(cache=True, nogil=True)
+def _is_product(program, op):
+    opcode = program.opcodes[op]
+    return program.kind[op] != ASKS and opcode in (DOT, CONVOLUTION)
+
+
+@njit(cache=True, nogil=True)
+def _feeds_dot(program, given, op):
+    """Return True if only a dot reads a dot's result, perhaps through element-wise instructions."""
+    if program.opcodes[op] != DOT:
+        return False
+    while program.only_reader[op] != NONE:
+        call = program.behind[op]
+        if call != NONE and given[call] != UNSET:
+            return False
+        op = program.only_reader[op]
+        if program.opcodes[op] == DOT:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _keep_reshapes(program, state):
+    """Let each reshape that moves data request layouts in the next pass; True if one is new."""
+    found = False
+    for op in range(program.kind.size):
+        use = program.use_starts[op]
+        if program.kind[op] != RESHAPES or program.wanted[use] == UNSET:
+            continue
+        if state.kept_buffers[op] == UNSET and not _is_bitcast(program, state, op, use):
+            state.kept_buffers[op], state.kept_uses[use] = program.fixed[op], program.wanted[use]
+            found = True
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _is_bitcast(program, state, op, use):
+    """Return True if a reshape moves no data when both sides are stored in tiles."""
+    base, read, made = program.read[use], state.uses[use], state.buffers[op]
+    rank, made_rank = program.rank[base], program.rank[op]
+    if read == UNSET:
+        read = state.buffers[state.source[use]]
+    sizes, made_sizes = program.sizes[base], program.sizes[op]
+    moved = aligned(read, sizes, rank, made_sizes, made_rank)
+    if moved == UNSET or compare(moved, made, made_sizes, made_rank) != ALIKE:
+        return False
+    minor, made_minor = sizes[unpack(read, 0)], made_sizes[unpack(made, 0)]
+    rows, made_rows = sizes[unpack(read, 1)], made_sizes[unpack(made, 1)]
+    if minor != made_minor or rows == made_rows:
+        return minor == made_minor
+    # a tile has as many rows as the second minor dimension, rounded up to a power of two
+    if minor > LANES:
+        return rows % SUBLANES == 0 and made_rows % SUBLANES == 0
+    return _fills_tiles(rows) and _fills_tiles(made_rows)
+
+
+@njit(cache=True, nogil=True)
+def _fills_tiles(rows):
+    return rows % SUBLANES == 0 or rows == 2 or rows == 4
+
+
+@njit(cache=True, nogil=True)
+def _keep_reductions(program, state):
+    """Let each reduction that reorders dimensions request layouts in the next pass.
+
+    Return True if one is new.
+    """
+    found = False
+    for op in range(program.kind.size):
+        use = program.main[op, 0]
+        if program.kind[op] != REDUCES or use == NONE or program.rank[op] < 2:
+            continue
+        read = state.uses[use]
+        if read == UNSET:
+            read = state.buffers[state.source[use]]
+        made, rank = _reduced(read, program.dimensions[op], program.rank[program.read[use]])
+        if rank != program.rank[op]:  # the shapes contradict the dimensions that are summed
+            continue
+        is_alike = compare(made, state.buffers[op], program.sizes[op], program.rank[op]) == ALIKE
+        if not is_alike and state.kept_buffers[op] == UNSET:
+            state.kept_buffers[op], state.kept_uses[use] = made, read
+            found = True
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _reduced(layout, summed, rank):
+    """Return an operand's layout without the dimensions `summed` (6,), and the rank that is left.
+
+    The other dimensions are renumbered.
+    """
+    result, filled = 0, 0
+    for slot in range(rank):
+        axis, before, is_summed = unpack(layout, slot), 0, False
+        for other in summed:
+            is_summed |= other == axis
+            before += 0 <= other < axis
+        if not is_summed:
+            result |= (axis - before) << (BITS * filled)
+            filled += 1
+    return result, filled
+
+
+@njit(cache=True, nogil=True)
+def _fuse_copies(program, state):
+    """Fuse copies into products and into reshapes that move data: they write the copy's layout.
+
+    That holds if all readers, not counting custom calls, read the same other layout, and none of
+    them is the program's end.
+    """
+    for op in range(program.kind.size):
+        is_moving = program.kind[op] == RESHAPES and state.kept_buffers[op] != UNSET
+        if not is_moving and not _is_product(program, op):
+            continue
+        made, other = state.buffers[op], UNSET
+        for k in range(program.reader_starts[op], program.reader_starts[op + 1]):
+            use = program.reading[k]
+            if program.kind[program.reader[use]] == ASKS:
+                continue
+            read, is_end = state.uses[use], program.kind[program.reader[use]] == GIVES
+            if is_end or read == made or (other != UNSET and read != other):
+                other = UNSET
+                break
+            other = read
+        if other != UNSET and (is_moving or _can_write(program, op, made, other)):
+            state.buffers[op] = other
+
+
+@njit(cache=True, nogil=True)
+def _can_write(program, op, made, other):
+    """Return True if a product can write the layout `other` instead of `made`.
+
+    A dot of rank above 2 cannot make a short dimension one of the two minor ones.
+    """
+    if program.opcodes[op] != DOT or program.rank[op] == 2:
+        return True
+    for slot in range(2):
+        axis = unpack(other, slot)
+        is_new = axis != unpack(made, 0) and axis != unpack(made, 1)
+        if is_new and program.sizes[op, axis] < SUBLANES:
+            return False
+    return True

@@ -1,0 +1,194 @@
+"""Layout assignment for a TPU, the slow and obvious way: tiles by the addresses of elements."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.operands import NONE
+from solution.features.propagation import instructions as kinds
+from solution.features.propagation.canonical import UNSET
+from tests.features.propagation.slow import Layout, Slow, Use, addresses, unpack
+
+PASSES, LAST_GROUPED = 5, 2
+DOT, CONVOLUTION = OPCODE_IDS["dot"], OPCODE_IDS["convolution"]
+
+
+@dataclass
+class SlowTiled(Slow):
+    """One configuration. `kept` has, by instruction, the layouts of its operand and result."""
+
+    kept: dict[int, tuple[Layout, Layout]] = field(default_factory=dict)
+    turn: int = 0
+
+    def run(self) -> None:
+        """Assign all layouts, in up to five passes."""
+        self.propagate_requests()
+        for self.turn in range(PASSES):
+            super().run()
+            found = self.find_reshapes() or self.find_reductions()
+            if not found:
+                break
+            self.kept |= found
+        self.fuse_copies()
+
+    def propagate_requests(self) -> None:
+        """Layouts that the first operand of the same rank passes on."""
+        program = self.program
+        known: dict[int, Layout] = {}
+        for op in range(program.number):
+            call, reads = int(program.behind[op]), self.read(op)
+            if call != NONE and program.asked[call, 0] >= 0:
+                layout = self.given[call]
+            elif program.forwards[op] and self.rank(op) > 1:
+                layouts = [known[one] for one in reads if one in known]
+                layout = next((one for one in layouts if len(one) == self.rank(op)), None)
+                if layout and program.kind[op] == kinds.TRANSPOSES:
+                    order = program.dimensions[op].tolist()
+                    layout = tuple(order.index(axis) for axis in layout)
+                if call != NONE:
+                    self.given[call] = layout
+            else:
+                continue
+            if layout:
+                known[op] = layout
+
+    def read(self, op: int) -> list[int]:
+        starts = self.program.use_starts
+        return self.program.read[starts[op] : starts[op + 1]].tolist()
+
+    def request(self) -> None:
+        """All constraints that do not follow from others, in the compiler's order."""
+        program, order = self.program, self.program.order.tolist()
+        for op in order:
+            if program.fixed[op] != UNSET and not self.uses[op]:
+                self.set_buffer(self.buffers[op], self.fixed(op), True, True)
+        for use in self.uses[-1]:
+            layout = unpack(int(program.device[use.base]), self.rank(use.base))
+            self.set_use(use, layout, True, True)
+        for kind in (kinds.RESHAPES, kinds.REDUCES):
+            for op in order[::-1]:
+                if op in self.kept and program.kind[op] == kind:
+                    self.request_kept(op)
+        for op in order[::-1]:
+            is_grouped = self.turn < LAST_GROUPED and self.feeds_dot(op)
+            if self.is_product(op) and program.fixed[op] != UNSET and not is_grouped:
+                self.request_product(op)
+        for op in order:
+            layout = self.given[op]
+            if program.kind[op] == kinds.ASKS and layout:
+                self.set_buffer(self.buffers[op], layout, True, True)
+                self.set_use(self.uses[op][0], layout, True, True)
+
+    def request_kept(self, op: int) -> None:
+        read, made = self.kept[op]
+        use = self.main_use(op)
+        is_reshape = self.program.kind[op] == kinds.RESHAPES
+        is_trivial = is_reshape and self.only_ones_differ(use.base, op)
+        self.set_use(use, read, True, is_trivial)
+        self.set_buffer(self.buffers[op], made, True, True)
+
+    def request_product(self, op: int) -> None:
+        self.set_buffer(self.buffers[op], self.fixed(op), True, True)
+        for slot, use in enumerate(self.uses[op], start=int(self.program.use_starts[op])):
+            if self.program.wanted[slot] != UNSET:
+                layout = unpack(int(self.program.wanted[slot]), self.rank(use.base))
+                self.set_use(use, layout, True, False)
+
+    def is_product(self, op: int) -> bool:
+        is_call = self.program.kind[op] == kinds.ASKS
+        return not is_call and self.program.opcodes[op] in (DOT, CONVOLUTION)
+
+    def feeds_dot(self, op: int) -> bool:
+        program = self.program
+        if program.opcodes[op] != DOT:
+            return False
+        while program.only_reader[op] != NONE:
+            call = int(program.behind[op])
+            if call != NONE and self.given[call]:
+                return False
+            op = int(program.only_reader[op])
+            if program.opcodes[op] == DOT:
+                return True
+        return False
+
+    def main_use(self, op: int) -> Use:
+        return self.uses[op][int(self.program.main[op, 0] - self.program.use_starts[op])]
+
+    def read_layout(self, use: Use) -> Layout:
+        layout = use.layout or use.source.layout
+        assert layout
+        return layout
+
+    def find_reshapes(self) -> dict[int, tuple[Layout, Layout]]:
+        """Reshapes that move data, which are new, and the layouts that they will request."""
+        program = self.program
+        found = {}
+        for op in np.flatnonzero(program.kind == kinds.RESHAPES).tolist():
+            wanted = program.wanted[program.use_starts[op]]
+            if wanted == UNSET or op in self.kept:
+                continue
+            use, made = self.uses[op][0], self.buffers[op].layout
+            assert made
+            before, size = tile_addresses(self.shape(use.base), self.read_layout(use))
+            after, new_size = tile_addresses(self.shape(op), made)
+            if (before != after).any() or size != new_size:
+                found[op] = unpack(int(wanted), self.rank(use.base)), self.fixed(op)
+        return found
+
+    def find_reductions(self) -> dict[int, tuple[Layout, Layout]]:
+        """Reductions that reorder the dimensions they keep, which are new, and their layouts."""
+        program = self.program
+        found = {}
+        for op in np.flatnonzero(program.kind == kinds.REDUCES).tolist():
+            if program.main[op, 0] == NONE or self.rank(op) < 2 or op in self.kept:
+                continue
+            read = self.read_layout(self.main_use(op))
+            kept = [k for k in range(len(read)) if k not in program.dimensions[op].tolist()]
+            wanted = tuple(kept.index(axis) for axis in read if axis in kept)
+            made, shape = self.buffers[op].layout, self.shape(op)
+            assert made
+            if (addresses(shape, wanted) != addresses(shape, made)).any():
+                found[op] = read, wanted
+        return found
+
+    def fuse_copies(self) -> None:
+        """Products, and reshapes that move data, write what all their readers want."""
+        for op, buffer in enumerate(self.buffers):
+            is_moving = self.program.kind[op] == kinds.RESHAPES and op in self.kept
+            if is_moving or self.is_product(op):
+                uses = [use for use in self.all_uses() if use.base == op]
+                uses = [use for use in uses if self.program.kind[use.reader] != kinds.ASKS]
+                layouts = {use.layout for use in uses}
+                ends = any(self.program.kind[use.reader] == kinds.GIVES for use in uses)
+                if len(layouts) == 1 and layouts != {buffer.layout} and not ends:
+                    (layout,) = layouts
+                    if is_moving or self.can_write(op, layout):
+                        buffer.layout = layout
+
+    def can_write(self, op: int, layout: Layout | None) -> bool:
+        made, shape = self.buffers[op].layout, self.shape(op)
+        assert made and layout
+        new = set(layout[:2]) - set(made[:2])
+        is_matrix = self.program.opcodes[op] != DOT or len(shape) == 2
+        return is_matrix or all(shape[axis] >= 8 for axis in new)
+
+
+def tile_addresses(shape: tuple[int, ...], layout: Layout) -> tuple[np.ndarray, int]:
+    """Where in memory each element lies, in the order of its indices; and the size of the memory.
+
+    The minor dimensions are padded to tiles of 8 x 128.
+    With fewer than eight rows, a tile has as many as the next power of two, at least 2.
+    """
+    minor, second, *others = layout
+    rows = min(8, max(2, 2 ** math.ceil(math.log2(shape[second]))))
+    lane_tiles, row_tiles = math.ceil(shape[minor] / 128), math.ceil(shape[second] / rows)
+    index = np.indices(shape).reshape(len(shape), -1)
+    outer = np.zeros(index.shape[1], np.int64)
+    for axis in others[::-1]:
+        outer = outer * shape[axis] + index[axis]
+    tile = (outer * row_tiles + index[second] // rows) * lane_tiles + index[minor] // 128
+    tiles = math.prod(shape[axis] for axis in others) * row_tiles * lane_tiles
+    address = (tile * rows + index[second] % rows) * 128 + index[minor] % 128
+    return address, tiles * rows * 128
