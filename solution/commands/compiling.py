@@ -52,24 +52,32 @@ def open_compiler(target: str | None, compilations: int | None) -> Iterator[Foll
         yield partial(follow_compiler, estimator=estimator, compilations=compilations)
 
 
-def warn_of_target(bundle: "Bundle", target: str | None) -> None:
-    """Say that the bundle's models did not learn from the target, if so, and what to do.
+def find_doubt(bundle: "Bundle", target: str | None) -> str:
+    """Return why the models' order may be wrong for the target; "" if they learned from it.
 
     Args:
-        target: None says nothing.
+        target: None returns "".
     """
     from solution.serving.bundle import DEFAULT
 
     sources = bundle.record.label_sources
     if target is None or any(source.startswith(f"{ESTIMATED}{target},") for source in sources):
-        return
+        return ""
     learned = join_names([show_source(source) for source in sources])
     if bundle.source == DEFAULT:
         learned = "timed on a CPU"
-    say(
-        f"The programs that the models learned from were {learned}, so this order may not hold for "
-        f"{target}. --compile 32 asks the compiler of a TPU."
+    return (
+        f"the programs that the models learned from were {learned}, so their order may be wrong "
+        f"for {target}"
     )
+
+
+def withdraw_measure(ranking: "Ranking", doubt: str) -> "Ranking":
+    """Return the ranking without a number to measure, if there is a doubt; see find_doubt.
+
+    The number was calibrated on the programs that the models learned from.
+    """
+    return replace(ranking, measure=None, reason=doubt) if doubt else ranking
 
 
 def follow_compiler(

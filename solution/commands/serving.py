@@ -158,7 +158,7 @@ def rank(
     compilations: Compilations = None,
 ) -> None:
     """Get a program's configurations ranked, fastest first, and how many of them to measure."""
-    from solution.commands.compiling import open_compiler, warn_of_target
+    from solution.commands.compiling import find_doubt, open_compiler, withdraw_measure
     from solution.domain.collection import collection as find_collection
 
     if collection is not None:
@@ -169,12 +169,14 @@ def rank(
     wanted = make_wanted(module, function)
     with _writing(csv, json) as rankings, open_compiler(target, compilations) as follow:
         opened = open_bundle(bundle, run_folder, recipe)
-        warn_of_target(opened, None if compilations else target)
+        doubt = find_doubt(opened, target)
+        if doubt and not compilations:
+            say("--compile 32 asks the compiler of a TPU.")
         for file in files:
             for question in _ask(file, collection, configs, wanted):
                 promise = {"regret": regret, "confidence": confidence}
-                own = opened.rank(question.graph, question.facts, **promise)
-                ranking, told = follow(own, question)
+                by_models = opened.rank(question.graph, question.facts, **promise)
+                ranking, told = follow(withdraw_measure(by_models, doubt), question)
                 output.print(_tabulate(ranking, top, made=question.made))
                 for words in (ranking.sentence(), *told, *question.notes):
                     say(words)
