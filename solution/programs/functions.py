@@ -111,7 +111,7 @@ def _choose(functions: list[Any], name: str) -> Any:
                 f"it has no function {name}. It has {join_names(names, MOST_NAMED) or 'none'}."
             )
         return functions[names.index(name)]
-    if len(public) > 1 and MAIN in names:  # as XLA chooses, if main has a body
+    if len(public) > 1 and MAIN in names:  # XLA chooses main, too, if it has a body
         return functions[names.index(MAIN)]
     if len(public) != 1:
         listed = join_names([_name(operation) for operation in public], MOST_NAMED)
