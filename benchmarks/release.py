@@ -21,7 +21,7 @@ import polars as pl
 from solution.data.folders import GraphFile, find_files, find_sample_submission
 from solution.data.scan import join_defects, scan
 from solution.domain.collection import COLLECTIONS, SAMPLE_SUBMISSION, SPLITS
-from solution.domain.labels import warn_of_estimates
+from solution.domain.graph import warn_of_estimates
 from solution.system.errors import InputError
 from solution.system.files import checksum, replace_file
 from solution.system.terminal import say

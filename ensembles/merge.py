@@ -16,7 +16,7 @@ import polars as pl
 from ensembles.recipe import Recipe, check_members, check_place, check_recipe, make_recipe
 from ensembles.votes import Method, combine, scale
 from solution.domain import predictions
-from solution.domain.labels import warn_of_estimates
+from solution.domain.graph import warn_of_estimates
 from solution.domain.metrics import score_predictions
 from solution.domain.predictions import KEYS, RANKING_SCHEMA, REQUEST_KEYS
 from solution.runs.folder import EXPERIMENTS, QUICK_LOOK, Run

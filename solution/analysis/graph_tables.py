@@ -10,8 +10,7 @@ from rich.text import Text
 
 from solution.analysis import measures
 from solution.data.scan import aggregate
-from solution.domain.graph import Graph
-from solution.domain.labels import TIMED, warn_of_estimates
+from solution.domain.graph import TIMED, Graph, warn_of_estimates
 from solution.domain.vocabulary import (
     LAYOUT_TENSORS,
     MAX_RANK,

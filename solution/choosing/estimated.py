@@ -45,7 +45,7 @@ from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.labelling import EstimatingWorkers
 from solution.collecting.tpu.space import TpuSpace, make_search_space
 from solution.collecting.tpu.target import TpuTarget, find_libtpu_version
-from solution.domain.labels import name_estimate
+from solution.domain.graph import name_estimate
 from solution.programs.compiler import check_installed
 from solution.programs.given import give_arguments
 from solution.serving.bundle import Bundle

@@ -23,7 +23,7 @@ from solution.collecting.program_space import ProgramSpace, make_collected_space
 from solution.collecting.space import draw_new, name_config
 from solution.collecting.target import CPU, Target, Tell
 from solution.collecting.timing import SCHEMA, Outcome, is_settled, summarise
-from solution.domain.labels import TIMED
+from solution.domain.graph import TIMED
 from solution.programs.child import Child, ChildDiedError, Limits, Refusal, lease_core
 from solution.programs.compiler import check_installed
 from solution.programs.program import Program

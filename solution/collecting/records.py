@@ -12,7 +12,7 @@ import numpy as np
 
 from solution.collecting.program_space import ProgramSpace
 from solution.domain.collection import collection
-from solution.domain.labels import TIMED
+from solution.domain.graph import TIMED
 from solution.programs.hlo.messages import MESSAGES
 from solution.programs.hlo.records import read_module_file, write_record
 from solution.programs.program import Program
@@ -47,7 +47,7 @@ def make_record(
     """Return a program's measured configurations, in the given order, as a message TuningRecord.
 
     Args:
-        source: where the times come from, see solution.domain.labels.
+        source: where the times come from, see solution.domain.graph.
     """
     record = MESSAGES["TuningRecord"](module=program.module, label_source=source)
     # estimates do not depend on the program's arguments, so their fingerprint leaves these out
@@ -69,7 +69,7 @@ def write_graph(
     """Write a program's record and npz file atomically; return the paths of both.
 
     Args:
-        source: where the times come from, see solution.domain.labels.
+        source: where the times come from, see solution.domain.graph.
     """
     path = destination.find("pb", program.name, ".pb")
     data = make_record(program, space, measured, source).SerializeToString(deterministic=True)

@@ -131,7 +131,7 @@ class LabelWorkers(Protocol):
 
     @property
     def label_source(self) -> str:
-        """Return the source of the labels, a clock or an estimator: see solution.domain.labels."""
+        """Return the source of the labels, a clock or an estimator: see solution.domain.graph."""
 
     def identify(self, program: "Program") -> Mapping[str, Any]:
         """Return what must be equal for the program's collection to be resumed."""

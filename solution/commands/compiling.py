@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from solution.domain.labels import ESTIMATED, name_estimate, show_source
+from solution.domain.graph import ESTIMATED, name_estimate, show_source
 from solution.system.errors import InputError
 from solution.system.terminal import say
 from solution.system.wording import join_names

@@ -24,13 +24,12 @@ from solution.data.npz_arrays import (
 from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
 from solution.domain.collection import Collection
-from solution.domain.graph import Graph
-from solution.domain.labels import TIMED
+from solution.domain.graph import TIMED, Graph
 from solution.system.errors import InputError
 
 # Arrays that only this project adds to the files; readers of the competition's files skip them.
 OPTIONS, OPTION_NAMES = "config_options", "config_option_names"
-# array with the source of the runtimes (solution.domain.labels); absent: measured
+# array with the source of the runtimes (solution.domain.graph); absent: measured
 LABEL_SOURCE = "label_source"
 LARGEST_SIZE = 2**31  # upper bound on a tile's size in each dimension
 REQUIRED = ("node_feat", "node_opcode", "edge_index", "config_runtime")
@@ -129,7 +128,7 @@ def _read_integers(
 
 
 def _read_source(archive: zipfile.ZipFile) -> str:
-    """Return the source of the runtimes (see solution.domain.labels); TIMED if none is given."""
+    """Return the source of the runtimes (see solution.domain.graph); TIMED if none is given."""
     if LABEL_SOURCE not in array_names(archive):
         return TIMED
     return str(read_array(archive, LABEL_SOURCE, (), "U"))

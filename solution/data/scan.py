@@ -11,8 +11,7 @@ from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
 from solution.data.npz import read_graph
 from solution.data.parallel_files import map_files
-from solution.domain.graph import Graph
-from solution.domain.labels import TIMED
+from solution.domain.graph import TIMED, Graph
 from solution.system.errors import InputError
 
 MAX_SHOWN = 10

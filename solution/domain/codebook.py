@@ -20,6 +20,10 @@ import numpy as np
 
 from solution.domain import vocabulary
 
+COUNTED_ENTRIES = 1 << 22  # most (configuration, node) entries that are counted in one block
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
+# odd constants of splitmix64
+FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 LOWEST, HIGHEST = vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK - 1
 
 
@@ -106,6 +110,26 @@ class Codebook:
         return dataclasses.replace(self, codes=codes, rows=rows.astype(np.int64))
 
 
+def share_of_pairs(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
+    """Return the share (pairs,) of candidates that use each (node, layout) pair.
+
+    Identical candidates are counted each time.
+
+    Args:
+        listed: (configs,) bool, the reference batch: only its configurations are counted; by
+            default all.
+    """
+    weights = np.bincount(pairs.rows, listed, len(pairs.codes)).astype(np.float64)
+    uses = np.zeros(len(pairs.layouts))
+    step = max(1, COUNTED_ENTRIES // max(1, pairs.codes.shape[1]))
+    for first in range(0, len(pairs.codes), step):
+        block = slice(first, first + step)
+        index = pairs.pairs(block)
+        each = np.broadcast_to(weights[block, None], index.shape)
+        uses += np.bincount(index.ravel(), each.ravel(), minlength=len(uses))
+    return uses / weights.sum()
+
+
 def check_codebook(book: Codebook, *, with_codes: bool = True) -> None:
     """Check that the four arrays of a file fit each other.
 
@@ -140,7 +164,6 @@ class KeyTable:
     """
 
     EMPTY = -1
-    MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 
     def __init__(self) -> None:
         self.keys = np.empty(0, np.int64)
@@ -171,7 +194,7 @@ class KeyTable:
 
     def _slots(self, keys: np.ndarray) -> np.ndarray:
         """Return the first slot of each key by multiplicative hashing: high bits of a product."""
-        return ((keys.view(np.uint64) * self.MULTIPLIER) >> self._shift).view(np.int64)
+        return ((keys.view(np.uint64) * GOLDEN) >> self._shift).view(np.int64)
 
     def _rebuild(self) -> None:
         """Build the table again with all `keys`."""
@@ -316,3 +339,18 @@ def _unpack(keys: np.ndarray) -> np.ndarray:
     for slot in reversed(range(vocabulary.NUM_LAYOUT_FEATURES)):
         keys, slots[:, slot] = np.divmod(keys, TOKENS)
     return slots - np.int8(1)
+
+
+def mix(values: np.ndarray, number: int = 1) -> np.ndarray:
+    """Return a 64-bit hash of each of `values` uint64; every `number` gives another hash function.
+
+    Source: splitmix64, of Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+    2014.
+    """
+    mixed = values + np.uint64(number * int(GOLDEN) % (1 << 64))
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= FACTORS[0]
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= FACTORS[1]
+    mixed ^= mixed >> np.uint64(31)
+    return mixed

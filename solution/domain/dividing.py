@@ -1,4 +1,4 @@
-"""Make deterministic choices: folds of graphs, configurations to predict, 64-bit hashes.
+"""Make deterministic choices: folds of graphs, configurations to predict.
 
 Every choice is the same on every machine.
 """
@@ -10,9 +10,6 @@ from functools import partial
 
 import numpy as np
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
-# odd constants of splitmix64
-FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 # most configurations of a graph that are predicted out of fold; 1,000 is TpuGraphs' protocol
 MAX_CONFIGS = 1000
 
@@ -59,21 +56,6 @@ def _cost_of_part(involved: list[Counter[int]], part: int) -> tuple[int, int, in
 def random_position(name: str, seed: int) -> bytes:
     """Return a sort key for a name, for a random order; it does not depend on other names."""
     return hashlib.sha256(f"{seed}/{name}".encode()).digest()
-
-
-def mix(values: np.ndarray, number: int = 1) -> np.ndarray:
-    """Return a 64-bit hash of each of `values` uint64; every `number` gives another hash function.
-
-    Source: splitmix64, of Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-    2014.
-    """
-    mixed = values + np.uint64(number * int(GOLDEN) % (1 << 64))
-    mixed ^= mixed >> np.uint64(30)
-    mixed *= FACTORS[0]
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= FACTORS[1]
-    mixed ^= mixed >> np.uint64(31)
-    return mixed
 
 
 def choose_configs(key: tuple[str, str], num_configs: int, limit: int = MAX_CONFIGS) -> np.ndarray:

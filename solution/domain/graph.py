@@ -1,11 +1,14 @@
 """Define Graph: a tensor program with its candidate configurations, validated and immutable.
 
 Everything that is computed from the files is computed from a Graph, so later code relies on the
-checks here.
+checks here. The source of its runtimes is a clock or a compiler; the source of an estimate names
+the target machine and the compiler.
 """
 
 import dataclasses
 import hashlib
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,10 +17,13 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.codebook import Codebook, Distinct, deduplicate
 from solution.domain.collection import Collection
-from solution.domain.labels import MAX_LENGTH, TIMED, is_source
 from solution.domain.vocabulary import MAX_RANK
 from solution.system.wording import join_names
 
+TIMED = ""  # measured by a clock; also the source if a file has none
+ESTIMATED = "estimated: "
+MAX_LENGTH = 200
+PATTERN = re.compile(re.escape(ESTIMATED) + r"[ -~]*[!-~]")  # printable ASCII, on one line
 MAX_SHOWN = 5
 LARGEST = 2.0**63  # bound of 64-bit integers, which all node features were originally
 
@@ -56,7 +62,7 @@ class Graph:
     listed: np.ndarray | None = None
     # (nodes, 2, SUMMED) int8: dimensions that a dot sums in each operand, then -1; None: unknown
     summed: np.ndarray | None = None
-    label_source: str = TIMED  # origin of the runtimes, as in solution.domain.labels
+    label_source: str = TIMED  # origin of the runtimes: a clock, or as `name_estimate` says
 
     def __post_init__(self) -> None:
         if defects := _find_shape_defects(self) or _find_value_defects(self):
@@ -318,3 +324,33 @@ def _repeated(values: np.ndarray) -> np.ndarray:
 def show_shape(shape: tuple[int | None, ...]) -> str:
     """Return a shape as text for messages; None is any size."""
     return "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
+
+
+def name_estimate(target: str, compiler: str) -> str:
+    """Return the source of a compiler's estimates, as "estimated: tpu:v3, libtpu 0.0.42.1"."""
+    return f"{ESTIMATED}{target}, {compiler}"
+
+
+def is_source(text: str) -> bool:
+    """Tell if the text is a valid source: TIMED, or the source of an estimate."""
+    return text == TIMED or (len(text) <= MAX_LENGTH and PATTERN.fullmatch(text) is not None)
+
+
+def show_source(source: str) -> str:
+    """Return the source as messages show it; "timed" if it is empty."""
+    return source or "timed"
+
+
+def list_estimates(sources: Iterable[str]) -> list[str]:
+    """Return the distinct sources of estimates, sorted."""
+    return sorted({source for source in sources if source != TIMED})
+
+
+def warn_of_estimates(sources: Iterable[str]) -> str:
+    """Return a sentence that says which labels are estimates; empty if all are timed."""
+    found = set(sources)
+    estimates = [source.removeprefix(ESTIMATED) for source in list_estimates(found)]
+    if not estimates:
+        return ""
+    some = "Some labels" if TIMED in found else "Labels"
+    return f"{some} are a compiler's estimates ({join_names(estimates)}), not measured times."

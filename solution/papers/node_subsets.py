@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from solution.domain import vocabulary
-from solution.domain.dividing import mix
+from solution.domain.codebook import mix
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.domain.neighbours import Neighbours

@@ -41,7 +41,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from solution.domain.dividing import mix
+from solution.domain.codebook import mix
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.preparation import keep_neighbourhood

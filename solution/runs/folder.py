@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.domain.collection import SAMPLE_SUBMISSION
-from solution.domain.labels import TIMED
+from solution.domain.graph import TIMED
 from solution.runs.job import read_trained
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
@@ -107,7 +107,7 @@ class Run:
         return [folder for folder in folders if collection in read_trained(folder).collections]
 
     def label_sources(self) -> list[str]:
-        """Return the sources of the labels, timed or estimated: see solution.domain.labels."""
+        """Return the sources of the labels, timed or estimated: see solution.domain.graph."""
         import polars as pl
 
         if not self.graphs.is_file():

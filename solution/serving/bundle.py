@@ -11,9 +11,8 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from ensembles.recipe import check_members
-from ensembles.votes import merge_votes
-from solution.domain.graph import Graph
-from solution.domain.labels import warn_of_estimates
+from ensembles.votes import merge_votes, rank
+from solution.domain.graph import Graph, warn_of_estimates
 from solution.features.preparation import Preparation
 from solution.models import catalogue
 from solution.models.catalogue import Model, load_model
@@ -21,7 +20,7 @@ from solution.models.light import LightModel, load_light
 from solution.serving import calibration
 from solution.serving.archive import unpack
 from solution.serving.calibration import CONFIDENCE, REGRET, Facts, Learned, describe_graph
-from solution.serving.ranking import Ranking, find_spread
+from solution.serving.ranking import Ranking
 from solution.serving.record import (
     RECORD,
     BundleRecord,
@@ -127,7 +126,7 @@ class Bundle:
         return Ranking(
             graph=program,
             scores=merge_votes(votes, self._weigh(name), self.record.recipe.method),
-            spread=find_spread([scores for voted in votes.values() for scores in voted]),
+            spread=_find_spread([scores for voted in votes.values() for scores in voted]),
             measure=measure.k,
             reason=measure.reason,
             known=size.architecture in self._architectures,
@@ -363,3 +362,16 @@ def _open(folder: Path, source: Path, kept: object) -> Bundle:
         found = read_record(folder / member.folder / catalogue.RECORD, "a model")
         check_model_record(found, member.folder, source)
     return Bundle(folder, record, source, _kept=kept)
+
+
+def _find_spread(votes: list[np.ndarray]) -> np.ndarray:
+    """Return the standard deviation (configs,) of each configuration's rank over the models.
+
+    It is NaN if there is one model.
+
+    Args:
+        votes: the scores (configs,) of each model.
+    """
+    if len(votes) == 1:
+        return np.full(len(votes[0]), np.nan)
+    return np.asarray(np.std([rank(scores) for scores in votes], axis=0))

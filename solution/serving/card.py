@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.domain.collection import collection
-from solution.domain.labels import warn_of_estimates
+from solution.domain.graph import warn_of_estimates
 from solution.serving.calibration import CONFIDENCE, REGRET, quantile
 from solution.serving.record import CARD, BundleRecord, Score
 

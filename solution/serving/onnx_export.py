@@ -19,7 +19,7 @@ from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
 from solution.domain.graph import Graph
 from solution.models import catalogue
-from solution.models.layout import inputs as layout_inputs
+from solution.models.layout import layout_forward
 from solution.models.layout.colour_refinement import NUM_SHARES, find_pooling, plan_colours
 from solution.models.layout.layout_forward import centre, configure, embed, receive, send
 from solution.models.light import read_weights
@@ -27,11 +27,11 @@ from solution.models.nets.forward import (
     DEVIATION_EPSILON,
     NORM_EPSILON,
     Scalers,
+    SparseRows,
     Weights,
     embed_nodes,
     mlp,
 )
-from solution.models.nets.sparse_rows import SparseRows
 from solution.models.tile.tile_forward import convolve, count_blocks, describe_kernel, read_out
 from solution.serving.bundle import Bundle, naming
 from solution.serving.record import Member
@@ -176,7 +176,7 @@ def _multiply(net: "GraphLayers", name: str, x: str, count: str) -> str:
 
 
 def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    arrays = layout_inputs.describe_graph(graph, str(settings["pruning"]), int(settings["hops"]))
+    arrays = layout_forward.describe_graph(graph, str(settings["pruning"]), int(settings["hops"]))
     structure, every = arrays.structure, np.arange(len(graph.layouts.codes))[:, None]
     plan = plan_colours([structure], every, len(settings["rounds"]))
     found = {

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ensembles.votes import rank
-from solution.domain.graph import Graph
-from solution.domain.labels import TIMED, list_estimates, show_source
+from solution.domain.graph import TIMED, Graph, list_estimates, show_source
 from solution.serving.words import describe_configs, list_layouts
 from solution.system.errors import InputError
 from solution.system.files import replace_file
@@ -41,7 +39,7 @@ class Ranking:
     known: bool
     regret: float
     confidence: float
-    # how the runtimes that the models learned from were obtained: sources of solution.domain.labels
+    # how the runtimes that the models learned from were obtained: sources of solution.domain.graph
     label_sources: tuple[str, ...] = (TIMED,)
     # (configs,) float64: nanoseconds that a compiler estimates, NaN where it gave no estimate. None
     # if no compiler was asked; otherwise the scores follow its estimates, and `reason` says so.
@@ -118,19 +116,6 @@ class Ranking:
 
     def __repr__(self) -> str:
         return f"<Ranking of {len(self.scores)} configurations of {self.graph.name}>"
-
-
-def find_spread(votes: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the standard deviation (configs,) of each configuration's rank over the models.
-
-    It is NaN if there is one model.
-
-    Args:
-        votes: the scores (configs,) of each model.
-    """
-    if len(votes) == 1:
-        return np.full(len(votes[0]), np.nan)
-    return np.asarray(np.std([rank(scores) for scores in votes], axis=0))
 
 
 def _format(value: object) -> str:

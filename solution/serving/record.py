@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from ensembles.recipe import Recipe
 from solution.domain.collection import NAMES
-from solution.domain.labels import TIMED, is_source
+from solution.domain.graph import TIMED, is_source
 from solution.features.preparation import VERSION
 from solution.models import catalogue
 from solution.models.light import KINDS as STUDENTS
@@ -109,7 +109,7 @@ class BundleRecord:
     files: dict[FileName, str]  # size and SHA-256 by file
     sizes: dict[FileName, Count]  # bytes by file
     caveat: str = ""  # why the scores are too high, if they are
-    # sources of the training runtimes (solution.domain.labels); in older bundles all were measured
+    # sources of the training runtimes (solution.domain.graph); in older bundles all were measured
     label_sources: tuple[str, ...] = (TIMED,)
 
     def collections(self) -> list[str]:

@@ -21,8 +21,7 @@ from solution.data.npz import fingerprint
 from solution.data.parallel_files import map_files
 from solution.data.scan import Summary, join_defects, read_labelled, summarise
 from solution.domain.collection import SAMPLE_SUBMISSION
-from solution.domain.graph import Graph
-from solution.domain.labels import TIMED
+from solution.domain.graph import TIMED, Graph
 from solution.store.graph_file import SUFFIX, check_prepared, write_prepared
 from solution.store.store import (
     FORMAT,

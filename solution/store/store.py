@@ -33,8 +33,7 @@ from solution.data.inflate import Advance
 from solution.data.parallel_files import map_files
 from solution.data.scan import SCHEMA
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, SPLITS, collection
-from solution.domain.graph import Graph
-from solution.domain.labels import TIMED
+from solution.domain.graph import TIMED, Graph
 from solution.domain.vocabulary import OPTION_SETS
 from solution.features.preparation import VERSION, Preparation
 from solution.store.graph_file import (

@@ -14,7 +14,7 @@ from solution.data.folders import find_files, find_left_out, find_sample_submiss
 from solution.data.scan import join_defects
 from solution.domain import predictions
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, collection
-from solution.domain.labels import show_source
+from solution.domain.graph import show_source
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.runs.folder import EXPERIMENTS, Run, list_stores, recall_origin

@@ -16,7 +16,7 @@ import polars as pl
 
 from solution.domain.collection import collection
 from solution.domain.dividing import choose_configs
-from solution.domain.labels import list_estimates
+from solution.domain.graph import list_estimates
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings

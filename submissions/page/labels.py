@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from solution.domain import predictions
-from solution.domain.labels import warn_of_estimates
+from solution.domain.graph import warn_of_estimates
 from solution.domain.metrics import score_ranking
 from solution.system.parquet import GRAPH
 from submissions.page.charts import Point, draw_histogram, draw_scatter

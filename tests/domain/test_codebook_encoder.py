@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from solution.domain.codebook import Codebook, KeyTable, LayoutEncoder, LayoutValueError, encode
+from solution.domain.codebook import (
+    GOLDEN,
+    Codebook,
+    KeyTable,
+    LayoutEncoder,
+    LayoutValueError,
+    encode,
+)
 
 NOT_LAYOUTS = [-2, 6, 0.5, 4.999, 256, -1e9, 2.0**40, np.nan, np.inf, -np.inf]
 
@@ -160,7 +167,7 @@ def test_known_keys_are_found_and_nothing_is_added(keys: list[int]) -> None:
 
 def colliding(count: int, slot: int) -> np.ndarray:
     """Keys that all hash to one slot of a table of 2 ** 20, and so of every smaller one."""
-    inverse = pow(int(KeyTable.MULTIPLIER), -1, 2**64)
+    inverse = pow(int(GOLDEN), -1, 2**64)
     products = [(slot << 44) + position for position in range(count)]
     keys = [product * inverse % 2**64 for product in products]
     return np.array(keys, np.uint64).view(np.int64)

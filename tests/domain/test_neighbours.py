@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from solution.domain.codebook import deduplicate
-from solution.domain.dividing import choose_configs, mix
+from solution.domain.codebook import deduplicate, mix
+from solution.domain.dividing import choose_configs
 from solution.domain.neighbours import Neighbours, find_depths, index_ragged, offsets, starts_of
 
 

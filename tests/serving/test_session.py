@@ -12,8 +12,7 @@ from solution import load_bundle
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.codebook import encode
-from solution.domain.graph import Graph, InvalidGraphError
-from solution.domain.labels import TIMED, is_source, name_estimate
+from solution.domain.graph import TIMED, Graph, InvalidGraphError, is_source, name_estimate
 from solution.experiments.base import Experiment
 from solution.features.candidates import make_candidates
 from solution.features.preparation import Preparation

@@ -32,7 +32,7 @@ from solution.collecting.tpu.asking import (
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.space import PROBES, TpuSpace
 from solution.collecting.tpu.target import TpuTarget, find_libtpu_version
-from solution.domain.labels import name_estimate
+from solution.domain.graph import name_estimate
 from solution.programs.child import Child, Limits
 from solution.programs.compiler import check_installed
 from solution.programs.program import Program

@@ -9,7 +9,7 @@ is counted once.
 
 import numpy as np
 
-from solution.domain.codebook import Codebook
+from solution.domain.codebook import Codebook, share_of_pairs
 from solution.features.column import Feature
 
 BLOCK_ENTRIES = 1 << 22
@@ -45,23 +45,3 @@ def measure_frequency(pairs: Codebook, listed: np.ndarray | None = None) -> np.n
         columns = [used.mean(1), np.log(used).mean(1), used.min(1), (used == most).mean(1)]
         blocks.append(np.stack(columns, axis=1))
     return np.concatenate(blocks)
-
-
-def share_of_pairs(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
-    """Return the share (pairs,) of candidates that use each (node, layout) pair.
-
-    Identical candidates are counted each time.
-
-    Args:
-        listed: (configs,) bool, the reference batch: only its configurations are counted; by
-            default all.
-    """
-    weights = np.bincount(pairs.rows, listed, len(pairs.codes)).astype(np.float64)
-    uses = np.zeros(len(pairs.layouts))
-    step = max(1, BLOCK_ENTRIES // max(1, pairs.codes.shape[1]))
-    for first in range(0, len(pairs.codes), step):
-        block = slice(first, first + step)
-        index = pairs.pairs(block)
-        each = np.broadcast_to(weights[block, None], index.shape)
-        uses += np.bincount(index.ravel(), each.ravel(), minlength=len(uses))
-    return uses / weights.sum()

@@ -24,12 +24,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solution.domain.codebook import Codebook
-from solution.domain.dividing import FACTORS, mix
+from solution.domain.codebook import FACTORS, Codebook, mix
 from solution.domain.neighbours import Neighbours, offsets, starts_of
 from solution.features.layout import conflicts
 from solution.features.layout.conflicts import Constraints
-from solution.models.nets.sparse_rows import SparseRows, sum_entries
+from solution.models.nets.forward import SparseRows, sum_entries
 
 BLOCK = 1 << 15  # `refine` works on blocks of about this many (node, configuration) pairs
 NUM_SHARES = 5

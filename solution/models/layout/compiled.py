@@ -19,7 +19,7 @@ import torch
 from numba import njit
 from torch import Tensor, nn
 
-from solution.domain.dividing import FACTORS, GOLDEN
+from solution.domain.codebook import FACTORS, GOLDEN
 from solution.domain.neighbours import Neighbours, offsets
 from solution.features.layout.conflicts import (
     CONSTRAINED,
@@ -37,7 +37,7 @@ from solution.models.layout.colour_refinement import (
     Round,
     Structure,
 )
-from solution.models.nets.sparse_rows import SparseRows
+from solution.models.nets.forward import SparseRows
 
 MIX_FIRST, MIX_SECOND = FACTORS
 NUM_MARKS = len(FEATURES)

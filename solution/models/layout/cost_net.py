@@ -54,10 +54,10 @@ from solution.models.layout.known_costs import (
     find_made,
 )
 from solution.models.nets.devices import one_thread, send
+from solution.models.nets.forward import SparseRows
 from solution.models.nets.layers import NodeMlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
-from solution.models.nets.sparse_rows import SparseRows
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
 

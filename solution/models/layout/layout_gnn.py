@@ -40,13 +40,12 @@ from solution.models.layout.colour_refinement import (
     find_pooling,
 )
 from solution.models.layout.compiled import CompiledRound, plan_colours
-from solution.models.layout.inputs import NUM_PAIR_FEATURES, describe_graph
-from solution.models.layout.layout_forward import LayoutForward
+from solution.models.layout.layout_forward import NUM_PAIR_FEATURES, LayoutForward, describe_graph
 from solution.models.nets.devices import send
+from solution.models.nets.forward import select
 from solution.models.nets.layers import Mlp, NodeMlp, standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
-from solution.models.nets.sparse_rows import select
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
@@ -139,7 +138,7 @@ def _preparer(pruning: str, hops: int) -> PerGraph[LayoutInputs]:
 
 
 def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
-    """Return the net's inputs for a graph: the arrays of solution.models.layout.inputs as tensors.
+    """Return the net's inputs for a graph: the arrays of layout_forward as tensors.
 
     Args:
         pruning: a name in solution.features.preparation.PRUNINGS.

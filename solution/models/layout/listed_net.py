@@ -15,14 +15,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution.domain.codebook import Codebook, encode
+from solution.domain.codebook import Codebook, encode, share_of_pairs
 from solution.domain.graph import Graph
 from solution.domain.neighbours import index_ragged, offsets, starts_of
 from solution.features.layout.conflicts import FEATURES, describe_orders
-from solution.features.layout.frequency import share_of_pairs
 from solution.models.layout.colour_refinement import add_messages
-from solution.models.layout.inputs import describe_pairs
-from solution.models.layout.layout_forward import LayoutForward, configure, receive, send
+from solution.models.layout.layout_forward import (
+    LayoutForward,
+    configure,
+    describe_pairs,
+    receive,
+    send,
+)
 from solution.models.nets.forward import find_scale, put_on_scale
 
 # Compute in full what differs from each known configuration at more than this share of the nodes.

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from solution.models.nets.devices import send
-from solution.models.nets.sparse_rows import SparseRows
+from solution.models.nets.forward import SparseRows
 
 
 class SparseMatrix:

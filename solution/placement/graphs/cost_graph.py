@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solution.domain.dividing import GOLDEN, mix
+from solution.domain.codebook import GOLDEN, mix
 from solution.domain.neighbours import Neighbours, find_depths
 from solution.domain.vocabulary import NUM_OPCODES, OPCODE_IDS
 from solution.system.errors import InputError

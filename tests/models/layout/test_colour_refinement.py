@@ -28,8 +28,8 @@ from solution.models.layout.layout_gnn import (
     derive_computation,
     prepare,
 )
+from solution.models.nets.forward import SparseRows, sum_entries
 from solution.models.nets.sparse import SparseMatrix
-from solution.models.nets.sparse_rows import SparseRows, sum_entries
 from solution.models.nets.training_settings import TrainingSettings
 from tests.made.elsewhere import compute_as_elsewhere
 from tests.made.graphs import make_layout_graph

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from solution.models.layout import colour_refinement, compiled
 from solution.models.layout.colour_refinement import ColourPlan, Marks, Round
 from solution.models.layout.compiled import CompiledRound, _density, _erf
-from solution.models.layout.inputs import describe_graph
+from solution.models.layout.layout_forward import describe_graph
 from solution.models.layout.layout_gnn import DeviceRound, Receiving
-from solution.models.nets.sparse_rows import SparseRows
+from solution.models.nets.forward import SparseRows
 from tests.made.graphs import make_layout_graph
 from tests.models.layout.test_colour_refinement import draw_rows
 
