@@ -56,7 +56,7 @@ from solution.system.progress import warn
 
 TIME, MEMORY = "time", "memory"  # what a search makes smaller
 # In the compiler's refusal of a program that does not fit: bytes that it takes, and the limit.
-USED = re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?)")
+USED = re.compile(r"\(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -82,6 +82,12 @@ class Estimated:
     def sentence(self) -> str:
         """Describe the result in words that claim no more than the compiler's estimate."""
         counted = f"{len(self.trials)} configurations"
+        if self.best is None and self.default.nanoseconds is None:
+            return (
+                f"The compiler for {self.target} refuses the program still: of {counted} none "
+                f"takes at least 0.5% less memory than {(self.default.memory or 0) / 1e6:,.1f} MB, "
+                f"and the chip has {self.limit / 1e6:,.1f} MB."
+            )
         if self.best is None:
             return (
                 f"Of {counted} none was found that the compiler estimates to take at least 0.5% "
@@ -282,15 +288,19 @@ class _Run:
     def _find_best(self, trials: Sequence[Trial]) -> Trial | None:
         """Return the best trial; None if it is less than 0.5% better than the default.
 
+        A trial that fits is better than a default that does not, whatever it takes.
+
         If two take the same memory, the one with the smaller estimate is better, and one that
         fits is better than one that does not.
         """
         known = [trial for trial in trials if not math.isnan(self._value(trial))]
         ranks = {t.name: (self._value(t), t.nanoseconds is None, t.nanoseconds or 0) for t in known}
         best = min(known, key=lambda trial: ranks[trial.name], default=None)
-        if best is None or self._value(best) * LEAST > self._value(self._default):
+        if best is None:
             return None
-        return best
+        fits = best.nanoseconds is not None and self._default.nanoseconds is None
+        is_better = self._value(best) * LEAST <= self._value(self._default)
+        return best if fits or is_better else None
 
     def _compare(self, best: Trial | None) -> Savings | None:
         """Return what the best configuration changes; both programs are in the compiler's cache."""

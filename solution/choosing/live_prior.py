@@ -36,8 +36,8 @@ def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePr
     """Return the bundle's scores as a prior: of layouts if the space has any, otherwise of tiles.
 
     The bundle is not used for compile options: these are searched without a prior. Scores count
-    little if the program differs from the training programs, or if the bundle did not learn from
-    labels of the target.
+    little if the program differs from the training programs. A bundle that learned from another
+    target is used, too: its scores order a TPU's estimates (benchmarks/tpu_choosing.py).
     """
     kind = "layout" if space.layout_sites else "tile" if space.product is not None else ""
     name = {"layout": LAYOUT, "tile": TILE, "": ""}[kind]
@@ -57,8 +57,8 @@ def open_prior(bundle: Bundle, space: ProgramSpace, target: str = CPU) -> LivePr
             f"{distance:.2f}, theirs is at most {learned.gap:.2f}. So the scores count little."
         )
     if is_other:
-        note += f" None of them has learned from {target}, so the scores count little."
-    doubt = FAR_DOUBT if is_far or is_other else DOUBT
+        note += f" None of them has learned from {target}."
+    doubt = FAR_DOUBT if is_far else DOUBT
     return LivePrior(_remember(scorer(session, space)), Beliefs(kind, doubt), note)
 
 

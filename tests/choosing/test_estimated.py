@@ -5,6 +5,7 @@ The real compiler is asked: these tests need the extra `tpu`.
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from solution.choosing.estimated import find_limit, find_memory
 from solution.choosing.handing import CHOICE, MODULE
 from solution.choosing.journal import RECORD, Trial
 from solution.choosing.savings import GONE, NEW, compare_compiled
-from solution.choosing.tpu_files import FILES
+from solution.choosing.tpu_files import FILES, SNIPPET
+from solution.choosing.verify import VERDICT
 from solution.collecting.tpu.estimator import Answer, Estimator
 from solution.collecting.tpu.kernels import VARIABLE
 from solution.collecting.tpu.space import make_search_space
@@ -45,6 +47,15 @@ program, arguments = build(
     residual=False, gated=True, causal=False, pooled=False, train=False,
 )
 '''
+# It takes 48 GB, and no configuration makes that less.
+HUGE = """HloModule huge
+ENTRY main {
+  left = f32[65536,65536]{1,0} parameter(0)
+  right = f32[65536,65536]{1,0} parameter(1)
+  ROOT end = f32[65536,65536]{1,0} dot(left, right),
+    lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
 CHOOSE = ("choose", "images.py", "--target", "tpu:v3")
 
 
@@ -92,6 +103,18 @@ def test_the_written_module_has_the_estimate_that_is_reported(chosen: Path) -> N
             assert find_memory(answer) == choice[name]["memory_bytes"]
 
 
+def test_the_snippet_has_the_options_and_layouts_of_the_choice(chosen: Path) -> None:
+    choice = read(chosen, CHOICE)
+    names = runpy.run_path(str(chosen / "chosen" / "images" / SNIPPET))
+    assert names["COMPILER_OPTIONS"] == choice["compiler_options"]
+    for (_, tensor, sizes, order), layout in zip(names["LAYOUTS"], choice["layouts"], strict=True):
+        assert tensor == layout["tensor"] and sorted(order) == list(range(len(sizes)))
+        # the choice names the most minor dimensions, from minor to major
+        minor = layout["minor_to_major"]
+        assert list(order)[::-1][: len(minor)] == minor
+        names["Layout"](major_to_minor=order)
+
+
 def test_the_changes_add_up_to_what_is_saved(chosen: Path) -> None:
     choice, folder = read(chosen, CHOICE), chosen / "chosen" / "images"
     with Estimator(V3) as estimator:
@@ -119,8 +142,15 @@ def test_the_same_command_continues_and_other_settings_are_refused(
     chosen: Path, fastslow: FastSlow
 ) -> None:
     before = read(chosen, RECORD)["trials"]
+    texts = dict.fromkeys(("program", "platform", "jax", "clock"), "made")
+    times = {"nanoseconds": [[200, 100], [201, 100], [202, 100]], "defect": ""}
+    verdict = {**texts, **times, "device": "made chip", "choice": read(chosen, CHOICE)["choice"]}
+    (chosen / "chosen" / "images" / VERDICT).write_text(json.dumps(verdict))
+    taken = FASTSLOW.run("choose", "--verdict", f"chosen/images/{VERDICT}", cwd=chosen)
+    assert taken.returncode == 0 and "made chip" in taken.stdout, taken.stderr
     done = FASTSLOW.run(*CHOOSE, "--compile", "8", "--over", "layouts", cwd=chosen)
     assert done.returncode == 0, done.stderr
+    assert "made chip: 2.010 times" in done.stdout  # as long as the choice is the same
     trials = read(chosen, RECORD)["trials"]
     assert trials[:7] == before and len(trials) == 9
     for words, expected in (
@@ -173,8 +203,8 @@ def test_options_and_layouts_are_searched_together(tmp_path: Path) -> None:
 
 def test_memory_is_read_from_a_refusal() -> None:
     refused = (
-        "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space "
-        "hbm. Used 48.00G of 15.48G hbm. Exceeded hbm capacity by 32.52G."
+        "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
+        "temporaries (48.00G) exceeds available HBM (15.48G)."
     )
     assert find_memory(Answer(None, refused)) == 48 << 30
     assert find_memory(Answer(None, "another reason")) is None
@@ -203,3 +233,36 @@ def test_bad_input_is_one_message(chosen: Path, fastslow: FastSlow, tmp_path: Pa
         done = fastslow("choose", *words)
         assert done.returncode == 2 and expected in " ".join(done.stderr.split()), done
     assert not (tmp_path / "chosen").exists()
+
+
+def test_less_memory_is_searched_for_and_a_program_that_fits_nowhere_is_said_to(
+    chosen: Path, fastslow: FastSlow
+) -> None:
+    words = ("--over", "layouts", "--memory")
+    done = FASTSLOW.run(*CHOOSE, *words, "--compile", "3", "--out", "less", cwd=chosen)
+    assert done.returncode == 0, done.stderr
+    trials = json.loads((chosen / "less" / RECORD).read_text())["trials"]
+    choice = json.loads((chosen / "less" / CHOICE).read_text())
+    assert choice["chosen"]["memory_bytes"] == min(trial["memory"] for trial in trials)
+    assert choice["chosen"]["memory_bytes"] < choice["default"]["memory_bytes"]
+    (chosen / "huge.hlo").write_text(HUGE, encoding="utf-8")
+    huge = ("choose", "huge.hlo", "--target", "tpu:v3", "--compile", "2", "--out", "huge")
+    done = FASTSLOW.run(*huge, cwd=chosen)
+    assert done.returncode == 2 and "--memory" in done.stderr and "15.48G" in done.stderr
+    assert not (chosen / "huge" / CHOICE).exists()
+    done = FASTSLOW.run(*huge, *words, cwd=chosen)
+    assert done.returncode == 0, done.stderr
+    memory = {t["memory"] for t in json.loads((chosen / "huge" / RECORD).read_text())["trials"]}
+    assert 48 << 30 in memory and "refused" in done.stdout
+
+
+def test_options_of_another_generation_are_searched(chosen: Path) -> None:
+    (chosen / "dense.py").write_text(DENSE, encoding="utf-8")
+    words = ("dense.py", "--target", "tpu:v5e", "--over", "options", "--compile", "2")
+    done = FASTSLOW.run("choose", *words, cwd=chosen)
+    assert done.returncode == 0, done.stderr
+    assert "tpu:v5e" in done.stdout and "nothing was measured" in " ".join(done.stdout.split())
+    record = json.loads((chosen / "chosen" / "dense" / RECORD).read_text())
+    # each value of an option is tried alone first
+    assert [trial["choices"] for trial in record["trials"]] == [[0, 0, 0], [1, 0, 0], [2, 0, 0]]
+    assert all(trial["nanoseconds"] > 0 for trial in record["trials"])
