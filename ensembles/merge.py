@@ -269,7 +269,8 @@ TABLE_SCHEMA = pl.Schema(
     {
         "collection": pl.String(),
         "graph": pl.String(),
-        # graphs that the run's folds keep together, the sampling unit of the statistics
+        # name of the graph's group: graphs that the run's folds keep together. Groups are the
+        # sampling unit of the statistics.
         "group": pl.String(),
         "member": pl.String(),
         "score": pl.Float64(),

@@ -52,7 +52,9 @@ MEAN = "mean"  # label of the row over all collections
 # columns that describe the error of a difference
 DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]
 TINY = 1e-12
-FEWEST_GROUPS = 5  # with fewer, the spread between groups is too uncertain for any interval
+# minimum number of groups; with fewer groups, the spread between groups is too uncertain for any
+# interval
+FEWEST_GROUPS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,10 +178,11 @@ def _find_freedom(weights: np.ndarray, squares: float, scale: np.ndarray) -> flo
     """Return Satterthwaite's degrees of freedom of a variance of groups with shares (groups,).
 
     Let w_g be the share of group g and q = sum_g w_g ** 2. The residuals m_g - m of independent
-    groups have the covariances c_gh = [g = h] - w_g - w_h + q. The variance is the quadratic form
-    with the weights d_g = `scale`: its mean is q, and its spread is sum_gh d_g d_h c_gh ** 2.
-    Expanding the square, without a matrix of groups, gives `everywhere` (from -w_g - w_h + q) and
-    `diagonal` (from [g = h]).
+    groups of variance 1 have the covariances c_gh = [g = h] - w_g - w_h + q. The estimated variance
+    is the weighted sum of squares sum_g d_g (m_g - m) ** 2 with d_g = `scale`. Its mean is q; its
+    variance is 2 v, with v = sum_gh d_g d_h c_gh ** 2. So it has 2 q ** 2 / (2 v) = q ** 2 / v
+    degrees of freedom. In the code, v is `everywhere` (from -w_g - w_h + q) plus the sum of
+    `diagonal` (from [g = h]), which needs no matrix of groups.
     """
     total, first, second = (float((scale * weights**power).sum()) for power in range(3))
     everywhere = (
@@ -395,7 +398,8 @@ def detectable_difference(
 
 
 def _subtract(part: CollectionScores, a: str, b: str) -> CollectionScores:
-    """Return the scores of one member: on each graph, the score of `a` minus the score of `b`."""
+    """Return scores with a single member, the difference between members `a` and `b`: on each
+    graph, the score of `a` minus the score of `b`."""
     first, second = (part.scores[:, [part.members.index(name)]] for name in (a, b))
     return replace(part, members=[f"{a} - {b}"], scores=first - second)
 

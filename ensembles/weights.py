@@ -31,7 +31,9 @@ class Ballot:
 
     collection: str
     graph: str
-    group: str  # graphs that the run's folds keep together; a fit and its test never share a group
+    # name of the graph's group: graphs that the run's folds keep together, so that no group is in
+    # both a fit and its test
+    group: str
     votes: dict[Method, np.ndarray]  # (members, configs): scores on the method's scale, float32
     targets: dict[Method, np.ndarray]  # (configs,): runtimes on the method's scale, float32
     runtimes: np.ndarray  # (configs,): the measured or estimated runtimes

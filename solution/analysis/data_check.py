@@ -28,7 +28,9 @@ class _Sound:
     path: Path
     summary: Summary
     source: str  # hash of the file, see solution.data.npz.fingerprint
-    kind: str  # what its configurations set, see solution.store.store.name_kind
+    # what the configurations of the graph in the file set, as solution.store.store.name_kind
+    # returns it
+    kind: str
     odd: str  # a sentence about a layout that no tensor can have; empty if there is none
 
 

@@ -23,9 +23,10 @@ from solution.papers.published_numbers import read_published
 from solution.system.wording import count
 
 COLOURS = {name: f"C{position}" for position, name in enumerate(NAMES)}
-MAX_POINTS = 2000  # points of one graph in a scatter plot
+MAX_POINTS = 2000  # maximum number of points of one graph in a scatter plot
 NO_LAYOUT = "no labelled layout graph"
-MAX_GRAPHS = 8  # graphs per collection whose configurations are drawn in one panel
+# maximum number of graphs per collection whose configurations are drawn in one panel
+MAX_GRAPHS = 8
 MAX_OPCODES = 9
 HOPS = range(5)
 REST = "#c8c8c8"
@@ -300,8 +301,9 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
 
 
 def draw_scale(summaries: pl.DataFrame) -> Figure:
-    """Return a figure with a point per graph: its numbers of configurations and of nodes. A band
-    marks the range of the mean numbers of nodes published for TpuGraphs' layout collections."""
+    """Return a figure with a point per graph: its number of configurations and its number of nodes.
+    A band marks the range of the published mean number of nodes of TpuGraphs' layout
+    collections."""
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axes = figure.subplots()
     low, high = (read_published().numbers[name].value for name in BAND)

@@ -56,7 +56,7 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
     ranker = check_explained(ranker)
     both = np.concatenate([reference[None], rows])
     if isinstance(ranker, BoostedTrees):
-        # Change of the score per unit of the trees' output: -1 if they predict relevance.
+        # Change of the score per unit of the trees' output: -1 if the trees predict relevance.
         sign = ranker.score(np.ones(1), 1)[0] - ranker.score(np.zeros(1), 1)[0]
         found = sign * _contributions(ranker, both)
     else:

@@ -17,11 +17,11 @@ from solution.system.files import make_folder
 from solution.system.pictures import save_figure
 from solution.system.progress import track
 
-MOST = 40  # graphs per collection that are read and drawn
+MOST = 40  # maximum number of graphs per collection that are read and drawn
 
 
 def draw_scale_of(graphs: Sequence[Graph]) -> Figure:
-    """Return a figure of the graphs' numbers of nodes and configurations."""
+    """Return a figure of each graph's number of nodes and number of configurations."""
     return data_pictures.draw_scale(tabulate([summarise(graph, "train") for graph in graphs]))
 
 

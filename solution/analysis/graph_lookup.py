@@ -16,7 +16,7 @@ from solution.system.errors import InputError
 from solution.system.names import suggest
 from solution.system.wording import count
 
-SHOWN = 3  # graph names that a message lists
+SHOWN = 3  # maximum number of graph names in a message
 
 
 def look_up_graph(folder: Path, name: str | None, collection: str | None = None) -> Graph:

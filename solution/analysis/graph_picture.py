@@ -22,7 +22,8 @@ from solution.features.preparation import keep_nodes, neighbourhood
 from solution.system.pictures import save_figure, show_plainly
 
 MAX_NODES = 250  # larger layout graphs show only configurable nodes and their neighbours
-COLUMNS, HIGHEST = 36, 12  # most nodes, roughly, beside and above each other in a row
+# rough maximum number of nodes beside each other, and above each other, in a row
+COLUMNS, HIGHEST = 36, 12
 GAP = 2.5  # vertical distance between two rows of the picture, in nodes
 MAX_COLOURS = 7
 REST_COLOUR = "#b8b8b8"

@@ -96,7 +96,7 @@ def _complete(orders: np.ndarray, ranks: np.ndarray) -> np.ndarray:
 
 def copied_bytes(graph: Graph) -> np.ndarray:
     """Return the share (configs,) of the bytes between configurable nodes that must be copied. A
-    tensor is copied if its producer and its consumer have it in different orders of dimensions."""
+    tensor is copied if its producer and its consumer order its dimensions differently in memory."""
     column = [feature.name for feature in layout_table.COPIES].index("copies_order_bytes")
     return layout_table.count_copies(graph)[graph.layouts.rows, column]
 

@@ -113,7 +113,8 @@ class ProgramCollection:
         """Draw and label configurations until enough have correct results, or no more exist.
         Returns False if the deadline came first."""
         wanted, labels = self._settings.configs, self._labels
-        most = 2 * wanted  # most attempts: if half of them fail, more would fail, too
+        # maximum number of attempts: if half of the attempts fail, more would fail, too
+        most = 2 * wanted
         for number in range(1, ROUNDS + 1):
             begin, end = wanted * (number - 1) // ROUNDS, wanted * number // ROUNDS
             while (sound := len(self.journal.sound())) < end:

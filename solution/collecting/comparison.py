@@ -19,8 +19,8 @@ from solution.programs.arguments import TYPE_NAMES
 from solution.programs.hlo.messages import instructions
 
 RULES = 2  # version of these rules: a collection made with another version is not resumed
-TOLERANCE = 1e-3  # the smallest relative tolerance
-# the least tolerance, in roundings; a rounding is the distance from 1 to the type's next number
+TOLERANCE = 1e-3  # minimum relative tolerance
+# minimum tolerance, in roundings; a rounding is the distance from 1 to the type's next number
 ROUNDINGS = 16
 # above this rounding (8-bit floats) the tolerance is one rounding: results are rounded once
 COARSE = 2.0**-6
@@ -30,7 +30,7 @@ JUMPING = frozenset(
     ("remainder", "floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign", "compare",
      "is-finite", "sort", "bitcast-convert", "convert")
 )  # fmt: skip
-NUDGES = 16  # most runs with slightly changed arguments, to find results that jump
+NUDGES = 16  # maximum number of runs with slightly changed arguments, to find results that jump
 NUDGE_STEPS = 4  # each number of the arguments changes by at most this many roundings
 # only arguments of types with smaller roundings than this, such as float32, are changed
 FINE = 2.0**-20
@@ -214,7 +214,8 @@ def _compare(
 
 
 def _find_wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return a mask (the shape of `expected`): True where `found` differs too much from it."""
+    """Return a mask (the shape of `expected`): True where `found` differs from `expected` by more
+    than the tolerance."""
     found, expected = _widen(found), _widen(expected)
     return ~_close(found, expected, tolerance) if tolerance else np.asarray(found != expected)
 

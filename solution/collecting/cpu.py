@@ -227,8 +227,8 @@ class Builder:
     def open(self) -> Compiled:
         """Compile and run the program in its default configuration; keep its results.
 
-        Raises InputError if that fails, or if comparing a configuration's results with these cannot
-        show whether the configuration is correct.
+        Raises InputError if compiling or running fails, or if comparing a configuration's results
+        with the default's results cannot show whether the configuration is correct.
         """
         if self._examined is None:
             self._examined = self._examiner.run()

@@ -32,13 +32,13 @@ from solution.programs.child import Child, ChildDiedError, Refusal, TooMuchError
 from solution.programs.program import Program
 from solution.system.errors import InputError
 
-# share of the forms of products (opcode and sizes) in which errors must be noticed
+# minimum share of the forms of products (opcode and sizes) in which errors must be noticed
 LEAST_SHARE = 0.5
 SECONDS = 30.0  # time limit for running the mutants with one set of arguments
 SLOWER = 50  # time limit of a mutant, over the program's time: the loops of a mutant may never end
 LEAST_SECONDS = 5.0
 MOST_DEATHS = 3  # no more mutants are run if they killed the child process more often than this
-SHOWN = 3  # most names of products in a message
+SHOWN = 3  # maximum number of products named in a message
 # the errors that a wrong tile may cause in the last columns of a product
 EDGES = (Kind.SHIFT, Kind.ZERO, Kind.TWICE)
 ADVICE = (
@@ -303,7 +303,8 @@ def open_program(child: Child, program: Program, arguments: list[np.ndarray]) ->
 def again_if_killed(name: str, work: Callable[[], Result]) -> Result:
     """Return the result of `work`; call it once more if its child process dies.
 
-    The system or a user may have ended the process. If the program killed it, it will do so again.
+    The system or a user may have ended the process. If the program itself killed the process, the
+    second try dies as well.
 
     Raises InputError if the process died twice, or exceeded a limit.
     """

@@ -10,7 +10,7 @@ import psutil
 from solution.programs.program import UNSEEDED
 from solution.system.errors import InputError
 
-LONGEST = 40  # longest value in a message, in characters
+LONGEST = 40  # maximum number of characters of a value in a message
 ADVICE = "Choose another --out, or add --replace."
 
 

@@ -174,7 +174,8 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def read_log(path: Path, schema: pl.Schema) -> pl.DataFrame:
-    """Read a file of the journal: no rows if it is missing, InputError if it is damaged."""
+    """Return the rows of a file of the journal: none if the file is missing. Raises InputError if
+    the file is damaged."""
     try:
         check_any_seal(path)
     except InputError as error:

@@ -12,7 +12,8 @@ from solution.collecting.child import CLOSED, Load, Open, Run, Timings
 from solution.collecting.timing import choose_runs
 from solution.programs.child import Child, ChildDiedError, Refusal, TooMuchError
 
-TRIES = 3  # most attempts to run an executable if the child process is replaced meanwhile
+# maximum number of attempts to run an executable if the child process is replaced meanwhile
+TRIES = 3
 
 
 class Loaded:
@@ -65,7 +66,8 @@ class Loaded:
         self._executables = {n: data for n, data in self._executables.items() if n in kept}
 
     def _restore(self) -> None:
-        """Load every executable into a new process; if one kills it, start over without it."""
+        """Load every executable into a new process; if an executable kills the process, start over
+        without that executable."""
         while not (self._is_open and self._child.is_alive):
             self._open()
             self._is_open = True
@@ -75,7 +77,7 @@ class Loaded:
                     break
 
     def _open(self) -> None:
-        """Send the arguments to the process; retry once if it is killed meanwhile."""
+        """Send the arguments to the process; retry once if the process is killed meanwhile."""
         request = Open(b"", self._arguments)
         try:
             self._child.ask(request)

@@ -18,9 +18,9 @@ from solution.programs.portable import FreshIds, lay_out, make_portable, replace
 
 PRED, TUPLE = 1, 13  # element types, as numbers of XLA's PrimitiveType
 PRODUCTS = ("dot", "convolution")
-# most products of a program that are mutated, evenly spaced: each mutant costs a run
+# maximum number of products of a program that are mutated (evenly spaced): each mutant costs a run
 MAX_SITES = 48
-OF_A_FORM = 3  # most products of the same sizes that are mutated: the last ones in the program
+OF_A_FORM = 3  # maximum number of mutated products of the same sizes: the last ones in the program
 BLOCK = 8  # wrong elements at the end of the last dimension; at most an eighth of that dimension
 EIGHTH = 8
 OFF = 0  # index of a switch that is never on: it supplies the value False
@@ -55,7 +55,8 @@ class Mutants:
 
     module: bytes
     sites: tuple[Site, ...]
-    switches: int  # number of switches in the last parameter
+    # number of booleans in the module's last parameter; each but the first turns on one mutant
+    switches: int
 
 
 def make_mutants(module: Any) -> Mutants:
@@ -286,8 +287,8 @@ class _Writer:
         return _make_tuple([*shape.tuple_shapes, self._switches])
 
     def _mutate(self, node: Any, site: Site, switches: int, written: list[Any]) -> int:
-        """Write a product and its mutants, and for each mutant a select that its switch controls.
-        Returns the id of the last select, which replaces the product for its readers."""
+        """Write a product and its mutants, and for each mutant a select that the mutant's switch
+        controls. Returns the id of the last select, which replaces the product for its readers."""
         written.append(node)
         value = int(node.id)
         for number, kind in enumerate(site.kinds, site.first):

@@ -42,7 +42,8 @@ ESTIMATED_CAPTION = (
 )
 # {header: function that formats a program's state (its journal's summary) for this column}
 Columns = dict[str, Callable[[dict[str, Any]], str]]
-# most panels that show noise (one half of a program's runs against the other); noisiest first
+# Maximum number of panels of the noise plot. A panel compares the two halves of a program's runs;
+# the noisiest programs come first.
 MAX_PANELS = 12
 COLUMNS = 4
 

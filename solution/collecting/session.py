@@ -23,7 +23,7 @@ from solution.system.progress import bars, warn
 from solution.system.report import Report
 from solution.system.zips import pack_folder, unpack_folder
 
-LEAST_SECONDS = 10.0  # shortest time limit of a program, even if the time for all is over
+LEAST_SECONDS = 10.0  # minimum time limit of a program, even if the time for all programs is over
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Finished:
     """The outcome of a program's collection."""
 
     name: str
-    state: dict[str, Any]  # the summary in its journal; empty if it failed
+    state: dict[str, Any]  # the summary in the program's journal; empty if the collection failed
     defect: str = ""
 
 

@@ -14,15 +14,18 @@ import numpy as np
 
 from solution.features.candidates import CHANGES, SHARES, draw_sites
 
-COLUMNS = 4096  # most one-hot columns in a configuration's features
+COLUMNS = 4096  # maximum number of one-hot columns in a configuration's features
 # mean share of the sites that a random configuration changes: log-uniform between SHARES
 MEAN = (SHARES[1] - SHARES[0]) / np.log(SHARES[1] / SHARES[0])
-TRIES = 25  # most rounds of drawing, until enough new configurations are found
-# if more members of a table are unknown: candidates are MOST random and the prior's MOST best
+TRIES = 25  # maximum number of times that configurations are drawn, until enough new ones are found
+# A table with more than MOST members that are not measured yields MOST random ones and the MOST
+# best by the prior (a model's scores) as candidates.
 MOST = 1500
-# candidates without a table: neighbours of the fastest configurations, random configurations
+# Without a table, the candidates are about NEAR neighbours of the fastest configurations, and FAR
+# random configurations.
 NEAR, FAR = 192, 128
-HOPS = 8  # most edges between a node and the configurable node that `link_sites` assigns to it
+# maximum number of edges between a node and the configurable node that `link_sites` assigns to it
+HOPS = 8
 
 Setting = tuple[tuple[int, int], ...]
 # A model's scores (n,) of configurations (n, sites), comparable between calls; lower is faster.
@@ -142,7 +145,7 @@ class Space:
 
     @cached_property
     def broad(self) -> list[int]:
-        """Return the sites that act on the whole program: those that `settings` names."""
+        """Return the sites that act on the whole program: the sites that occur in `settings`."""
         return sorted({site for setting in self.settings for site, _ in setting})
 
     def find_untried(self, configs: np.ndarray) -> list[Setting]:

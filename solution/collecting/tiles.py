@@ -42,7 +42,7 @@ class Product:
     """The only matrix product of a program, and the tiles that it may have."""
 
     batch: int  # number of batch dimensions
-    width: int  # numbers that fit into a vector
+    width: int  # how many numbers fit into a vector
     tiles: np.ndarray  # (tiles, 3) int16: rows, summed elements, vectors; in ascending order
 
     def write(self, tile: np.ndarray, run: Any) -> None:

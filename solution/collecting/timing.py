@@ -27,8 +27,8 @@ SCHEMA = pl.Schema(
     }
 )
 VISIT_NANOSECONDS = 4_000_000  # approximate duration of a visit
-MIN_RUNS, MAX_RUNS = 2, 20  # least and most runs in a visit
-MIN_PASSES = 6  # passes in each half before the order can count as settled
+MIN_RUNS, MAX_RUNS = 2, 20  # minimum and maximum number of runs in a visit
+MIN_PASSES = 6  # minimum number of passes in each half before the order can count as settled
 SETTLED_TAU = 0.97
 # the order is settled, too, if the repeat tau rose by less than GAIN in the last 40% of passes
 WINDOW, GAIN = 0.6, 0.01

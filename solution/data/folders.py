@@ -34,7 +34,7 @@ SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
 # folder names that are part of a collection's name, or a split
 SPEAKING = {*SPLITS, *(part for name in BY_NAME for part in name.split(":"))}
-DEEPEST = 4  # largest number of folders at the end of a path that name a collection and a split
+DEEPEST = 4  # maximum number of folders at the end of a path that name a collection and a split
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Summary:
     configurable: int
     configs: int
     distinct: int  # number of distinct configurations
-    layouts: int  # distinct pairs of a configurable node and a layout
+    layouts: int  # number of distinct pairs of a configurable node and a layout
     labelled: bool
     spread: float | None  # slowest runtime over fastest runtime
     # median, over groups of identical configurations, of slowest / fastest runtime - 1

@@ -20,7 +20,8 @@ import numpy as np
 
 from solution.domain import vocabulary
 
-COUNTED_ENTRIES = 1 << 22  # most (configuration, node) entries that are counted in one block
+# maximum number of (configuration, node) entries that are counted in one block
+COUNTED_ENTRIES = 1 << 22
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 # odd constants of splitmix64
 FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -213,8 +214,8 @@ class KeyTable:
         self._keys[taken] = self.keys[self._numbers[taken]]
 
 
-TABLE_ENTRIES = 1 << 23  # most (node, layout) entries of a table in memory
-BLOCK_ENTRIES = 1 << 18  # most (configuration, node) entries in memory at once
+TABLE_ENTRIES = 1 << 23  # maximum number of (node, layout) entries of a table in memory
+BLOCK_ENTRIES = 1 << 18  # maximum number of (configuration, node) entries in memory at once
 SLOTS, NUM_TENSORS = vocabulary.MAX_RANK, len(vocabulary.LAYOUT_TENSORS)
 TOKENS = vocabulary.NUM_LAYOUT_TOKENS
 

@@ -10,7 +10,8 @@ from functools import partial
 
 import numpy as np
 
-# most configurations of a graph that are predicted out of fold; 1,000 is TpuGraphs' protocol
+# maximum number of configurations of a graph that are predicted out of fold; 1,000 is TpuGraphs'
+# protocol
 MAX_CONFIGS = 1000
 
 

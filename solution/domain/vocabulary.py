@@ -35,7 +35,8 @@ NUM_LAYOUT_FEATURES = 18
 NUM_TILE_FEATURES = 24
 MAX_RANK = 6
 
-# Most dimensions of an operand that a dot may contract: as many as a convolution has columns for.
+# Maximum number of an operand's dimensions that a dot may contract: as many as a convolution has
+# columns for.
 SUMMED = 5
 
 # Columns of the node features.

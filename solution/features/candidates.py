@@ -28,13 +28,15 @@ from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import find_tiling
 from solution.system.errors import InputError
 
-DEFAULT, MOST = 1000, 100_000  # default and largest number of configurations
-# share of the parameters that a random configuration sets (range); most changes of a near one
+DEFAULT, MOST = 1000, 100_000  # default and maximum number of configurations
+# SHARES: range of the share of the parameters that a random configuration sets. CHANGES: maximum
+# number of parameters in which a near configuration differs.
 SHARES, CHANGES = (0.03, 0.7), 4
 MIN_RANK = 2  # a tensor of lower rank has one layout
-BLOCK_VALUES = 1 << 24  # values of the configuration tensor in memory at once
+BLOCK_VALUES = 1 << 24  # maximum number of values of the configuration tensor in memory at once
 MAX_FACTOR = 1 << 16
-MAX_GRID = 1 << 20  # most tiles that are listed in full; from more, random ones are drawn
+# maximum number of tiles that are all listed; from more tiles, random ones are drawn
+MAX_GRID = 1 << 20
 
 
 class NothingToChooseError(InputError):

@@ -25,7 +25,7 @@ from solution.features.operands import NONE, find_operands
 from solution.features.padding import PADDING
 from solution.features.work import num_operations
 
-# columns that hold a dot's contracted dimensions; for convolutions feature and spatial ones
+# columns that hold a dot's contracted dimensions, or a convolution's feature and spatial dimensions
 LEFT = [vocabulary.CONVOLUTION_INPUT_FEATURE, *range(95, 99)]
 RIGHT = [vocabulary.CONVOLUTION_KERNEL_INPUT, *range(101, 105)]
 

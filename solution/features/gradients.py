@@ -321,7 +321,8 @@ class Ancestors:
         # Operands precede their readers in a program, but a file may hold any edges.
         self._come_first = bool((graph.edges[:, 1] < graph.edges[:, 0]).all())
         self._block = -1
-        self._depends = np.empty((0, 0), bool)  # (dots, slopes): it depends on the dot
+        # (dots, slopes): True if the slope depends on the dot
+        self._depends = np.empty((0, 0), bool)
 
     def keep(self, slopes: np.ndarray, dot: int) -> np.ndarray:
         """Return the tensors among `slopes` (k,) that depend on a dot."""

@@ -23,7 +23,7 @@ from solution.features.gradients import find_gradients, find_told
 from solution.features.padding import tensor_ranks
 
 NONE = -1
-HEADS = 3  # fewest dimensions of the queries and keys of multi-head attention
+HEADS = 3  # minimum number of dimensions of the queries and keys of multi-head attention
 MADE_ALIKE = [OPCODE_IDS[name] for name in ("add", "dot", "reshape", "transpose")]
 
 

@@ -132,8 +132,8 @@ def load_model(folder: Path, users: Sequence[RankerSettings] = ()) -> Model:
         classes.
 
     Raises:
-        InputError: there is no model, it is damaged, its kind is unknown, or it needs another
-            preparation of graphs than this version of the program makes.
+        InputError: there is no model, the model is damaged or of an unknown kind, or the model
+            needs another preparation of graphs than this version of the program makes.
     """
     path = folder / RECORD
     record = read_record(path, "a model")

@@ -9,7 +9,7 @@ from typing import Any
 from solution.system.errors import InputError
 from solution.system.names import suggest
 
-MAX_WIDTH, MAX_DEPTH = 8192, 64  # largest width of a layer, and largest number of layers
+MAX_WIDTH, MAX_DEPTH = 8192, 64  # maximum width of a layer, and maximum number of layers
 SIZES = {
     "width": MAX_WIDTH,
     "rounds": MAX_DEPTH,

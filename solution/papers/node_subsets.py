@@ -115,7 +115,7 @@ OPCODE_WIDTH = 32
 # node features: 134 in RowInputs.numeric, and 6 of the program's layout in RowInputs.tokens
 NUM_RAW = vocabulary.NUM_NODE_FEATURES
 NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES
-# most values of a layer in memory at once at inference
+# maximum number of values of a layer in memory at once at inference
 CHUNK_VALUES = 1 << 22
 MAX_SUBSETS = 1000
 
@@ -126,10 +126,12 @@ class NodeSettings:
 
     pruning: str = "nothing"  # a name in features.preparation.PRUNINGS
     hops: int = 1  # pruning keeps the nodes within this many edges of a configurable node
-    trained: int | None = None  # random nodes of a graph at each training step; None: all
+    # number of random nodes of a graph at each training step; None: all nodes
+    trained: int | None = None
     draw: str = "evenly"  # how random nodes are drawn: a name in DRAWS
-    scored: int | None = None  # nodes of each subset at inference; None: all
-    subsets: int = 1  # subsets to average over, if `scored` is less than the number of nodes
+    scored: int | None = None  # number of nodes of each subset at inference; None: all nodes
+    # number of subsets to average over, if `scored` is less than the number of nodes
+    subsets: int = 1
 
     def __post_init__(self) -> None:
         check_choice("pruning", self.pruning, PRUNINGS)

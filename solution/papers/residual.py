@@ -19,9 +19,10 @@ Each layer is the report's formula, with Â = D^-1/2 (A + I) D^-1/2 of edges in 
     layer      x' = x + LeakyReLU(Â MLP([x, configuration]))
     MLP        W2 LeakyReLU(W1 x + b1) + b2
 
-The report's residual connections "append input features to each layer's output". Here they are
-added, as in the code of TpuGraphs that it says it repurposed, so the width is constant. As in that
-code, each layer gets the configuration as input again. The slope of LeakyReLU is TensorFlow's.
+The report's residual connections "append input features to each layer's output". Here input
+features are added to the output, so the width is constant. The code of TpuGraphs, which the report
+says it repurposed, adds them as well. As in that code, each layer gets the configuration as input
+again. The slope of LeakyReLU is TensorFlow's.
 
 The net for tiles has the same layers, on the nodes of a kernel; the report's net is "tailored for
 the layout and tiles dataset".

@@ -221,7 +221,7 @@ def prepare_segments(
     )
 
 
-# most values of a layer in memory at once at inference
+# maximum number of values of a layer in memory at once at inference
 CHUNK_VALUES = 1 << 22
 
 
@@ -234,9 +234,10 @@ class SegmentSettings(RankerSettings):
     # nodes within this many edges of a configurable node are kept; None: the whole graph
     hops: int | None = 1
     partition: str = "metis"  # a name in solution.papers.segments.PARTITIONS
-    # Most nodes of a segment. None: one segment holds the whole graph: full graph training.
+    # Maximum number of nodes of a segment. None: one segment holds the whole graph (full graph
+    # training).
     max_nodes: int | None = 1000
-    chosen: int | None = 1  # segments with gradients in a step; None: all
+    chosen: int | None = 1  # number of segments with gradients in a step; None: all
     kept: float = 0.5  # p, the share of the cached embeddings that is not dropped
     # None: no table; segments that are not chosen are computed without gradients
     table_megabytes: int | None = 256

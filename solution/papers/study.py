@@ -18,14 +18,14 @@ configuration sets have the same padding in all configurations and are left out.
 every convolution, dot and reshape is configurable, so configurable nodes are counted.
 
 The target is the runtime, scaled to 0 ... 1 over the configurations of each graph. The study first
-divides it by the default configuration's runtime, which then has no effect, and does not say over
-which rows it scales. A scale over all rows would be a single affine map, which changes no order
-that trees or least squares predict.
+divides the runtime by the default configuration's runtime; the scaling cancels this division. The
+study does not say over which rows it scales. A scale over all rows would be a single affine map,
+which changes no order that trees or least squares predict.
 
 Penalties are found by grid search and trees by random search, both by the squared error on 4 folds.
 The folds are over graphs: with rows of one graph in two folds, runtimes would leak. The study does
-not say which settings its 25 trials draw: here they are those that `fastslow tune` searches, and
-the number of trees of a trial is the one with the least error on the folds. The study counts 23
+not say which settings its 25 trials draw: here they are the settings that `fastslow tune` searches.
+The number of trees of a trial is the one with the smallest error on the folds. The study counts 23
 numbers of a tile and does not say which; the files have 24, including sums and products. Unused
 slots of node features hold -1, as everywhere in this project; the study has the files' 0.
 
@@ -68,7 +68,7 @@ from solution.system.report import Report, silent
 OPCODE_CHOICES = (None, "kept", "all")
 PARTS = {None: (), "kept": ("kept",), "all": ("kept", "dropped")}
 VALUES = range(LAYOUT_UNSET, MAX_RANK)  # the values of a layout feature
-BLOCK_ENTRIES = 1 << 22  # most (configuration, node) entries in memory at once
+BLOCK_ENTRIES = 1 << 22  # maximum number of (configuration, node) entries in memory at once
 SIZES = (*(f"bound_{number}" for number in range(MAX_RANK)), "sum", "product")
 
 TILE = (

@@ -27,13 +27,14 @@ With `heads`, a block of attention among all nodes of a kernel stands before the
 a student report (solution.papers.soft_attention).
 
 Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on Large Tensor
-Computational Graphs", NeurIPS 2023, and its published code. Differences for layouts: the code has a
-symmetric graph convolution instead of GraphSAGE, and also cuts the edges that leave the segment;
-where it gives no detail, layouts are scaled to 0 ... 1, and the norm is a layer norm. Differences
-for tiles: blocks are shared with our other nets, with a layer norm where its GraphSAGE scales rows
-to length 1, and residuals for both kinds; besides the sum over nodes there is their mean, and a
-layer norm over both, because kernels have 2 to hundreds of nodes. Its second loss, a squared error
-of weight 0.02, is a setting of the training (`regression`).
+Computational Graphs", NeurIPS 2023, and its published code. Differences for layouts: the published
+code has a symmetric graph convolution instead of GraphSAGE, and also cuts the edges that leave the
+segment. Where the source gives no detail, layouts are scaled to 0 ... 1, and the norm is a layer
+norm. Differences for tiles: this module uses the blocks of the project's other nets,
+which have a layer norm where the published GraphSAGE scales rows to length 1, and residuals in both
+kinds of convolution. The mean over nodes is added to the sum over nodes, with a layer norm over
+both, because kernels have 2 to hundreds of nodes. The published second loss, a squared error of
+weight 0.02, is a setting of the training (`regression`).
 """
 
 from collections.abc import Sequence
@@ -83,7 +84,7 @@ class TpuGraphsSettings(NodeRankerSettings):
     width: int = 64
     block: str = "sage"  # a name in JOINED_BLOCKS
     rounds: int = 3
-    segment: int | None = 1000  # nodes with gradients; None: all
+    segment: int | None = 1000  # number of nodes with gradients; None: all nodes
     nodes: NodeSettings = field(default_factory=NodeSettings)
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(

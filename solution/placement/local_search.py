@@ -30,8 +30,9 @@ from solution.placement.simulation.decision import Decision, Timeline
 SIZES = "alike", "single"
 # why a part moves: its device has more work; it is on the critical chain, so other work waits
 REASONS = "load", "wait"
-FIRST, MOST = 4, 64  # parts moved per evaluation: at first, and at most
-# failed moves of single parts in a row after which a strategy (a size and a reason) is given up
+FIRST, MOST = 4, 64  # first and maximum number of parts moved per evaluation
+# number of successive failed moves of single parts after which a strategy (a size and a reason) is
+# given up
 FAILURES = 6
 # relative gain of one evaluation above which strategies that were given up are tried again
 WORTH = 1e-3

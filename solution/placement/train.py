@@ -71,7 +71,7 @@ from solution.system.files import check_place, check_writable, make_folder
 from solution.system.processes import count_cores
 from solution.system.terminal import say
 
-# Numbers of devices. The policy learns each of them separately and cannot interpolate.
+# Device counts to train on. The policy learns each count separately and cannot interpolate.
 NUMBERS = range(2, MAX_HEAD + 1)
 
 
@@ -81,7 +81,7 @@ class Draw:
 
     Attributes:
         scale: factor of the largest size, see draw_programs.
-        numbers: with how many different numbers of devices each program is used.
+        numbers: how many different device counts each program is used with.
         families: only programs of these families are used.
     """
 
@@ -93,7 +93,7 @@ class Draw:
 
 # Few instances of large programs, which take long to search; the largest are all recurrent.
 DRAWS = (Draw(1, 0, 4), Draw(3, 11, 2), Draw(8, 12, 1, frozenset(RECURRENT)))
-LARGEST = 11_000  # nodes; larger programs are left out
+LARGEST = 11_000  # maximum number of nodes of a program; larger programs are left out
 
 
 def draw_instances(counts: Sequence[int], leave_out: str = "") -> list[Evaluator]:
@@ -245,7 +245,8 @@ class Course:
             restore_optimizer(self._imitation.optimizer, optimizer)
 
     def _describe(self) -> str:
-        """Return a fingerprint of the course and its initial policy, to find its checkpoints."""
+        """Return a fingerprint of the course and the initial policy, to find the course's
+        checkpoints."""
         graphs = [
             (e.graph.name, e.graph.num_nodes, len(e.machine), e.tasks) for e in self.best.evaluators
         ]
@@ -264,11 +265,12 @@ def train_policy(
     is_taught: bool = False,
     workers: int = 1,
 ) -> Policy:
-    """Train by imitation in turns, then by PPO; keep the PPO result only if it is better.
+    """Train by imitation, one course after the other, then by PPO on the last course's instances.
+    Return the PPO result only if it is better than the policy before PPO.
 
     Args:
-        courses: run one after the other. A policy that first learns from few programs learns more
-            from many programs, in the same time.
+        courses: series of turns of search and imitation. A policy that first learns from few
+            programs learns more from many programs, in the same time.
         budgets, is_taught: see Course.
         folder: for checkpoints; an interrupted training resumes from the last one.
         workers: see BestDecisions.

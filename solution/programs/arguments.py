@@ -33,13 +33,13 @@ VERSION = 2  # version of the drawing rules; increase it if they draw other numb
 HIGHEST_INTEGER = 8  # integers are below this number, because most of them are indices
 SPREAD = 0.5  # standard deviation of the logarithms of numbers that must be positive
 POWERS = (-2, 3)  # range of the exponents drawn for float8_e8m0fnu, which has only powers of 2
-PART = 1 << 20  # most numbers drawn as float64 at once, to limit memory
+PART = 1 << 20  # maximum number of float64 numbers drawn at once, to limit memory
 # Element types that cannot be drawn: they hold no numbers, or the CPU's compiler rejects them.
 WITHOUT_NUMBERS = ("invalid", "tuple", "opaque", "token", "s1", "u1")
 # By opcode: positions of the operands that must be positive.
 POSITIVE = {"sqrt": (0,), "rsqrt": (0,), "log": (0,), "log-plus-one": (0,), "power": (0,),
             "divide": (1,), "batch-norm-inference": (4,)}  # fmt: skip
-# Opcodes whose result consists of numbers of the first operand (assumed for custom calls).
+# Opcodes whose result consists of elements of the first operand (assumed for custom calls).
 _MOVES = (
     "reshape broadcast transpose copy convert slice bitcast reverse dynamic-slice gather "
     "reduce-precision optimization-barrier pad custom-call copy-start copy-done"
@@ -88,7 +88,8 @@ class Role:
     """The use of a parameter, which decides which numbers are drawn for it."""
 
     is_positive: bool = False  # True: a root, a logarithm or a division needs positive numbers
-    # products summed per result element in the dot or convolution of which it is a factor; or 1
+    # number of products summed per result element in the dot or convolution that the parameter is a
+    # factor of; 1 if it is no factor
     terms: int = 1
 
 
@@ -116,7 +117,7 @@ class _Flow:
         entry = find_entry(module)
         self._entry = entry.id
         self._is_tupled = is_tupled(module)
-        # numbers of the entry's parameters, by Value (instruction id, tuple element)
+        # parameter numbers of the entry computation, by Value (instruction id, tuple element)
         self.parameters: dict[Value, int] = {}
         for instruction in entry.instructions:
             if instruction.opcode == "parameter":

@@ -51,7 +51,7 @@ class Refusal:
 
 
 class Host:
-    """The compiler in a child process, and a cache of what its requests share."""
+    """The compiler in a child process, and a cache of values that several requests use."""
 
     def __init__(self, compiler: Compiler) -> None:
         self.compiler = compiler

@@ -64,7 +64,7 @@ def check_installed() -> str:
 
 
 class Compiler:
-    """An XLA client in this process; it uses the cores that the process may use when it is
+    """An XLA client in this process; it uses the cores that the process may use when the client is
     created."""
 
     def __init__(self) -> None:

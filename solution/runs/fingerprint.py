@@ -224,7 +224,7 @@ def _describe_value(value: object) -> str:
 
 
 def _raised(value: ast.expr) -> ast.expr:
-    """Return the class of a raised exception without its arguments, which are its message."""
+    """Return the class of a raised exception, without the arguments: they are the error message."""
     return value.func if isinstance(value, ast.Call) else value
 
 

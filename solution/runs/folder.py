@@ -97,7 +97,8 @@ class Run:
         return self.folder / experiment / JOBS / name / f"fold-{fold}-seed-{seed}"
 
     def jobs(self, experiment: str, collection: str | None = None) -> list[Path]:
-        """Return the folders of an experiment's models: all, or those that rank `collection`."""
+        """Return the folders of an experiment's models: of all, or of the models that rank
+        `collection`."""
         found = (self.folder / experiment / JOBS).glob("*/fold-*-seed-*")
         folders = sorted(path for path in found if path.suffix != CHECKPOINTS)
         # Leave out empty folders. A file of this name is kept, so that reading it raises an error.

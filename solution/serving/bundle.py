@@ -157,7 +157,8 @@ class Bundle:
         )
 
     def predict(self, graph: Graph) -> "dict[str, pl.DataFrame]":
-        """Return by experiment a frame (see solution.domain.predictions) of its models' scores."""
+        """Return, for each experiment, a frame (see solution.domain.predictions) of the scores of
+        its models."""
         import polars as pl
 
         from solution.domain.predictions import make_frame
@@ -341,7 +342,7 @@ def naming(source: Path, member: Member, what: str) -> Iterator[None]:
 
 
 def _read(graph: Graph | str | Path) -> tuple[Graph, Facts | None]:
-    """Return the graph, read from its file if a path is given, and the sizes of its whole program.
+    """Return the graph, read from a file if `graph` is a path, and the sizes of the whole program.
     The sizes are None if `graph` is a Graph already."""
     if isinstance(graph, Graph):
         return graph, None

@@ -45,8 +45,9 @@ TYPES = {"float": TensorProto.FLOAT, "int": TensorProto.INT64, "bool": TensorPro
 
 
 def export(bundle: Bundle, folder: Path) -> list[Path]:
-    """Write every student of the bundle into the folder; each file is named by its collections.
-    Raises InputError if the bundle holds no students, or a net that cannot be exported."""
+    """Write every student of the bundle into the folder; each file is named after the collections
+    that the student ranks. Raises InputError if the bundle holds no students, or a net that cannot
+    be exported."""
     if not bundle.record.is_light:
         raise InputError(
             f"{bundle.source}: holds no students, which alone are written as ONNX. Pack the run "

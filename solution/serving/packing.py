@@ -258,7 +258,8 @@ def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
 
 
 def list_steps(ranked: Ranked) -> Steps:
-    """Return by graph its (k, slowdown) steps (see find_steps) and its number of configurations."""
+    """Return, for each graph, the (k, slowdown) steps (see find_steps) and the number of
+    configurations."""
     return {
         key: (find_steps(order, runtimes), len(order)) for key, (order, runtimes) in ranked.items()
     }
@@ -293,7 +294,8 @@ def _score(table: pl.DataFrame) -> dict[str, Score]:
 
 
 def _score_families(table: pl.DataFrame) -> dict[str, dict[str, Score]]:
-    """Return by collection and family the scores of the family's graphs; see `find_family`."""
+    """Return, for each collection and family, the scores of the family's graphs; see
+    `find_family`."""
     named = table.with_columns(
         family=pl.col("graph").map_elements(find_family, return_dtype=pl.String)
     )

@@ -19,7 +19,7 @@ from solution.system.wording import join_names
 if TYPE_CHECKING:
     import polars as pl
 
-SHOWN = 10  # rows shown in a notebook
+SHOWN = 10  # number of rows shown in a notebook
 # All layouts are written if configurable nodes x configurations is at most this.
 MOST_NAMED = 1_000_000
 KNOWN = "The models learned from a program of this structure, perhaps of other sizes."

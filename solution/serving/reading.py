@@ -28,7 +28,7 @@ from solution.serving.calibration import Facts, describe_graph
 from solution.store.graph_file import SUFFIX, read_prepared, read_record
 from solution.system.errors import InputError
 
-MOST = 1 << 60  # largest accepted number of nodes or edges
+MOST = 1 << 60  # maximum accepted number of nodes or edges
 NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
 # ending of reports that XLA dumps beside modules; they are no modules
 REPORT = "-memory-usage-report.pb"
@@ -47,7 +47,7 @@ class Question:
     graph: Graph
     facts: Facts  # sizes of the whole program
     file: Path  # the file that the graph was read from
-    made: bool = False  # True if its configurations were generated, not read from the file
+    made: bool = False  # True if the graph's configurations were generated, not read from the file
     notes: tuple[str, ...] = ()  # sentences on which parts of the program are considered
     # the message Module that the graph was made of; None if the file holds a graph, not a program
     module: Any = None

@@ -30,8 +30,8 @@ from solution.system.names import check_inside, check_name
 from solution.system.sealing import read_record
 
 RECORD, CARD, MODELS, FORMAT = "bundle.json", "README.md", "models", 1
-MAX_BYTES = 4 << 30  # largest size of all files together
-# largest numbers of models, and of programs in a collection
+MAX_BYTES = 4 << 30  # maximum number of bytes of all files together
+# maximum number of models, and maximum number of programs in a collection
 MAX_MEMBERS, MAX_PROGRAMS = 10_000, 100_000
 Name = Annotated[str, AfterValidator(check_name)]  # becomes the name of a folder or a file
 FileName = Annotated[str, AfterValidator(check_inside)]  # relative to the bundle's folder
@@ -46,7 +46,7 @@ class Member:
 
     folder: FileName  # relative to the bundle's folder
     experiment: Name
-    collections: tuple[str, ...]  # the collections that it ranks
+    collections: tuple[str, ...]  # the collections that the model ranks
     fold: Fold  # the fold that was held out; -1: none
     seed: Fold
 
@@ -57,8 +57,8 @@ class Program:
 
     name: str
     architecture: str  # Graph.architecture: a hash of opcodes and edges
-    group: str  # hash of the name of its group: graphs that are always in the same fold
-    family: str  # the first word of its name, or ""
+    group: str  # hash of the name of the program's group: graphs that are always in the same fold
+    family: str  # the first word of the program's name, or ""
     nodes: Count
     edges: Count
     configurable: Count
@@ -98,7 +98,7 @@ class BundleRecord:
     commit: str | None
     versions: dict[str, str]  # versions of the libraries used in training
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS)]
-    programs: dict[  # {collection: programs that its models learned from}
+    programs: dict[  # {collection: programs that the models for this collection learned from}
         str, Annotated[tuple[Program, ...], Field(max_length=MAX_PROGRAMS)]
     ]
     scores: dict[str, Score]  # by collection, out of fold

@@ -1,10 +1,11 @@
 """Score new configurations of one program, batch after batch, with comparable scores.
 
-The score that most models give a configuration depends on the other configurations in the batch:
-on how frequent its layouts are there, on how far its sums are from the mean. So a session has one
-fixed *reference list* of configurations. Every configuration is scored as if it were alone in a
-batch with that list. Each model's score becomes (score - mean) / standard deviation, both over its
-scores of the list. The session merges these by the recipe's weights, whatever the recipe's method
+The score that most models give a configuration depends on the other configurations in the batch: on
+how frequent the configuration's layouts are in the batch, and on how far its sums over nodes are
+from the batch's mean. So a session has one fixed *reference list* of configurations. Every
+configuration is scored as if it were alone in a batch with that list. Each model's score becomes
+(score - mean) / standard deviation, both over its scores of the list. The session merges these by
+the recipe's weights, whatever the recipe's method
 is: ranks do not exist as long as configurations are still to come.
 
 The list is prepared once. Layout nets compute only the nodes that a configuration changes, if it is
@@ -33,7 +34,7 @@ from solution.serving.possible import check_layouts
 from solution.serving.record import Member
 from solution.system.errors import InputError
 
-REFERENCE = 256  # largest number of configurations in the reference list
+REFERENCE = 256  # maximum number of configurations in the reference list
 Models = Callable[[], Iterable[tuple[Member, Model | LightModel]]]
 
 

@@ -17,7 +17,7 @@ from solution.domain.vocabulary import (
 from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.padding import repair_padding
 
-SHOWN = 3  # largest number of nodes named in a short description
+SHOWN = 3  # maximum number of nodes named in a short description
 SAME = "as the compiler has it"
 
 
@@ -29,8 +29,8 @@ def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) 
     """Return a line for each of the configurations at the positions `configs` (k,).
 
     Args:
-        whole: name every layout that a configuration asks for; otherwise only a few of those that
-            differ from the compiler's program.
+        whole: name every layout that a configuration asks for; otherwise only a few of the layouts
+            that differ from the compiler's program.
     """
     if graph.collection.kind == "tile":
         return [_describe_tile(row) for row in graph.tiles[configs]]

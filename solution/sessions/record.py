@@ -24,7 +24,8 @@ class SessionRecord(BaseModel):
     """The record of a session: what ran, how it ended, and which files it left."""
 
     notebook: str
-    push: str = ""  # key of the push that started it; empty if a person did
+    # key of the push (upload to Kaggle) that started the session; empty if a person did
+    push: str = ""
     commit: str = ""
     state: State = "running"  # stays "running" if the session is killed
     note: str = ""  # the remaining work, in words

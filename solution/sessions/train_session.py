@@ -39,8 +39,9 @@ NOTHING, FOLDS, REFIT = "", "folds", "refit"
 
 @dataclass(frozen=True)
 class Packing:
-    """Which models the session packs into a bundle: those of all folds, or refits. If several
-    sessions share the folds, a session packs only if it has the models of all folds."""
+    """Which models the session packs into a bundle: the models of all folds, or refits (models that
+    learn from all graphs). If several sessions share the folds, a session packs only if it has the
+    models of all folds."""
 
     kind: str  # NOTHING, FOLDS or REFIT
     experiments: Sequence[Experiment]

@@ -49,7 +49,8 @@ class PlainConsole(Console):
         self._is_wide, self._settings = is_wide, settings
 
     def __getattr__(self, name: str) -> Any:
-        # the console is initialised, so the attribute does not exist
+        # Without `_settings`, rich's console is initialised already: the attribute `name` does not
+        # exist.
         if "_settings" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         settings, told = dict(self._settings), os.environ.get("COLUMNS", "")

@@ -47,7 +47,8 @@ from solution.training.folds import NO_FOLD
 from solution.training.jobs import Job, list_jobs
 from solution.training.plan import Plan
 
-# configurations of a layout graph that a student learns from: generated ones, the graph's own
+# maximum number of generated configurations of a layout graph, and of configurations in its file,
+# that a student learns from
 MADE_LAYOUTS = 240
 OWN_LAYOUTS = 1000
 # Each student is as large as one of the ensemble's nets that it learns from.

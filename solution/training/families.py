@@ -25,8 +25,8 @@ SAYS_NOTHING = frozenset({
     "module", "official", "program", "pure", "small", "test", "tf", "train", "valid", "xla",
 })  # fmt: skip
 HASH = re.compile(r"[0-9a-f]{12,}")
-SHORTEST = 3  # fewest letters of a prefix that joins two words, such as gpt and gptneo
-ALIKE = 0.9  # least Jaccard index (intersection over union) of the opcode sets of relatives
+SHORTEST = 3  # minimum number of letters of a prefix that joins two words, such as gpt and gptneo
+ALIKE = 0.9  # minimum Jaccard index (intersection over union) of the opcode sets of relatives
 OPCODES = 256
 
 

@@ -41,7 +41,7 @@ class LearningCurve:
         self._measures: list[Mapping[str, float]] = []
 
     def __call__(self, *given: Any, **named: Any) -> None:
-        """Forward the report. Record its score and its measures if it has a score."""
+        """Forward the report. If it contains a score, record the score and the measures."""
         progress = FitProgress(*given, **named)
         if progress.score is not None:
             self._points.append((int(progress.done), round(float(progress.score), DIGITS)))

@@ -42,11 +42,12 @@ PATIENCE = 20.0  # seconds after which an observed fit is stopped, but never wit
 WORKERS_SECONDS = 6.0  # seconds until worker processes have started
 # seconds to merge the predictions of a small run; predictions merged per second in large runs
 MERGING_SECONDS, MERGED_EACH_SECOND = 5.0, 500_000
-# bytes on disk; a run stores each prediction twice: with its job, and with its experiment
+# number of bytes on disk; a run stores each prediction twice: with its job, and with its experiment
 BYTES_OF_A_PREDICTION = 6
-# to time predictions: graphs that a model is fitted on, configurations of a graph it predicts
+# To time predictions, a model is fitted on FEW graphs, and predicts at most TRIED configurations of
+# each other graph.
 FEW, TRIED = 8, 2000
-# the time of a graph is roughly proportional to it
+# nodes x configurations: the time that a graph takes is roughly proportional to this product
 WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")
 # smallest number of folds of a reduced run; shares of the nets' epochs to try
 FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
@@ -89,7 +90,8 @@ def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[
 
 
 def estimate_job(site: Here, spec: JobSpec, _: Report) -> float:
-    """Return the estimated seconds of a job: its fit, which is discarded, and its predictions."""
+    """Return the estimated seconds of a job's fit and predictions. A long fit is stopped and its
+    duration extrapolated; the fitted model is discarded."""
     job, plan = spec.find(site), site.plan
     settings, stopwatch, begin = job.experiment.ranker, Stopwatch(), time.monotonic()
     split = split_training(plan, job.group, job.fold, job.seed)
@@ -200,7 +202,7 @@ def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: fl
 class RunBudget:
     """How much of the whole run is trained; a smaller budget takes less time."""
 
-    seeds: int  # most seeds per experiment
+    seeds: int  # maximum number of seeds per experiment
     folds: int
     share: float = 1.0  # fraction of the usual epochs for which nets are trained
 

@@ -53,8 +53,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Choice:
-    """A filter of jobs: selects those that rank one of `collections` and hold out one of
-    `folds`."""
+    """A filter: it selects the jobs that rank one of `collections` and hold out one of `folds`."""
 
     collections: tuple[str, ...] = ()  # empty: all
     folds: tuple[int, ...] = ()  # empty: all

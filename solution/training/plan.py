@@ -27,7 +27,8 @@ from solution.training.folds import NO_FOLD, SOURCES, Scheme, assign_folds
 
 IS_LABELLED = pl.col("fold") != NO_FOLD
 IS_TEST = pl.col("split") == "test"
-QUICK_LABELLED, QUICK_TEST = 8, 3  # graphs per collection in a quick look
+# maximum number of labelled graphs, and of test graphs, per collection in a quick look
+QUICK_LABELLED, QUICK_TEST = 8, 3
 
 
 @dataclass(frozen=True)

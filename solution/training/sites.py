@@ -297,8 +297,8 @@ class AwayTrainer:
     def _checkpoints(self, job: Job, scratch: Run) -> Iterator[Path]:
         """Yield the folder for the fit's checkpoints.
 
-        The folder is that of the run if this machine sees it. Otherwise it is a scratch folder,
-        which is uploaded to the run's bucket if there is one.
+        If this machine sees the run's folder, the checkpoints are in it. Otherwise they are in a
+        scratch folder, which is uploaded to the run's bucket if there is one.
         """
         if self.run.is_here():
             shared = Run(self.run.folder)

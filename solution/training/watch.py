@@ -137,7 +137,8 @@ def _clock(seconds: float | None) -> str:
 
 COLUMNS = ("Model", "Epoch", "Loss", "Score", "Best", "Per s", "Time", "Left")
 OTHER_LINES = 5  # lines of the terminal besides the rows: title, header, rule, prompt
-QUIET_SECONDS = 30.0  # longest time (roughly) without a line in a log while fits are running
+# approximate maximum number of seconds without a line in the log while fits are running
+QUIET_SECONDS = 30.0
 
 
 class Watch(Protocol):

@@ -26,9 +26,9 @@ Fields = dict[str, Any]
 # first columns of lists: values of two dimensions, then sum and product over all dimensions
 STARTS, STRIDES, LIMITS, LOWS, HIGHS = 109, 113, 117, 125, 129
 IS_STABLE = 133
-# most combinations of slice starts that are tried for the dimensions beyond the second
+# maximum number of combinations of slice starts that are tried for the dimensions beyond the second
 MAX_TRIES = 20_000
-MAX_WAYS = 2000  # most candidates of a gather's dimension numbers that are compared
+MAX_WAYS = 2000  # maximum number of candidates for a gather's dimension numbers that are compared
 UNIFORM = 1  # number of the uniform distribution in XLA's enumeration
 NO_TRANSPOSE = 1
 HALVES = ("X64SplitLow", "X64SplitHigh")

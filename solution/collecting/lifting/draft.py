@@ -56,7 +56,8 @@ class Draft:
     sizes: list[tuple[int, ...]]  # sizes of a tensor's dimensions; () for a tuple
     layouts: list[tuple[int, ...]]  # layouts of tensors, minor to major
     parts: list[int]  # number of elements of a tuple; 0 for a tensor
-    numbers: list[int]  # parameter numbers of parameters
+    # parameter number: position of a parameter node among the parameters of its computation
+    numbers: list[int]
     operands: list[list[int]]  # nodes that a node reads: distinct, ascending
     called: list[list[int]]  # root nodes of the computations that a node calls, ascending
     users: list[list[int]]  # nodes of the same computation that read a node

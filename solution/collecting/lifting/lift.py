@@ -39,7 +39,7 @@ UNARY = frozenset(UNARY_NAMES.split())
 BINARY = frozenset([*COMMUTATIVE, *ORDERED])
 REORDERS = frozenset({"reshape", "transpose", "reverse"})
 SINGLE = UNARY | REORDERS | {"broadcast", "slice", "bitcast-convert", "get-tuple-element"}
-# By opcode: the largest number of operands. Operands of other opcodes are not checked.
+# By opcode: the maximum number of operands. The operand counts of other opcodes are not checked.
 MOST = dict.fromkeys(SINGLE, 1) | dict.fromkeys(BINARY, 2) | {"select": 3, "clamp": 3}
 PROTOBUF = ".pb"
 CONTRADICTS = "its features, or the sizes of what it reads, contradict each other"

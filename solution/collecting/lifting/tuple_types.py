@@ -17,8 +17,10 @@ from typing import NamedTuple
 from solution.collecting.lifting.draft import PRED, S32, TOKEN, TUPLE, Draft
 from solution.collecting.lifting.operand_order import order_results
 
-NEAR = 6  # most edges from a reader of a loop's state to the next value of the element that it gets
-SEEN = 64  # largest number of nodes that one such search visits
+# maximum number of edges from the reader of an element of a loop's state to the element's next
+# value
+NEAR = 6
+SEEN = 64  # maximum number of nodes visited in a search along at most NEAR edges
 READ = "get-tuple-element"
 
 
@@ -52,7 +54,7 @@ LACKING = "it has no element of a type that its loop needs"
 
 
 class Loop(NamedTuple):
-    """A while loop: its computations, its counter, and the elements of its state that never
+    """A while loop: both computations, the counter, and the elements of the state that never
     change."""
 
     node: int
@@ -142,7 +144,8 @@ class TupleTypes:
         return self._read_from_readers(node)
 
     def _find_parameter(self, node: int) -> Type:
-        """Return the type of a parameter: from its caller; without a caller, from its readers."""
+        """Return the type of a parameter: the type that the caller passes; without a caller, the
+        type that the parameter's readers need."""
         draft = self._draft
         caller = draft.callers.get(draft.computation[node])
         if caller is None:

@@ -67,7 +67,8 @@ COPIES = (
     Feature("copies_bytes", "log1p bytes", "bytes that the copies move"),
 )
 FEATURES = (*WEIGHTED, *COUNTS, *COPIES, *frequency.FEATURES, *CONTEXT)
-BLOCK_ENTRIES = 1 << 22  # most (configuration, node or tensor) entries in memory at once
+# maximum number of (configuration, node or tensor) entries in memory at once
+BLOCK_ENTRIES = 1 << 22
 
 
 def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:

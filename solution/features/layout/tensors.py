@@ -35,7 +35,7 @@ class Tensors:
     """One kind of tensor (output, input or kernel) of all configurable nodes."""
 
     sizes: np.ndarray  # (configurable, 6) int64, dimensions; 1 past the rank
-    ranks: np.ndarray  # (configurable,) int64, numbers of dimensions
+    ranks: np.ndarray  # (configurable,) int64, number of dimensions of each tensor
     layouts: np.ndarray  # (configurable, 6) int64, the program's layouts, minor to major
 
 

@@ -15,7 +15,7 @@ from solution.domain.vocabulary import LAYOUT_UNSET
 
 OUTPUT_MINOR = 0  # the slot with the output's most minor dimension
 UNSET = ("suits", "program")
-BLOCK_ENTRIES = 1 << 22  # most (configuration, node) entries in memory at once
+BLOCK_ENTRIES = 1 << 22  # maximum number of (configuration, node) entries in memory at once
 
 
 def violation_ratios(graph: Graph, unset: str = "suits") -> np.ndarray:

@@ -73,7 +73,8 @@ class Misses(NamedTuple):
 
     # with least-recently-used eviction, a level's data stays in the cache as a whole or not at all
     least_recent: np.ndarray
-    # without that rule: the part of a level's data that fits into the cache stays there
+    # without least-recently-used eviction: the part of a level's data that fits into the cache
+    # stays there
     gradual: np.ndarray
 
 

@@ -54,7 +54,8 @@ SIZES = {  # bytes, compared with the working set; a TPU core fills the scratchp
     "second_level": SECOND_LEVEL,
     "scratchpad": 16 << 20,
 }
-# number of read tensors with columns: the largest; of equal ones, the longest strides first
+# number of read tensors that have columns: the largest tensors; of equally large ones, those with
+# the longest strides
 READ = 2
 
 _OF_ALL = (

@@ -54,10 +54,11 @@ OPCODE = 0.3
 MAKING = 0.2
 # expected size of the factor on copies of arguments, relative to all other learned weights
 ARGUMENT = 10.0
-# least slope of standardised log runtimes over prior costs / deviation of copied bytes
+# minimum slope of standardised log runtimes over prior costs / deviation of copied bytes
 LEAST_SLOPE = 0.05
 MOST_COSINES, MOST_CONFIGS = 1 << 12, 1 << 20
-CHUNK_VALUES = 1 << 22  # cosines, or (configuration, state) entries, that are in memory at once
+# maximum number of cosines, or of (configuration, state) entries, in memory at once
+CHUNK_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,9 @@ class CostKernelRanker(CostRanker):
         self.settings = settings
         self.seed = seed
         self.cosines_: Cosines | None = None
-        # (2 * cosines + 1,): weights of f, weights of g, factor on copies of arguments
+        # (2 * cosines + 1,): weights of the random features in f, then in g (the module docstring
+        # defines both functions), then the factor on the prior cost of copied arguments, divided by
+        # ARGUMENT
         self.weights_: np.ndarray = np.zeros(0)
 
     @property

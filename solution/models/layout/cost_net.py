@@ -61,7 +61,8 @@ from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
 
-CHUNK_VALUES = 1 << 24  # (configuration, state) entries that are summed at once, to bound memory
+# maximum number of (configuration, state) entries that are summed at once, to bound memory
+CHUNK_VALUES = 1 << 24
 OPCODE_WIDTH = 16
 # Fields of the state table that are copied to CostInputs unchanged.
 COLUMNS = ("node", "reader", "features", "shares", "strides", "short_loops", "at_once", "split",

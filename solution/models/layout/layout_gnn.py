@@ -49,7 +49,8 @@ from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
-# most values of a layer in memory at once in prediction, fewer if configurations share values
+# maximum number of values of a layer in memory at once in prediction; fewer if configurations share
+# values
 CHUNK_VALUES = 1 << 22
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
@@ -62,7 +63,7 @@ TRAINING = TrainingSettings(
     graphs_per_step=1,
     configs_per_graph=96,
     visits=10,
-    # most steps of an epoch; an epoch of hundreds of graphs still visits every graph
+    # maximum number of steps of an epoch; an epoch of hundreds of graphs still visits every graph
     max_steps=1000,
     max_configs=None,
 )

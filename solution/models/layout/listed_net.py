@@ -32,7 +32,8 @@ from solution.models.nets.forward import find_scale, put_on_scale
 # Compute in full what differs from each known configuration at more than this share of the nodes.
 NEAR = 0.1
 KEPT = 4  # the node values of this many configurations are kept, the latest ones
-BATCH = 64  # most configurations that are computed together from one known configuration
+# maximum number of configurations that are computed together from one known configuration
+BATCH = 64
 # more than MANY configurations of fewer than SMALL nodes share most values: compute them in full
 SMALL, MANY = 1000, 16
 

@@ -24,7 +24,7 @@ from solution.system.files import open_regular, replace_file
 
 NAME = "checkpoint.safetensors"
 RECORD, SEAL = "record", "seal"
-SECONDS_BETWEEN = 20.0  # least time between two checkpoints
+SECONDS_BETWEEN = 20.0  # minimum number of seconds between two checkpoints
 NET, OPTIMIZER, BEST, MEMORY = "net.", "optimizer.", "best.", "memory."
 TORCH_RANDOM, GPU_RANDOM = "random.torch", "random.gpu"
 ORDER, DRAWN = "order", "drawn."

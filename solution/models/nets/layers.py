@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-MAX_PAIRS = 1 << 24  # (query, key) pairs in memory at once: 64 MB in float32
+MAX_PAIRS = 1 << 24  # maximum number of (query, key) pairs in memory at once: 64 MB in float32
 
 
 class Mlp(nn.Sequential):

@@ -38,10 +38,11 @@ from solution.system.report import Report
 WARM_UP = 0.1
 # a graph with over MANY times the drawn configurations is sampled without a (slow) permutation
 MANY = 10
-LOOK_SECONDS = 2.0  # least time between two reports of progress inside an epoch
+LOOK_SECONDS = 2.0  # minimum number of seconds between two reports of progress inside an epoch
 # at most this many values of a layer are in memory at once while training: 16 MB
 MAX_VALUES = 1 << 22
-# steps whose index arrays other threads compute ahead, because a GPU's step takes less time
+# number of steps whose index arrays other threads compute ahead, because a step on a GPU takes less
+# time than its index arrays
 PLANNED_AHEAD = 2
 # fixed cost of a training step, in the unit of net.count_values, to estimate progress
 STEP_VALUES = 1 << 13

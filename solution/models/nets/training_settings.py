@@ -27,11 +27,13 @@ class TrainingSettings:
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4  # used by "adamw" only
     graphs_per_step: int = 4
-    # configurations of each graph compared in a step; drawn anew each time
+    # number of configurations of each graph compared in a step; drawn anew in each step
     configs_per_graph: int = 48
-    # most visits of a graph in an epoch: one per configs_per_graph of its configurations
+    # maximum number of visits of a graph in an epoch: one per configs_per_graph configurations of
+    # the graph
     visits: int = 1
-    # least and most steps of an epoch: visits are repeated, or large graphs visited less often
+    # minimum and maximum number of steps of an epoch; to reach them, visits are repeated, or large
+    # graphs visited less often
     min_steps: int = 1
     max_steps: int | None = None
     # at most this many distinct configurations of a graph are learned from; None: all

@@ -41,8 +41,9 @@ def validate(
     """Score every graph once and return the mean measures of the rankings.
 
     Args:
-        size: number of configurations compared in one loss. It is that of a training step, because
-            some losses grow with this number and would not be comparable with training losses.
+        size: number of configurations compared in one loss. Pass the number of a training step:
+            some losses grow with it, and are comparable with training losses only if the numbers
+            are equal.
     """
     ranking = as_ranking(net)
     rows = []

@@ -32,7 +32,7 @@ from solution.system.errors import InputError
 from solution.system.files import open_regular
 from solution.system.report import Report, silent
 
-# largest size of a model's text; models trained here have a few hundred thousand bytes
+# maximum number of bytes of a model's text; models trained here have a few hundred thousand
 MAX_BYTES = 1 << 28
 END = "end of trees"
 OBJECTIVE = re.compile(r"[a-z_]{1,40}( sigmoid:[0-9.]{1,10})?")
@@ -215,7 +215,7 @@ class TreeSettings(RankerSettings):
     lambda_l2: float = 1.0
     # at most this many distinct configurations of a graph are used for training
     max_configs: int = 1000
-    # about the largest number of rows of the training table, and of the validation table
+    # approximate maximum number of rows of the training table, and of the validation table
     max_rows: int = 1_000_000
 
     def quick(self) -> Self:

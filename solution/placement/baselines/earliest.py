@@ -67,13 +67,15 @@ def choose_earliest(
             if begin < earliest:
                 best_index, best_device, earliest = index, device, begin
         if early == 0 and earliest <= least:
-            break  # no other task can start before `least`, when the first device is free
+            # `least` is the time when the first device becomes free; no other task can start before
+            break
     return best_index, best_device
 
 
 @njit(cache=True, nogil=True)
 def choose_fallback_device(task, leaders, placement, room):
-    """Return a device for a task that fits on none: its leader's, else the one with most room."""
+    """Return a device for a task that fits on no device: the device of the task's leader if that is
+    placed already, else the device with most free memory."""
     known = placement[leaders[task]]
     return known if known >= 0 else int(np.argmax(room))
 
@@ -91,7 +93,7 @@ def insert_sorted(ready, count, ranks, task):
 @njit(cache=True, nogil=True)
 def find_waiting(seconds, in_start, in_of):
     """Return (tasks,): the number of producers that each task waits for. Data without inputs
-    (parameters, constants) gets -1: it is not scheduled, and no task waits for it."""
+    (parameters, constants) gets -1: such data is not scheduled, and no task waits for it."""
     waiting = np.zeros(len(seconds), np.int64)
     for task in range(len(seconds)):
         if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
@@ -108,10 +110,11 @@ def schedule_earliest(
 ):
     """Repeatedly schedule the task that can start first; return each task's device, start and end.
 
-    Of tasks that can start equally early, the first in `order` is scheduled. Per task: `leaders`,
-    the task whose device it shares; `held`, the bytes that it occupies; `favourite`, the producer
-    on whose device the task's start counts as earlier, by the saved transfer (-1: none, as in
-    m-ETF). `memory` is in bytes per device.
+    Of tasks that can start equally early, the first in `order` is scheduled. Arrays with an entry
+    for each task: `leaders`, the task (perhaps itself) whose device the task must share; `held`,
+    the bytes that the task occupies; `favourite`, the producer on whose device the task counts as
+    starting earlier, by the saved transfer (-1: none, as in m-ETF). `memory` is in bytes per
+    device.
     """
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)

@@ -34,7 +34,7 @@ from solution.system.files import open_regular, replace_file
 FIRST_STRENGTH = 1.0
 SETTLING = 3  # mean-field iterations at inference, as a multiple of those in training
 FIRM = 4.0  # factor on the coupling in the last mean-field iteration at inference; 1 in the first
-CHUNK = 64  # segments whose attention is computed at once at inference, to save memory
+CHUNK = 64  # number of segments whose attention is computed at once at inference, to save memory
 OPCODE_WIDTH = 32
 # Actions (decisions, nodes), or a function of log probabilities (1, nodes, actions) to actions.
 Given = Tensor | Callable[[Tensor], Tensor]

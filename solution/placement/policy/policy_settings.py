@@ -7,7 +7,8 @@ from solution.placement.evaluation import PENALTY, TASKS
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS
 from solution.system.errors import InputError
 
-# outputs of the placement head, the most devices; those that a machine lacks are masked
+# number of outputs of the placement head = maximum number of devices; outputs for devices that a
+# machine lacks are masked
 MAX_HEAD = 8
 FINE_TUNING_RATE = 5e-5  # learning rate of PPO after imitation; from scratch: 1e-4
 CHOICES = {

@@ -44,7 +44,8 @@ class StepResult:
     """The simulated cost of a decision; `reason` says why it is invalid (None: it is valid)."""
 
     seconds: float
-    peak_bytes: np.ndarray  # (devices,): the most bytes that each device's memory held at a time
+    # (devices,): maximum number of bytes in each device's memory at any time
+    peak_bytes: np.ndarray
     reason: str | None = None
 
 

@@ -39,8 +39,9 @@ from solution.system.names import make_safe
 DEFAULT_COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
 # nanoseconds: a run (one measured configuration) with at most this time counts as not timed
 NO_TIME = 1
-BLOCK_VALUES = 1 << 22  # numbers of the config tensor that are expanded at once: 16 MB
-# number of runs (measured configurations) whose layouts are expanded in memory at once
+# maximum number of elements of the config tensor that are expanded at once: 16 MB
+BLOCK_VALUES = 1 << 22
+# maximum number of runs (measured configurations) whose layouts are expanded in memory at once
 BLOCK_RUNS = 256
 
 
@@ -53,7 +54,8 @@ class Record:
     splits: np.ndarray  # (1, s) int64: boundaries of the sections of nodes, see nodes.Nodes
     nanoseconds: np.ndarray  # (configs,) int64: runtimes; zeros if there are no labels
     normalizer: int  # nanoseconds by which a tile graph's runtimes are divided
-    # runs that are not in the graph: they failed, or have no time although others have one
+    # number of runs that are not in the graph: they failed, or have no time although other runs
+    # have one
     left_out: int
 
 

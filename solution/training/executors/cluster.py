@@ -130,7 +130,7 @@ def _open(context: RunContext) -> Work:
 LOCAL, RAY = "local", "ray"
 RETRIES = 3  # how often a task is run again if its process dies
 POLL_SECONDS = 0.1
-AT_ONCE = 64  # most results fetched at once
+AT_ONCE = 64  # maximum number of results fetched at once
 STORE_BYTES = 256 << 20  # shared memory for results, which are small; graphs are mapped from files
 # where Ray's temporary folder is made: short, because a socket's path has at most 107 bytes
 SHORT, OWN = Path("/tmp"), "fastslow-ray-"
