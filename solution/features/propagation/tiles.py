@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 LANES, SUBLANES = 128, 8
 # By bytes of an element: the fewest elements to which the second minor dimension is padded.
 FEWEST = {1: 8, 2: 4, 4: 2}
+ROWS_SPLIT = 2  # weight of a reshape's padded size if it divides the rows of a tile
 MOST_GROUPS = 5  # groups of dimensions of a reshape whose orders are compared
 # Opcodes of readers through which the compiler looks for the dot that reads a dot.
 PASSING = [*np.flatnonzero(IS_ELEMENTWISE), OPCODE_IDS["dot"], OPCODE_IDS["transpose"]]
@@ -102,6 +103,16 @@ def divide_dimensions(
             products[side] *= (left, right)[side][group[side][-1]]
         groups.append(group)
     return None if axes[0] or axes[1] else groups
+
+
+def splits_rows(
+    sizes: Sequence[int], layout: Sequence[int], new: Sequence[int], new_layout: Sequence[int]
+) -> bool:
+    """Return True if a reshape keeps the minor dimension and divides the next one within a tile."""
+    rows, new_rows = sizes[layout[1]], new[new_layout[1]]
+    if sizes[layout[0]] != new[new_layout[0]] or rows == new_rows:
+        return False
+    return rows % SUBLANES != 0 or new_rows % SUBLANES != 0
 
 
 class DeviceLayouts:
@@ -175,14 +186,17 @@ class DeviceLayouts:
     def choose_reshape(self, operand: int, result: int) -> tuple[int, int]:
         """Return the packed layouts of the two sides of a reshape that make it a bitcast.
 
-        Of all such pairs, the one with the least padded size of both tensors. UNSET if the shapes
-        do not fit, or if one is of rank 1.
+        Of all such pairs, the one with the least padded size of both tensors; the tiles of the
+        tensor with more dimensions count with eight rows. A pair that splits the rows
+        of a tile counts ROWS_SPLIT times. UNSET if the shapes do not fit, or if one is of rank 1.
         """
         sizes = self._sizes[operand], self._sizes[result]
         groups = divide_dimensions(*sizes)
         if groups is None or min(map(len, sizes)) < 2 or len(groups) > MOST_GROUPS:
             return UNSET, UNSET
         best, found = math.inf, (UNSET, UNSET)
+        ranks = [len(one) for one in sizes]
+        rows = [SUBLANES if rank > min(ranks) else self._fewest[result] for rank in ranks]
         ones = [[axis for axis in range(len(one))[::-1] if one[axis] == 1] for one in sizes]
         for order in permutations(range(len(groups))[::-1]):
             sides = [
@@ -190,9 +204,11 @@ class DeviceLayouts:
                 for side in (0, 1)
             ]
             padded = sum(
-                count_padded(one, layout[0], layout[1], self._fewest[result])
-                for one, layout in zip(sizes, sides, strict=True)
+                count_padded(one, layout[0], layout[1], fewest)
+                for one, layout, fewest in zip(sizes, sides, rows, strict=True)
             )
+            if splits_rows(sizes[0], sides[0], sizes[1], sides[1]):
+                padded *= ROWS_SPLIT
             if padded < best:
                 best, found = padded, (pack_layout(sides[0]), pack_layout(sides[1]))
         return found

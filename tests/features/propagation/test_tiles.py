@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from solution.features.padding import repair_padding
 from solution.features.propagation.backend import TPU
 from solution.features.propagation.propagation import Propagation
-from solution.features.propagation.tiles import FEWEST, choose_layout
+from solution.features.propagation.tiles import FEWEST, DeviceLayouts, choose_layout
 from tests.features.propagation.slow import Layout, unpack
 from tests.made.builder import Builder, Shape
 
@@ -85,4 +85,29 @@ def test_dots_of_a_tpu(
     assert layouts == tuple(
         None if number < 0 else unpack(int(number), rank)
         for number, rank in zip(packed, ranks, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("operand", "result", "layouts"),
+    [
+        ((8, 12, 64), (8, 12, 4, 16), ((2, 0, 1), (3, 2, 0, 1))),
+        ((8, 12, 4, 16), (8, 12, 64), ((3, 2, 0, 1), (2, 0, 1))),
+        ((4, 12, 96), (4, 12, 4, 24), ((2, 0, 1), (3, 2, 0, 1))),
+        ((8, 24, 64), (8, 24, 4, 16), ((1, 2, 0), (1, 3, 2, 0))),
+        ((2, 16, 48), (2, 16, 4, 12), ((2, 1, 0), (3, 2, 1, 0))),
+        ((96, 48), (4, 24, 48), ((1, 0), (2, 1, 0))),
+        ((48, 48), (4, 12, 48), ((1, 0), (2, 1, 0))),
+        ((4, 24, 24, 48), (2304, 48), ((3, 2, 1, 0), (1, 0))),
+    ],
+)
+def test_reshapes_of_a_tpu(operand: Shape, result: Shape, layouts: tuple[Layout, Layout]) -> None:
+    """The layouts that the same compiler selects for a reshape that is no bitcast."""
+    program = Builder()
+    parameter = program.add("parameter", operand)
+    reshape = program.add("reshape", result, parameter)
+    graph = program.build({reshape: np.full((1, 18), -1)}, program.add("tuple", (), reshape))
+    found = DeviceLayouts(repair_padding(graph)).choose_reshape(parameter, reshape)
+    assert layouts == tuple(
+        unpack(number, len(shape)) for number, shape in zip(found, (operand, result), strict=True)
     )
