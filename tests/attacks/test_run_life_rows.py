@@ -10,13 +10,7 @@ import psutil
 import pytest
 
 from tests.attacks.making import make_store
-from tests.attacks.stories import (
-    begin,
-    describe_run,
-    find_checkpoints,
-    list_results,
-    wait_until,
-)
+from tests.attacks.stories import begin, describe_run, find_checkpoints, list_results, wait_until
 from tests.processes import TRAINING, Program, run_cold
 
 pytestmark = pytest.mark.slow

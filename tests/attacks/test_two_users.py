@@ -152,10 +152,7 @@ def test_a_worker_of_which_it_happened_has_said_why(
 ) -> None:
     path = tmp_path / "some.bin"
     path.write_bytes(bytes(100_000))
-    with (
-        pytest.raises(InputError, match="see above"),
-        open_pool(1, begin_nothing) as pool,
-    ):
+    with pytest.raises(InputError, match="see above"), open_pool(1, begin_nothing) as pool:
         pool.submit(read_cut, path).result()
     assert f"{path}: was cut while it was read" in capfd.readouterr().err
 

@@ -48,10 +48,7 @@ def test_a_place_where_no_mirror_can_be_names_the_variable(
     (tmp_path / "file").write_text("mine")
     monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / place))
     words = f"The mirrors of buckets are kept in {tmp_path / place}: set FASTSLOW_MIRRORS"
-    with (
-        pytest.raises(InputError, match=words),
-        on_this_machine("s3://bucket/x", alone=alone),
-    ):
+    with pytest.raises(InputError, match=words), on_this_machine("s3://bucket/x", alone=alone):
         pass
 
 

@@ -63,11 +63,7 @@ def read_latest(shop: Desk, name: str = NAME) -> Push:
 
 
 def finish_session(
-    shop: Desk,
-    state: State = "finished",
-    name: str = NAME,
-    ledger: bytes = LEDGER,
-    **changes: str,
+    shop: Desk, state: State = "finished", name: str = NAME, ledger: bytes = LEDGER, **changes: str
 ) -> Kernel:
     """Let the latest push have run: its outputs are a record and two files."""
     latest = read_latest(shop, name)

@@ -14,9 +14,7 @@ def shape(*dimensions: int, kind: int = F32, order: list[int] | None = None) -> 
     """Return a shape; its layout is `order` (minor to major), row-major by default."""
     layout = list(range(len(dimensions)))[::-1] if order is None else order
     return MESSAGES["Shape"](
-        element_type=kind,
-        dimensions=dimensions,
-        layout=MESSAGES["Layout"](minor_to_major=layout),
+        element_type=kind, dimensions=dimensions, layout=MESSAGES["Layout"](minor_to_major=layout)
     )
 
 

@@ -23,11 +23,7 @@ from solution.papers.node_subsets import NodeSettings
 from solution.papers.prepared import ContractionSettings, PreparedSettings
 from solution.papers.residual import ResidualSettings, ResidualTileSettings
 from solution.papers.segment_training import SegmentSettings
-from solution.papers.study import (
-    StudyLassoSettings,
-    StudyRidgeSettings,
-    StudyTreeSettings,
-)
+from solution.papers.study import StudyLassoSettings, StudyRidgeSettings, StudyTreeSettings
 from solution.papers.tgraph import TGraphSettings
 from solution.papers.tpugraphs import TpuGraphsSettings, TpuGraphsTileSettings
 from solution.papers.violation import ViolationSettings

@@ -151,8 +151,7 @@ def test_a_search_spends_its_budget_and_no_more(budget: int, memory: float) -> N
 @pytest.mark.parametrize("memory", [1e12, 1e6])
 @pytest.mark.parametrize("budget", [5, 40])
 @pytest.mark.parametrize(
-    "method",
-    ["go", "go-one", "fine-tuned", "from scratch", "joint", "single", "sequential"],
+    "method", ["go", "go-one", "fine-tuned", "from scratch", "joint", "single", "sequential"]
 )
 def test_every_protocol_keeps_to_its_budget(method: str, budget: int, memory: float) -> None:
     evaluator = make_evaluator(memory=memory)

@@ -178,10 +178,7 @@ def test_one_process_works_on_a_run(there: Path) -> None:
 
 
 def test_what_failed_is_what_is_said(there: Path) -> None:
-    with (
-        pytest.raises(ValueError, match="the work"),
-        on_this_machine(f"file://{there}") as folder,
-    ):
+    with pytest.raises(ValueError, match="the work"), on_this_machine(f"file://{there}") as folder:
         (folder / "half").write_text("what was done until then is sent")
         raise ValueError("the work")
     assert (there / "half").exists()
@@ -237,10 +234,7 @@ def test_a_bucket_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    with (
-        pytest.raises(InputError, match="s3://bucket/run"),
-        on_this_machine("s3://bucket/run"),
-    ):
+    with pytest.raises(InputError, match="s3://bucket/run"), on_this_machine("s3://bucket/run"):
         pass
 
 

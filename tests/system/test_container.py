@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from solution.system import processes
-from solution.system.accelerators import (
-    Gpu,
-    describe_accelerators,
-    find_gpus,
-    find_smallest_memory,
-)
+from solution.system.accelerators import Gpu, describe_accelerators, find_gpus, find_smallest_memory
 from solution.system.container import memory_left
 from solution.system.errors import InputError
 

@@ -64,9 +64,7 @@ def test_together_the_batches_are_the_files(
 @given(graphs=GRAPHS, max_rows=st.integers(1, 20))
 @settings(max_examples=30, deadline=None)
 def test_a_graph_is_never_divided(
-    graphs: dict[tuple[str, str], int],
-    max_rows: int,
-    tmp_path_factory: pytest.TempPathFactory,
+    graphs: dict[tuple[str, str], int], max_rows: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("files") / "one.parquet"
     write(make(graphs), path)

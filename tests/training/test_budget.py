@@ -27,10 +27,7 @@ from tests.conftest import REPOSITORY
 
 NET = Experiment("net", ("tile:xla",), TileGnnSettings(), seeds=(0, 1, 2))
 TABLE = Experiment("table", ("tile:xla",), RidgeSettings())
-FOUND = [
-    Forecast("net", models=15, seconds=3600),
-    Forecast("table", models=5, seconds=360),
-]
+FOUND = [Forecast("net", models=15, seconds=3600), Forecast("table", models=5, seconds=360)]
 
 
 def choose(hours: float, workers: int = 1) -> RunBudget:

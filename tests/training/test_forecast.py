@@ -8,13 +8,7 @@ from rich.console import Console
 from solution.experiments.base import Experiment, find_experiment
 from solution.models.linear import RidgeSettings
 from solution.store.store import Store
-from solution.training.forecast import (
-    PATIENCE,
-    SeenEnoughError,
-    Stopwatch,
-    forecast,
-    show_forecast,
-)
+from solution.training.forecast import PATIENCE, SeenEnoughError, Stopwatch, forecast, show_forecast
 from solution.training.plan import make_plan
 from tests.conftest import FastSlow
 from tests.made.graphs import make_tile_graph, write_graph

@@ -108,10 +108,7 @@ def test_jobs_of_rankers_that_learn_have_a_curve(tmp_path: Path, sample_store: S
 
 def test_a_full_gpu_is_one_line_that_says_what_to_do() -> None:
     failing = name_failure(find_experiment("tile_gnn_001"), "training fold 0")
-    with (
-        pytest.raises(InputError, match="training fold 0.*--workers"),
-        failing,
-    ):
+    with pytest.raises(InputError, match="training fold 0.*--workers"), failing:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
 

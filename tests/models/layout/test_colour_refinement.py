@@ -15,12 +15,7 @@ from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours, starts_of
 from solution.features.layout import conflicts
 from solution.models.layout import colour_refinement, layout_forward, layout_gnn
-from solution.models.layout.colour_refinement import (
-    Colours,
-    number_colours,
-    number_small,
-    refine,
-)
+from solution.models.layout.colour_refinement import Colours, number_colours, number_small, refine
 from solution.models.layout.layout_gnn import (
     LayoutGnn,
     LayoutGnnSettings,

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 
 from solution.domain.graph import Graph
 from solution.features.nodes import fit_scaler
-from solution.models.layout.layout_gnn import (
-    LayoutGnn,
-    LayoutGnnRanker,
-    LayoutGnnSettings,
-    prepare,
-)
+from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnRanker, LayoutGnnSettings, prepare
 from solution.models.layout.listed_net import ListedNet
 from tests.made.elsewhere import compute_as_elsewhere
 from tests.made.graphs import make_layout_graph
