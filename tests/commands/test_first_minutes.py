@@ -192,12 +192,14 @@ def test_a_graph_is_found_by_its_name(fastslow: FastSlow, tmp_path: Path) -> Non
     assert said in " ".join(refused.stderr.split())
 
 
-def test_help_has_groups_examples_and_a_version(cold_fastslow: FastSlow) -> None:
+def test_help_has_groups_examples_and_a_version(
+    cold_fastslow: FastSlow, fastslow: FastSlow
+) -> None:
     shown = cold_fastslow("-h").stdout
     for group in ("Look", "Train", "Judge", "Submit"):
         assert f"─ {group} ─" in shown
-    assert "--experiment my_model.py" in cold_fastslow("run", "-h").stdout
-    assert re.fullmatch(r"fast-or-slow \S+\n", cold_fastslow("--version").stdout)
+    assert "--experiment my_model.py" in fastslow("run", "-h").stdout
+    assert re.fullmatch(r"fast-or-slow \S+\n", fastslow("--version").stdout)
     command = [sys.executable, "-m", "solution", "--version"]
     assert subprocess.run(command, capture_output=True, check=True, cwd=REPOSITORY).stdout
 
