@@ -57,6 +57,12 @@ Confidence = Annotated[
 ]
 Csv = Annotated[Path | None, typer.Option(help=f"Write all rows as CSV{OR_PIPED}")]
 Json = Annotated[Path | None, typer.Option(help=f"Write all rows as JSON{OR_PIPED}")]
+RankedFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...", help="npz files, XLA programs (.pb, .hlo, ...), stores, folders."
+    ),
+]
 RankTarget = Annotated[
     str | None,
     typer.Option(
@@ -130,12 +136,7 @@ def pack(
 
 @app.command()
 def rank(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...", help="npz files, XLA programs (.pb, .hlo, ...), stores, folders."
-        ),
-    ],
+    files: RankedFiles,
     bundle: Annotated[
         Path | None,
         typer.Option("--with", help="Folder or zip of a bundle. Default: the bundled one."),
