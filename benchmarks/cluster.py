@@ -27,8 +27,7 @@ from solution.system.terminal import output
 from solution.training.executors.base import Task
 from solution.training.executors.cluster import RayExecutor
 from tests.cluster.conftest import open_cluster
-from tests.cluster.watching import Watched
-from tests.cluster.work import square
+from tests.cluster.work import Watched, square
 
 EQUAL = 8
 app = typer.Typer(help=__doc__)

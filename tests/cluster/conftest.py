@@ -15,7 +15,7 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.training.executors.cluster import RayExecutor
 from solution.training.watch import Watch
-from tests.cluster.watching import Watched
+from tests.cluster.work import Watched
 from tests.notebooks.sandbox import choose_files
 from tests.processes import RAY
 

@@ -67,17 +67,6 @@ def alone(
     return read_predictions(run)
 
 
-def test_two_nodes_write_what_one_machine_writes(
-    cluster: Any, own: Path, alone: dict[str, bytes], sample_store: Store, tmp_path: Path
-) -> None:
-    options = ("--executor", "ray", "--address", cluster.address)
-    words = train(own, sample_store.folder, tmp_path / "run", *options)
-    assert "2 nodes, 2 cores, 0 GPUs" in " ".join(words.split())
-    assert read_predictions(tmp_path / "run") == alone
-    assert not list((tmp_path / "run").rglob("*.checkpoints"))
-    assert not list((tmp_path / "run").glob(".partial-*"))
-
-
 def test_a_run_in_a_bucket_is_fetched_once_a_node_and_sent_back(
     bucket: list[str], own: Path, alone: dict[str, bytes], sample_store: Store, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -144,9 +133,12 @@ def test_a_lost_driver_loses_nothing_that_was_kept(
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=LONGEST)
     before = {path: path.stat().st_mtime_ns for path in list_models(run)}
-    train(own, sample_store.folder, run, *options)
+    words = train(own, sample_store.folder, run, *options)
+    assert "2 nodes, 2 cores, 0 GPUs" in " ".join(words.split())
     assert read_predictions(run) == alone
     assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert not list(run.rglob("*.checkpoints"))
+    assert not list(run.glob(".partial-*"))
 
 
 def test_a_lost_head_loses_nothing_that_was_kept(
@@ -239,7 +231,11 @@ def test_published_systems_are_fitted_on_nodes(cluster: Any, tmp_path: Path) -> 
     """As `make papers` does with --executor ray: the same scores."""
     settings = find_experiment("linear_ridge_001").ranker
     fits = [Fit("ridge", settings, "tile:xla", fold, 0, 0.0) for fold in range(2)]
-    stores = prepare(SAMPLE, tmp_path / "stores")
+    for path in sorted((SAMPLE / "npz" / "tile").rglob("*.npz"))[::5]:
+        copy = tmp_path / "data" / path.relative_to(SAMPLE)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    stores = prepare(tmp_path / "data", tmp_path / "stores")
     found = [
         compute(fits, stores, tmp_path / name, executor, "Fits")
         for name, executor in (
@@ -247,5 +243,5 @@ def test_published_systems_are_fitted_on_nodes(cluster: Any, tmp_path: Path) -> 
         )
     ]  # fmt: skip
     scores = [rows.select("fold", "graph", "score", "OPA") for rows in found]
-    assert len(scores[0]) > 100
+    assert len(scores[0]) > 20
     assert scores[0].equals(scores[1])

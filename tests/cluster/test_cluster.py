@@ -18,8 +18,7 @@ from solution.system.files import holding
 from solution.training.executors.base import Needs, Task
 from solution.training.executors.cluster import RETRIES, RayExecutor, fit_needs
 from tests.cluster.conftest import open_cluster
-from tests.cluster.watching import Watched
-from tests.cluster.work import die, fail, say_where, sleep, square
+from tests.cluster.work import Watched, die, fail, say_where, sleep, square
 from tests.conftest import REPOSITORY
 
 
@@ -39,7 +38,7 @@ def test_every_task_is_done_and_watched(nodes: RayExecutor, watch: Watched) -> N
 
 
 def test_all_nodes_work(nodes: RayExecutor, watch: Watched) -> None:
-    found = do(nodes, say_where, [(number, 1.0) for number in range(6)], watch)
+    found = do(nodes, say_where, [(number, 0.4) for number in range(6)], watch)
     assert len(set(found.values())) == 2
     with nodes.open():
         assert nodes.slots == 2
@@ -111,7 +110,7 @@ def test_a_node_with_other_code_is_refused(watch: Watched, tmp_path: Path) -> No
     changed.write_text(changed.read_text("utf-8") + "CHANGED = 1\n", encoding="utf-8")
     (tmp_path / "script.py").write_text(f"""
 from tests.cluster.conftest import open_cluster
-from tests.cluster.watching import Watched
+from tests.cluster.work import Watched
 from tests.cluster.work import square
 from solution.training.executors.base import Task
 from solution.training.executors.cluster import RayExecutor, identify_code
@@ -168,7 +167,7 @@ import os, sys
 before = dict(os.environ)
 from solution.training.executors.base import Task
 from solution.training.executors.cluster import RayExecutor
-from tests.cluster.watching import Watched
+from tests.cluster.work import Watched
 from tests.cluster.work import square
 found = {}
 for number in (3, 4):  # as when a cell of a notebook is run again

@@ -1,9 +1,12 @@
-"""What the nodes of a test's cluster are given to do."""
+"""What the nodes of a test's cluster are given to do, and a Watch that notes what it is shown."""
 
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from solution.system.report import Report
 
@@ -20,11 +23,6 @@ def say_where(number: int, seconds: float, report: Report) -> str:
 
     time.sleep(seconds)
     return str(ray.get_runtime_context().get_node_id())
-
-
-def fill(megabytes: int, report: Report) -> bytes:
-    """A large answer."""
-    return os.urandom(1 << 20) * megabytes
 
 
 def fail(folder: Path, report: Report) -> None:
@@ -45,3 +43,24 @@ def sleep(folder: Path, report: Report) -> None:
     """Say that it was begun, and take long."""
     (folder / str(os.getpid())).touch()
     time.sleep(600)
+
+
+class Watched:
+    """What was reported, and how many tasks are done."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.notes: list[str] = []
+        self.done = 0
+
+    @contextmanager
+    def job(self, name: str) -> Iterator[Report]:
+        self.begun.append(name)
+
+        def report(done: int, total: int, note: str = "", *_: Any, **__: Any) -> None:
+            self.notes.append(note)
+
+        yield report
+
+    def advance(self) -> None:
+        self.done += 1
