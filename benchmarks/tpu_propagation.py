@@ -17,7 +17,7 @@ With the extra `tpu`.
 import json
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ import polars as pl
 import typer
 from scipy.stats import spearmanr
 
-from benchmarks.propagation import bootstrap_median, read_program
+from benchmarks.propagation import bootstrap_median
 from solution.analysis.graph_lookup import read_file
 from solution.collecting.families import FAMILIES, draw_settings, write_file
 from solution.collecting.lifting.draft import NotLiftedError
@@ -40,8 +40,11 @@ from solution.collecting.tpu.devices import check_module
 from solution.collecting.tpu.forking import Compilation, Request, serve_tpu
 from solution.collecting.tpu.reading import Reader, count_bytes, open_tuple
 from solution.collecting.tpu.space import make_tpu_space
+from solution.domain.codebook import encode
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, OPCODES, SHAPE_DIMENSIONS
-from solution.features.padding import tensor_ranks
+from solution.features.padding import repair_padding, tensor_ranks
 from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.register_tiles import count_padded_bytes
@@ -49,7 +52,7 @@ from solution.features.propagation.states import COPY, FIRST, MADE, find_points,
 from solution.features.work import element_bytes
 from solution.programs.child import Child, ChildDiedError, Limits
 from solution.programs.hlo.messages import MESSAGES, instructions
-from solution.programs.program import read_programs
+from solution.programs.program import Program, read_programs
 from solution.system.files import make_folder, replace_file, write_json
 from solution.system.progress import track
 from solution.system.scratch import ScratchFolder
@@ -154,7 +157,8 @@ def compile_case(case: Case, folder: Path, child: Child, seconds: float) -> None
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "module.pb").write_bytes(case.module.SerializeToString())
     np.save(folder / "configs.npy", case.layouts[kept])
-    answer = {"programs": programs, "compiled": compiled, "refused": refused}
+    answer = {"configurable": case.configurable.tolist(), "programs": programs}
+    answer |= {"compiled": compiled, "refused": refused}
     write_json(answer, folder / ANSWER)
 
 
@@ -244,9 +248,7 @@ def compare_program(folder: Path, backend: str) -> Agreement | None:
     answer = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
     if len(answer["programs"]) < 2:
         return None
-    graph = read_program(folder)
-    if folder.parent.name == REAL:  # published graphs do not state what their dots contract
-        graph = replace(graph, summed=None)
+    graph = read_compiled(folder, answer)
     propagation = Propagation(graph, BACKENDS[backend])
     numbered = propagation.number()
     rows = graph.layouts.rows
@@ -260,6 +262,21 @@ def compare_program(folder: Path, backend: str) -> Agreement | None:
         correlate(copied, alone), correlate(copied, moved),
         *compare_pairs(find_programs(propagation, numbered)[rows], answer["programs"]),
     )  # fmt: skip
+
+
+def read_compiled(folder: Path, answer: dict[str, Any]) -> Graph:
+    """Return the graph of a compiled program, with the configurations that compiled."""
+    module = MESSAGES["Module"].FromString((folder / "module.pb").read_bytes())
+    program = Program(folder.name, module, [])
+    nodes, layouts = program.nodes, np.load(folder / "configs.npy")
+    graph = Graph(
+        folder.name, collection("layout:xla:random"), nodes.features, nodes.opcodes, nodes.edges,
+        np.array(answer.get("configurable", program.configurable)),
+        encode(layouts.reshape(*layouts.shape[:2], -1)), None,
+        # published graphs do not state what their dots contract
+        summed=None if folder.parent.name == REAL else nodes.summed,
+    )  # fmt: skip
+    return repair_padding(graph)
 
 
 def compare_layouts(
