@@ -2,8 +2,9 @@
 
 import dataclasses
 import os
+import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,51 @@ def look(data: Path) -> tuple[list[str], list[str]]:
 def prepare(data: Path) -> list[str]:
     store = prepare_store(find_files(data), data.with_name("store"), Preparation(), workers=1)
     return Store.open(store.folder).graphs["graph"].to_list()
+
+
+def link(target: str) -> Callable[[Path], None]:
+    return lambda path: path.symlink_to(target)
+
+
+def put_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(path))
+
+
+def write(content: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content)
+
+
+STRANGE: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "folder": Path.mkdir,
+    "socket": put_socket,
+    "link to /dev/zero": link("/dev/zero"),
+    "link to /dev/urandom": link("/dev/urandom"),
+    "link to /dev/null": link("/dev/null"),
+    "link to memory of a process": link("/proc/self/mem"),
+    "link to nothing": link("nothing"),
+    "link to itself": link("odd.npz"),
+    "empty": write(b""),
+    "no zip": write(b"no zip"),
+    "gigabytes of nothing": lambda path: path.touch() or os.truncate(path, 1 << 40),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_what_is_no_file_is_named(name: str, place: Path, guard: Guard) -> None:
+    """`check` names it beside what is sound, `prepare` refuses, and neither waits or fills up."""
+    path = place / "data" / SPLIT / "odd.npz"
+    STRANGE[name](path)
+    if name == "folder":  # and nothing that is in it is meant
+        assert guard.call(look, place / "data") == (["sound"], [])
+        assert guard.call(prepare, place / "data") == ["sound"]
+        return
+    graphs, (defect,) = guard.call(look, place / "data")
+    assert graphs == ["sound"]
+    assert defect.startswith(f"{path}: ")
+    with pytest.raises(InputError, match="odd.npz: "):
+        guard.call(prepare, place / "data")
 
 
 def link_without_end(data: Path) -> None:

@@ -1,8 +1,12 @@
 """Collections from the program to the npz file, also after kills and with other settings."""
 
 import json
+import os
+import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +31,7 @@ from tests.conftest import FastSlow
 from tests.made import modules
 
 SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200")
+KILLS = 10
 Collected = tuple[Callable[..., ProgramCollection], Program, Destination]
 
 
@@ -107,6 +112,69 @@ def test_a_stopped_collection_draws_the_same_configurations_in_the_same_order(
         return made.journal.candidates.select("config", "values").rows()
 
     assert draw("whole", 6) == draw("stopped", 1, 3, 6)
+
+
+@pytest.mark.slow
+def test_kills_lose_nothing_and_confuse_no_names(
+    tmp_path: Path, dense: Program, dense_file: Path
+) -> None:
+    """After each kill, the log has all earlier rows, and each name fits its configuration."""
+    out, chance = tmp_path / "out", random.Random(0)
+    log = out / "log/layout/xla/random/train/dense"
+    space = make_collected_space(dense, LAYOUTS)
+    known: dict[str, bytes] = {}
+    turns = 0
+    for _ in range(KILLS):
+        process = collect("layout", dense_file, out, 15)
+        wait_for_progress(process, log, len(known), turns)
+        time.sleep(chance.uniform(0, 1.5))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        known, turns = check_nothing_lost(log, known, turns, space)
+    finish(collect("layout", dense_file, out, 6))
+    check_nothing_lost(log, known, turns, space)
+    npz = out / "npz/layout/xla/random/train/dense.npz"
+    check_log(log, npz, out / "pb/layout/xla/random/train/dense.pb")
+    assert "dense" in finish(collect("layout", dense_file, out, 6))  # nothing is done again
+
+
+def wait_for_progress(
+    process: "subprocess.Popen[str]", log: Path, configs: int, turns: int
+) -> None:
+    """Wait until the log has more configurations or passes, or the process has ended."""
+    deadline = time.monotonic() + 240
+    while process.poll() is None and time.monotonic() < deadline:
+        found, last = read_progress(log)
+        if len(found) > configs or last > turns:
+            return
+        time.sleep(0.1)
+
+
+def read_progress(log: Path) -> tuple[dict[str, bytes], int]:
+    if not (log / CANDIDATE_FILE).exists():
+        return {}, 0
+    candidates = read_at_once(log / CANDIDATE_FILE)
+    found = dict(candidates.select("config", "values").iter_rows())
+    if not (log / REPEAT_FILE).exists():
+        return found, 0
+    return found, read_at_once(log / REPEAT_FILE)["turn"].n_unique()
+
+
+def read_at_once(path: Path) -> pl.DataFrame:
+    """Read the file once: polars opens it twice, and it may be replaced in between."""
+    return pl.read_parquet(path.read_bytes())
+
+
+def check_nothing_lost(
+    log: Path, known: dict[str, bytes], turns: int, space: ProgramSpace
+) -> tuple[dict[str, bytes], int]:
+    found, last = read_progress(log)
+    assert known.items() <= found.items()
+    assert last >= turns
+    for name, data in found.items():
+        assert name == name_config(space.from_bytes(data))
+    return found, last
 
 
 def test_a_failing_program_does_not_hide_that_another_ran_out_of_time(
