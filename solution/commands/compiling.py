@@ -92,7 +92,7 @@ def follow_compiler(
     Args:
         ranking: the models' order.
         question: the graph that was ranked.
-        compilations: the most sets of layout requests to ask about.
+        compilations: maximum number of sets of layout requests to ask about.
     """
     from solution.collecting.lifting.draft import NotLiftedError
     from solution.collecting.lifting.lift import lift

@@ -143,9 +143,10 @@ def parse_path(path: Path) -> GraphFile | None:
 def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
     """Return the file with its collection and split.
 
-    The collection is `collection_name` if it is given, otherwise that of the path. If the path
-    names none, the file belongs to tile:xla if its arrays say so. A split is read only from a path
-    that also gives the collection; otherwise it is "train".
+    The collection is `collection_name` if that is given, otherwise the collection that the path
+    names. If the path names no collection, a file with the arrays of a tile graph belongs to
+    tile:xla. A split is read only from a path that also gives the collection; otherwise it is
+    "train".
 
     Raises InputError if the file does not exist, or is a layout graph of an unknown collection.
     """

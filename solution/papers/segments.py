@@ -28,7 +28,8 @@ def divide_nodes(graph: Graph, partition: str, max_nodes: int | None) -> list[np
 
     Args:
         partition: a name in PARTITIONS.
-        max_nodes: most nodes of a segment; METIS may exceed it by a few percent. None: one segment.
+        max_nodes: maximum number of nodes of a segment; METIS may exceed this maximum by a few
+        percent. None: one segment.
 
     Raises InputError if METIS is chosen and pymetis is not installed.
     """

@@ -75,10 +75,10 @@ def one_thread() -> AbstractContextManager[object]:
 def fork_server(modules: Sequence[str]) -> Context:
     """Return a context whose workers are forked from a server that has imported `modules`.
 
-    A process has only one server, so the first call decides what it imports. No module may start a
-    thread that others wait for, because a forked worker lacks this thread. Workers are spawned
-    instead on macOS, whose frameworks must not be forked, and if the path of the temporary folder
-    is too long for a socket in it.
+    A process has only one server, so the first call decides what the server imports. No module may
+    start a thread that others wait for, because a forked worker lacks this thread. Workers are
+    spawned instead on macOS, whose frameworks must not be forked, and if the path of the temporary
+    folder is too long for a socket in it.
     """
     if sys.platform == "darwin" or len(tempfile.gettempdir()) > LONGEST_FOLDER:
         return SPAWN

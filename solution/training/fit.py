@@ -210,7 +210,7 @@ def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) ->
     """Return the scores of at most `limit` chosen configurations of each graph; None: of all.
 
     The ranker sees only the chosen configurations, because the score of one may depend on the
-    others. It sees no runtimes.
+    others. The ranker sees no runtimes.
     """
     frames = []
     for graph in graphs:

@@ -72,7 +72,7 @@ class Trials:
 
         Args:
             values: the settings that replace those of the experiment.
-            limits: for each step (a collection and a fold), the least score to go on with. The
+            limits: for each step (a collection and a fold), the minimum score to go on with. The
                 trial is pruned if the best of its mean scores so far is lower. Later steps have
                 no limit.
 
@@ -131,7 +131,8 @@ def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
 
 
 def find_limits(study: optuna.Study) -> tuple[float, ...]:
-    """Return the least score to go on with after each step: the complete trials' median there.
+    """Return the minimum score to go on with after each step: the complete trials' median at that
+    step.
 
     The result is empty while fewer than WARM_UP_TRIALS are complete.
 

@@ -263,7 +263,7 @@ class CostNet(nn.Module):
         """Return scores (configs,), given sums (configs, 2) of costs and of copied bytes.
 
         score = (cost - mean cost) * exp(log_factor) / deviation of copied bytes. Mean and deviation
-        are those of the configurations where `listed` (configs,) is True; None means all.
+        are taken over the configurations where `listed` (configs,) is True; None means all.
         """
         compared = sums if listed is None else sums[listed]
         return (sums[:, 0] - compared[:, 0].mean()) * self._find_scale(compared)

@@ -334,8 +334,8 @@ class ColourBlock(nn.Module):
     u = norm(W x + W_operands mean(operands) + W_consumers mean(consumers) + W_e extra + b)
 
     `extra` has features of layout constraints. The weights multiply the colours before the round,
-    which are fewer than those after it. u has half as many values as the output, which holds both
-    signs of it. S is the identity if inputs == outputs, otherwise learned.
+    because these are fewer than the colours after the round. The output has twice as many values as
+    u: GELU(u) and GELU(-u). S is the identity if inputs == outputs, otherwise learned.
 
     Shapes: x (colours before, inputs) -> (colours after, outputs).
     Source: GraphSAGE (Hamilton et al., 2017), with separate weights for operands and consumers;
