@@ -129,7 +129,7 @@ def load_model(folder: Path, users: Sequence[RankerSettings] = ()) -> Model:
 
     Args:
         users: settings of a user's experiments; the model may have settings of one of their
-        classes.
+            classes.
 
     Raises:
         InputError: there is no model, the model is damaged or of an unknown kind, or the model

@@ -29,7 +29,7 @@ def divide_nodes(graph: Graph, partition: str, max_nodes: int | None) -> list[np
     Args:
         partition: a name in PARTITIONS.
         max_nodes: maximum number of nodes of a segment; METIS may exceed this maximum by a few
-        percent. None: one segment.
+            percent. None: one segment.
 
     Raises InputError if METIS is chosen and pymetis is not installed.
     """

@@ -156,7 +156,7 @@ class Steps:
             graphs: the graphs of the step.
             rows: (graphs, configs) indices of the configurations to learn from.
             ahead: thread pool that computes the index arrays; None: computed when the step is
-            taken.
+                taken.
         """
         parts = list(self._divide(list(zip(graphs, rows, strict=True))))
         return [(len(part) / len(graphs), part, self._begin(part, ahead)) for part in parts]

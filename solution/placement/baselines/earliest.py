@@ -110,11 +110,10 @@ def schedule_earliest(
 ):
     """Repeatedly schedule the task that can start first; return each task's device, start and end.
 
-    Of tasks that can start equally early, the first in `order` is scheduled. Arrays with an entry
-    for each task: `leaders`, the task (perhaps itself) whose device the task must share; `held`,
-    the bytes that the task occupies; `favourite`, the producer on whose device the task counts as
-    starting earlier, by the saved transfer (-1: none, as in m-ETF). `memory` is in bytes per
-    device.
+    Of tasks that can start equally early, the first in `order` is scheduled. Entries for each task:
+    `leaders`, the task (perhaps itself) whose device it must share; `held`, the bytes that it
+    occupies; `favourite`, the producer on whose device it counts as starting earlier, by the saved
+    transfer (-1: none, as in m-ETF). `memory` is in bytes per device.
     """
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)
