@@ -3,6 +3,7 @@
     python -m benchmarks.lifted_tpu ../shared/data/tpu/npz/layout/xla/random/train/NAME.npz
     python -m benchmarks.lifted_tpu --full 0 --sample 100 FILE ...      different programs alone
     python -m benchmarks.lifted_tpu --budget 0 --budget 8 FILE ...      tau by compilations
+    python -m benchmarks.lifted_tpu --budget 0 --budget 8 --replay FILE ...      labels as answers
 
 A graph is written back as a program. Configurations with the same requests to the compiler are one
 module, modules that compile to the same result are one program, and each program has one estimate.
@@ -13,7 +14,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
@@ -125,13 +126,37 @@ def score(graph: Graph, asked: Asked, answers: list[Answer]) -> dict[str, float]
     }
 
 
+def find_tau(scores: np.ndarray, times: np.ndarray) -> float | None:
+    """Return Kendall's tau; 0 if the scores do not differ, None if the times do not."""
+    if len(np.unique(times)) < 2:
+        return None
+    return float(kendalltau(scores, times)[0]) if len(np.unique(scores)) > 1 else 0.0
+
+
+class Replay:
+    """Answers with the mean label of the configurations that a module stands for.
+
+    It replaces the compiler where labels are its estimates already, as in collected graphs.
+    """
+
+    def __init__(self, graph: Graph, module: Any) -> None:
+        assert graph.runtimes is not None
+        sets = group_by_requests(graph, module)
+        means = np.bincount(sets.of_config, graph.runtimes) / sets.counts
+        self._answers = {sets.write_module(n): float(mean) for n, mean in enumerate(means)}
+
+    def estimate(self, module: bytes, layouts: object = None) -> Answer:
+        return Answer(self._answers[module])
+
+
 def rank_within(
-    files: list[Path], estimator: Estimator, budgets: list[int], seconds: float
+    files: list[Path], estimator: Estimator, budgets: list[int], seconds: float, *, replays: bool
 ) -> pl.DataFrame:
     """Return Kendall's tau of the compiler's order with labels, a row per graph and budget.
 
     Configurations without an answer are placed by the model of requests; with a budget of 0, all by
-    the prior costs of copies.
+    the prior costs of copies. Column `unasked` is the tau of the configurations without an answer,
+    and `prior` is that of the prior costs of the same configurations.
     """
     rows = []
     for file in files:
@@ -141,14 +166,18 @@ def rank_within(
         for budget in budgets:
             limits = Budget(budget, seconds)
             begin = time.process_time()
-            order = rank_by_compiler(graph, module, prior, estimator, limits, tell=say)
+            asked: Any = Replay(graph, module) if replays else estimator
+            order = rank_by_compiler(graph, module, prior, asked, limits, tell=say)
+            rest = np.isnan(order.estimates)
             rows.append(
                 {
                     "graph": graph.name,
                     "nodes": graph.num_nodes,
                     "sets": order.sets,
                     "asked": order.asked,
-                    "tau": float(kendalltau(order.scores, graph.runtimes)[0]),
+                    "tau": find_tau(order.scores, graph.runtimes),
+                    "unasked": find_tau(order.scores[rest], graph.runtimes[rest]),
+                    "prior": find_tau(prior[rest], graph.runtimes[rest]),
                     "compiler, s": order.processor_seconds,
                     "beside, s": time.process_time() - begin,
                     "budget": budget,
@@ -169,15 +198,18 @@ def main(
         list[int],
         typer.Option(help="Rank with this many compilations of a graph; may be repeated."),
     ] = [],  # noqa: B006 - typer copies it
+    replays: Annotated[
+        bool, typer.Option("--replay", help="Answer --budget with the labels, not the compiler.")
+    ] = False,
 ) -> None:
     """Estimate all configurations of graphs; compare with their runtimes, if they have any."""
     limits = Limits(seconds=seconds, megabytes=12_288)
     with Estimator(parse_target("tpu:v3"), limits) as estimator:
         if budget:
-            table = rank_within(files, estimator, budget, seconds)
+            table = rank_within(files, estimator, budget, seconds, replays=replays)
             with pl.Config(tbl_rows=-1, tbl_cols=-1, float_precision=3):
                 output.print(table)
-                output.print(table.group_by("budget", maintain_order=True).mean())
+                output.print(table.drop("graph").group_by("budget", maintain_order=True).mean())
             return
         for file in files:
             graph, asked = ask_all(read_file(file), sample)

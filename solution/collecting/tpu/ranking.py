@@ -26,9 +26,9 @@ BATCH = 8  # answers after which the next sets are chosen anew
 FEWEST = 2  # answers without which nothing can be predicted
 REFUSALS = 4  # if the first answers are this many refusals, no more are asked for
 BACKEND = "tpu"
-# processor seconds of a compilation for each node of the program: if only the passes over HLO run,
-# and if most kernels are new
-SECONDS_OF_A_NODE = (0.002, 0.02)
+# Processor seconds: of the passes over HLO, without nodes; of the passes for each node; the
+# same with some new kernels; of the kernels of a program's first configuration, for each node.
+PASSES, EACH_NODE, EACH_NODE_NEW, FIRST_NODE = 0.4, 0.001, 0.005, 0.2
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ def rank_by_compiler(
     Raises InputError if the compiler cannot be started.
     """
     sets = group_by_requests(graph, module)
-    tell(_describe_cost(graph, len(sets), budget))
+    if budget.compilations:
+        tell(_describe_cost(graph, len(sets), budget))
     model, answers, spent = None, dict[int, Answer](), 0.0
     most = min(budget.compilations, len(sets))
 
@@ -135,8 +136,9 @@ def rank_by_compiler(
 
 def _describe_cost(graph: Graph, sets: int, budget: Budget) -> str:
     """Return in a sentence what it will cost to ask the compiler about a graph."""
-    asked = min(budget.compilations, sets)
-    low, high = (asked * share * graph.num_nodes for share in SECONDS_OF_A_NODE)
+    asked, nodes = min(budget.compilations, sets), graph.num_nodes
+    low = asked * (PASSES + EACH_NODE * nodes)
+    high = asked * (PASSES + EACH_NODE_NEW * nodes) + FIRST_NODE * nodes
     limit = "" if budget.seconds == inf else f", and stops after {spell(budget.seconds)}"
     return (
         f"{graph.name}: {count(graph.num_configs, 'configuration')} of {graph.num_nodes:,} nodes "
