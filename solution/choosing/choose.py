@@ -43,9 +43,9 @@ from solution.system.wording import join_names
 
 PICTURE = "search.png"
 VERIFYING = 0.3  # share of the time limit that is kept for timing the winner again
-LEAST_VERIFYING = 20.0  # least seconds for timing the winner again
+LEAST_VERIFYING = 20.0  # minimum number of seconds for timing the winner again
 BATCH = 4
-MOST = 1000  # most measurements if only a time limit is given
+MOST = 1000  # maximum number of measurements if only a time limit is given
 
 
 @dataclass(frozen=True)

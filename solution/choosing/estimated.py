@@ -54,7 +54,7 @@ from solution.system.errors import InputError
 from solution.system.files import locked, make_folder
 from solution.system.progress import warn
 
-TIME, MEMORY = "time", "memory"  # what a search makes smaller
+TIME, MEMORY = "time", "memory"  # what a search minimises
 # In the compiler's refusal of a program that does not fit: bytes that it takes, and the limit.
 USED = re.compile(r"\(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -260,7 +260,7 @@ class _Run:
         return result
 
     def _value(self, trial: Trial) -> float:
-        """Return the number that the search makes smaller; NaN if it is not known."""
+        """Return the number that the search minimises; NaN if the number is not known."""
         if self._goal == TIME:
             return trial.time
         return math.nan if trial.memory is None else float(trial.memory)

@@ -23,14 +23,16 @@ NOISES = (0.02, 0.3)
 # line)}: medians over programs that were predicted out of fold.
 LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03)}
 UNSURE = 0.1  # standard deviation of log runtimes for kinds that are not in LINES
-# prior weight of "the scores are useless", for programs like the training programs, and for others
+# prior weight of the hypothesis that the scores are useless: for programs like the training
+# programs, then for other programs
 DOUBT, FAR_DOUBT = 0.65, 0.9
 # one in EXPLORED measurements is of a random candidate, beginning with index FIRST_EXPLORED
 EXPLORED = 16
 FIRST_EXPLORED = 11
-FIRST_BY_CHANCE = 4  # random measurements at the start if there are no scores
+FIRST_BY_CHANCE = 4  # number of random measurements at the start if there are no scores
 PARENTS = 4
-SAMPLE = 256  # random configurations, from which the scales of scores and of distances are computed
+# number of random configurations from which the scales of scores and of distances are computed
+SAMPLE = 256
 STRICTNESS = 10.0  # C (inverse regularisation) of the logistic regression that predicts failures
 
 

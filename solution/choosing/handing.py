@@ -16,7 +16,7 @@ from solution.system.pictures import save_figure
 from solution.system.wording import join_names
 
 CHOICE, MODULE = "choice.json", "chosen.pb"
-CHANGED = 4  # most opcodes that `describe_changes` names
+CHANGED = 4  # maximum number of opcodes that `describe_changes` names
 # Opcodes that show changed layouts or library calls; others may only have moved between fusions.
 TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot", "convolution")
 

@@ -24,8 +24,9 @@ from solution.collecting.space import name_config
 from solution.collecting.timing import MIN_RUNS
 from solution.programs.child import ChildDiedError, Refusal
 
-# (most passes, least passes, seconds after which the least suffice) of timing a batch, and of a
-# repetition of the final comparison. Slow programs get fewer passes: their times vary less.
+# Maximum number of passes, minimum number of passes, and seconds after which the minimum is enough:
+# first for timing a batch, then for a repetition of the final comparison. Slow programs get fewer
+# passes: their times vary less.
 PASSES, LEAST_PASSES, PASS_SECONDS = 16, 4, 2.0
 FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3

@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 from solution.choosing.proposer import Proposer
 from solution.collecting.space import Space, find_candidates
 
-FIRST = 4  # random configurations before a model is used
+FIRST = 4  # number of random configurations before a model is used
 
 
 class Tpe(Proposer):

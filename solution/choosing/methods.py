@@ -17,7 +17,7 @@ PARENTS = 8
 MUTATED = 0.7  # share of children that are mutated after crossing
 # first and last temperature: the share of slowdown that Annealing accepts with probability 1/e
 WARM, COLD = 0.1, 0.005
-COOLING = 48  # measurements until the temperature has fallen from WARM to COLD
+COOLING = 48  # number of measurements until the temperature has fallen from WARM to COLD
 BEAM = 4
 # CrossEntropy learns from this share of the timed configurations, the fastest; at least LEAST_ELITE
 ELITE, LEAST_ELITE = 0.25, 4

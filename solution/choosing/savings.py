@@ -17,8 +17,8 @@ from solution.collecting.tpu.target import TpuTarget
 
 GONE, NEW, CHANGED = "gone", "new", "changed"
 COPY, KERNEL = "copy", "kernel"
-LEAST_SHARE = 5e-4  # smaller changes are summed up
-SHOWN = 8  # most changes in a description
+LEAST_SHARE = 5e-4  # changes with smaller shares of the default's estimate are summed up
+SHOWN = 8  # maximum number of changes in a description
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Change:
     what: str  # COPY or KERNEL
     how: str  # GONE, NEW or CHANGED
     name: str  # the tensor that is copied, or the kernel, by the original instruction's name
-    shape: str  # of the copied tensor, or of the kernel's results, such as f32[16,64]
+    shape: str  # shape of the copied tensor, or of the kernel's results, such as f32[16,64]
     bytes: int
     cycles_before: int | None
     cycles_after: int | None
     # layouts of a copy's source and target, or the tiles of a kernel before and after; in words
     detail: str
-    # part of the default's estimate that the change saves; negative if it costs time. None: the
-    # copy runs beside the kernels.
+    # nanoseconds that the change saves / the default program's estimated nanoseconds; negative if
+    # the change costs time. None for a copy that runs beside the kernels.
     share: float | None
 
     def describe(self) -> str:
@@ -55,7 +55,7 @@ class Savings:
     """The changes between the default program and another, the largest first."""
 
     changes: tuple[Change, ...]
-    total: float  # part of the default's estimate that the other program saves
+    total: float  # saved nanoseconds / the default program's estimated nanoseconds
 
     @property
     def rest(self) -> float:
@@ -132,7 +132,8 @@ def _describe_copy(
     chip: Chip,
     whole: float,
 ) -> Change:
-    """Return the change that a copy is; `kernel` is the copy's kernel, None if it runs beside."""
+    """Return the description of a copy that only one program has. `kernel` is the copy's kernel;
+    None for a copy that runs beside the kernels."""
     sources = {tensor.name: tensor.source for tensor in program.tensors}
     share = None
     if kernel is not None and not copy.is_beside:

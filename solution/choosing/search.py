@@ -48,7 +48,7 @@ def search(
 
     Args:
         tell: called with all trials so far, after each batch.
-        value: the number that the search makes smaller; NaN if a trial failed.
+        value: returns the number of a trial that the search minimises; NaN if the trial failed.
     """
     journal = journal or Journal.in_memory()
     trials: list[Trial] = []

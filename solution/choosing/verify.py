@@ -39,11 +39,14 @@ ROUNDS, COPIES = 6, 3
 PASSES, LEAST_PASSES, PASS_SECONDS = 30, 4, 5.0
 VISIT_NANOSECONDS, MIN_RUNS, MAX_RUNS, WARM_UPS = 4_000_000, 2, 20, 2
 CONFIDENCE, LEAST_GAIN = 0.95, 1.005
-TOLERANCE, ROUNDINGS = 1e-3, 16  # smallest relative tolerance; and in roundings of the type
-NARROW = 2.0**-6  # a type with a larger rounding, such as 8-bit floats, has that as its tolerance
+# minimum relative tolerance; minimum tolerance in roundings of the type
+TOLERANCE, ROUNDINGS = 1e-3, 16
+# if the rounding of a type is larger, as of 8-bit floats, the rounding is the tolerance
+NARROW = 2.0**-6
 # A TPU rounds the factors of products to bfloat16, so results differ by more than their type's
-# rounding. The tolerance is then NOISE times the change of the default's results that arguments
-# cause which are rounded otherwise, at most MOST_TOLERANCE.
+# rounding. COARSE is the largest relative rounding error of bfloat16. `shake` changes the arguments
+# by this share; the tolerance is then NOISE times the resulting change of the default's results,
+# but at most MOST_TOLERANCE.
 COARSE, NOISE, MOST_TOLERANCE = 2.0**-8, 2.0, 0.05
 IMPLAUSIBLE = 10  # a CPU time this many times below the median of the same runs is a clock error
 

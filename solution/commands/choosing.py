@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 # Slow imports (polars, scipy, matplotlib) are inside the commands that need them.
 
 app = typer.Typer()
-OF_TPU = {"compile_": "--compile", "memory": "--memory"}  # options by their parameters
+# {parameter of `choose` that only a TPU uses: its option on the command line}
+OF_TPU = {"compile_": "--compile", "memory": "--memory"}
 WHILE_MEASURING = (
     "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
     "target", *OF_TPU,

@@ -87,7 +87,7 @@ class Estimator:
             raise InputError(f"{target.name}: expected a TPU; the CPU is timed, not estimated.")
         target.check()
         self.target = target
-        self.conflicts = 0  # kernels for which two compilations gave different costs
+        self.conflicts = 0  # number of kernels for which two compilations gave different costs
         self._limits = limits
         self._is_always_full = is_always_full
         self._corrections = corrections
@@ -157,7 +157,7 @@ class Estimator:
         module is compiled. Each compilation is stored, so a second call resumes an interrupted one.
 
         Args:
-            most_full: largest number of modules whose kernels are compiled. If a module has new
+            most_full: maximum number of modules whose kernels are compiled. If a module has new
                 kernels even then, its answer has no estimate and states how many are new.
         """
         child, answers = self._children[0], dict[int, Answer]()

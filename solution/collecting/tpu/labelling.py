@@ -40,7 +40,7 @@ from solution.system.errors import InputError
 from solution.system.terminal import say
 from solution.system.wording import spell
 
-# smallest share of a full compilation's processor time that a configuration takes
+# minimum share of a full compilation's processor time that a configuration takes
 LEAST_SHARE = 0.1
 LEARN_EVERY = 8  # configurations between two checks of which layouts the compiler ignores
 # a node's layout is no longer requested once the compiler ignored this share of its requests
@@ -191,8 +191,9 @@ class Estimation:
         return read_estimates(self._journal.sound())
 
     def describe(self) -> dict[str, Any]:
-        """Return facts about a collection: its target, the number of different compiled programs,
-        the numbers of requested layouts that were taken or not, and processor seconds."""
+        """Return facts about a collection: the target, the number of different compiled programs,
+        how many requested layouts the compiled programs have and how many not, and processor
+        seconds."""
         sound = self._journal.sound()
         return {
             "target": self._estimator.target.name,

@@ -39,7 +39,7 @@ TOPOLOGIES = {
     "v6e": ("v6e", 2, 1),
     "v7x": ("tpu7x", 3, 2),
 }
-SMALLEST = (2, 2)  # chips of the smallest grid: the chips of one host
+SMALLEST = (2, 2)  # sizes of the smallest grid of chips: the chips of one host
 MOST_CHIPS = 2048
 # Layouts of the entry's parameters, then of its results, in jax's notation: {1,0} or default.
 EntryLayouts = tuple[tuple[str, ...], tuple[str, ...]]
@@ -54,7 +54,8 @@ GENERATED_ENDS = "transfer_stats.pb"
 ERROR_DESTROY, ERROR_MESSAGE, TOPOLOGY_CREATE, COMPILE = 0, 1, 82, 89
 TABLE_BEGIN = 40
 PJRT_MAJOR = 0  # major version of PJRT's C interface
-# field numbers of CompileOptionsProto's build options and result layout; `run_backend_only = true`
+# Field number of the build options in CompileOptionsProto, and of the result layout in the build
+# options; the serialized field `run_backend_only = true` of the build options.
 BUILD_OPTIONS, RESULT_LAYOUT, BACKEND_ONLY = 3, 2, b"\x58\x01"
 # Options that stop the compiler from changing the memory spaces that the passes over HLO assigned.
 KEEP_SPACES = (

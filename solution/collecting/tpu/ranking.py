@@ -22,9 +22,9 @@ from solution.features.propagation.state_table import BYTES, state_tables
 from solution.features.work import num_bytes, num_operations
 from solution.system.wording import count, spell
 
-BATCH = 8  # answers after which the next sets are chosen anew
-FEWEST = 2  # answers without which nothing can be predicted
-REFUSALS = 4  # if the first answers are this many refusals, no more are asked for
+BATCH = 8  # number of answers after which the next sets are chosen anew
+FEWEST = 2  # minimum number of answers for predictions
+REFUSALS = 4  # if the first answers are this many refusals, the compiler is not asked again
 BACKEND = "tpu"
 # Processor seconds: of the passes over HLO, without nodes; of the passes for each node; the
 # same with some new kernels; of the kernels of a program's first configuration, for each node.
@@ -55,7 +55,7 @@ class CompilerOrder:
 
     @property
     def is_followed(self) -> bool:
-        """True if the order follows the compiler; False if it has too few answers to."""
+        """True if the order follows the compiler; False if there are too few answers for that."""
         return self.asked - len(self.refused) >= min(FEWEST, self.sets)
 
     def describe(self, target: str, other: str) -> str:
@@ -103,7 +103,7 @@ def rank_by_compiler(
         prior: (configs,) scores of another ranker, lower is faster. They rank the configurations
             that the compiler was not asked about, as far as they fit its answers.
         layouts: layouts at the program's boundary, see Estimator.estimate.
-        tell: is told beforehand what it costs.
+        tell: called beforehand with a sentence on the cost of asking the compiler.
 
     Raises InputError if the compiler cannot be started.
     """

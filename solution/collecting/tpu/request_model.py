@@ -26,9 +26,10 @@ from scipy.sparse import csr_matrix
 LEVEL = 1e4
 SLOPES = (0.0, 1.0)
 REMAINDERS = (1e-3, 0.1)
-MOST_POOL = 2000  # sets to choose from; of more sets, those with the most configurations
-# Entries of one-hot columns; of more, the points with the largest effects are kept. The time of a
-# covariance grows with entries x sets.
+# maximum number of sets to choose from; of more sets, the ones with the most configurations
+MOST_POOL = 2000
+# Maximum number of entries of one-hot columns; of more entries, the points with the largest effects
+# are kept. The time of a covariance grows with entries x sets.
 MOST_ENTRIES = 4_000_000
 SMALLEST = 1e-12
 
@@ -64,7 +65,7 @@ def make_effects(numbers: np.ndarray, sizes: np.ndarray) -> csr_matrix:
 class _Member:
     """One member of the mixture: its effects, and the variances of the slope and the remainder."""
 
-    kind: int  # position of its effects among the kinds of effects
+    kind: int  # which kind of effects the member uses: a position in the list of kinds
     slope: float
     remainder: float
 
@@ -75,7 +76,7 @@ class RequestModel:
     def __init__(
         self, effects: Sequence[csr_matrix], prior: np.ndarray, counts: np.ndarray
     ) -> None:
-        """Store the members.
+        """Standardise the prior scores, and give all members of the mixture equal weights.
 
         Args:
             effects: one-hot columns (sets, effects) of make_effects, one matrix per kind of effect.
@@ -90,7 +91,8 @@ class RequestModel:
         self._members = [_Member(*each) for each in product(kinds, SLOPES, REMAINDERS)]
         self._weights = np.full(len(self._members), 1 / len(self._members))
         self._pool = np.sort(np.argsort(-counts, kind="stable")[:MOST_POOL])
-        # (kinds, pool, pool): the summed variances of the effects that two sets of the pool share
+        # (kinds, pool, pool): for two sets of the pool, the summed variances of the effects that
+        # both have
         self._shared = [self._share(kind, self._pool, self._pool) for kind in kinds]
 
     def predict(self, asked: np.ndarray, values: np.ndarray) -> np.ndarray:

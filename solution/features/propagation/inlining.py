@@ -32,26 +32,31 @@ logistic maximum minimum multiply negate not or power reshape rsqrt select sign 
 transpose
 """
 PURE = [OPCODE_IDS[name] for name in EQUAL.split()]
-# limits of inlining: nesting depth of calls, and instances of the program per node of the graph
+# Limits of inlining: the depth of nested calls, and the number of instances (inlined copies of
+# nodes, see Inlined) divided by the number of the graph's nodes.
 MAX_DEPTH = 50
-MAX_GROWTH = 4  # most instances for each node of the graph
+MAX_GROWTH = 4
 
 Shape = tuple[float, ...]  # element type and dimensions, as in the node features
-Value = int | tuple["Value", ...]  # a result: an instance, or a tuple of results
+# the result of a node: the number of an instance (see Inlined), or a tuple of results
+Value = int | tuple["Value", ...]
 
 
 @dataclass
 class Inlined:
-    """The instructions of a program with inlined calls: instances, one per node and call of it."""
+    """The instructions of a program after its calls are inlined. An instruction is an instance of a
+    node: a node of a called computation has one instance for each call."""
 
-    node: list[int] = field(default_factory=list)  # the node of each instance
+    node: list[int] = field(default_factory=list)  # for each instance, its node
     # for each instance, the instances that it reads, sorted by node
     reads: list[list[int]] = field(default_factory=list)
-    # for each instance in `reads`, the node that the edge names: its node, or a call or tuple
+    # for each instance in `reads`, the operand in the graph's edge: the instance's node, or the
+    # call or tuple whose result contains the instance
     named: list[list[int]] = field(default_factory=list)
     results: list[int] = field(default_factory=list)  # instances that are results of the program
-    # Added or changed by the compiler: `orders`, the permutation of each inserted transpose;
-    # `matrices`, result sizes of each dot whose operands become matrices, which `reshapes` undo.
+    # Instances that the compiler adds or changes. `orders`: {inserted transpose: its permutation}.
+    # `matrices`: {dot whose operands become matrices: sizes of its result}. `reshapes`: inserted
+    # after these dots, to restore the result's sizes.
     orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
     matrices: dict[int, tuple[int, ...]] = field(default_factory=dict)
     reshapes: set[int] = field(default_factory=set)

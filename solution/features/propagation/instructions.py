@@ -31,9 +31,11 @@ from solution.features.propagation.tiles import choose_layouts
 from solution.features.work import num_bytes
 
 NO_OPCODE = -1
-# What an instruction does with layouts. ASKS: a custom call. GIVES: the reader of the results.
+# Kinds of instructions: what they do with the layout of an operand. ASKS: a custom call, which
+# requests a layout. GIVES: the last instruction, which reads the program's results.
 CHANGES, KEEPS, CONCATENATES, REDUCES, RESHAPES, TRANSPOSES, BROADCASTS, ASKS, GIVES = range(9)
-# more, rare opcodes that keep their operand's layout (InstructionCanChangeLayout of openxla/xla)
+# further, rare opcodes that keep the layout of their operand (InstructionCanChangeLayout of
+# openxla/xla)
 RARE = """
 add-dependency all-gather all-gather-start all-gather-done all-reduce-start all-reduce-done cholesky
 opt-barrier reduce-scatter set-dimension-size
@@ -55,29 +57,32 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     """
 
     node: np.ndarray  # (instructions,) int64, the node whose tensor is computed; NONE for no node
-    # (instructions,) int64; a custom call has its tensor's opcode, the last reader NO_OPCODE
+    # (instructions,) int64. A custom call has the opcode of the node whose tensor it is about. The
+    # last instruction, which reads the program's results, has NO_OPCODE.
     opcodes: np.ndarray
-    kind: np.ndarray  # (instructions,) int8, what it does with layouts: CHANGES ... GIVES
+    kind: np.ndarray  # (instructions,) int8, CHANGES ... GIVES: what each does with layouts
     rank: np.ndarray  # (instructions,) int64, number of dimensions of the result
     sizes: np.ndarray  # (instructions, 6) int64, dimensions of the result; 1 past the rank
     # (instructions, 6) int64, the `dimensions` attribute; NONE past its length
     dimensions: np.ndarray
-    # (instructions,) int64, the result's layout if module or backend fix it; else UNSET
+    # (instructions,) int64, the result's layout if the module or the backend fixes it; else UNSET
     fixed: np.ndarray
     # (instructions,) int64, the layout in which the tensor crosses the program's boundary
     device: np.ndarray
     # Two fields for a TPU (solution.features.propagation.passes). `only_reader` (instructions,)
-    # int64: the only reader of the result, if that is a dot or keeps layouts; NONE if not.
-    # `forwards` (instructions,) bool: it propagates a requested layout of its operand.
+    # int64: the only reader of the result if this reader is a dot or keeps layouts; otherwise NONE.
+    # `forwards` (instructions,) bool: True if the instruction propagates a requested layout from
+    # its operand to its result.
     only_reader: np.ndarray
     forwards: np.ndarray
-    # (instructions,) int64: layout of a dot that the compiler swaps because only a transpose reads
-    # it, if no custom call stands between them; UNSET for other instructions.
+    # (instructions,) int64: the layout of a dot whose operands the compiler swaps, because only a
+    # transpose reads the dot and no custom call stands between the two; otherwise UNSET.
     turned: np.ndarray
     use_starts: np.ndarray  # (instructions + 1,) int64, the first use of each instruction
-    read: np.ndarray  # (uses,) int64, the instance read, even if a custom call stands between
+    # (uses,) int64, the instance whose result is read, perhaps through a custom call
+    read: np.ndarray
     reader: np.ndarray  # (uses,) int64, the instruction that reads
-    # (uses,) int64, the layout in which the backend requests an operand; UNSET if in none
+    # (uses,) int64, the layout that the backend requests for an operand; UNSET if it requests none
     wanted: np.ndarray
     before: np.ndarray  # (uses,) int64, the custom call that requests the operand's layout, or NONE
     # (instructions,) int64, the custom call that requests the result's layout, or NONE
@@ -86,7 +91,8 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
     asked: np.ndarray
     # (instructions,) int64: instructions sorted by node, the order in which layouts are assigned
     order: np.ndarray
-    # (instructions, 2) int64: uses of input and kernel, else of the two largest operands; or NONE
+    # (instructions, 2) int64: the uses that read input and kernel; for other opcodes, the uses that
+    # read the two largest operands; NONE if there are fewer
     main: np.ndarray
     # (instructions + 1,): reading[reader_starts[i] : reader_starts[i + 1]] are the uses that read i
     reader_starts: np.ndarray
@@ -101,7 +107,8 @@ class Instructions(NamedTuple):  # compiled code reads the fields of named tuple
 
     @property
     def is_programs(self) -> np.ndarray:
-        """(instructions,) bool; False for custom calls, which depend on the configurations."""
+        """(instructions,) bool: True for instructions of the program, False for custom calls, which
+        depend on the configurations."""
         return self.kind != ASKS
 
 

@@ -57,13 +57,16 @@ REDUCE, WINDOWS = OPCODE_IDS["reduce"], OPCODE_IDS["reduce-window"]
 FILLED = [OPCODE_IDS[name] for name in ("broadcast", "constant")]
 FLOAT32 = vocabulary.ELEMENT_TYPE.start + 11
 FEWEST = 4096  # instructions that read and write fewer elements are computed by XLA's loops
-MOST = 96  # largest size of a fusion: instructions in it and operands from outside
-# What the library can do with an instruction: nothing, compute it inside a fusion, start a fusion
-# (REDUCTION, POOLING), or compute the windows of a reduction in two steps (SPLIT).
+MOST = 96  # maximum size of a fusion: number of its instructions and of operands from outside
+# What the library does with an instruction. JOINS: it can compute the instruction inside a fusion.
+# REDUCTION, POOLING: it can start a fusion with the instruction. SPLIT: a reduction that XLA
+# computes in two steps.
 NOTHING, JOINS, REDUCTION, POOLING, SPLIT = range(5)
-WINDOW = 32  # elements along a dimension in one window
-FULL = 0.25  # relative cost of a reduction in two steps if its windows fill the dimension; 1 if not
-# Opcodes that pass on layouts in layout assignment, but not when XLA decides which sums to split.
+WINDOW = 32  # number of elements along a dimension in one window of a reduction in two steps
+# relative cost of a reduction in two steps if its windows fill the dimension exactly; 1 if not
+FULL = 0.25
+# Opcodes that propagate layouts in layout assignment, but not yet in the earlier pass in which XLA
+# decides which reductions to split into two steps.
 NOT_YET = """
 all-reduce all-to-all collective-permute dynamic-slice dynamic-update-slice fft pad reduce-window
 scatter select-and-scatter slice sort triangular-solve
@@ -78,7 +81,8 @@ class Reads(NamedTuple):
 
     # (instructions,) int8, what the library can do with each: NOTHING ... POOLING
     ability: np.ndarray
-    inside: np.ndarray  # (instructions,) int8, what each adds to the size of a fusion that it is in
+    # (instructions,) int8, what each adds to the size of the fusion that contains it
+    inside: np.ndarray
     # (instructions,) int8, what each adds to the size of a fusion that reads it from outside
     outside: np.ndarray
     passed: np.ndarray  # (instructions,) bool, True for custom calls, which do not count as readers
@@ -88,8 +92,8 @@ class Reads(NamedTuple):
 def weigh_windows(ops: Instructions) -> np.ndarray:
     """Return the relative cost (instructions,) of computing an instruction in two steps.
 
-    It is FULL for a reduction of more than WINDOW elements along a dimension whose windows fill the
-    dimensions, 1 if they do not fill them, and 0 for other instructions.
+    For a reduction along dimensions of more than WINDOW elements, the cost is FULL if the sizes of
+    all these dimensions are multiples of WINDOW, otherwise 1. It is 0 for other instructions.
     """
     weights = np.zeros(ops.number)
     for op in np.flatnonzero((ops.opcodes == REDUCE) & ops.is_programs & (ops.main[:, 0] >= 0)):

@@ -59,7 +59,8 @@ from solution.features.propagation.states import (
 from solution.features.work import element_bytes, num_bytes, num_operations
 
 ENOUGH = 16  # a loop over at least this many consecutive elements is not short
-# elements of the largest pooling window whose layout matters; larger ones are slow in any layout
+# maximum number of elements of a pooling window whose layout matters; larger windows are slow in
+# any layout
 UNROLLED = 4
 BROADCAST = OPCODE_IDS["broadcast"]
 LAST = 4  # number of dimensions that have columns, counted from the last one
@@ -114,7 +115,8 @@ TPU_FEATURES = (
 LEAST_SHARE = 1e-9
 # number of kinds of fusion: NOTHING ... SPLIT of solution.features.propagation.library
 JOINED = SPLIT + 1
-# columns of StateTable.shares: 1 / instructions; bytes moved / all tensors' bytes; root of that
+# Columns of StateTable.shares: 1 / number of instructions; bytes moved / bytes of all tensors;
+# square root of the second column. BYTES is the index of the second one.
 NUM_SHARES, BYTES = 3, 1
 
 
@@ -133,7 +135,8 @@ class Loops:
 
     sums: np.ndarray  # (states,) bool: several elements are reduced to one
     contiguous: np.ndarray  # (states,) bool: the innermost elements summed are contiguous in memory
-    # (states,) bool: a library fuses it with a reduction, so the result is not written to memory
+    # (states,) bool: a library fuses the instruction with a reduction, so the instruction's result
+    # is not written to memory
     at_once: np.ndarray
     # (states,) float64: log2 of consecutive elements in the inner loop; 0 if it is not modelled
     run: np.ndarray
@@ -172,7 +175,8 @@ def find_loops(
 def _follow_sums(
     ops: Instructions, points: Points, layouts: np.ndarray, opcodes: np.ndarray, windows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each state, return if its loop sums, if that is along contiguous memory, and its run.
+    """Return, for each state: whether its loop sums, whether it sums along contiguous memory, and
+    its run.
 
     The loop sums if the state's instruction is a reduction or a pooling. The run is the contiguous
     part of the summed dimensions. If the innermost dimension is not summed, the run is the product
@@ -230,14 +234,16 @@ class StateTable:
     split: np.ndarray
     # (states,) float32: multiplications of dots without the library, over the bytes of all tensors
     slow_products: np.ndarray
-    # (states, 3) float64: bytes of MADE, FIRST and SECOND in the layouts of these columns
+    # (states, 3) float64: bytes of the three `tensors`, in the state's layouts MADE, FIRST and
+    # SECOND
     tensor_bytes: np.ndarray
     # (states,) float32: bytes of padding read and written, over the bytes of all tensors
     padding: np.ndarray
 
     @property
     def is_copied(self) -> np.ndarray:
-        """(states,) bool: the state has a copy."""
+        """(states,) bool: True for a state with a copy, of an operand or by a reshape or transpose
+        that moves data."""
         return np.asarray(self.layouts[:, COPY] > 0)
 
 
@@ -343,7 +349,8 @@ class Measured:
 
     plain: np.ndarray  # (states, 3) float64, without padding
     padded: np.ndarray  # (states, 3) float64, with the padding of the layouts; equal without tiles
-    # bytes of all tensors of the program, in the layouts that they have if none is requested
+    # bytes of all tensors of the program, in the layouts that the compiler chooses if none is
+    # requested
     total: float
     is_padded: bool  # True if the backend pads tensors to register tiles
 

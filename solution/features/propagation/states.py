@@ -33,8 +33,9 @@ from solution.features.propagation.orders import (
 from solution.features.propagation.passes import assign_tiled
 from solution.features.propagation.worklist import assign
 
-# Columns of States.layouts. An instruction: layouts of the result and of two operands as it reads
-# them, kind of copy. A use with a copy: layouts before and after it, UNSET, kind of copy.
+# Columns of States.layouts. A state of an instruction has the layouts of the result and of the two
+# main operands as the instruction reads them, and the kind of copy. A state of a use with a copy
+# has the layouts before and after the copy, UNSET, and the kind of copy.
 MADE, FIRST, SECOND, COPY = range(4)
 NO_STATE = -1
 

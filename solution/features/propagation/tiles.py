@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from solution.features.propagation.instructions import Instructions
 
 LANES, SUBLANES = 128, 8
-# By bytes of an element: the fewest elements to which the second minor dimension is padded.
+# {bytes of an element: minimum number of elements to which the second minor dimension is padded}
 FEWEST = {1: 8, 2: 4, 4: 2}
 ROWS_SPLIT = 2  # weight of a reshape's padded size if it divides the rows of a tile
-MOST_GROUPS = 5  # groups of dimensions of a reshape whose orders are compared
+MOST_GROUPS = 5  # maximum number of groups of dimensions of a reshape whose orders are compared
 # Opcodes of readers through which the compiler looks for the dot that reads a dot.
 PASSING = [*np.flatnonzero(IS_ELEMENTWISE), OPCODE_IDS["dot"], OPCODE_IDS["transpose"]]
 REDUCE = OPCODE_IDS["reduce"]
@@ -55,7 +55,7 @@ def count_padded(sizes: Sequence[int], minor: int, second: int, fewest: int) -> 
     """Return the number of elements of an array with its two minor dimensions padded to tiles.
 
     Args:
-        fewest: what the second minor dimension is at least padded to; see FEWEST.
+        fewest: minimum size of the padded second minor dimension; see FEWEST.
     """
     rows = fewest
     while rows < min(SUBLANES, sizes[second]):
@@ -141,7 +141,8 @@ class DeviceLayouts:
         return found
 
     def describe(self, node: int) -> tuple[tuple[int, ...], int]:
-        """Return a node's sizes, and what its second minor dimension is at least padded to."""
+        """Return a node's sizes, and the minimum number of elements to which its second minor
+        dimension is padded."""
         return self._sizes[node], self._fewest[node]
 
     def choose_product(self, node: int) -> tuple[int, int, int]:
@@ -264,8 +265,9 @@ class DeviceLayouts:
 def choose_layouts(graph: Graph, inlined: Inlined, ops: "Instructions") -> "Instructions":
     """Return the instructions with the layouts that a TPU chooses by size.
 
-    These are the fields `device`; `fixed` of parameters; `fixed` and `wanted` of products and
-    reshapes; `only_reader` and `forwards`.
+    The fields with these layouts are `device`, `fixed` (of parameters, products and reshapes) and
+    `wanted` (of operands of products and reshapes). Two more fields, which only a TPU needs, are
+    filled: `only_reader` and `forwards`.
     """
     layouts, count = DeviceLayouts(graph), len(inlined.node)
     device, fixed, wanted = ops.device.copy(), ops.fixed.copy(), ops.wanted.copy()

@@ -42,7 +42,8 @@ MANDATORY, URGENT = 1, 2
 # Indices into State.ends: size of the stack; end and begin of the queue; size of `added`; steps.
 STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)
 NONE = -1
-# most propagation steps per instruction and use; constraints may replace each other forever
+# maximum number of propagation steps, divided by the number of instructions and uses; without it,
+# constraints might replace each other forever
 MAX_STEPS = 64
 
 
