@@ -1,10 +1,11 @@
 """Measure configurations of a program on this machine, and verify the fastest.
 
 A proposed configuration is compiled in one child process, and its results are compared with those
-of the default configuration. If they agree, the configuration is timed in another child process,
-in passes that run the configurations of the batch and the default in a random order. Its time is
-its smallest run divided by the default's smallest run in the same batch, times the default's first
-time. So a machine that slows down slows both, and times of different batches are comparable.
+of the default configuration. If they agree, the configuration is timed in another child process, in
+passes that run the configurations of the batch and the default in a random order. The time of a
+configuration is its smallest run divided by the default's smallest run in the same batch, times the
+default's first time. A machine that slows down slows both runs, so times of different batches are
+comparable.
 """
 
 import time

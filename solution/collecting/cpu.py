@@ -1,7 +1,7 @@
 """Label the configurations of a program on this CPU.
 
 A configuration is compiled in one child process, its results are compared with the default's, and
-it is timed in another child process. It is sound if its results are correct.
+it is timed in another child process. A configuration is sound if its results are correct.
 """
 
 import time

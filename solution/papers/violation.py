@@ -14,14 +14,14 @@ important ones (find_important), which the report proposes, are kept before all 
 
 Source: a student report on the competition (rank 107 of 616): 1,000 nodes and 16 configurations,
 500 nodes, 10,000 nodes and 32 configurations, or 5,000 nodes with 30 features chosen by hand; the
-weights of the epoch with the most ordered pairs. Properties that it says had no effect are
-settings: the position of the attention, its heads, the width, the convolution. It does not give the
-number of blocks of attention: here one.
+weights of the epoch with the most ordered pairs. Properties that had no effect according to the
+report are settings: the position of the attention, its heads, the width, the convolution. The
+report does not give the number of blocks of attention: here one.
 
 With `compressed`, nodes have 30 of the 140 features (CHOSEN), so that a graph may keep more nodes.
 The report selects "interpretable operation node features [...] most closely aligned with layout
-tensor dimensions and operation runtime", and does not name them. They were chosen here, by the
-names that TpuGraphs gives them.
+tensor dimensions and operation runtime", and does not name them. The 30 features were chosen here,
+by the names that TpuGraphs gives to features.
 
 Important nodes are both ends of an edge at which a tensor's layout may change: the node that
 computes the tensor, and the nodes whose layouts set the order of its dimensions. If these layouts

@@ -4,8 +4,8 @@ For a TPU, the calls are those that solution.collecting.tpu.asking writes into t
 stand behind convolutions, dots and reshapes, and before reshapes. A configuration's layouts of the
 operands of a convolution or dot have no effect, unless the operand comes from an infeed. Requested
 layouts of results are propagated forward through the instructions PROPAGATES. A call then stands
-behind an instruction that they reach, if a configurable node or a pooling (WINDOWS) reads it, or if
-it is one of WRITES_FIXED.
+behind each instruction that a propagated layout reaches, if a configurable node or a pooling
+(WINDOWS) reads the instruction, or if the instruction is one of WRITES_FIXED.
 """
 
 import numpy as np

@@ -7,7 +7,7 @@ little padding:
 
 * An array at the program's boundary (a parameter or a result) has the layout of least padded size.
   Its other dimensions are row-major, and ties go to row-major.
-* A product of two matrices is written in that layout, too.
+* A product of two matrices is written in the layout of least padded size, too.
 * A product of arrays of higher rank is computed as a convolution. Of each tensor, two dimensions
   are minor: the largest free one and the largest contracted one of an operand; the largest free
   one of each operand in the result. They stand in the order with less padding. The others are

@@ -8,9 +8,9 @@ the costs of a configuration's states, as in the additive cost net
 (solution.models.layout.cost_net). *Prior costs* (solution.models.layout.known_costs) apply where
 nothing was learned. Here f and g are smooth functions instead of nets: f of copied or slow states,
 g of instructions. They are draws of a Gaussian process, in which two states covary if their columns
-are close, and less if the opcodes of the producers or readers differ. The covariance is that of
-random cosines, so the mean is a ridge regression on sums over each configuration's states. It has
-one solution, found in seconds.
+are close, and less if the opcodes of the producers or readers differ. Random cosines of a state's
+columns have this covariance, so the mean of the process is a ridge regression on the sums of the
+cosines over each configuration's states. The regression has one solution, found in seconds.
 
 Programs differ, so each training program has random effects: the cost of a state is a value shared
 by all programs plus a deviation of the program. So a program in which few tensors decide everything

@@ -4,10 +4,10 @@ The *reference list* is a fixed set of configurations of the graph: the mean and
 over nodes, and the frequency of layouts in it, enter every score. *Known* configurations are a few
 recent ones of which all node values are kept. After k rounds of message passing, a node's value
 depends on the layouts at most k edges away. So a configuration close to a known one (a *neighbour*)
-differs from it at few nodes. Only these are computed: its sums over nodes are the known ones plus
-the changes. Searches ask for thousands of such neighbours. All other configurations are computed in
-full, but features of the nodes and of the reference list are reused. Scores equal those of
-solution.models.layout.layout_forward up to rounding.
+has other values than the known one at few nodes. Only these nodes are computed: the neighbour's
+sums over nodes are the known sums plus the changes. Searches ask for thousands of such neighbours.
+All other configurations are computed in full, but features of the nodes and of the reference list
+are reused. Scores equal those of solution.models.layout.layout_forward up to rounding.
 """
 
 import dataclasses
