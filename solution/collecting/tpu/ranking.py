@@ -26,8 +26,9 @@ BATCH = 8  # number of answers after which the next sets are chosen anew
 FEWEST = 2  # minimum number of answers for predictions
 REFUSALS = 4  # if the first answers are this many refusals, the compiler is not asked again
 BACKEND = "tpu"
-# Processor seconds: of the passes over HLO, without nodes; of the passes for each node; the
-# same with some new kernels; of the kernels of a program's first configuration, for each node.
+# Processor seconds of a compilation: PASSES for the passes over HLO, whatever the program; for each
+# node of the program EACH_NODE if all kernels are known, EACH_NODE_NEW if some are new. The kernels
+# of a program's first configuration take FIRST_NODE for each node in addition.
 PASSES, EACH_NODE, EACH_NODE_NEW, FIRST_NODE = 0.4, 0.001, 0.005, 0.2
 
 
