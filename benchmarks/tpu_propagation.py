@@ -46,6 +46,8 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, OPCODES, SHAPE_DIMENSIONS
 from solution.features.padding import repair_padding, tensor_ranks
 from solution.features.propagation.backend import BACKENDS
+from solution.features.propagation.canonical import find_turned
+from solution.features.propagation.inlining import inline
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.register_tiles import count_padded_bytes
 from solution.features.propagation.states import COPY, FIRST, MADE, find_points, list_dimensions
@@ -285,9 +287,13 @@ def compare_layouts(
     """Return how many tensors were compared, and the shares of Agreement.right to row_major.
 
     Compared is each node with at least two dimensions larger than 1 of which the compiled program
-    has an instruction with its shape and opcode.
+    has an instruction with its shape and opcode. A dot that only a transpose reads is left out: the
+    compiled instruction of its number computes the transpose, and the transpose is compared.
     """
     graph, ops = propagation.graph, propagation.instructions
+    inlined = inline(graph)
+    turned = find_turned(inlined, ops.opcodes, ops.rank, ops.dimensions)
+    left_out = {int(inlined.node[dot]) for dot in turned}
     shapes = graph.node_features[:, SHAPE_DIMENSIONS].astype(int)
     ranks = tensor_ranks(graph)
     place = {int(node): k for k, node in reversed(list(enumerate(ops.node))) if ops.is_programs[k]}
@@ -301,7 +307,7 @@ def compare_layouts(
             if comparable and tuple(sizes) == shape and sum(size > 1 for size in shape) > 1:
                 seen[node].add(drop_ones(layout, shape))
         for node, layouts in seen.items():
-            if node in place:
+            if node in place and node not in left_out:
                 shape, rank = shapes[node], int(ranks[node])
                 number = int(numbered.results[row, place[node]])
                 found = drop_ones(unpack(number, rank), shape) if number >= 0 else None
