@@ -59,7 +59,7 @@ class Tpe(Proposer):
 
 
 class Process(Proposer):
-    """Scikit-learn's Gaussian process without a prior, with expected improvement."""
+    """Scikit-learn's Gaussian process with expected improvement; it knows no model's scores."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space, seed)

@@ -60,7 +60,7 @@ class Mutants:
 
 
 def make_mutants(module: Any) -> Mutants:
-    """Return the mutants of a program (message Module); `sites` is empty without products."""
+    """Return the mutants of a program (message Module); `sites` is empty if it has no product."""
     copy = make_portable(module)
     ways = _find_ways(copy)
     reached = _find_reached(copy, ways)

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 NOTHING = "nothing_001"
+ALL_PLANNED = "all seeds, folds and epochs"
 FOLDS, QUICK_FOLDS = 5, 2
 
 
@@ -274,9 +275,9 @@ def _settle(
     given_up = budget.describe(whole)
     if began and (given_up or hours is not None):
         unchanged = "" if hours is None else " --hours changes nothing of it."
-        say(f"As this run began: {given_up or 'with all of it'}.{unchanged}")
+        say(f"The run goes on as it began: {given_up or ALL_PLANNED}.{unchanged}")
     elif hours is not None:
-        say(f"In --hours {hours:g}: {given_up or 'all of it'}.")
+        say(f"To fit into {hours:g} hours: {given_up or ALL_PLANNED}.")
     if budget.folds != divided.folds:
         divided = dataclasses.replace(divided, folds=budget.folds)
         plan = divided.plan(found, store)
@@ -317,8 +318,8 @@ def _find_experiments(
 ) -> "list[Experiment]":
     """Return the experiments of these names; with `limit`, their quick variants.
 
-    Without a recipe NOTHING is added: a baseline without cost, for collections that no other
-    experiment ranks.
+    Without a recipe, the free baseline NOTHING is added for collections that no other experiment
+    ranks.
     """
     from solution.training.failures import load_experiment
 

@@ -259,7 +259,7 @@ def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
 def onnx(
     out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write the files.")],
     bundle: Annotated[
-        Path | None, typer.Option("--with", help="A distilled bundle. Default: the bundled one.")
+        Path | None, typer.Option("--with", help="A distilled bundle. Default: the built-in one.")
     ] = None,
 ) -> None:
     """Get the students of a distilled bundle as ONNX files, which run without Python.

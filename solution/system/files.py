@@ -131,7 +131,7 @@ def read_sealed(path: Path, expected: str) -> dict[str, Any]:
     value = _parse(text, path, expected)
     value.pop(SEAL, None)
     if text != _render({**value, SEAL: _digest(value)}):
-        raise InputError(f"{path}: expected {expected} as it was written, but it is damaged.")
+        raise InputError(f"{path}: expected {expected}, but its checksum is wrong: it is damaged.")
     return value
 
 

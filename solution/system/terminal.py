@@ -49,8 +49,7 @@ class PlainConsole(Console):
         self._is_wide, self._settings = is_wide, settings
 
     def __getattr__(self, name: str) -> Any:
-        # Without `_settings`, rich's console is initialised already: the attribute `name` does not
-        # exist.
+        # Once rich's console is initialised, `_settings` is deleted: then the name is unknown.
         if "_settings" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         settings, told = dict(self._settings), os.environ.get("COLUMNS", "")

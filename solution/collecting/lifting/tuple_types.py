@@ -450,8 +450,8 @@ class TupleTypes:
         return None
 
     def _read_counter(self, condition: int, counter: int | None, keys: Sequence[object]) -> None:
-        """Assign an element to each reader of the condition's parameter. The first reader of the
-        counter's type reads the counter."""
+        """Assign an element of the loop's tuple to each reader of the condition's parameter: the
+        counter to the first reader of its type."""
         draft = self._draft
         for parameter in draft.parameters(condition):
             readers, taken = self._readers(parameter), set[int]()

@@ -24,7 +24,7 @@ from solution.system.wording import count, spell
 
 BATCH = 8  # number of answers after which the next sets are chosen anew
 FEWEST = 2  # minimum number of answers for predictions
-REFUSALS = 4  # if the first answers are this many refusals, the compiler is not asked again
+REFUSALS = 4  # if this many first answers are all refusals, the compiler is not asked again
 BACKEND = "tpu"
 # Processor seconds of a compilation: PASSES for the passes over HLO, whatever the program; for each
 # node of the program EACH_NODE if all kernels are known, EACH_NODE_NEW if some are new. The kernels

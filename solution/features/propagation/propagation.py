@@ -59,7 +59,7 @@ class Propagation:
         self.instructions: Instructions = list_instructions(graph, backend)
 
     def number(self, rows: np.ndarray | slice = slice(None)) -> Numbered:
-        """Return the states of all points in the configurations `rows` (k,) of the codebook."""
+        """Number the state of each point in the configurations `rows` (k,) of the codebook."""
         codes = np.ascontiguousarray(self.graph.layouts.codes[rows], np.int64)
         return self._number(codes, self._packed)
 

@@ -238,7 +238,7 @@ class DeviceLayouts:
     ) -> list[tuple[int, int] | None]:
         """Return the two minor dimensions of the result, input and kernel of a dot.
 
-        The later one stands first, which is row-major. None if there are no two such dimensions.
+        In each pair the later dimension is first, as in row-major. None: the tensor has no pair.
         """
         left, right, output = letters
         sizes = {
