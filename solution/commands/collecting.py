@@ -184,7 +184,7 @@ def options(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder that `fastslow collect` wrote.")] = Path(
+    folder: Annotated[Path, typer.Argument(help="Folder that a collection wrote.")] = Path(
         "collected"
     ),
     picture: Annotated[
