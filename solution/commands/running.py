@@ -277,7 +277,7 @@ def _settle(
         unchanged = "" if hours is None else " --hours changes nothing of it."
         say(f"The run goes on as it began: {given_up or ALL_PLANNED}.{unchanged}")
     elif hours is not None:
-        say(f"To fit into {hours:g} hours: {given_up or ALL_PLANNED}.")
+        say(f"--hours {hours:g}: {given_up or ALL_PLANNED}.")
     if budget.folds != divided.folds:
         divided = dataclasses.replace(divided, folds=budget.folds)
         plan = divided.plan(found, store)
@@ -296,7 +296,7 @@ def _show_estimate(
     if hours is not None:
         whole = forecast.list_budgets(found, folds)[0]
         budget = forecast.choose_budget(lines, found, folds, hours, slots, startup)
-        say(f"In --hours {hours:g}: {budget.describe(whole) or 'all of it'}.")
+        say(f"--hours {hours:g}: {budget.describe(whole) or ALL_PLANNED}.")
 
 
 def _list_members(recipe: str | None) -> list[str]:
