@@ -29,6 +29,7 @@ from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODES, SHAPE_DIMENSIONS
 from solution.features.padding import repair_padding, tensor_ranks
+from solution.features.propagation.canonical import unpack_layout
 from solution.features.propagation.propagation import Propagation
 from solution.features.work import num_bytes
 from solution.programs.child import Child, ChildDiedError, Limits, Refusal
@@ -169,7 +170,8 @@ def compare_program(folder: Path) -> Agreement:
     for number, row in enumerate(rows):
         written = list(read_written(folder / f"{number}.{ASSIGNED}"))
         marks = [
-            (agrees(one.layout, unpack(assigned.results[row, place[one.tag]], len(one.sizes)),
+            (agrees(one.layout,
+                    unpack_layout(assigned.results[row, place[one.tag]], len(one.sizes)),
                     one.sizes),
              agrees(one.layout, tuple(range(len(one.sizes)))[::-1], one.sizes))
             for one in find_tensors(written, graph) if one.tag in place
@@ -183,10 +185,6 @@ def compare_program(folder: Path) -> Agreement:
         folder.name, float(np.mean(tensors)), float(np.mean(right)), float(np.mean(default)),
         float(spearmanr(predicted, copied).statistic), float(predicted.sum() / max(1, sum(copied))),
     )  # fmt: skip
-
-
-def unpack(number: int, rank: int) -> tuple[int, ...]:
-    return tuple(int(number) >> 3 * place & 7 for place in range(rank))
 
 
 def agrees(one: tuple[int, ...], other: tuple[int, ...], sizes: tuple[int, ...]) -> bool:

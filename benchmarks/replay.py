@@ -32,30 +32,51 @@ def list_methods() -> dict[str, Build]:
     return {OURS: named.pop(OURS), ALONE: build(OURS, is_led=False), **named}
 
 
-def replay(table: Table, proposer: Proposer, most: int) -> np.ndarray:
+def replay(
+    table: Table, proposer: Proposer, most: int, *, knows_default: bool = False
+) -> np.ndarray:
     """Return the regret (most,) after each measurement: best time so far over best time, less 1.
 
     The search ends as soon as the best configuration is found.
+
+    Args:
+        knows_default: True if the search begins with the default's time, which counts as no
+            measurement.
     """
     lookup = Lookup(table)
     best = table.runtimes.min()
     curve = np.zeros(most)
     fastest = np.inf
+    if knows_default:
+        default = table.space.default[None]
+        fastest = lookup.measure(default)[0].time
+        proposer.tell(default, np.array([fastest]))
     for turn in range(most):
+        if fastest <= best:
+            break
         asked = proposer.ask(1)
         if len(asked):
             times = np.array([trial.time for trial in lookup.measure(asked)])
             proposer.tell(asked, times)
             fastest = min(fastest, float(np.nanmin(times)))
         curve[turn] = fastest / best - 1
-        if fastest <= best:
-            break
     return curve
 
 
 def replay_seeds(
-    table: Table, scores: np.ndarray, build: Build, seeds: Sequence[int], most: int
+    table: Table,
+    scores: np.ndarray,
+    build: Build,
+    seeds: Sequence[int],
+    most: int,
+    *,
+    knows_default: bool = False,
 ) -> np.ndarray:
     """Return the regret (seeds, most) of a method whose prior are the `scores` (members,)."""
     prior = TablePrior(table.space, scores)
-    return np.stack([replay(table, build(table, prior, seed), most) for seed in seeds])
+    return np.stack(
+        [
+            replay(table, build(table, prior, seed), most, knows_default=knows_default)
+            for seed in seeds
+        ]
+    )

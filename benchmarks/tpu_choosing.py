@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bootstrap import bootstrap_mean
-from benchmarks.replay import ALONE, LABELS, ORDER, OURS, PROCESS, Build, list_methods
-from solution.choosing.offline import Lookup, Table, TablePrior, make_table
-from solution.choosing.proposer import Proposer
+from benchmarks.replay import ALONE, LABELS, ORDER, OURS, PROCESS, list_methods, replay_seeds
+from solution.choosing.offline import Lookup, Table, make_table
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
@@ -79,24 +78,6 @@ def score_by_others(graphs: Sequence[Graph], name: str, folds: int) -> list[np.n
     return [scores[number] for number in range(len(graphs))]
 
 
-def replay(table: Table, proposer: Proposer) -> np.ndarray:
-    """Return the regret (MOST,) after each compilation of a search that knows the default's."""
-    lookup, best, default = Lookup(table), table.runtimes.min(), table.space.default[None]
-    fastest = lookup.measure(default)[0].time
-    proposer.tell(default, np.array([fastest]))
-    curve = np.zeros(MOST)
-    for turn in range(MOST):
-        if fastest <= best:
-            break
-        asked = proposer.ask(1)
-        if len(asked):
-            times = np.array([trial.time for trial in lookup.measure(asked)])
-            proposer.tell(asked, times)
-            fastest = min(fastest, float(np.nanmin(times)))
-        curve[turn] = fastest / best - 1
-    return curve
-
-
 def show(
     tables: Sequence[Table], scores: Sequence[np.ndarray], options: argparse.Namespace
 ) -> None:
@@ -120,8 +101,13 @@ def show(
     builds = list_methods()
     for method in METHODS:
         with one_thread():
-            curves = np.array([replay_seeds(tables[n], scores[n], builds[method], options.seeds)
-                               for n in some])  # fmt: skip
+            curves = np.array([
+                replay_seeds(
+                    tables[n], scores[n], builds[method], range(options.seeds), MOST,
+                    knows_default=True,
+                )
+                for n in some
+            ])  # fmt: skip
         means = curves.mean(axis=1)  # (tables, MOST): means over seeds
         cells = []
         for count in SHOWN:
@@ -129,12 +115,6 @@ def show(
             cells.append(f"{mean.value:.2f} ({mean.low:.2f} to {mean.high:.2f})")
         until = 1 + (curves > CLOSE).sum(axis=2).mean()
         say(f"| {method} | {' | '.join(cells)} | {until:.1f} |")
-
-
-def replay_seeds(table: Table, scores: np.ndarray, build: Build, seeds: int) -> np.ndarray:
-    """Return the regret (seeds, MOST) of a method whose prior are the `scores` (members,)."""
-    prior = TablePrior(table.space, scores)
-    return np.stack([replay(table, build(table, prior, seed)) for seed in range(seeds)])
 
 
 def find_gain(table: Table) -> float:

@@ -46,7 +46,7 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, OPCODES, SHAPE_DIMENSIONS
 from solution.features.padding import repair_padding, tensor_ranks
 from solution.features.propagation.backend import BACKENDS
-from solution.features.propagation.canonical import find_turned
+from solution.features.propagation.canonical import find_turned, unpack_layout
 from solution.features.propagation.inlining import inline
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.register_tiles import count_padded_bytes
@@ -310,7 +310,7 @@ def compare_layouts(
             if node in place and node not in left_out:
                 shape, rank = shapes[node], int(ranks[node])
                 number = int(numbered.results[row, place[node]])
-                found = drop_ones(unpack(number, rank), shape) if number >= 0 else None
+                found = drop_ones(unpack_layout(number, rank), shape) if number >= 0 else None
                 plain = drop_ones(range(rank)[::-1], shape)
                 marks.append((found in layouts, layouts == {found}, plain in layouts))
     shares = np.mean(marks, axis=0) if marks else np.full(3, np.nan)
@@ -320,10 +320,6 @@ def compare_layouts(
 # Opcodes that a node may have in the compiled program beside its opcode. A reshape's copy is
 # another instruction with the same number: only the bitcast is the reshape itself.
 SAME = {"dot": MADE_OF["dot"], "reshape": ("bitcast",)}
-
-
-def unpack(number: int, rank: int) -> Order:
-    return tuple(int(number) >> 3 * slot & 7 for slot in range(rank))
 
 
 def sum_copies(propagation: Propagation, numbered: Numbered) -> np.ndarray:

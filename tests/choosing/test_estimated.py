@@ -33,7 +33,7 @@ from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import read_records
 from solution.programs.program import read_programs
 from tests.conftest import FastSlow
-from tests.made.timed import DENSE
+from tests.made.timed import DENSE, HUGE
 from tests.processes import FASTSLOW
 
 V3 = TpuTarget("tpu:v3")
@@ -47,15 +47,6 @@ program, arguments = build(
     residual=False, gated=True, causal=False, pooled=False, train=False,
 )
 '''
-# It takes 48 GB, and no configuration makes that less.
-HUGE = """HloModule huge
-ENTRY main {
-  left = f32[65536,65536]{1,0} parameter(0)
-  right = f32[65536,65536]{1,0} parameter(1)
-  ROOT end = f32[65536,65536]{1,0} dot(left, right),
-    lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
 CHOOSE = ("choose", "images.py", "--target", "tpu:v3")
 
 
@@ -63,16 +54,13 @@ CHOOSE = ("choose", "images.py", "--target", "tpu:v3")
 def chosen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a program, and the result of a search among its layouts."""
     folder = tmp_path_factory.mktemp("estimated")
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = str(folder / "cache")
     (folder / "images.py").write_text(IMAGES, encoding="utf-8")
-    done = FASTSLOW.run(*CHOOSE, "--compile", "6", "--over", "layouts", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    (folder / "stdout.txt").write_text(done.stdout, encoding="utf-8")
-    yield folder
-    del os.environ[VARIABLE]
-    if before is not None:
-        os.environ[VARIABLE] = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(folder / "cache"))
+        done = FASTSLOW.run(*CHOOSE, "--compile", "6", "--over", "layouts", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        (folder / "stdout.txt").write_text(done.stdout, encoding="utf-8")
+        yield folder
 
 
 def read(folder: Path, name: str) -> Any:

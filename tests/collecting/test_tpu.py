@@ -26,6 +26,7 @@ from solution.programs.compiler import Compiler, Flags
 from solution.programs.hlo.messages import MESSAGES
 from solution.system.errors import InputError
 from tests.conftest import REPOSITORY
+from tests.made.timed import HUGE
 
 pytest.importorskip("libtpu", reason="the extra `tpu` is not installed: no TPU's compiler")
 
@@ -68,14 +69,6 @@ ENTRY main {
 WITHOUT_COPY = THRICE.replace("f32[640,256]{1,0} transpose", "f32[640,256]{0,1} transpose").replace(
     ", f32[640,256]{1,0}) tuple(third, second, turned)", ") tuple(third, second)"
 )
-HUGE = """HloModule huge
-ENTRY main {
-  left = f32[65536,65536]{1,0} parameter(0)
-  right = f32[65536,65536]{1,0} parameter(1)
-  ROOT end = f32[65536,65536]{1,0} dot(left, right),
-    lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
 LOOP = """HloModule loop
 body {
   before = (s32[], f32[256,256]{1,0}) parameter(0)

@@ -33,6 +33,15 @@ def program(x, weights):
 random = np.random.default_rng(0)
 arguments = tuple(random.standard_normal(s).astype(np.float32) for s in ((96, 128), (128, 70)))
 '''
+# It takes 48 GB, and no configuration makes that less.
+HUGE = """HloModule huge
+ENTRY main {
+  left = f32[65536,65536]{1,0} parameter(0)
+  right = f32[65536,65536]{1,0} parameter(1)
+  ROOT end = f32[65536,65536]{1,0} dot(left, right),
+    lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
 HEAVY = '''
 """The product of RAGGED, with more than 400 MB of intermediate results."""
 import numpy as np

@@ -44,6 +44,7 @@ from solution.collecting.tpu.devices import find_entry_layouts
 from solution.collecting.tpu.libtpu import EntryLayouts
 from solution.collecting.tpu.reading import open_tuple
 from solution.domain.vocabulary import LAYOUT_UNSET
+from solution.features.propagation.calls import PROPAGATES, WINDOWS, WRITES_FIXED
 from solution.programs.arguments import find_entry
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.portable import FreshIds, lay_out, make_portable, replace_instructions
@@ -58,17 +59,6 @@ MADE_OF = {
     "dot": ("convolution", "dot"),
     "reshape": ("bitcast", "copy", "reshape", "transpose"),
 }
-WINDOWS = frozenset({"reduce-window", "select-and-scatter"})
-WRITES_FIXED = WINDOWS | {"concatenate", "compare", "transpose"}
-ELEMENTWISE_NAMES = """
-abs add and atan2 bitcast-convert cbrt ceil clamp compare complex convert copy cosine
-count-leading-zeros divide exponential exponential-minus-one floor imag is-finite log log-plus-one
-logistic maximum minimum multiply negate not or popcnt power real reduce-precision remainder
-round-nearest-afz round-nearest-even rsqrt select shift-left shift-right-arithmetic
-shift-right-logical sign sine sqrt subtract tan tanh xor
-"""
-ELEMENTWISE = frozenset(ELEMENTWISE_NAMES.split())
-PROPAGATES = ELEMENTWISE | WINDOWS | {"slice", "concatenate", "pad", "reverse", "transpose"}
 
 
 Origins = dict[int, int]  # maps the id of a copied instruction to the id of its original

@@ -1,11 +1,12 @@
 """List the custom calls that request layouts: one for each tensor that a configuration may set.
 
-For a TPU, the calls are those that solution.collecting.tpu.asking writes into the module. They
-stand behind convolutions, dots and reshapes, and before reshapes. A configuration's layouts of the
-operands of a convolution or dot have no effect, unless the operand comes from an infeed. Requested
-layouts of results are propagated forward through the instructions PROPAGATES. A call then stands
-behind each instruction that a propagated layout reaches, if a configurable node or a pooling
-(WINDOWS) reads the instruction, or if the instruction is one of WRITES_FIXED.
+For a TPU, the calls are those that solution.collecting.tpu.asking writes into the module, by the
+same sets of opcodes. They stand behind convolutions, dots and reshapes, and before reshapes. A
+configuration's layouts of the operands of a convolution or dot have no effect, unless the operand
+comes from an infeed. Requested layouts of results are propagated forward through the instructions
+PROPAGATES. A call then stands behind each instruction that a propagated layout reaches, if a
+configurable node or a pooling (WINDOWS) reads the instruction, or if the instruction is one of
+WRITES_FIXED.
 """
 
 import numpy as np

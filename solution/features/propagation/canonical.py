@@ -241,6 +241,11 @@ def pack_layout(dimensions: Sequence[int]) -> int:
     return int(pack_rows(np.array([*dimensions, *[0] * (MAX_RANK - len(dimensions))])))
 
 
+def unpack_layout(layout: int, rank: int) -> tuple[int, ...]:
+    """Return the dimensions of a packed layout, minor to major."""
+    return tuple(int(layout) >> BITS * slot & (1 << BITS) - 1 for slot in range(rank))
+
+
 def pack_rows(dimensions: np.ndarray) -> np.ndarray:
     """Pack layouts (..., 6), minor to major and 0 past the rank, into integers."""
     return np.asarray((dimensions.astype(np.int64) << (BITS * np.arange(MAX_RANK))).sum(axis=-1))

@@ -27,18 +27,23 @@ import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
-from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
+from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES
 from solution.features.einsum import Einsum
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.calls import IS_ELEMENTWISE, find_forwarding
-from solution.features.propagation.canonical import BITS, UNSET, find_turned, pack_layout
+from solution.features.propagation.canonical import (
+    BITS,
+    UNSET,
+    find_turned,
+    pack_layout,
+    unpack_layout,
+)
 from solution.features.propagation.inlining import Inlined
 
 if TYPE_CHECKING:
     from solution.features.propagation.instructions import Instructions
 
-LANES, SUBLANES = 128, 8
 # {bytes of an element: minimum number of elements to which the second minor dimension is padded}
 FEWEST = {1: 8, 2: 4, 4: 2}
 ROWS_SPLIT = 2  # weight of a reshape's padded size if it divides the rows of a tile
@@ -166,16 +171,15 @@ class DeviceLayouts:
     @staticmethod
     def has_rank(layout: int, rank: int) -> bool:
         """Return True if a packed layout lists the dimensions of a tensor of that rank."""
-        slots = [layout >> BITS * slot & (1 << BITS) - 1 for slot in range(rank)]
-        return sorted(slots) == list(range(rank)) and layout >> BITS * rank == 0
+        is_permutation = sorted(unpack_layout(layout, rank)) == list(range(rank))
+        return is_permutation and layout >> BITS * rank == 0
 
     def avoid_summed(self, node: int, layout: int, summed: list[int]) -> int:
         """Swap the two minor dimensions of a packed layout if that costs no padding and helps.
 
         It helps if a reduction sums the minor dimension and not the second one.
         """
-        slots = [layout >> BITS * slot & (1 << BITS) - 1 for slot in range(int(self._ranks[node]))]
-        minor, second, *others = slots
+        minor, second, *others = unpack_layout(layout, int(self._ranks[node]))
         padded = [
             count_padded(self._sizes[node], pair[0], pair[1], self._fewest[node])
             for pair in ((minor, second), (second, minor))

@@ -42,12 +42,9 @@ SOURCE = f"estimated: tpu:v3, libtpu {find_libtpu_version()}"
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cache of compilations for these tests alone, which start without one."""
     folder = tmp_path_factory.mktemp("cache")
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = str(folder)
-    yield folder
-    del os.environ[VARIABLE]
-    if before is not None:
-        os.environ[VARIABLE] = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from tests.made.builder import Builder
 
 
 def test_opcodes_are_those_of_the_writer() -> None:
-    assert frozenset(calls.ELEMENTWISE.split()) == asking.ELEMENTWISE
+    moved = {"slice", "concatenate", "pad", "reverse", "transpose"}
+    assert frozenset(calls.ELEMENTWISE.split()) == asking.PROPAGATES - asking.WINDOWS - moved
     assert calls.WINDOWS == asking.WINDOWS
     assert calls.WRITES_FIXED == asking.WRITES_FIXED
     assert calls.PROPAGATES == asking.PROPAGATES
