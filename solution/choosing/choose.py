@@ -89,15 +89,9 @@ class Chosen:
 def choose_program(
     path: Path, bundle: Bundle | None, folder: Path, settings: Settings, tell: Tell
 ) -> Chosen:
-    """Find a faster configuration for the program in a file.
-
-    Args:
-        bundle: its models guide the search; None for a search without a model.
-
-    Raises:
-        InputError: jax is not installed, the file holds no program or several, or the program
-            cannot be compiled in its default configuration.
-    """
+    """Find a faster configuration for the program in a file. `bundle`: its models guide the search;
+    None for a search without a model. Raises InputError if jax is not installed, the file holds no
+    program or several, or the program cannot be compiled in its default configuration."""
     check_installed()
     core = choose_core()
     with Child(settings.limits, core) as compiling, Child(settings.limits, core) as timing:
@@ -192,11 +186,7 @@ class _Run:
         self._default = default
 
     def choose(self, proposer: Proposer, note: str) -> Chosen:
-        """Return the result of the search.
-
-        Args:
-            note: what guides the optimizer, in words.
-        """
+        """Return the result of the search. `note`: what guides the optimizer, in words."""
         trials, note = self._search(proposer, note)
         ended = self._recall_end(trials)
         if ended is None:
@@ -219,11 +209,9 @@ class _Run:
         return result
 
     def _search(self, proposer: Proposer, note: str) -> tuple[list[Trial], str]:
-        """Search, and return the trials, and in words what guided the search.
-
-        The default's trial is left out. Trials of earlier sessions are included, even if this
-        session asks for fewer or other ones: one of them may be the fastest.
-        """
+        """Search, and return the trials, and in words what guided the search. The default's trial
+        is left out. Trials of earlier sessions are included, even if this session asks for fewer or
+        other ones: one of them may be the fastest."""
         # The optimizer gets the default's time before it proposes anything.
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([default.time]))
@@ -261,10 +249,8 @@ class _Run:
 
     def _recall_end(self, trials: Sequence[Trial]) -> Ended | None:
         """Return the stored outcome if the trials and the number of repetitions are the same.
-
         Otherwise return None. A stored comparison is not repeated, because that would give chance a
-        second try. Journals of older versions have no outcome.
-        """
+        second try. Journals of older versions have no outcome."""
         known = self._journal.result or {}
         now = {"trials": [trial.name for trial in trials], "rounds": self._settings.rounds}
         if "verdict" not in known or any(known.get(name) != value for name, value in now.items()):

@@ -184,10 +184,8 @@ class Estimates:
 
 
 def find_memory(answer: Answer) -> int | None:
-    """Return the bytes of the chip's memory that a program takes; None if they are not known.
-
-    If the compiler refuses the program because it does not fit, its message states them.
-    """
+    """Return the bytes of the chip's memory that a program takes; None if they are not known. If
+    the compiler refuses the program because it does not fit, its message states them."""
     if answer.compiled is not None:
         return answer.compiled.memory_bytes
     if answer.is_out_of_memory and (found := USED.search(answer.refused)):
@@ -217,10 +215,8 @@ class _Run:
         goal: str,
         tell: Tell,
     ) -> None:
-        """Compile the default configuration unless an earlier session did.
-
-        Raises InputError if the compiler refuses it and the search cannot begin without it.
-        """
+        """Compile the default configuration unless an earlier session did. Raises InputError if the
+        compiler refuses it and the search cannot begin without it."""
         self._space, self._journal, self._folder = space, journal, folder
         self._settings, self._goal, self._tell = settings, goal, tell
         self._target = workers.estimator.target
@@ -236,11 +232,7 @@ class _Run:
         self._default = default
 
     def choose(self, proposer: Proposer, note: str) -> Estimated:
-        """Return the result of the search.
-
-        Args:
-            note: what guides the optimizer, in words.
-        """
+        """Return the result of the search. `note`: what guides the optimizer, in words."""
         default, journal = self._default, self._journal
         proposer.tell(np.array([default.config], np.int32), np.array([self._value(default)]))
         most = self._settings.measurements or MOST
@@ -330,10 +322,8 @@ class _Run:
         )  # fmt: skip
 
     def _hand_over(self, result: Estimated) -> list[Path]:
-        """Write the result into the journal and the files of the best; return the files' paths.
-
-        If nothing better than the default was found, delete the files of an earlier result.
-        """
+        """Write the result into the journal and the files of the best; return the files' paths. If
+        nothing better than the default was found, delete the files of an earlier result."""
         journal, best = self._journal, result.best
         if best is None:
             journal.result = {"winner": None, "choice": None, "measured": []}

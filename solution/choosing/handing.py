@@ -79,10 +79,7 @@ def take_back(folder: Path, *others: str) -> None:
 
 def describe_changes(before: bytes, after: bytes) -> str:
     """Return a sentence: of which opcodes the module `after` has more or fewer instructions.
-
-    Args:
-        before, after: serialized compiled modules.
-    """
+    `before`, `after`: serialized compiled modules."""
     first, second = _count(before), _count(after)
     changed = [name for name in TELLING if first[name] != second[name]]
     if not changed:

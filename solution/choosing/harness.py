@@ -54,14 +54,9 @@ class Harness:
         seed: int = 0,
         reference: float | None = None,
     ) -> None:
-        """Compile and load the program in its default configuration.
-
-        Args:
-            reference: nanoseconds of the default in an earlier session of the same search, to which
-                times are scaled; None: time it now.
-
-        Raises InputError if the program cannot be compiled in its default configuration.
-        """
+        """Compile and load the program in its default configuration. `reference`: nanoseconds of
+        the default in an earlier session of the same search, to which times are scaled; None: time
+        it now. Raises InputError if the program cannot be compiled in its default configuration."""
         self._space, self._workers = space, workers
         self._generator = np.random.default_rng(seed)
         self._builder = Builder(
@@ -159,11 +154,9 @@ class Harness:
         self._deaths[name] = f"died while it was timed: {reason}"
 
     def _time(self, executables: dict[str, bytes]) -> dict[str, float]:
-        """Time executables, given by name; return {name: nanoseconds}.
-
-        Times are scaled so that the default takes as long as when it was first timed. Executables
-        that cannot run are missing (see `_deaths`).
-        """
+        """Time executables, given by name; return {name: nanoseconds}. Times are scaled so that the
+        default takes as long as when it was first timed. Executables that cannot run are missing
+        (see `_deaths`)."""
         self._loaded.keep([DEFAULT])
         for name, executable in executables.items():
             if executable:

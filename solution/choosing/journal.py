@@ -84,10 +84,8 @@ class Journal:
 
     @classmethod
     def reopen(cls, folder: Path) -> "Journal":
-        """Open the journal that a folder has, whatever its search is.
-
-        Raises InputError if the file is missing or damaged.
-        """
+        """Open the journal that a folder has, whatever its search is. Raises InputError if the file
+        is missing or damaged."""
         state = _read(folder / RECORD)
         trials = {trial.name: trial for trial in state["trials"]}
         return cls(folder, state["identity"], trials, state["result"])

@@ -82,11 +82,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _are_times(value: Any, *, is_empty: bool) -> bool:
-    """Return True if the value is a list of at least two pairs of positive numbers.
-
-    Args:
-        is_empty: True if nothing was timed, so the list must be empty.
-    """
+    """Return True if the value is a list of at least two pairs of positive numbers. `is_empty`:
+    True if nothing was timed, so the list must be empty."""
     if is_empty:
         return bool(value == [])
     return (

@@ -62,10 +62,7 @@ def _tile_space(tiles: np.ndarray) -> Space:
 
 def _layout_space(graph: Graph, first: np.ndarray) -> Space:
     """Return the space of layouts: a site for each tensor whose layout varies, and for each option.
-
-    Args:
-        first: (members,) indices of the distinct configurations in the graph.
-    """
+    `first`: (members,) indices of the distinct configurations in the graph."""
     book = graph.layouts.select(first)
     # (members, nodes * 3, 6): layouts of all tensors of the configurable nodes
     tensors = book.expand().reshape(len(first), -1, MAX_RANK)
@@ -115,11 +112,8 @@ class Lookup:
 
 
 class TablePrior:
-    """A prior that looks up the scores of a table's members.
-
-    Args:
-        scores: (members,) in the order of the members.
-    """
+    """A prior that looks up the scores of a table's members. `scores`: (members,) in the order of
+    the members."""
 
     def __init__(self, space: Space, scores: np.ndarray) -> None:
         self._space = space

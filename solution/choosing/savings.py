@@ -24,9 +24,7 @@ SHOWN = 8  # maximum number of changes in a description
 @dataclass(frozen=True)
 class Change:
     """A copy or kernel that only one of two programs has, or a kernel that both have differently.
-
-    Cycles and bytes count all trips of the loops around it; None: the compiler has no estimate.
-    """
+    Cycles and bytes count all trips of the loops around it; None: the compiler has no estimate."""
 
     what: str  # COPY or KERNEL
     how: str  # GONE, NEW or CHANGED
@@ -59,11 +57,8 @@ class Savings:
 
     @property
     def rest(self) -> float:
-        """Return the part of the total that no change explains.
-
-        It comes from waiting for copies that run beside the kernels, and from branches of which
-        only the longest counts.
-        """
+        """Return the part of the total that no change explains. It comes from waiting for copies
+        that run beside the kernels, and from branches of which only the longest counts."""
         return self.total - sum(change.share or 0.0 for change in self.changes)
 
     def lines(self) -> list[str]:
@@ -88,11 +83,8 @@ def compare_compiled(
     estimates: tuple[float, float],
     target: TpuTarget,
 ) -> Savings:
-    """Return what differs between the compiled default and another configuration.
-
-    Args:
-        estimates: nanoseconds of the default and of the other configuration.
-    """
+    """Return what differs between the compiled default and another configuration. `estimates`:
+    nanoseconds of the default and of the other configuration."""
     chip, whole = CHIPS[target.generation], estimates[0]
     changes = [*_compare_copies(default, other, chip, whole),
                *_compare_kernels(default, other, chip, whole)]  # fmt: skip

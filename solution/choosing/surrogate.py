@@ -57,11 +57,8 @@ class Forecast:
         return np.asarray(np.sqrt(np.maximum(second - self.mean**2, SMALLEST)))
 
     def improvement(self, best: float) -> np.ndarray:
-        """Return the expected improvement (n,): E[max(best - log runtime, 0)].
-
-        Args:
-            best: the smallest log runtime so far.
-        """
+        """Return the expected improvement (n,): E[max(best - log runtime, 0)]. `best`: the smallest
+        log runtime so far."""
         gap = (best - self.means) / self.deviations
         density = np.exp(_log_density(gap, self.freedom))
         factor = (self.freedom + gap**2) / max(self.freedom - 1, 0.5)
@@ -103,12 +100,8 @@ class Surrogate:
         self._scale, self._weights = self._weigh(len(times))
 
     def forecast(self, columns: np.ndarray, scores: np.ndarray) -> Forecast:
-        """Predict the log runtimes of n configurations.
-
-        Args:
-            columns: (n, columns) features.
-            scores: (n,) the prior's scores, standardised.
-        """
+        """Predict the log runtimes of n configurations. `columns`: (n, columns) features. `scores`:
+        (n,) the prior's scores, standardised."""
         cross = self._solve(self._kernel(columns))
         means = (cross * self._white).sum(axis=1) + self._center + self._slopes * scores
         variance = np.maximum(1 + LEVEL - (cross**2).sum(axis=1), SMALLEST) * self._scale[:, None]
@@ -116,10 +109,7 @@ class Surrogate:
 
     def _weigh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the deviations' variance scale (members,) and the posterior weights (members,).
-
-        Args:
-            count: number of measurements.
-        """
+        `count`: number of measurements."""
         expected = np.array([belief.deviation**2 for belief in self._beliefs])
         misfit = (self._white[:, :, 0] ** 2).sum(axis=1) / expected
         self._freedom = 2 * PRIOR_MEASUREMENTS + count

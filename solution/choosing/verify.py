@@ -126,10 +126,8 @@ def describe(record: dict[str, Any]) -> str:
 
 
 def open_device() -> tuple[Any, str]:
-    """Return jax's client, and the clock to use: cpu or wall.
-
-    On a CPU the process is first replaced by one that is pinned to a single core.
-    """
+    """Return jax's client, and the clock to use: cpu or wall. On a CPU the process is first
+    replaced by one that is pinned to a single core."""
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     jax.config.update("jax_enable_compilation_cache", False)
     client = get_backend()
@@ -162,11 +160,8 @@ def load(client: Any, folder: Path, scratch: Path, name: str) -> Any:
 
 
 def add_backend_options(options: Any, backend: dict[str, str]) -> Any:
-    """Return compile options with entries of the map xla_backend_extra_options.
-
-    The numbers are those of protobuf fields: executable build options and debug options (3), the
-    map (500).
-    """
+    """Return compile options with entries of the map xla_backend_extra_options. The numbers are
+    those of protobuf fields: executable build options and debug options (3), the map (500)."""
     pairs = [write(1, key.encode()) + write(2, text.encode()) for key, text in backend.items()]
     debug = b"".join(write(500, pair) for pair in pairs)
     whole = options.SerializeAsString() + write(3, write(3, debug))
@@ -185,10 +180,8 @@ def varint(number: int) -> bytes:
 
 
 def read_arguments(folder: Path) -> list[np.ndarray]:
-    """Return an array per parameter: from arguments.npz, or drawn at random.
-
-    Drawn integers are small, because they may be indices.
-    """
+    """Return an array per parameter: from arguments.npz, or drawn at random. Drawn integers are
+    small, because they may be indices."""
     path, generator, found = folder / ARGUMENTS, np.random.default_rng(0), []
     given = dict(np.load(path, allow_pickle=False)) if path.exists() else {}
     for number, (shape, name) in enumerate(read_choice(folder)["parameters"]):
@@ -219,10 +212,8 @@ def run(executable: Any, arguments: list[Any]) -> list[Any]:
 
 
 def compare(folder: Path, scratch: Path) -> dict[str, Any]:
-    """Compile both programs and compare their results; keep the executables in `scratch`.
-
-    The reply's "defect" says why the chosen program must not be used; "" if the results agree.
-    """
+    """Compile both programs and compare their results; keep the executables in `scratch`. The
+    reply's "defect" says why the chosen program must not be used; "" if the results agree."""
     client, clock = open_device()
     given = read_arguments(folder)
     placed = put(client, given)
@@ -316,10 +307,8 @@ def find_deviation(
 
 
 def make_round(folder: Path, scratch: Path, seed: int) -> dict[str, Any]:
-    """Time several copies of both programs in random order.
-
-    The reply holds the smallest nanoseconds of the default and of the chosen program.
-    """
+    """Time several copies of both programs in random order. The reply holds the smallest
+    nanoseconds of the default and of the chosen program."""
     client, clock = open_device()
     arguments, generator = put(client, read_arguments(folder)), np.random.default_rng(seed)
     loaded, counts, smallest = {}, {}, {}
@@ -342,11 +331,9 @@ def make_round(folder: Path, scratch: Path, seed: int) -> dict[str, Any]:
 
 
 def visit(executable: Any, arguments: list[Any], platform: str, clock: str, count: int) -> float:
-    """Run a program once untimed, then `count` times; return the nanoseconds of the fastest run.
-
-    On an accelerator the runs are started one after the other and timed together, because waiting
-    for each would add the time that it takes to start one; the result is then their mean.
-    """
+    """Run a program once untimed, then `count` times; return the nanoseconds of the fastest run. On
+    an accelerator the runs are started one after the other and timed together, because waiting for
+    each would add the time that it takes to start one; the result is then their mean."""
     run(executable, arguments)
     if platform != "cpu":
         return measure(executable, arguments, clock, count)

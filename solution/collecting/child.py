@@ -40,9 +40,8 @@ class ProgramRequest(ChildRequest):
 @dataclass(frozen=True)
 class Open(ProgramRequest):
     """Open a program: take its arguments, compile its default configuration, keep its results.
-
-    Reply: Compiled; its deviation says how the results of a second run differ from the first run's.
-    """
+    Reply: Compiled; its deviation says how the results of a second run differ from the first
+    run's."""
 
     module: bytes
     arguments: Sequence[np.ndarray]
@@ -80,10 +79,8 @@ class Drop(SetRequest):
 
 @dataclass(frozen=True)
 class Spoil(ProgramRequest):
-    """Compile the program's mutants: versions with errors made on purpose, see mutants.py.
-
-    Reply: None.
-    """
+    """Compile the program's mutants: versions with errors made on purpose, see mutants.py. Reply:
+    None."""
 
     module: bytes
 

@@ -68,10 +68,8 @@ def can_tell_apart(
     doubtful: Sequence[np.ndarray] = (),
 ) -> bool:
     """Return True if the comparison notices that the results `wrong` differ from `expected`.
-
     Numbers that are NaN or infinite in `expected` do not count, because they could hide any error.
-    Doubtful numbers do not count, because they are not compared.
-    """
+    Doubtful numbers do not count, because they are not compared."""
     allowed = find_tolerances(expected) if tolerances is None else tolerances
     left_out = doubtful or [np.zeros(other.shape, bool) for other in expected]
     return any(
@@ -82,10 +80,8 @@ def can_tell_apart(
 
 def can_jump(module: Any) -> bool:
     """Return True if a tiny change of floats may change results of a message Module by any amount.
-
     That is possible if an instruction in JUMPING reads floats. A conversion only counts if its
-    result is no float.
-    """
+    result is no float."""
     floats = {
         node.id
         for node in instructions(module)
@@ -144,11 +140,8 @@ def find_tolerances(results: Sequence[np.ndarray]) -> list[float]:
 
 def sharpen(shaken: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> list[float]:
     """Return tighter tolerances, for programs whose results change little if there is an error.
-
-    Args:
-        shaken: the results for arguments whose numbers were rounded once more (see `shake`). Their
-            difference from the expected results shows how much rounding may matter.
-    """
+    `shaken`: the results for arguments whose numbers were rounded once more (see `shake`). Their
+    difference from the expected results shows how much rounding may matter."""
     return [_sharpen(*pair) for pair in zip(shaken, expected, strict=True)]
 
 
@@ -222,10 +215,8 @@ def _find_wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np
 
 def _close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
     """Return a mask: True where |found - expected| <= tolerance * (|expected| + root mean square).
-
     The root mean square is that of all finite numbers in `expected`. Numbers that are not finite in
-    `expected` must be equal in both.
-    """
+    `expected` must be equal in both."""
     size = np.abs(expected)
     finite = np.isfinite(size)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -99,10 +99,8 @@ def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) ->
 
 def _make_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshIds) -> Any:
     """Return a constraint: a custom call with the layout both in its operand and in its result.
-
     Before layout assignment, XLA merges instructions that differ only in the results' layouts. If
-    the operand had no layout, two constraints on one tensor would be merged into the first one.
-    """
+    the operand had no layout, two constraints on one tensor would be merged into the first one."""
     number = fresh.take()
     laid_out = MESSAGES["Shape"].FromString(shape.SerializeToString())
     laid_out.layout.minor_to_major[:] = complete_layout(layout, len(shape.dimensions))

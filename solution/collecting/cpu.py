@@ -199,13 +199,9 @@ class Timing:
 
 
 class Builder:
-    """Compiles configurations of one program in a child process.
-
-    If the process dies, the program is opened again in a new one.
-
-    Args:
-        needs_edges: True if a configuration may be wrong in a product's last columns only.
-    """
+    """Compiles configurations of one program in a child process. If the process dies, the program
+    is opened again in a new one. `needs_edges`: True if a configuration may be wrong in a product's
+    last columns only."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
         self._child = child
@@ -225,11 +221,9 @@ class Builder:
         return self._examined.note if self._examined is not None else ""
 
     def open(self) -> Compiled:
-        """Compile and run the program in its default configuration; keep its results.
-
-        Raises InputError if compiling or running fails, or if comparing a configuration's results
-        with the default's results cannot show whether the configuration is correct.
-        """
+        """Compile and run the program in its default configuration; keep its results. Raises
+        InputError if compiling or running fails, or if comparing a configuration's results with the
+        default's results cannot show whether the configuration is correct."""
         if self._examined is None:
             self._examined = self._examiner.run()
             compiled = self._examined.compiled
@@ -240,10 +234,8 @@ class Builder:
 
     def build(self, request: Compile, seconds: float | None = None) -> tuple[str, str, Compiled]:
         """Return a configuration's status (see journal.CANDIDATES), a note, and what was compiled.
-
         If the configuration is not sound (compiled, with correct results), the note says why, and
-        the executable is empty.
-        """
+        the executable is empty."""
         nothing = Compiled(b"", 0.0, "")
         try:
             if not self._child.is_alive or not self._is_open:

@@ -74,12 +74,9 @@ class Examiner:
     """Finds arguments for which the comparison notices wrong results."""
 
     def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
-        """Use the child process in which the program is compiled.
-
-        Args:
-            needs_edges: True if a configuration may be wrong in a product's last columns only, as
-                with a wrong tile. Errors in the last columns of every dot must then be noticed.
-        """
+        """Use the child process in which the program is compiled. `needs_edges`: True if a
+        configuration may be wrong in a product's last columns only, as with a wrong tile. Errors in
+        the last columns of every dot must then be noticed."""
         self._child, self._program, self._needs_edges = child, program, needs_edges
         self._mutants = Mutants(b"", (), 0)
         self._is_spoiled = False  # True once the child process has compiled the mutants
@@ -90,11 +87,9 @@ class Examiner:
         self._deaths = 0
 
     def run(self) -> Examined:
-        """Find the arguments for comparisons; leave the program open in the child process.
-
-        Raises InputError if the program cannot be compiled, if two runs give different results, or
-        if the comparison does not notice enough errors for any of the arguments.
-        """
+        """Find the arguments for comparisons; leave the program open in the child process. Raises
+        InputError if the program cannot be compiled, if two runs give different results, or if the
+        comparison does not notice enough errors for any of the arguments."""
         name = self._program.name
         if self._program.is_drawn:
             check_memory(self._program.module, name, self._child.limits.megabytes)
@@ -128,11 +123,9 @@ class Examiner:
         return compiled
 
     def _list_sets(self) -> Iterator[tuple[list[np.ndarray], bool]]:
-        """Yield sets of arguments to try, and whether to tighten the tolerances for them.
-
-        The program's arguments come first if it has any, then drawn ones, then the program's
-        arguments with tightened tolerances.
-        """
+        """Yield sets of arguments to try, and whether to tighten the tolerances for them. The
+        program's arguments come first if it has any, then drawn ones, then the program's arguments
+        with tightened tolerances."""
         if self._program.brings_some:
             yield self._program.arguments, False
         for arguments in list_draws(self._program.module, self._program.name):
@@ -140,11 +133,9 @@ class Examiner:
         yield self._program.arguments, True
 
     def _take(self, arguments: list[np.ndarray], *, is_sharp: bool) -> Sight:
-        """Run the program and its mutants with these arguments.
-
-        The arguments are kept if they reveal errors that the earlier sets did not, or if they are
-        the first set and come with the program. Returns how well their results reveal errors.
-        """
+        """Run the program and its mutants with these arguments. The arguments are kept if they
+        reveal errors that the earlier sets did not, or if they are the first set and come with the
+        program. Returns how well their results reveal errors."""
         is_first = not self._kept
         begin = time.monotonic()
         if is_first:
@@ -169,11 +160,8 @@ class Examiner:
         return sight
 
     def _tell_mutants(self, seconds: float) -> None:
-        """Run mutants that were not noticed yet, with the newest set of arguments.
-
-        Args:
-            seconds: time limit of each run.
-        """
+        """Run mutants that were not noticed yet, with the newest set of arguments. `seconds`: time
+        limit of each run."""
         if not self._mutants.sites:
             return
         deadline = time.monotonic() + SECONDS
@@ -191,20 +179,16 @@ class Examiner:
                     self._told.add((site.form, kind))
 
     def _is_told(self, site: Site) -> bool:
-        """Return True if the errors of products with this product's form were noticed.
-
-        If a product's last columns may be wrong, all errors of `_list_looked` must have been
-        noticed; otherwise one of them is enough.
-        """
+        """Return True if the errors of products with this product's form were noticed. If a
+        product's last columns may be wrong, all errors of `_list_looked` must have been noticed;
+        otherwise one of them is enough."""
         looked = [(site.form, kind) in self._told for kind in self._list_looked(site)]
         return all(looked) if self._is_at_edge(site) else any(looked)
 
     def _list_looked(self, site: Site) -> list[Kind]:
-        """Return the errors to try in a product.
-
-        They are EDGES if the product's last columns may be wrong, otherwise SHIFT and REVERSE. If
-        the result is a single number, only ZERO is possible.
-        """
+        """Return the errors to try in a product. They are EDGES if the product's last columns may
+        be wrong, otherwise SHIFT and REVERSE. If the result is a single number, only ZERO is
+        possible."""
         kinds = EDGES if self._is_at_edge(site) else (Kind.SHIFT, Kind.REVERSE)
         return [kind for kind in kinds if kind in site.kinds] or list(site.kinds)
 
@@ -301,13 +285,9 @@ def open_program(child: Child, program: Program, arguments: list[np.ndarray]) ->
 
 
 def again_if_killed(name: str, work: Callable[[], Result]) -> Result:
-    """Return the result of `work`; call it once more if its child process dies.
-
-    The system or a user may have ended the process. If the program itself killed the process, the
-    second try dies as well.
-
-    Raises InputError if the process died twice, or exceeded a limit.
-    """
+    """Return the result of `work`; call it once more if its child process dies. The system or a
+    user may have ended the process. If the program itself killed the process, the second try dies
+    as well. Raises InputError if the process died twice, or exceeded a limit."""
     try:
         return work()
     except TooMuchError as error:

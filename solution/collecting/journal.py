@@ -118,11 +118,8 @@ class Journal:
         return bytes(rows["values"][0])
 
     def rename(self, name: Callable[[bytes], str]) -> None:
-        """Rename the configurations of an older journal, whose names were made differently.
-
-        Args:
-            name: returns the name for the bytes of a configuration's array.
-        """
+        """Rename the configurations of an older journal, whose names were made differently. `name`:
+        returns the name for the bytes of a configuration's array."""
         rows = self.candidates.select("config", "values")
         if rows.is_empty() or name(rows["values"][0]) == rows["config"][0]:
             return

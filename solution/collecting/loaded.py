@@ -92,11 +92,9 @@ class Loaded:
             self._runs[name] = choose_runs(nanoseconds)
 
     def _ask(self, name: str, request: Load | Run) -> Any:
-        """Return the process's reply to a request; None if there is no result.
-
-        If the executable kills the process or is refused, it is removed and reported to `bury`. If
-        the process was replaced, `_is_open` becomes False.
-        """
+        """Return the process's reply to a request; None if there is no result. If the executable
+        kills the process or is refused, it is removed and reported to `bury`. If the process was
+        replaced, `_is_open` becomes False."""
         try:
             reply = self._child.ask(request)
         except ChildDiedError as error:

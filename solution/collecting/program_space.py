@@ -156,11 +156,9 @@ class ProgramSpace(Space):
         return config
 
     def describe(self, configs: np.ndarray) -> np.ndarray:
-        """Return features (n, columns) of configurations, see Space.describe.
-
-        If the space is a table of tiles, the features are the standardised logarithms of a tile's
-        rows, sums and vectors, and a column that is 2 for the library's product and 0 for tiles.
-        """
+        """Return features (n, columns) of configurations, see Space.describe. If the space is a
+        table of tiles, the features are the standardised logarithms of a tile's rows, sums and
+        vectors, and a column that is 2 for the library's product and 0 for tiles."""
         if self.product is None or self.members is None:
             return super().describe(configs)
         sizes = np.log(self.product.tiles.astype(np.float64))
@@ -190,13 +188,9 @@ class ProgramSpace(Space):
 
 
 def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSpace:
-    """Return the space of a program's configurations to search.
-
-    Args:
-        kinds: which of KINDS to search; empty: all that the program has.
-
-    Raises InputError if a kind is unknown, or if the program has nothing to set of a given kind.
-    """
+    """Return the space of a program's configurations to search. `kinds`: which of KINDS to search;
+    empty: all that the program has. Raises InputError if a kind is unknown, or if the program has
+    nothing to set of a given kind."""
     check_kinds(kinds)
     wanted = kinds or KINDS
     sites = list_layout_sites(program) if LAYOUTS in wanted else ()
@@ -269,12 +263,8 @@ def refuse_layouts(program: Program) -> InputError:
 def make_option_table(
     make: type[ProgramSpace], program: Program, options: Mapping[str, tuple[str, ...]]
 ) -> ProgramSpace:
-    """Return a space that consists of all combinations of a compiler's options.
-
-    Args:
-        make: the class of the space, which depends on the target.
-        options: the values of each option, by its name.
-    """
+    """Return a space that consists of all combinations of a compiler's options. `make`: the class
+    of the space, which depends on the target. `options`: the values of each option, by its name."""
     if not len(program.configurable):
         raise InputError(
             f"{program.name}: expected a convolution, dot or reshape, without which a program has "

@@ -49,11 +49,8 @@ COLUMNS = 4
 
 
 def show_finished(title: str, finished: Sequence[Finished], target: str = CPU) -> Table:
-    """Return a table with a row for each program.
-
-    Args:
-        target: name of the target; chooses the columns if all programs failed.
-    """
+    """Return a table with a row for each program. `target`: name of the target; chooses the columns
+    if all programs failed."""
     states = [one.state for one in finished if one.state]
     timed = [state for state in states if not is_estimated(state)]
     targets = sorted({state["target"] for state in states if is_estimated(state)})
@@ -171,11 +168,9 @@ def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
 
 
 def draw_collections(collected: Sequence[Collected]) -> "Figure":
-    """Plot each program's runtimes relative to its fastest configuration, and their noise.
-
-    Noise is shown for the programs with the lowest repeat tau (Kendall's tau between two halves of
-    the timed runs): each configuration's smallest time in one half against that in the other half.
-    """
+    """Plot each program's runtimes relative to its fastest configuration, and their noise. Noise is
+    shown for the programs with the lowest repeat tau (Kendall's tau between two halves of the timed
+    runs): each configuration's smallest time in one half against that in the other half."""
     from matplotlib.figure import Figure  # slow to import
 
     some = [one for one in collected if len(one.outcome.configs) > 1]

@@ -147,11 +147,8 @@ def check_names(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Collector:
-    """A collection job that can be pickled and sent to another machine.
-
-    Args:
-        destination: collection and split of the files; its folder is not used.
-    """
+    """A collection job that can be pickled and sent to another machine. `destination`: collection
+    and split of the files; its folder is not used."""
 
     make_space: Callable[[Program], ProgramSpace]
     destination: Destination

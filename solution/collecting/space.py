@@ -81,11 +81,9 @@ class Space:
         return [both[both[:, 0] == site, 1] for site in range(self.sites)]
 
     def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:
-        """Return random configurations (at most `count`, sites), possibly with duplicates.
-
-        All members of a table are equally probable. Otherwise a random share of the sites gets
-        random values.
-        """
+        """Return random configurations (at most `count`, sites), possibly with duplicates. All
+        members of a table are equally probable. Otherwise a random share of the sites gets random
+        values."""
         if self.members is not None:
             return self.members[generator.integers(len(self.members), size=count)]
         free = np.flatnonzero(self.sizes > 1)
@@ -99,10 +97,8 @@ class Space:
         self, generator: np.random.Generator, configs: np.ndarray, most: int = 2
     ) -> np.ndarray:
         """Return a neighbour of each configuration (n, sites), which differs in 1 to `most` sites.
-
         A changed site gets another random choice. If its values are sizes, the choice moves by 1 or
-        2 steps.
-        """
+        2 steps."""
         changed = configs.copy()
         free = np.flatnonzero(self.sizes > 1)
         for row in changed:
@@ -114,10 +110,8 @@ class Space:
         self, generator: np.random.Generator, first: np.ndarray, second: np.ndarray
     ) -> np.ndarray:
         """Return the configuration `first` (sites,) with a connected region of sites from `second`.
-
         The region has a random size. It grows breadth-first along links from a random site; if
-        there is no linked site left, it continues from another random site.
-        """
+        there is no linked site left, it continues from another random site."""
         wanted = int(generator.integers(1, max(2, self.sites)))
         order = generator.permutation(self.sites).tolist()
         region: set[int] = set()

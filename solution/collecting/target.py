@@ -48,11 +48,8 @@ class Target:
     minutes: ClassVar[float] = 3  # default time limit of a program
 
     def check(self, kind: str = "") -> None:
-        """Raise InputError if this machine cannot compile for the target.
-
-        Args:
-            kind: one of solution.collecting.program_space.KINDS, which the target must support.
-        """
+        """Raise InputError if this machine cannot compile for the target. `kind`: one of
+        solution.collecting.program_space.KINDS, which the target must support."""
 
     def make_space(
         self, program: "Program", kind: str, *, varies_fastest: bool = False
@@ -148,23 +145,14 @@ class Labelling(Protocol):
     batch: int  # number of configurations that are compiled in parallel
 
     def open(self, tell: Tell, wanted: int) -> None:
-        """Compile the default configuration, and again those that an earlier session found sound.
-
-        A configuration is sound if it compiles and its results are correct.
-
-        Args:
-            wanted: number of configurations to label.
-
-        Raises InputError if the default cannot be compiled.
-        """
+        """Compile the default configuration, and again those that an earlier session found sound. A
+        configuration is sound if it compiles and its results are correct. `wanted`: number of
+        configurations to label. Raises InputError if the default cannot be compiled."""
 
     def draw(self, count: int, wanted: int) -> "np.ndarray":
-        """Return up to `count` untried configurations (k, sites); fewer if no more exist.
-
-        Args:
-            wanted: number of sound configurations (compiled, with correct results) at which the
-                current round of drawing began; it identifies the round.
-        """
+        """Return up to `count` untried configurations (k, sites); fewer if no more exist. `wanted`:
+        number of sound configurations (compiled, with correct results) at which the current round
+        of drawing began; it identifies the round."""
 
     def label(self, configs: "np.ndarray") -> None:
         """Compile configurations (k, sites), and write their status into the journal."""

@@ -192,13 +192,8 @@ def find_experiment(name: str) -> Experiment:
 
 
 def find_named_experiment(name: str) -> Experiment:
-    """Load an experiment of the package by name.
-
-    Unlike find_experiment it executes no file of a user, so the name may come from an untrusted
-    record.
-
-    Raises InputError if there is none.
-    """
+    """Load an experiment of the package by name. Unlike find_experiment it executes no file of a
+    user, so the name may come from an untrusted record. Raises InputError if there is none."""
     published = _list_published()
     if name in published:
         table = importlib.import_module(published[name][0]).EXPERIMENTS
@@ -249,10 +244,8 @@ def _fingerprint(module: ModuleType) -> str:
 
 def read_sources(path: Path) -> dict[str, bytes]:
     """Return the contents of a file and, recursively, of the files in its folder that it imports.
-
     The keys are paths relative to the folder. A package contributes all its Python files. Links are
-    not followed inside packages.
-    """
+    not followed inside packages."""
     sources: dict[str, bytes] = {}
     waiting = [path]
     while waiting:
@@ -327,10 +320,8 @@ def _import_file(path: Path) -> ModuleType:
 
 def _let_import_neighbours(path: Path) -> None:
     """Let an experiment import the files beside it, as a script can; other modules take precedence.
-
     Raises InputError if another module has the name of a neighbouring file, because it would
-    silently be imported instead.
-    """
+    silently be imported instead."""
     folder = path.absolute().parent
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

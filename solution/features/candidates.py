@@ -61,11 +61,9 @@ def draw_sites(generator: np.random.Generator, sites: int, most: int | None = No
 
 
 def make_candidates(graph: Graph, count: int = DEFAULT, seed: int = 0) -> Graph:
-    """Return the program with new configurations, at most `count` distinct ones.
-
-    Raises NothingToChooseError if nothing in the program can be configured, InputError if the count
-    is out of range.
-    """
+    """Return the program with new configurations, at most `count` distinct ones. Raises
+    NothingToChooseError if nothing in the program can be configured, InputError if the count is out
+    of range."""
     if not 1 <= count <= MOST:
         raise InputError(f"--configs is {count}, expected a number from 1 to {MOST:,}.")
     generator = np.random.default_rng(seed)

@@ -89,11 +89,9 @@ def label_dot(
 
 
 def _label(shape: Dimensions, output: Dimensions, kept: list[int], batch: int) -> list[Dimensions]:
-    """List the ways to label the dimensions of an operand with the letters `kept`.
-
-    The first `batch` letters may label any dimensions, the others label dimensions in order. The
-    remaining dimensions are contracted, and get the next letters in ascending order of size.
-    """
+    """List the ways to label the dimensions of an operand with the letters `kept`. The first
+    `batch` letters may label any dimensions, the others label dimensions in order. The remaining
+    dimensions are contracted, and get the next letters in ascending order of size."""
     found = []
     for summed in combinations(range(len(shape)), len(shape) - len(kept)):
         rest = [axis for axis in range(len(shape)) if axis not in summed]
@@ -117,11 +115,9 @@ def _sizes(letters: Dimensions, shape: Dimensions, output: Dimensions) -> list[i
 
 @lru_cache(maxsize=1 << 14)
 def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int | None:
-    """Return the number of products that each output element of a dot sums.
-
-    Unlike label_dot it accepts an operand's dimensions in any order. None if nothing fits; if
-    several solutions fit, the one with the smallest batch counts.
-    """
+    """Return the number of products that each output element of a dot sums. Unlike label_dot it
+    accepts an operand's dimensions in any order. None if nothing fits; if several solutions fit,
+    the one with the smallest batch counts."""
     for batch in range(len(output) + 1):
         # with `batch` batch dimensions, the right free dimensions can begin at one position only
         first_right, odd = divmod(len(left) - len(right) + len(output) + batch, 2)

@@ -70,11 +70,9 @@ def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
 
 
 class Alike:
-    """A group of dots that read the tensor `kept` and are decided together.
-
-    The dots have equal shapes. The other tensor that each dot reads, its slope, has the same shape
-    and is computed by the same operation for all of them.
-    """
+    """A group of dots that read the tensor `kept` and are decided together. The dots have equal
+    shapes. The other tensor that each dot reads, its slope, has the same shape and is computed by
+    the same operation for all of them."""
 
     def __init__(self, kept: int) -> None:
         self.kept = kept
@@ -90,12 +88,9 @@ class Alike:
 
 
 class Dots:
-    """The dots of a graph, indexed by the tensors that they read.
-
-    The time grows about linearly with the number of dots, even if thousands read one tensor:
-    similar dots are compared as one group (Alike), and dots recognised as gradients leave their
-    group.
-    """
+    """The dots of a graph, indexed by the tensors that they read. The time grows about linearly
+    with the number of dots, even if thousands read one tensor: similar dots are compared as one
+    group (Alike), and dots recognised as gradients leave their group."""
 
     def __init__(
         self, graph: Graph, ranks: np.ndarray, guess: dict[int, tuple[int, int]], label: Label
@@ -197,10 +192,7 @@ class Dots:
 
     def _is_alike_certain(self, group: Alike, way: Dot) -> bool:
         """Return True if, by shapes alone, the dots of a group contract the dimensions of `way`.
-
-        Args:
-            way: the group's first dot, labelled as a gradient.
-        """
+        `way`: the group's first dot, labelled as a gradient."""
         is_left = way.left != group.kept
         if is_left not in group.labels:
             group.labels[is_left] = self._label(way.node, way.left, way.right)
@@ -265,11 +257,8 @@ class Dots:
         return told is not None and told.summed == gradient.letters.summed
 
     def _undo(self, node: int, letters: Dimensions) -> Dimensions:
-        """Return the letters of the tensor before the transposes that compute `node`.
-
-        Args:
-            letters: the letters of `node`.
-        """
+        """Return the letters of the tensor before the transposes that compute `node`. `letters`:
+        the letters of `node`."""
         while self._opcodes[node] == TRANSPOSE and len(self._producers.at(node)) == 1:
             order, (read,) = self._order_of(node), self._producers.at(node).tolist()
             if read >= node or sorted(order) != list(range(len(letters))):
@@ -280,10 +269,7 @@ class Dots:
 
     def _follow(self, node: int, letters: Dimensions) -> Dimensions:
         """Return the letters of a tensor after the transposes that follow, each its only reader.
-
-        Args:
-            letters: the letters of `node`, the tensor before the transposes.
-        """
+        `letters`: the letters of `node`, the tensor before the transposes."""
         while len(self._consumers.at(node)) == 1:
             (reader,) = self._consumers.at(node).tolist()
             order = self._order_of(reader)
@@ -307,11 +293,9 @@ class Dots:
 
 
 class Ancestors:
-    """Find the tensors that depend on a dot, as the gradient of its output mostly does.
-
-    One sweep over all nodes finds the dependants of a whole block of dots: each node has an integer
-    with one bit for each dot of the block.
-    """
+    """Find the tensors that depend on a dot, as the gradient of its output mostly does. One sweep
+    over all nodes finds the dependants of a whole block of dots: each node has an integer with one
+    bit for each dot of the block."""
 
     def __init__(self, graph: Graph, guess: dict[int, tuple[int, int]]) -> None:
         self._dots = np.array(sorted(guess), np.int64)

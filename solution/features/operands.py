@@ -29,11 +29,9 @@ MADE_ALIKE = [OPCODE_IDS[name] for name in ("add", "dot", "reshape", "transpose"
 
 @dataclass(frozen=True)
 class Operands:
-    """The two tensors that a convolution, dot or reshape reads.
-
-    They are named as in a configuration (solution.domain.vocabulary.LAYOUT_TENSORS): "kernel" means
-    the second operand, such as the weights of a convolution. Elsewhere a kernel is a fused program.
-    """
+    """The two tensors that a convolution, dot or reshape reads. They are named as in a
+    configuration (solution.domain.vocabulary.LAYOUT_TENSORS): "kernel" means the second operand,
+    such as the weights of a convolution. Elsewhere a kernel is a fused program."""
 
     # (nodes,) first operand of a convolution, dot or reshape, a node id; NONE for other nodes
     input: np.ndarray
@@ -78,11 +76,9 @@ def _is_alike(graph: Graph, left: int, right: int) -> bool:
 
 
 def _guess(graph: Graph) -> Operands:
-    """Return input and kernel of each node, guessed from shapes alone.
-
-    The ordered pair whose shapes fit best wins. Among equal fits the larger operand is the input,
-    then the one with the lower number.
-    """
+    """Return input and kernel of each node, guessed from shapes alone. The ordered pair whose
+    shapes fit best wins. Among equal fits the larger operand is the input, then the one with the
+    lower number."""
     found = Operands(np.full(graph.num_nodes, NONE), np.full(graph.num_nodes, NONE))
     fits = {
         OPCODE_IDS["convolution"]: _fit_convolution,
@@ -152,11 +148,9 @@ def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
 
 
 def _fit_dot(node: np.ndarray, shapes: np.ndarray) -> int:
-    """Score how well a dot fits operands of `shapes` (2, 6), left and right; high is good.
-
-    A dot's output has the left operand's dimensions first and the right operand's last. If both
-    orders of the operands are possible, the one that is a usual matrix product scores higher.
-    """
+    """Score how well a dot fits operands of `shapes` (2, 6), left and right; high is good. A dot's
+    output has the left operand's dimensions first and the right operand's last. If both orders of
+    the operands are possible, the one that is a usual matrix product scores higher."""
     three = [shape[shape > 0] for shape in (*shapes, node[vocabulary.SHAPE_DIMENSIONS])]
     left, right, output = three
     if len(output) == 0:

@@ -19,11 +19,9 @@ ONE_DIMENSION = ("concatenate", "iota", "sort", "all-gather", "all-to-all", "rev
 
 
 def _find_ranks(graph: Graph) -> np.ndarray:
-    """Return the rank (nodes,) of each output tensor, at most six.
-
-    It is the number of slots up to the last used one of the shape, or of the layout if that is
-    later: a shape may end in a dimension of size 0, which looks unused.
-    """
+    """Return the rank (nodes,) of each output tensor, at most six. It is the number of slots up to
+    the last used one of the shape, or of the layout if that is later: a shape may end in a
+    dimension of size 0, which looks unused."""
     by_shape = _used_slots(graph.node_features[:, vocabulary.SHAPE_DIMENSIONS])
     highest_axis = graph.node_features[:, vocabulary.NODE_LAYOUT].max(axis=1)
     by_layout = np.where(highest_axis > 0, highest_axis + 1, 0).astype(np.int64)
@@ -81,11 +79,9 @@ def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
 
 
 def _leave_out_later(features: np.ndarray, opcodes: np.ndarray) -> None:
-    """Drop the numbers of dimensions after the sixth, in place.
-
-    Layouts and transposes stay permutations: missing dimensions are appended, in descending order
-    for a layout, ascending for a transpose. Other lists are filled with 0, as in the files.
-    """
+    """Drop the numbers of dimensions after the sixth, in place. Layouts and transposes stay
+    permutations: missing dimensions are appended, in descending order for a layout, ascending for a
+    transpose. Other lists are filled with 0, as in the files."""
     orders, lists = vocabulary.NODE_LAYOUT, vocabulary.DIMENSIONS
     for columns in (orders, lists):
         for node in np.flatnonzero((features[:, columns] >= MAX_RANK).any(axis=1)):

@@ -38,11 +38,9 @@ def keep_neighbourhood(graph: Graph, hops: int = 1) -> Graph:
 
 
 def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
-    """Keep the nodes `kept` (k,), in this order, and the edges between them.
-
-    All configurable nodes must be among them. If nothing changes, return the same graph, whose
-    results are cached already (solution.domain.memo).
-    """
+    """Keep the nodes `kept` (k,), in this order, and the edges between them. All configurable nodes
+    must be among them. If nothing changes, return the same graph, whose results are cached already
+    (solution.domain.memo)."""
     if np.array_equal(kept, np.arange(graph.num_nodes)):
         return graph
     position = np.full(graph.num_nodes, -1)
@@ -59,11 +57,9 @@ def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
 
 
 def merge_rest(graph: Graph, hops: int = 1) -> Graph:
-    """Prune, but merge each connected component of the pruned nodes into one virtual node.
-
-    A virtual node has the mean features of the nodes that it replaces, their edges to kept nodes
-    without repetitions, and the opcode vocabulary.VIRTUAL.
-    """
+    """Prune, but merge each connected component of the pruned nodes into one virtual node. A
+    virtual node has the mean features of the nodes that it replaces, their edges to kept nodes
+    without repetitions, and the opcode vocabulary.VIRTUAL."""
     if len(graph.configurable) == 0:
         return graph
     keep = neighbourhood(graph, hops)

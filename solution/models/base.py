@@ -21,11 +21,9 @@ from solution.system.report import Report, silent
 
 
 def check_no_options(graph: Graph) -> None:
-    """Raise InputError if the graph's configurations contain compile options besides layouts.
-
-    Nets, cost models and features of propagated layouts read layouts only. Feature tables have
-    compile options as columns.
-    """
+    """Raise InputError if the graph's configurations contain compile options besides layouts. Nets,
+    cost models and features of propagated layouts read layouts only. Feature tables have compile
+    options as columns."""
     if graph.options is not None:
         raise InputError(
             f"{graph.name}: expected layouts or tiles, found compile options. Nets, cost "
@@ -89,11 +87,9 @@ class Ranker(ABC):
 
 
 class CostRanker(Ranker):
-    """A ranker whose scores can be explained, because a score is a sum of the costs of states.
-
-    A state is the layout assignment of an instruction, or of an operand as one instruction reads
-    it.
-    """
+    """A ranker whose scores can be explained, because a score is a sum of the costs of states. A
+    state is the layout assignment of an instruction, or of an operand as one instruction reads
+    it."""
 
     @property
     @abstractmethod

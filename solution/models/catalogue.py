@@ -96,13 +96,9 @@ def describe_settings(settings: RankerSettings) -> dict[str, Any]:
 def read_settings(
     record: Mapping[str, Any], users: Sequence[RankerSettings] = ()
 ) -> RankerSettings:
-    """Return the settings that `describe_settings` turned into `record`.
-
-    Args:
-        users: settings of a user's experiments; `record` may be of one of their classes.
-
-    Raises InputError if no class is known for the kind in `record`, or if a field does not fit it.
-    """
+    """Return the settings that `describe_settings` turned into `record`. `users`: settings of a
+    user's experiments; `record` may be of one of their classes. Raises InputError if no class is
+    known for the kind in `record`, or if a field does not fit it."""
     kind = record.get("kind")
     found = _find_class(kind, users)
     values = record.get("settings")

@@ -94,11 +94,9 @@ class LassoSettings(LinearSettings):
 
 
 class LinearRanker(Ranker):
-    """Scores configurations by a weighted sum of the columns of the feature table.
-
-    Scores of layouts depend on the configurations that are scored together, because the table
-    contains how frequent layouts are among them.
-    """
+    """Scores configurations by a weighted sum of the columns of the feature table. Scores of
+    layouts depend on the configurations that are scored together, because the table contains how
+    frequent layouts are among them."""
 
     scores_beside_a_list = True
 
@@ -145,11 +143,7 @@ class LinearRanker(Ranker):
 
     def contributions(self, rows: np.ndarray) -> np.ndarray:
         """Return standardised columns times their weights: (rows, columns), which sum to the
-        scores.
-
-        Args:
-            rows: (rows, columns) of the feature table, not standardised.
-        """
+        scores. `rows`: (rows, columns) of the feature table, not standardised."""
         if self.scaler_ is None:
             raise RuntimeError("fit the ranker before it predicts")
         return self.scaler_(rows).astype(np.float64) * self.weights_
@@ -174,11 +168,7 @@ class LinearRanker(Ranker):
 
     def _search(self, features: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> Any:
         """Return the regression, fitted to all rows with the penalty that is best on held-out
-        graphs.
-
-        Args:
-            groups: (rows,) the index of each row's graph.
-        """
+        graphs. `groups`: (rows,) the index of each row's graph."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import GridSearchCV, GroupKFold
 

@@ -36,13 +36,9 @@ def choose_all_rows(
 
 
 def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
-    """Draw at most `limit` distinct configurations of a graph, with all duplicates of each.
-
-    None takes all configurations. Duplicates stay because features count them: a layout that is
-    frequent among the candidates is likely fast.
-
-    Raises ValueError if the graph has no labels.
-    """
+    """Draw at most `limit` distinct configurations of a graph, with all duplicates of each. None
+    takes all configurations. Duplicates stay because features count them: a layout that is frequent
+    among the candidates is likely fast. Raises ValueError if the graph has no labels."""
     if graph.runtimes is None:
         raise ValueError(f"{graph.name} has no labels to learn from")
     runtimes = graph.distinct.mean(graph.runtimes)

@@ -48,11 +48,9 @@ class TableSettings(RankerSettings):
 
 
 class TableRanker(Ranker):
-    """Fits and applies the two functions of a TableSettings to feature tables.
-
-    Scores depend on the configurations that are scored together: columns are centred on their mean,
-    and for layouts the table contains how frequent layouts are among them.
-    """
+    """Fits and applies the two functions of a TableSettings to feature tables. Scores depend on the
+    configurations that are scored together: columns are centred on their mean, and for layouts the
+    table contains how frequent layouts are among them."""
 
     def __init__(self, settings: TableSettings, seed: int) -> None:
         self.settings = settings

@@ -258,11 +258,8 @@ class NodeRanker(NetRanker[Settings, Inputs]):
 
 
 class NodeNet(nn.Module):
-    """A RankingNet that scores one graph at a time; a subclass defines the score.
-
-    Args:
-        width: values per node and configuration in the widest layer.
-    """
+    """A RankingNet that scores one graph at a time; a subclass defines the score. `width`: values
+    per node and configuration in the widest layer."""
 
     def __init__(self, nodes: NodeSettings, width: int) -> None:
         super().__init__()
@@ -284,11 +281,9 @@ class NodeNet(nn.Module):
         return np.zeros(len(inputs.opcodes), bool)
 
     def take(self, inputs: Any, subset: int = 0) -> Any:
-        """Return the inputs of the chosen nodes.
-
-        In training nodes are chosen at random; at inference they are the subset with number
-        `subset`. If all nodes are used, the inputs are unchanged.
-        """
+        """Return the inputs of the chosen nodes. In training nodes are chosen at random; at
+        inference they are the subset with number `subset`. If all nodes are used, the inputs are
+        unchanged."""
         count, num_nodes = self.limit, len(inputs.opcodes)
         if count is None or count >= num_nodes:
             return inputs

@@ -92,11 +92,9 @@ class LeakyMlp(nn.Sequential):
 
 
 class ResidualLayer(nn.Module):
-    """A residual layer: an MLP on each node, message passing, LeakyReLU.
-
-    Shapes: x (nodes, configs, width), told (nodes, configs, k): the configuration's inputs of each
-    node, edges (2, e) from sender to receiver, weights (e,) of the edges -> as x.
-    """
+    """A residual layer: an MLP on each node, message passing, LeakyReLU. Shapes: x (nodes, configs,
+    width), told (nodes, configs, k): the configuration's inputs of each node, edges (2, e) from
+    sender to receiver, weights (e,) of the edges -> as x."""
 
     def __init__(self, width: int, told: int) -> None:
         super().__init__()
@@ -111,11 +109,9 @@ class ResidualLayer(nn.Module):
 
 
 class ResidualBody(nn.Module):
-    """Optional attention, then the residual layers.
-
-    Shapes: x (nodes, configs, width), told (nodes, configs, k): the configuration's inputs of each
-    node, edge_index (2, edges) in either direction -> as x.
-    """
+    """Optional attention, then the residual layers. Shapes: x (nodes, configs, width), told (nodes,
+    configs, k): the configuration's inputs of each node, edge_index (2, edges) in either direction
+    -> as x."""
 
     def __init__(self, width: int, told: int, rounds: int, *, attention: bool) -> None:
         super().__init__()
@@ -133,10 +129,8 @@ class ResidualBody(nn.Module):
 
 def normalise_edges(edges: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Return the entries of Â = D^-1/2 (A + I) D^-1/2: indices (2, edges + nodes), and weights.
-
     Like torch_geometric's gcn_norm, but without its search for self-loops, which would make the CPU
-    wait for the GPU.
-    """
+    wait for the GPU."""
     loops = torch.arange(num_nodes, device=edges.device).expand(2, -1)
     source, target = indices = torch.cat([edges, loops], dim=1)
     counts = torch.ones(indices.shape[1], device=edges.device)
@@ -147,11 +141,9 @@ def normalise_edges(edges: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
 
 
 def attend_to_itself(x: Tensor) -> Tensor:
-    """Return softmax(x x^T) x over the nodes, in each configuration separately.
-
-    This is attention without projections or scale, like Keras' `Attention()([x, x])`.
-    Shapes: x (nodes, configs, width) -> as x.
-    """
+    """Return softmax(x x^T) x over the nodes, in each configuration separately. This is attention
+    without projections or scale, like Keras' `Attention()([x, x])`. Shapes: x (nodes, configs,
+    width) -> as x."""
     rows = x.transpose(0, 1)
     return attend(rows, rows, rows, scale=1.0).transpose(0, 1)
 

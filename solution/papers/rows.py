@@ -59,10 +59,8 @@ prepare_rows = PerGraph(_prepare_rows)
 
 class Rows(nn.Module):
     """For each node and configuration, concatenate embeddings of the opcode and of the layouts with
-    the numeric features: (nodes, configs, width).
-
-    The layouts of the program and of a configuration share one table of embeddings.
-    """
+    the numeric features: (nodes, configs, width). The layouts of the program and of a configuration
+    share one table of embeddings."""
 
     width = (
         OPCODE_WIDTH

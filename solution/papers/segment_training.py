@@ -60,14 +60,9 @@ from solution.system.report import Report, silent
 
 
 class EmbeddingTable:
-    """A cache of embeddings (width,) float32 by (graph, configuration, segment), in main memory.
-
-    It is direct-mapped: an entry has exactly one possible slot, given by a hash of its key, so new
-    entries displace old ones.
-
-    Args:
-        max_bytes: maximum size of keys and embeddings together.
-    """
+    """A cache of embeddings (width,) float32 by (graph, configuration, segment), in main memory. It
+    is direct-mapped: an entry has exactly one possible slot, given by a hash of its key, so new
+    entries displace old ones. `max_bytes`: maximum size of keys and embeddings together."""
 
     def __init__(self, width: int, max_bytes: int) -> None:
         self.capacity = max(1, max_bytes // (4 * width + 8))

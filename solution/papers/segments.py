@@ -39,11 +39,9 @@ def divide_nodes(graph: Graph, partition: str, max_nodes: int | None) -> list[np
 
 
 def topological_order(graph: Graph) -> np.ndarray:
-    """Return the nodes (nodes,) in an order in which producers come before consumers.
-
-    If several nodes could come next, the one with the earliest edge does. Nodes on a cycle, which
-    no program has, come last.
-    """
+    """Return the nodes (nodes,) in an order in which producers come before consumers. If several
+    nodes could come next, the one with the earliest edge does. Nodes on a cycle, which no program
+    has, come last."""
     listed = _listing(graph)
     rank = np.empty(graph.num_nodes, np.int64)
     rank[listed] = np.arange(graph.num_nodes)

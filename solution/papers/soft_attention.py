@@ -21,13 +21,9 @@ NOT_ADJACENT = 0.1
 
 
 class SoftAttention(nn.Module):
-    """The mask, attention among all nodes, and an MLP on each node.
-
-    Shapes: x (nodes, configs, width), edge_index (2, edges) in either direction -> as x.
-
-    Args:
-        mask: weight of nodes that are not adjacent; None: no mask.
-    """
+    """The mask, attention among all nodes, and an MLP on each node. Shapes: x (nodes, configs,
+    width), edge_index (2, edges) in either direction -> as x. `mask`: weight of nodes that are not
+    adjacent; None: no mask."""
 
     def __init__(self, width: int, heads: int, head_width: int, mask: float | None) -> None:
         super().__init__()

@@ -218,11 +218,9 @@ class StudyRows:
 
 @dataclass(frozen=True)
 class StudyTreeSettings(StudySettings, PointwiseSettings):
-    """Settings of StudyTreeRanker.
-
-    A random search replaces the settings of the trees, unless `trials` is 0 or there is only one
-    graph. A trial ends when the error on the folds has not fallen for `patience` rounds.
-    """
+    """Settings of StudyTreeRanker. A random search replaces the settings of the trees, unless
+    `trials` is 0 or there is only one graph. A trial ends when the error on the folds has not
+    fallen for `patience` rounds."""
 
     trials: int = 25  # number of settings that are drawn at random
     folds: int = 4  # number of folds of the search; a fold is a set of graphs

@@ -64,11 +64,8 @@ class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
 
 
 class ChannelAttention(nn.Module):
-    """Squeeze and excitation: x * sigmoid(W2 relu(W1 mean over nodes of x)).
-
-    Shapes: x (nodes, configs, width) -> as x.
-    Source: Hu et al., "Squeeze-and-excitation networks", CVPR 2018.
-    """
+    """Squeeze and excitation: x * sigmoid(W2 relu(W1 mean over nodes of x)). Shapes: x (nodes,
+    configs, width) -> as x. Source: Hu et al., "Squeeze-and-excitation networks", CVPR 2018."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -82,13 +79,9 @@ class ChannelAttention(nn.Module):
 
 
 class ConfigAttention(nn.Module):
-    """Concatenate x with x * softmax(x / T), for each node and channel.
-
-    The softmax runs over the configurations; the temperature T is learned.
-
-    Shapes: x (nodes, configs, width) -> (nodes, configs, 2 width).
-    Source: the competition's first place.
-    """
+    """Concatenate x with x * softmax(x / T), for each node and channel. The softmax runs over the
+    configurations; the temperature T is learned. Shapes: x (nodes, configs, width) -> (nodes,
+    configs, 2 width). Source: the competition's first place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,11 +92,9 @@ class ConfigAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """GELU(ConfigAttention(ChannelAttention(norm(x)))); ConfigAttention doubles the width.
-
-    Shapes: x (nodes, configs, width // 2) -> (nodes, configs, width). Without attention across
-    configurations, x already has the full width.
-    """
+    """GELU(ConfigAttention(ChannelAttention(norm(x)))); ConfigAttention doubles the width. Shapes:
+    x (nodes, configs, width // 2) -> (nodes, configs, width). Without attention across
+    configurations, x already has the full width."""
 
     def __init__(self, width: int, *, across: bool = True) -> None:
         super().__init__()

@@ -107,13 +107,8 @@ class TpuGraphsRanker(NodeRanker[TpuGraphsSettings, NodeInputs]):
 
 
 class JoinedNet(NodeNet):
-    """The part of a net before its score: node embeddings, and blocks that get the layouts again.
-
-    A subclass defines the score.
-
-    Args:
-        columns: number of numeric features of a node.
-    """
+    """The part of a net before its score: node embeddings, and blocks that get the layouts again. A
+    subclass defines the score. `columns`: number of numeric features of a node."""
 
     def __init__(
         self,
@@ -135,12 +130,8 @@ class JoinedNet(NodeNet):
     def encode(
         self, inputs: NodeInputs, configs: np.ndarray, edges: Tensor, segment: Tensor | None = None
     ) -> Tensor:
-        """Return the node embeddings (nodes, configs, width) after the last block.
-
-        Args:
-            edges: (2, edges) from sender to receiver.
-            segment: the nodes (k,) with gradients; None: all.
-        """
+        """Return the node embeddings (nodes, configs, width) after the last block. `edges`: (2,
+        edges) from sender to receiver. `segment`: the nodes (k,) with gradients; None: all."""
         given = layout_numbers(inputs, configs)
         layouts = given.new_zeros(len(inputs.opcodes), *given.shape[1:])
         layouts[inputs.configurable] = given
@@ -189,11 +180,8 @@ class JoinedNet(NodeNet):
 
 def pool(x: Tensor, configurable: Tensor) -> Tensor:
     """Return the mean over all nodes, the sum over all nodes, and the sum over configurable nodes.
-
-    The three vectors are concatenated, after each sum is scaled to length 1.
-
-    Shapes: x (nodes, configs, width), configurable (k,) numbers of nodes -> (configs, 3 width).
-    """
+    The three vectors are concatenated, after each sum is scaled to length 1. Shapes: x (nodes,
+    configs, width), configurable (k,) numbers of nodes -> (configs, 3 width)."""
     # The length of a sum grows with the number of nodes, so sums are normalised to length 1.
     sums = [
         functional.normalize(x[chosen].sum(dim=0), dim=-1) for chosen in (slice(None), configurable)
@@ -243,9 +231,7 @@ def cut_segment(edges: Tensor, segment: Tensor, num_nodes: int) -> tuple[Tensor,
 
 class JoinedBlock(nn.Module):
     """x' = x + GELU(norm(W z + W_neighbours mean of z over neighbours)); z concatenates x, layouts.
-
-    Source: GraphSAGE (Hamilton et al., 2017).
-    """
+    Source: GraphSAGE (Hamilton et al., 2017)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -262,13 +248,9 @@ class JoinedBlock(nn.Module):
 
 
 class JoinedGcnBlock(nn.Module):
-    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 z W + b)), with z = concatenate(x, layouts).
-
-    The degrees D are those of the whole graph, even if only a segment is computed.
-
-    Source: Kipf and Welling, "Semi-supervised classification with graph convolutional networks",
-    ICLR 2017.
-    """
+    """x' = x + GELU(norm(D^-1/2 (A + I) D^-1/2 z W + b)), with z = concatenate(x, layouts). The
+    degrees D are those of the whole graph, even if only a segment is computed. Source: Kipf and
+    Welling, "Semi-supervised classification with graph convolutional networks", ICLR 2017."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -403,11 +385,9 @@ class TpuGraphsTile(nn.Module):
         return self.readout(joined).squeeze(-1).T
 
     def count_values(self, inputs: KernelInputs) -> int:
-        """Return how many values a layer holds for one configuration.
-
-        It is the width if the configuration joins after the sum over nodes, and the width times the
-        number of nodes if the configuration joins early.
-        """
+        """Return how many values a layer holds for one configuration. It is the width if the
+        configuration joins after the sum over nodes, and the width times the number of nodes if the
+        configuration joins early."""
         return self.width * (len(inputs.opcodes) if self.is_early else 1)
 
     @torch.inference_mode()

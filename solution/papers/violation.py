@@ -60,11 +60,9 @@ from solution.papers.tpugraphs import JOINED_BLOCKS, JoinedNet, pool
 
 
 def find_important(graph: Graph) -> np.ndarray:
-    """Return a mask (nodes,) bool: True for both ends of a tensor that may have several layouts.
-
-    If several configurable nodes set the layout of a tensor, the mask is True for them and for the
-    node that computes the tensor. It is False for other configurable nodes.
-    """
+    """Return a mask (nodes,) bool: True for both ends of a tensor that may have several layouts. If
+    several configurable nodes set the layout of a tensor, the mask is True for them and for the
+    node that computes the tensor. It is False for other configurable nodes."""
     constraints = find_constraints(graph)
     is_side = np.zeros(graph.num_nodes, bool)
     is_side[constraints.nodes] = True

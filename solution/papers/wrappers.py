@@ -104,11 +104,9 @@ class SublistAverage(Ranker):
 
 
 def _shuffle(graph: Graph, key: str) -> np.ndarray:
-    """Return a random order (configs,) of the positions of distinct configurations.
-
-    The order is by a keyed hash of a configuration's contents. So it does not depend on the order
-    in which the configurations are given.
-    """
+    """Return a random order (configs,) of the positions of distinct configurations. The order is by
+    a keyed hash of a configuration's contents. So it does not depend on the order in which the
+    configurations are given."""
     configs = graph.configs
     rows = configs.codes[configs.rows] if isinstance(configs, Codebook) else configs
     digests = [

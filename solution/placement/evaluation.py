@@ -30,7 +30,6 @@ class Evaluator:
     Attributes:
         tasks: the tasks that are decided; the other tasks keep the values of `base`.
         base: the default decision (see find_reference), unless `ask` set another one.
-        reference: seconds of the default decision.
         best, best_outcome: the fastest valid decision so far, and its simulated outcome.
         curve: seconds of the best decision after each evaluation; infinite while all are invalid.
     """
@@ -38,7 +37,7 @@ class Evaluator:
     environment: Environment
     tasks: tuple[str, ...] = TASKS
     base: Decision = field(init=False)
-    reference: float = field(init=False)
+    reference: float = field(init=False)  # seconds of the default decision
     best: Decision | None = None
     best_outcome: StepResult | None = None
     curve: list[float] = field(default_factory=list)
@@ -92,11 +91,9 @@ class Evaluator:
         return self.price(self.judge(decision))
 
     def judge(self, decision: Decision) -> StepResult:
-        """Simulate the decision, count one evaluation, and return the outcome.
-
-        In the tasks that are not decided, `base` is simulated instead of `decision`. The decision
-        is remembered if it is the best so far.
-        """
+        """Simulate the decision, count one evaluation, and return the outcome. In the tasks that
+        are not decided, `base` is simulated instead of `decision`. The decision is remembered if it
+        is the best so far."""
         decision = self.keep_fixed(decision)
         outcome = self.environment.runtime(decision)
         if outcome.reason is None and outcome.seconds < self.seconds:
@@ -145,11 +142,9 @@ class Evaluator:
 
 
 def find_reference(environment: Environment) -> tuple[Decision, float]:
-    """Return the default decision and its seconds, which serve as the reference.
-
-    All nodes run unfused on the first device. If they do not fit into its memory, METIS divides
-    them among all devices. The result may still overflow a memory.
-    """
+    """Return the default decision and its seconds, which serve as the reference. All nodes run
+    unfused on the first device. If they do not fit into its memory, METIS divides them among all
+    devices. The result may still overflow a memory."""
     graph, machine = environment.graph, environment.machine
     found = default_decision(graph)
     outcome = environment.runtime(found)

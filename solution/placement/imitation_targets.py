@@ -37,11 +37,8 @@ def make_evaluators(
     tasks: tuple[str, ...] = TASKS,
     devices: Sequence[int] = DEVICES,
 ) -> list[Evaluator]:
-    """Return an evaluator for each workload on each number of devices.
-
-    Args:
-        devices: numbers of devices; if empty, each workload gets its default number.
-    """
+    """Return an evaluator for each workload on each number of devices. `devices`: numbers of
+    devices; if empty, each workload gets its default number."""
     return [
         Evaluator(Environment(graph, make_machine(number)), tasks)
         for workload in workloads
@@ -57,14 +54,12 @@ class BestDecisions:
     An instance is left out of training and comparison if no known decision fits into memory.
 
     Attributes:
-        evaluators: the training instances.
         decisions: the best known decision of each instance; at first, the default decision.
         seconds: runtimes of these decisions; infinite if no known decision fits.
-        workers: number of processes that search; it does not change the results.
     """
 
-    evaluators: Sequence[Evaluator]
-    workers: int = 1
+    evaluators: Sequence[Evaluator]  # the training instances
+    workers: int = 1  # number of processes that search; it does not change the results
     decisions: list[Decision] = field(init=False)
     seconds: list[float] = field(init=False)
 
@@ -76,10 +71,7 @@ class BestDecisions:
 
     def search(self, policy: Policy | None, budget: int, seed: int) -> None:
         """Search each instance with at most `budget` evaluations; keep decisions that are faster.
-
-        Args:
-            policy: proposes decisions; None: search without a policy.
-        """
+        `policy`: proposes decisions; None: search without a policy."""
         with track(range(len(self.evaluators)), "Searching") as indices:
             for decision, index in zip(self._find_all(policy, budget, seed), indices, strict=True):
                 if decision is not None:

@@ -52,11 +52,9 @@ class Move:
 
 
 class GainPredictor:
-    """Predict how many seconds each possible move would save, for one evaluator's graph.
-
-    The seconds of a fused kernel are divided among its nodes in proportion to the seconds that each
-    node would take alone.
-    """
+    """Predict how many seconds each possible move would save, for one evaluator's graph. The
+    seconds of a fused kernel are divided among its nodes in proportion to the seconds that each
+    node would take alone."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         graph = self._graph = evaluator.graph
@@ -70,10 +68,7 @@ class GainPredictor:
 
     def propose(self, decision: Decision, size: str) -> dict[str, list[Move]]:
         """Return the moves with a positive predicted gain for each of REASONS, the largest first.
-
-        Args:
-            size: how nodes are grouped into parts, one of SIZES.
-        """
+        `size`: how nodes are grouped into parts, one of SIZES."""
         timeline, waited = self._simulate(decision)
         labels = self._labels[size] * len(self._evaluator.machine) + timeline.placement
         _, part = np.unique(labels, return_inverse=True)
@@ -137,10 +132,8 @@ class GainPredictor:
 
     def _spread_seconds(self, timeline: Timeline) -> np.ndarray:
         """Return seconds (nodes, devices): each node's share of its kernel's time, on each device.
-
         A kernel's simulated seconds may differ from the sum of the seconds that its nodes would
-        take without fusion, so the latter are scaled by the ratio of the two.
-        """
+        take without fusion, so the latter are scaled by the ratio of the two."""
         rows = np.arange(len(timeline.groups))
         current = self._seconds[rows, timeline.placement]
         alone = np.bincount(timeline.groups, current, len(rows))[timeline.groups]
@@ -182,11 +175,9 @@ class GainPredictor:
 
 
 def find_alike(graph: CostGraph) -> np.ndarray:
-    """Return a class number (nodes,) int64 for each node.
-
-    Nodes of one class apply the same operation to tensors of the same shapes in the same layer,
-    like the time steps of an unrolled network.
-    """
+    """Return a class number (nodes,) int64 for each node. Nodes of one class apply the same
+    operation to tensors of the same shapes in the same layer, like the time steps of an unrolled
+    network."""
     content = np.column_stack([
         graph.opcodes, graph.operations, graph.output_bytes, graph.stages, graph.shapes
     ])  # fmt: skip
@@ -223,14 +214,9 @@ def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray
 
 
 def _sort_gains(saved: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield the (part, device) of each positive predicted gain, the largest first.
-
-    Among equal gains, consecutive parts prefer different devices, so that parts that are moved
-    together do not all go to one device.
-
-    Args:
-        saved: (parts, devices) predicted gains in seconds.
-    """
+    """Yield the (part, device) of each positive predicted gain, the largest first. Among equal
+    gains, consecutive parts prefer different devices, so that parts that are moved together do not
+    all go to one device. `saved`: (parts, devices) predicted gains in seconds."""
     parts, devices = np.nonzero(saved > 0)
     turn = (devices - parts) % saved.shape[1]
     order = np.lexsort((parts, turn, -saved[parts, devices]))

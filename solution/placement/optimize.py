@@ -58,12 +58,9 @@ LINES, MANY_LINES, MANY = 3, 5, 20
 
 
 class Moves:
-    """Propose random changes of a decision, for one evaluator's graph and tasks.
-
-    Args:
-        chances: the policy's probabilities (nodes, actions) per task; the share FROM_POLICY of the
-            changes is drawn from them. None: no change is drawn from the policy.
-    """
+    """Propose random changes of a decision, for one evaluator's graph and tasks. `chances`: the
+    policy's probabilities (nodes, actions) per task; the share FROM_POLICY of the changes is drawn
+    from them. None: no change is drawn from the policy."""
 
     def __init__(self, evaluator: Evaluator, chances: dict[str, np.ndarray] | None = None) -> None:
         self.graph, self.devices = evaluator.graph, len(evaluator.machine)
@@ -197,12 +194,9 @@ class Contender:
 
 
 def find_first(evaluator: Evaluator) -> dict[str, Decision]:
-    """Return the heuristics' decisions by name.
-
-    If the schedule is decided, each decision comes twice: as the heuristic made it, and with upward
-    ranks as priorities. Of decisions that are equal in the decided tasks, only the first is
-    returned.
-    """
+    """Return the heuristics' decisions by name. If the schedule is decided, each decision comes
+    twice: as the heuristic made it, and with upward ranks as priorities. Of decisions that are
+    equal in the decided tasks, only the first is returned."""
     graph, machine = evaluator.graph, evaluator.machine
     fused = "fusion" in evaluator.tasks
     found = {"one device": default_decision(graph)}

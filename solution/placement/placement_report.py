@@ -37,14 +37,12 @@ class PlacementReport:
 
     Attributes:
         candidates: the decisions of heuristics and policy before the search, the fastest first.
-        decision: the best decision.
-        line: the timeline of the best decision.
     """
 
     evaluator: Evaluator
     candidates: list[Contender]
-    decision: Decision
-    line: Timeline
+    decision: Decision  # the best decision
+    line: Timeline  # the timeline of the best decision
     bound: float  # seconds; lower bound on the runtime of every valid decision
 
     @property

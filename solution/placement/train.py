@@ -80,14 +80,12 @@ class Draw:
     """How to draw random training programs of one size.
 
     Attributes:
-        scale: factor of the largest size, see draw_programs.
-        numbers: how many different device counts each program is used with.
         families: only programs of these families are used.
     """
 
-    scale: int
+    scale: int  # factor of the largest size, see draw_programs
     seed: int
-    numbers: int
+    numbers: int  # how many different device counts each program is used with
     families: frozenset[str] = frozenset(workload.family for workload in TRAINING_PROGRAMS)
 
 
@@ -136,14 +134,10 @@ EVERY = 500  # imitation steps between two checkpoints
 
 @dataclass(frozen=True)
 class CoursePlan:
-    """Training instances and settings of a course, which is a series of turns (see the module).
-
-    Attributes:
-        steps: imitation steps of each turn.
-    """
+    """Training instances and settings of a course, which is a series of turns (see the module)."""
 
     evaluators: Sequence[Evaluator]
-    steps: Sequence[int]
+    steps: Sequence[int]  # imitation steps of each turn
     learning_rate: float = 1e-3
 
 

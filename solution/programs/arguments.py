@@ -127,10 +127,7 @@ class _Flow:
         self, starts: Iterable[Value], follow: Callable[[Any], Iterable[int]]
     ) -> set[int]:
         """Return the numbers of the entry's parameters from which the values `starts` are computed.
-
-        Args:
-            follow: returns the positions of an instruction's operands that are traced further.
-        """
+        `follow`: returns the positions of an instruction's operands that are traced further."""
         waiting, seen = list(starts), set[Value]()
         while waiting:
             value = waiting.pop()
@@ -370,13 +367,8 @@ def _find_limits(dtype: np.dtype[Any]) -> tuple[int, int] | None:
 
 
 def find_dtype(shape: Any, name: str) -> np.dtype[Any]:
-    """Return the numpy type of a message Shape; types that numpy lacks come from ml_dtypes.
-
-    Args:
-        name: the parameter, for messages.
-
-    Raises InputError if numbers of the type cannot be drawn.
-    """
+    """Return the numpy type of a message Shape; types that numpy lacks come from ml_dtypes. `name`:
+    the parameter, for messages. Raises InputError if numbers of the type cannot be drawn."""
     import ml_dtypes
 
     number = shape.element_type

@@ -236,11 +236,9 @@ class Child:
         return reply
 
     def _read_reply(self, deadline: float, seconds: float) -> Any:
-        """Read a reply, in the format of `Connection.send`, until a deadline.
-
-        The program under test inherits the connection and may write to it. So only a size followed
-        by a pickle of that size, which begins with MARK, is accepted as a reply.
-        """
+        """Read a reply, in the format of `Connection.send`, until a deadline. The program under
+        test inherits the connection and may write to it. So only a size followed by a pickle of
+        that size, which begins with MARK, is accepted as a reply."""
         (size,) = struct.unpack("!i", self._read(4, deadline, seconds))
         if size == LONG:
             (size,) = struct.unpack("!Q", self._read(8, deadline, seconds))
@@ -337,12 +335,9 @@ def list_cores() -> list[int]:
 
 @contextmanager
 def lease_core() -> Iterator[int | None]:
-    """Lock a core until the block ends, and yield it.
-
-    The core is the least busy one that no other collection of this user on this machine has locked.
-    If all are locked, the least busy one is yielded without a lock; None if processes cannot be
-    pinned.
-    """
+    """Lock a core until the block ends, and yield it. The core is the least busy one that no other
+    collection of this user on this machine has locked. If all are locked, the least busy one is
+    yielded without a lock; None if processes cannot be pinned."""
     cores = list_cores()
     for core in cores:
         path = find_base() / f"fastslow-core-{os.getuid()}-{core}"
@@ -367,11 +362,9 @@ def redirect(errors: Path) -> None:
 
 
 def keep_to_itself() -> None:
-    """Isolate a program that runs in this process, so that it disturbs no other process.
-
-    The program must not write into inherited channels such as the resource tracker's. Processes
-    that it leaves behind become children of this process (on Linux), and end with it.
-    """
+    """Isolate a program that runs in this process, so that it disturbs no other process. The
+    program must not write into inherited channels such as the resource tracker's. Processes that it
+    leaves behind become children of this process (on Linux), and end with it."""
     tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
     if tracker is not None:
         nothing = os.open(os.devnull, os.O_WRONLY)

@@ -124,14 +124,9 @@ class Compiler:
         return self._jax.random.key_data(leaf) if is_key else leaf
 
     def parse_stablehlo(self, content: str | bytes, function: str = "") -> bytes:
-        """Parse StableHLO (MLIR text or bytecode) into a serialized module.
-
-        Args:
-            function: the function that becomes the program; by default main, or the only one.
-
-        Raises RefusedError if the content is no StableHLO, or has several functions and none is
-        called main.
-        """
+        """Parse StableHLO (MLIR text or bytecode) into a serialized module. `function`: the
+        function that becomes the program; by default main, or the only one. Raises RefusedError if
+        the content is no StableHLO, or has several functions and none is called main."""
         from solution.programs.functions import has_declaration, make_main
 
         if not function and not has_declaration(content):
@@ -237,12 +232,8 @@ class Executable:
 
 
 def print_hlo(module: bytes) -> str:
-    """Return a serialized module as HLO text, with the numbers of all constants.
-
-    Raises:
-        InputError: jax is not installed, or too old.
-        RefusedError: XLA rejects the module.
-    """
+    """Return a serialized module as HLO text, with the numbers of all constants. Raises InputError
+    if jax is not installed, or too old. Raises RefusedError if XLA rejects the module."""
     check_installed()
     try:
         hlo = _import_hlo()

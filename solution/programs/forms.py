@@ -136,12 +136,8 @@ def decode(data: bytes) -> str | None:
 
 
 def list_sources(data: bytes, form: str) -> list[Source]:
-    """Return the modules of a file with HLO or StableHLO, in order.
-
-    Args:
-        data: the file's bytes.
-        form: HLO or STABLEHLO.
-    """
+    """Return the modules of a file with HLO or StableHLO, in order. `data`: the file's bytes.
+    `form`: HLO or STABLEHLO."""
     bytecode = find_bytecode(data)
     if bytecode is not None:
         return [Source(STABLEHLO, bytecode)]

@@ -21,11 +21,8 @@ LOCAL_BITS = 32  # low bits of an instruction's id: its number inside its comput
 
 def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
     """Return a copy of a message Module without anything that only one backend accepts.
-
-    Args:
-        keeps_boundary: True: keep the module's layouts of the entry's parameters and of infeeds,
-            without tiles. By default all layouts become row-major.
-    """
+    `keeps_boundary`: True: keep the module's layouts of the entry's parameters and of infeeds,
+    without tiles. By default all layouts become row-major."""
     copy = MESSAGES["Module"].FromString(module.SerializeToString())
     for name in ("schedule", "input_output_alias", "buffer_donor"):
         copy.ClearField(name)
@@ -47,12 +44,9 @@ def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
 
 
 class FreshIds:
-    """Generates ids that no instruction of a module has.
-
-    XLA uses only the lower half of an id inside a computation; the upper half names the
-    computation. So the lower half of a new id is above all others, and the id can be used in any
-    computation.
-    """
+    """Generates ids that no instruction of a module has. XLA uses only the lower half of an id
+    inside a computation; the upper half names the computation. So the lower half of a new id is
+    above all others, and the id can be used in any computation."""
 
     def __init__(self, module: Any) -> None:
         taken = list(find_places(module))
@@ -127,11 +121,9 @@ def _lay_out(shape: Any, *, keeps: bool = False) -> None:
 
 
 def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
-    """Replace instructions that only older compilers accept; return the new list.
-
-    A copy, which only changes the layout, becomes a reshape to the same sizes. A reshape that also
-    changes the element type becomes a reshape and a conversion.
-    """
+    """Replace instructions that only older compilers accept; return the new list. A copy, which
+    only changes the layout, becomes a reshape to the same sizes. A reshape that also changes the
+    element type becomes a reshape and a conversion."""
     types = {instruction.id: instruction.shape.element_type for instruction in instructions}
     written = []
     for instruction in instructions:
@@ -156,13 +148,9 @@ def copy_shape(shape: Any) -> Any:
 
 
 def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) -> list[Any]:
-    """Return instructions that compute the same as `instruction` and that all backends accept.
-
-    The last one has the id of `instruction`.
-
-    Args:
-        shapes: by id of the computation's instructions: shapes with the module's original layouts.
-    """
+    """Return instructions that compute the same as `instruction` and that all backends accept. The
+    last one has the id of `instruction`. `shapes`: by id of the computation's instructions: shapes
+    with the module's original layouts."""
     halves = {"X64SplitLow": _split, "X64SplitHigh": _split, "X64Combine": _combine}
     if instruction.opcode == "custom-call" and instruction.custom_call_target in halves:
         return halves[instruction.custom_call_target](instruction, fresh)

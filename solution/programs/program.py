@@ -233,10 +233,7 @@ def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
 
 def make_graph(program: Program, name: str) -> Graph:
     """Return the program as a graph with one configuration, the default, and without runtimes.
-
-    Args:
-        name: the collection that the graph belongs to, such as layout:xla:random.
-    """
+    `name`: the collection that the graph belongs to, such as layout:xla:random."""
     nodes, found = program.nodes, collection(name)
     is_tile = found.kind == "tile"
     unset = np.full((1, len(program.configurable), NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8)
@@ -254,13 +251,9 @@ def make_graph(program: Program, name: str) -> Graph:
 
 
 def name_program(path: Path, number: int | None = None) -> str:
-    """Return the name under which a file's program and all outputs about it are stored.
-
-    It is the file's name, made safe for file systems like the names of graphs in npz files.
-
-    Args:
-        number: position of the program, if the file has several; it is appended to the name.
-    """
+    """Return the name under which a file's program and all outputs about it are stored. It is the
+    file's name, made safe for file systems like the names of graphs in npz files. `number`:
+    position of the program, if the file has several; it is appended to the name."""
     name = path.stem
     if path.suffix == PROTOBUF_SUFFIX:
         name = name.removesuffix(".hlo")

@@ -46,11 +46,9 @@ def is_archive(path: Path) -> bool:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Unpack a bundle's zip into an empty folder; the caller must compare the checksums.
-
-    Raises InputError if `path` is no zip, if the zip's members differ from the bundle's record, or
-    if the disk of the folder is full.
-    """
+    """Unpack a bundle's zip into an empty folder; the caller must compare the checksums. Raises
+    InputError if `path` is no zip, if the zip's members differ from the bundle's record, or if the
+    disk of the folder is full."""
     try:
         with open_untrusted(path, folder) as archive:
             members = _check_members(archive, path)

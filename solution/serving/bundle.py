@@ -290,10 +290,7 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
 
 def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
     """Return the models of a run, merged by a recipe, as a bundle packed for this process only.
-
-    Args:
-        recipe: its name or file; None: the recipe by which the run was merged last.
-    """
+    `recipe`: its name or file; None: the recipe by which the run was merged last."""
     from ensembles.recipe import choose_recipe
     from solution.runs.folder import Run
     from solution.serving.packing import pack
@@ -366,13 +363,8 @@ def _open(folder: Path, source: Path, kept: object) -> Bundle:
 
 
 def _find_spread(votes: list[np.ndarray]) -> np.ndarray:
-    """Return the standard deviation (configs,) of each configuration's rank over the models.
-
-    It is NaN if there is one model.
-
-    Args:
-        votes: the scores (configs,) of each model.
-    """
+    """Return the standard deviation (configs,) of each configuration's rank over the models. It is
+    NaN if there is one model. `votes`: the scores (configs,) of each model."""
     if len(votes) == 1:
         return np.full(len(votes[0]), np.nan)
     return np.asarray(np.std([rank(scores) for scores in votes], axis=0))

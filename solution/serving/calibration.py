@@ -173,11 +173,8 @@ def measure(
     confidence: float = CONFIDENCE,
 ) -> Measure:
     """Return how many of `configs` configurations to measure, or why no number can be given.
-
-    Args:
-        learned: the programs of the graph's collection; k is calibrated on those predicted out of
-            fold.
-    """
+    `learned`: the programs of the graph's collection; k is calibrated on those predicted out of
+    fold."""
     if configs == 1:
         return Measure(1, "there is only one configuration")
     k = learned.quantile(regret, confidence)

@@ -96,12 +96,9 @@ def _list_families(record: BundleRecord) -> Iterator[str]:
 
 
 def _describe_teacher(record: BundleRecord) -> str:
-    """Return as text the scores of the ensemble from which the models were distilled.
-
-    The mean difference of the models' scores from them follows.
-
-    The text is empty if the models were not distilled.
-    """
+    """Return as text the scores of the ensemble from which the models were distilled. The mean
+    difference of the models' scores from them follows. The text is empty if the models were not
+    distilled."""
     teacher = record.teacher
     if teacher is None:
         return ""

@@ -15,14 +15,9 @@ FIRST = 5  # a ranking is judged by the fastest of its first 5 configurations
 
 
 def compare_rankings(bundle: Bundle, graphs: Sequence[Graph]) -> np.ndarray:
-    """Return, in the columns of (graphs, 2), Kendall's tau and the slowdown of the first five.
-
-    The slowdown is the share by which the fastest of the first five ranked configurations is slower
-    than the best of all.
-
-    Args:
-        graphs: graphs with runtimes.
-    """
+    """Return, in the columns of (graphs, 2), Kendall's tau and the slowdown of the first five. The
+    slowdown is the share by which the fastest of the first five ranked configurations is slower
+    than the best of all. `graphs`: graphs with runtimes."""
     rows = []
     for graph in graphs:
         assert graph.runtimes is not None

@@ -73,10 +73,8 @@ def name_file(member: Member) -> str:
 
 def find_inputs(bundle: Bundle, graph: Graph) -> tuple[str, dict[str, np.ndarray]]:
     """Return the name of the file that ranks the graph, and the file's input arrays for the graph.
-
     The file scores the graph's distinct configurations; `scores[graph.distinct.inverse]` has the
-    scores of all configurations.
-    """
+    scores of all configurations."""
     (member,) = bundle.choose(graph.collection.name)
     record = _read(bundle, member)
     ((_, model, prepared),) = bundle.prepare(graph)

@@ -109,11 +109,9 @@ def _write(about: _About, jobs: Sequence[tuple[Path, JobRecord]], name: str, fol
 
 
 def _find_jobs(run: Run, recipe: Recipe, *, refitted: bool) -> list[tuple[Path, JobRecord]]:
-    """Return the models of the recipe's members and of its fallback, for every fold and seed.
-
-    With `refitted`, return the models trained on all folds instead. A collection that could not be
-    divided into folds has only models trained on all graphs, which are returned in any case.
-    """
+    """Return the models of the recipe's members and of its fallback, for every fold and seed. With
+    `refitted`, return the models trained on all folds instead. A collection that could not be
+    divided into folds has only models trained on all graphs, which are returned in any case."""
     found = []
     for name in dict.fromkeys(find_members(run, recipe, "test")):
         jobs = [(source, check_job(source)) for source in run.jobs(name)]
@@ -239,13 +237,8 @@ def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[
 
 def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
     """Return the order in which the recipe ranks each labelled graph out of fold, and the runtimes.
-
-    Args:
-        used: the experiments whose models are packed; others are not merged.
-
-    Returns:
-        By (collection, graph): positions (configs,) from fastest to slowest, runtimes (configs,).
-    """
+    `used`: the experiments whose models are packed; others are not merged. Returns by (collection,
+    graph): positions (configs,) from fastest to slowest, runtimes (configs,)."""
     labels = predictions.read(run.labels)
     paths = {n: p for n, p in find_members(run, recipe, "out_of_fold").items() if n in used}
     found: Ranked = {}

@@ -48,11 +48,9 @@ def describe_impossible(graph: Graph) -> str:
 
 
 def _find_bounds(graph: Graph) -> np.ndarray:
-    """Return an upper bound (configurable, 3) on each tensor's rank; MAX_RANK if it is unknown.
-
-    The tensors are a node's output, input and kernel. It is not certain which operand is the input
-    and which the kernel, so both get the rank of the largest operand.
-    """
+    """Return an upper bound (configurable, 3) on each tensor's rank; MAX_RANK if it is unknown. The
+    tensors are a node's output, input and kernel. It is not certain which operand is the input and
+    which the kernel, so both get the rank of the largest operand."""
     ranks = tensor_ranks(graph)
     read = np.zeros_like(ranks)
     np.maximum.at(read, graph.edges[:, 0], ranks[graph.edges[:, 1]])

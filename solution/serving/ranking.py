@@ -152,10 +152,8 @@ def is_shown_whole(ranking: Ranking) -> bool:
 
 def format_json(rankings: Sequence[Ranked]) -> str:
     """Return a JSON list with an object per graph; its `configurations` have to_frame's columns.
-
     The best configuration comes first. Layouts are lists of node, tensor, and the order from minor
-    to major; they are left out if they are too many (see is_shown_whole).
-    """
+    to major; they are left out if they are too many (see is_shown_whole)."""
     return json.dumps([_describe(*ranked) for ranked in rankings]) + "\n"
 
 

@@ -252,11 +252,9 @@ class _Reader:
 
 
 def _is_program(path: Path) -> bool:
-    """Return True if a file in a folder is a graph or a program.
-
-    XLA may dump a module before and after optimisation, as text and as protobuf. Of these only the
-    unoptimised module counts, and its text only if there is no protobuf.
-    """
+    """Return True if a file in a folder is a graph or a program. XLA may dump a module before and
+    after optimisation, as text and as protobuf. Of these only the unoptimised module counts, and
+    its text only if there is no protobuf."""
     if path.name.endswith(DUMPED):
         return not path.with_name(path.name.removesuffix(DUMPED) + AS_PROTO).exists()
     return path.suffix in (NPZ, *PROTOBUF, *OF_FOLDERS) and not path.name.endswith(REPORT)

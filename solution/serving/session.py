@@ -62,17 +62,9 @@ class Session:
         return f"<Session of {self.reference.name}, {self.reference.num_configs} configurations>"
 
     def score(self, configs: np.ndarray) -> np.ndarray:
-        """Return scores (k,) float32, comparable with all other scores of this session.
-
-        Lower is faster.
-
-        Args:
-            configs: (k, configurable, 18) layouts with -1 where the compiler chooses, or (k, 24)
-                tiles.
-
-        Raises:
-            InputError: `configs` are no configurations of the program.
-        """
+        """Return scores (k,) float32, comparable with all other scores of this session. Lower is
+        faster. `configs`: (k, configurable, 18) layouts with -1 where the compiler chooses, or (k,
+        24) tiles. Raises InputError if `configs` are no configurations of the program."""
         checked = self._check(configs)
         votes: dict[str, list[np.ndarray]] = {}
         for member, model in self.models():
@@ -124,13 +116,9 @@ class Session:
 def open_session(
     graph: Graph, reference: int, models: Models, weights: Mapping[str, float]
 ) -> Session:
-    """Return a scorer of the graph's configurations.
-
-    Its reference list consists of at most `reference` of these configurations. If the graph has
-    just one, the list is generated.
-
-    Raises InputError if the list would be empty.
-    """
+    """Return a scorer of the graph's configurations. Its reference list consists of at most
+    `reference` of these configurations. If the graph has just one, the list is generated. Raises
+    InputError if the list would be empty."""
     if reference < 1:
         raise InputError(f"reference is {reference}, expected a number of configurations from 1.")
     if graph.num_configs == 1:
@@ -150,11 +138,8 @@ class HasLayoutNet(Protocol):
 
 
 def put_beside(ranker: Scorer, listed: Graph) -> Listed:
-    """Return the model with a fixed reference list: the configurations of `listed`.
-
-    Args:
-        listed: a graph that is already prepared for the model.
-    """
+    """Return the model with a fixed reference list: the configurations of `listed`. `listed`: a
+    graph that is already prepared for the model."""
     if isinstance(ranker, HasLayoutNet):
         return NetBeside(ListedNet(ranker.in_numpy(), listed))
     return TogetherWith(ranker, listed) if ranker.scores_beside_a_list else Alone(ranker, listed)

@@ -26,12 +26,9 @@ AskedFor = tuple[int, str, list[int]]
 
 
 def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) -> list[str]:
-    """Return a line for each of the configurations at the positions `configs` (k,).
-
-    Args:
-        whole: name every layout that a configuration asks for; otherwise only a few of the layouts
-            that differ from the compiler's program.
-    """
+    """Return a line for each of the configurations at the positions `configs` (k,). `whole`: name
+    every layout that a configuration asks for; otherwise only a few of the layouts that differ from
+    the compiler's program."""
     if graph.collection.kind == "tile":
         return [_describe_tile(row) for row in graph.tiles[configs]]
     if graph.options is not None:
@@ -80,11 +77,8 @@ def spell(tensor: str, order: Iterable[int]) -> str:
 def describe_options(
     row: np.ndarray, options: Mapping[str, tuple[str, ...]] = OPTION_CHOICES
 ) -> str:
-    """Describe the compile options that differ from the compiler's default.
-
-    Args:
-        options: the possible values of each option, by its name.
-    """
+    """Describe the compile options that differ from the compiler's default. `options`: the possible
+    values of each option, by its name."""
     words = [
         f"{name} {choices[choice]}"
         for (name, choices), choice in zip(options.items(), row, strict=True)
@@ -126,10 +120,7 @@ def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> l
 
 def _describe_same(graph: Graph, given: np.ndarray) -> str:
     """Say that no layout differs from the compiler's, and whether the configuration sets any.
-
-    Args:
-        given: (configurable,) bool: True if the configuration sets a layout of the node.
-    """
+    `given`: (configurable,) bool: True if the configuration sets a layout of the node."""
     asked = graph.configurable[given]
     if not len(asked):
         return SAME

@@ -96,12 +96,9 @@ def _list_teachers(run: Run, recipe: Recipe) -> list[tuple[str, Path, JobRecord]
 
 
 def find_taught(run: Run, recipe: Recipe) -> set[str]:
-    """Return the collections that the ensemble can teach.
-
-    The ensemble can teach a collection if the recipe gives a weight to a model for it.
-
-    Raises InputError if there is none, or if a model's code comes from a user's file.
-    """
+    """Return the collections that the ensemble can teach. The ensemble can teach a collection if
+    the recipe gives a weight to a model for it. Raises InputError if there is none, or if a model's
+    code comes from a user's file."""
     teachers = _list_teachers(run, recipe)
     for name, folder, _ in teachers:
         if str(read_record(folder / MODEL / RECORD, "a model").get("kind")).startswith(OWN):
@@ -137,24 +134,18 @@ def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> No
 
 
 class Teacher:
-    """The ensemble's models that have not seen a fold; for NO_FOLD, the models of all folds.
-
-    Models trained without a held-out fold teach only collections that could not be divided into
-    folds. So it makes no difference to a student whether an experiment was also refitted on all
-    graphs.
-    """
+    """The ensemble's models that have not seen a fold; for NO_FOLD, the models of all folds. Models
+    trained without a held-out fold teach only collections that could not be divided into folds. So
+    it makes no difference to a student whether an experiment was also refitted on all graphs."""
 
     def __init__(self, run: Run, recipe: Recipe, fold: int) -> None:
         self._run, self._recipe, self._fold = run, recipe, fold
         self._models: dict[Path, Model] = {}
 
     def teach(self, graphs: Sequence[Graph]) -> Iterator[Graph]:
-        """Yield the graphs with the ensemble's scores in place of runtimes.
-
-        Runtimes must be positive, so they are exp((scores - mean) / standard deviation). Layout
-        graphs also get generated configurations. Graphs that no model of the ensemble ranks are
-        left out.
-        """
+        """Yield the graphs with the ensemble's scores in place of runtimes. Runtimes must be
+        positive, so they are exp((scores - mean) / standard deviation). Layout graphs also get
+        generated configurations. Graphs that no model of the ensemble ranks are left out."""
         with one_thread():
             for given in graphs:
                 graph = _add_layouts(given) if given.collection.kind == "layout" else given

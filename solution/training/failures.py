@@ -138,10 +138,8 @@ def _find_frames(
 
 def rehearse(experiment: Experiment, plan: Plan) -> None:
     """Fit a user's model on one graph, predict with the model and save it, before workers start.
-
     The package's experiments are tested, but a user's file may contain an error that would
-    otherwise show only after a long training.
-    """
+    otherwise show only after a long training."""
     if not is_own(experiment) or not experiment.ranker.learns:
         return
     for collection in experiment.collections:

@@ -49,11 +49,9 @@ class LearningCurve:
         self._report(*given, **named)
 
     def points(self) -> list[tuple[int, float]]:
-        """Return (step, validation score) in order of time, thinned to about MAX_POINTS.
-
-        The first, the last and the first best point are always kept. If a ranker fits several
-        models one after the other, each starts again at a low step.
-        """
+        """Return (step, validation score) in order of time, thinned to about MAX_POINTS. The first,
+        the last and the first best point are always kept. If a ranker fits several models one after
+        the other, each starts again at a low step."""
         return [self._points[index] for index in self._kept()]
 
     def measures(self) -> dict[str, list[float]]:
@@ -174,11 +172,9 @@ def _record(
 
 
 def predict_part(ranker: Ranker, job: Job, plan: Plan, part: str) -> pl.DataFrame:
-    """Return the predictions of a part (out_of_fold or test) for all collections of the job.
-
-    Raises InputError if a score is NaN or infinite. This happens before the model is stored, so the
-    next start trains it again.
-    """
+    """Return the predictions of a part (out_of_fold or test) for all collections of the job. Raises
+    InputError if a score is NaN or infinite. This happens before the model is stored, so the next
+    start trains it again."""
     frames = [predictions.SCHEMA.to_frame()]
     for collection in job.collections:
         if part == "test":
@@ -207,11 +203,9 @@ def split_training(
 
 
 def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) -> list[pl.DataFrame]:
-    """Return the scores of at most `limit` chosen configurations of each graph; None: of all.
-
-    The ranker sees only the chosen configurations, because the score of one may depend on the
-    others. The ranker sees no runtimes.
-    """
+    """Return the scores of at most `limit` chosen configurations of each graph; None: of all. The
+    ranker sees only the chosen configurations, because the score of one may depend on the others.
+    The ranker sees no runtimes."""
     frames = []
     for graph in graphs:
         configs = choose_configs(graph.key, graph.num_configs, limit or graph.num_configs)

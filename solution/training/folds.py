@@ -51,11 +51,9 @@ def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int
 
 
 def split_inner(groups: list[str], share: float, seed: int) -> np.ndarray:
-    """Choose whole groups for an inner validation split; return a mask over `groups` (graphs,).
-
-    The mask covers about `share` of the graphs, and never more than half if there are several. It
-    is empty if there are fewer than three groups.
-    """
+    """Choose whole groups for an inner validation split; return a mask over `groups` (graphs,). The
+    mask covers about `share` of the graphs, and never more than half if there are several. It is
+    empty if there are fewer than three groups."""
     distinct = sorted(set(groups), key=lambda group: random_position(group, seed))
     mask = np.zeros(len(groups), bool)
     if len(distinct) < 3:

@@ -64,10 +64,8 @@ class Forecast:
 
 
 def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[Forecast]:
-    """Return an estimate for each experiment and group of collections.
-
-    A fit and some predictions of each are observed, `slots` at once.
-    """
+    """Return an estimate for each experiment and group of collections. A fit and some predictions
+    of each are observed, `slots` at once."""
     groups: dict[tuple[str, tuple[str, ...]], list[Job]] = defaultdict(list)
     for job in (job for experiment in experiments for job in list_jobs(experiment, plan)):
         groups[job.experiment.name, job.group].append(job)
@@ -166,11 +164,8 @@ def _find_predicted(job: Job, plan: Plan) -> pl.DataFrame:
 
 
 def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) -> float:
-    """Return the estimated seconds of a run.
-
-    Args:
-        beside: seconds before and after the training, without the merging of predictions.
-    """
+    """Return the estimated seconds of a run. `beside`: seconds before and after the training,
+    without the merging of predictions."""
     merging = MERGING_SECONDS + sum(line.predictions for line in found) / MERGED_EACH_SECOND
     work = sum(line.models * line.seconds for line in found) / workers
     longest = max(line.seconds for line in found)  # a model is trained by a single worker
@@ -273,10 +268,7 @@ def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) 
 
 def recall_budget(folder: Path, experiments: Sequence[Experiment], folds: int) -> RunBudget | None:
     """Return the budget with which the run in `folder` was trained; None if no run fits any.
-
-    Args:
-        folds: the number of folds of the whole run.
-    """
+    `folds`: the number of folds of the whole run."""
     settings = read_run_record(folder)["settings"] if (folder / RECORD).is_file() else {}
     budgets = [b for b in list_budgets(experiments, folds) if b.folds == settings.get("folds")]
     return next((b for b in budgets if is_recorded(b.apply(experiments), settings)), None)

@@ -76,11 +76,9 @@ def split_loaded(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
 
 
 def list_jobs(experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING) -> list[Job]:
-    """Return the jobs of an experiment: one for each group of collections, fold and seed.
-
-    A collection that cannot be divided gets a job without a held-out fold, whose model predicts
-    only the test graphs. A collection without labels gets a job only if the ranker does not learn.
-    """
+    """Return the jobs of an experiment: one for each group of collections, fold and seed. A
+    collection that cannot be divided gets a job without a held-out fold, whose model predicts only
+    the test graphs. A collection without labels gets a job only if the ranker does not learn."""
     ranked: dict[tuple[tuple[str, ...], int], list[str]] = {}
     needed = IS_LABELLED if experiment.ranker.learns else pl.lit(value=True)
     for collection in experiment.collections:
@@ -116,11 +114,8 @@ class Backlog:
 
     @classmethod
     def of(cls, jobs: Sequence[Job], run: Run, choice: Choice = EVERYTHING) -> "Backlog":
-        """Check all jobs; delete selected ones that are damaged, and warn about each.
-
-        Args:
-            choice: the filter that selects the jobs to train.
-        """
+        """Check all jobs; delete selected ones that are damaged, and warn about each. `choice`: the
+        filter that selects the jobs to train."""
         chosen = [job for job in jobs if choice.includes(job)]
         others = [job for job in jobs if not choice.includes(job)]
         left_out = [job for job in others if find_defect(job, run)]

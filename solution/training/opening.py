@@ -286,12 +286,8 @@ def warn_about_gaps(
     plan: Plan, collections: Sequence[str] = NAMES, experiments: Sequence[Experiment] = ()
 ) -> None:
     """Warn about collections that no model can learn from or that cannot be divided into folds.
-
-    Warn also about experiments that rank none of the collections.
-
-    Args:
-        collections: the collections that the user named; by default all.
-    """
+    Warn also about experiments that rank none of the collections. `collections`: the collections
+    that the user named; by default all."""
     for item in experiments:
         if not any(name in collections for name in item.collections):
             ranked = ", ".join(item.collections)
@@ -317,12 +313,8 @@ SAME = ("collection", "split", "graph", "source")
 
 def open_run_store(run: Run, given: Path | None = None) -> Store:
     """Return the store with the run's graphs, from its recorded path or this machine's stores.
-
-    Args:
-        given: a path from the user; if given, only that path is tried.
-
-    Raises InputError if no store is found, or the stores found have other graphs or are damaged.
-    """
+    `given`: a path from the user; if given, only that path is tried. Raises InputError if no store
+    is found, or the stores found have other graphs or are damaged."""
     folders = list_stores(run) if given is None else [given]
     there = [folder for folder in folders if given or _is_there(folder)]
     refused: list[str] = []

@@ -36,10 +36,7 @@ def run_experiments(
     title: str | None = None,
 ) -> None:
     """Train the missing jobs; then join the predictions of collections whose jobs are all trained.
-
-    Args:
-        title: on a terminal, show a table with this title and a row per fit.
-    """
+    `title`: on a terminal, show a table with this title and a row per fit."""
     with watch_jobs(backlog.total, backlog.count_kinds(), run.log, title) as watch:
         train_jobs(backlog, plan, run, watch, executor)
     gather(backlog.jobs, backlog.left_out, plan, run)

@@ -115,12 +115,8 @@ def make_plan(
     limit: bool = False,
     collections: Sequence[str] = (),
 ) -> Plan:
-    """Draw the folds, and return the plan.
-
-    Args:
-        limit: for a quick look: use only a few graphs of each collection.
-        collections: use only these; empty: all. Raises InputError for an unknown name.
-    """
+    """Draw the folds, and return the plan. `limit`: for a quick look: use only a few graphs of each
+    collection. `collections`: use only these; empty: all. Raises InputError for an unknown name."""
     graphs = store.graphs
     if collections:
         graphs = graphs.filter(

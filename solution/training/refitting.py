@@ -36,12 +36,9 @@ from solution.training.watch import ProgressBars, watch_jobs
 
 
 def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> None:
-    """Train each ranker of the recipe again with each seed, without a held-out fold.
-
-    A ranker that stops early uses 15% of the labelled graphs to decide when, and fits on 85%.
-
-    Raises InputError if the run was made from another store or by other code.
-    """
+    """Train each ranker of the recipe again with each seed, without a held-out fold. A ranker that
+    stops early uses 15% of the labelled graphs to decide when, and fits on 85%. Raises InputError
+    if the run was made from another store or by other code."""
     names = [name for name in run.experiments() if name in {*recipe.names(), recipe.fallback}]
     ours = list_experiments()
     foreign = [name for name in names if name not in ours]
@@ -70,13 +67,9 @@ def distill(
     students: Sequence[Experiment] = STUDENTS,
     executor: Executor = HERE,
 ) -> None:
-    """Train the students of the ensemble: one per fold, for their score, and one that is packed.
-
-    A student is a small ranker that learns from the ensemble's scores
-    (solution.training.distilling).
-
-    Raises InputError if the run was made from another store or by other code.
-    """
+    """Train the students of the ensemble: one per fold, for their score, and one that is packed. A
+    student is a small ranker that learns from the ensemble's scores (solution.training.distilling).
+    Raises InputError if the run was made from another store or by other code."""
     with _open_again(run, students, store) as plan:
         taught = find_taught(run, recipe)
         keep_teacher(run, recipe, students)
@@ -111,11 +104,9 @@ class Tutor:
 
 
 def recall_experiments(run: Run, names: Sequence[str]) -> list[Experiment]:
-    """Return the experiments as the run trained them: full, within a budget, or as a quick look.
-
-    If the run's record matches none of these, the full experiments are returned; continuing the run
-    is then rejected.
-    """
+    """Return the experiments as the run trained them: full, within a budget, or as a quick look. If
+    the run's record matches none of these, the full experiments are returned; continuing the run is
+    then rejected."""
     settings = run.record()["settings"]
     full = [find_named_experiment(name) for name in names]
     if full and (budget := recall_budget(run.folder, full, settings["folds"])):

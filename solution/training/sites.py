@@ -62,10 +62,7 @@ class ExperimentSpec:
 
     def find(self, path: str = "") -> Experiment:
         """Load the experiment; raise InputError if its file has changed since it was described.
-
-        Args:
-            path: path of a copy of the experiment's file; empty: load `origin`.
-        """
+        `path`: path of a copy of the experiment's file; empty: load `origin`."""
         if self.made is not None:
             return self.made
         found = find_experiment(path or self.origin)
@@ -152,11 +149,9 @@ class SharedFolder:
         return path.is_file() and checksum(path) == self.seal
 
     def find(self) -> Path | None:
-        """Return the path of the folder on this machine.
-
-        The folder is the shared folder if this machine sees it, otherwise this machine's updated
-        mirror of the bucket. Return None if there is no bucket either.
-        """
+        """Return the path of the folder on this machine. The folder is the shared folder if this
+        machine sees it, otherwise this machine's updated mirror of the bucket. Return None if there
+        is no bucket either."""
         if self.is_here():
             return self.folder
         if not self.url:
@@ -295,11 +290,9 @@ class AwayTrainer:
 
     @contextmanager
     def _checkpoints(self, job: Job, scratch: Run) -> Iterator[Path]:
-        """Yield the folder for the fit's checkpoints.
-
-        If this machine sees the run's folder, the checkpoints are in it. Otherwise they are in a
-        scratch folder, which is uploaded to the run's bucket if there is one.
-        """
+        """Yield the folder for the fit's checkpoints. If this machine sees the run's folder, the
+        checkpoints are in it. Otherwise they are in a scratch folder, which is uploaded to the
+        run's bucket if there is one."""
         if self.run.is_here():
             shared = Run(self.run.folder)
             yield shared.checkpoints(job.folder(shared))

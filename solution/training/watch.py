@@ -74,22 +74,16 @@ class FitLine:
 
 
 class TimeLeft:
-    """Estimate when all models are trained, from finished models of the same kind.
-
-    Args:
-        kinds: the number of models to train, by kind (experiment and collections).
-    """
+    """Estimate when all models are trained, from finished models of the same kind. `kinds`: the
+    number of models to train, by kind (experiment and collections)."""
 
     def __init__(self, kinds: Mapping[str, int]) -> None:
         self._left = Counter(kinds)
         self._seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
 
     def finish(self, name: str, seconds: float, line: FitLine | None = None) -> None:
-        """Record the seconds of a finished model.
-
-        Args:
-            line: the fit's progress; the seconds of a resumed fit are scaled to all epochs.
-        """
+        """Record the seconds of a finished model. `line`: the fit's progress; the seconds of a
+        resumed fit are scaled to all epochs."""
         if line is not None and line.done > line.first:
             seconds *= line.done / (line.done - line.first)
         kind = self._kind(name)
@@ -98,11 +92,7 @@ class TimeLeft:
 
     def describe(self, running: Sequence[FitLine], at_once: int) -> str:
         """Return the remaining time as the end of a sentence; empty if too little is known.
-
-        Args:
-            running: the fits in progress.
-            at_once: the usual number of fits in progress.
-        """
+        `running`: the fits in progress. `at_once`: the usual number of fits in progress."""
         known = {kind: list(seconds) for kind, seconds in self._seconds.items()}
         models: dict[str, float] = dict(self._left)
         for line in running:  # For a kind without a finished model, extrapolate from a running fit.

@@ -106,12 +106,8 @@ def _call(name: str, fields: dict[str, Any], indent: str) -> str:
 
 
 def _render(value: Any, indent: str, around: int) -> str:
-    """Return the source text of a value.
-
-    Args:
-        indent: the indentation of the value's line.
-        around: number of other characters on this line, before and after the value.
-    """
+    """Return the source text of a value. `indent`: the indentation of the value's line. `around`:
+    number of other characters on this line, before and after the value."""
     if dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return _call(type(value).__qualname__, fields, indent)

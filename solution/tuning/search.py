@@ -132,13 +132,8 @@ def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
 
 def find_limits(study: optuna.Study) -> tuple[float, ...]:
     """Return the minimum score to go on with after each step: the complete trials' median at that
-    step.
-
-    The result is empty while fewer than WARM_UP_TRIALS are complete.
-
-    Source: the median stopping rule of Golovin et al., "Google Vizier", KDD 2017, as in Optuna's
-    pruner.
-    """
+    step. The result is empty while fewer than WARM_UP_TRIALS are complete. Source: the median
+    stopping rule of Golovin et al., "Google Vizier", KDD 2017, as in Optuna's pruner."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(complete) < WARM_UP_TRIALS:
         return ()

@@ -27,11 +27,8 @@ PRIMARY = 0xFF  # mask: the low byte of an SQLite code is the kind of error, the
 @contextmanager
 def working_copy(folder: Path) -> Iterator[Path]:
     """Yield the path of a copy of the study in `folder`; without a study, the path for a new one.
-
-    Raises:
-        InputError: the study is damaged, or its disk fails.
-        OSError: there is no room for the copy; the error names the study.
-    """
+    Raises InputError if the study is damaged, or its disk fails. Raises OSError if there is no room
+    for the copy; the error names the study."""
     path, copy = folder / STUDY, folder / f"{TEMPORARY}{STUDY}"
     if find_seal(path).exists() or path.exists():
         try:

@@ -267,12 +267,9 @@ class Attributes:
         return found
 
     def _compare(self, node: int) -> Fields:
-        """Guess the direction of a comparison.
-
-        In a computation that a loop or sort calls, the direction is LT; in one that a
-        select-and-scatter calls, it is GE. Elsewhere it depends on the operands' element type: GT
-        for floats, EQ for predicates, GE for integers.
-        """
+        """Guess the direction of a comparison. In a computation that a loop or sort calls, the
+        direction is LT; in one that a select-and-scatter calls, it is GE. Elsewhere it depends on
+        the operands' element type: GT for floats, EQ for predicates, GE for integers."""
         draft = self._draft
         draft.guesses.add("direction of compare", node)
         caller = draft.callers.get(draft.computation[node])
@@ -287,11 +284,9 @@ class Attributes:
         return {"distribution": UNIFORM}
 
     def _call_custom(self, node: int) -> Fields:
-        """Infer the target of a custom call.
-
-        Two groups of targets are known, both of TPUs: split a 64-bit integer into halves of 32
-        bits, and join the halves. Any other call gets the target UNKNOWN_TARGET.
-        """
+        """Infer the target of a custom call. Two groups of targets are known, both of TPUs: split a
+        64-bit integer into halves of 32 bits, and join the halves. Any other call gets the target
+        UNKNOWN_TARGET."""
         draft, operands = self._draft, self._types.operands[node]
         read = [draft.kinds[one] for one in operands]
         if draft.kinds[node] in (U32, S32) and read in ([S64], [U64]):
@@ -402,11 +397,9 @@ def _list_ways(
 def _map(
     tensor: Sequence[int], slices: Sequence[int], collapsed: Sequence[int], width: int
 ) -> list[int]:
-    """Return the `width` dimensions of the tensor that an index vector addresses.
-
-    Collapsed dimensions are taken first, then dimensions in which a slice is shorter than the
-    tensor, then the remaining dimensions in ascending order.
-    """
+    """Return the `width` dimensions of the tensor that an index vector addresses. Collapsed
+    dimensions are taken first, then dimensions in which a slice is shorter than the tensor, then
+    the remaining dimensions in ascending order."""
     cut = [axis for axis, size in enumerate(tensor) if slices[axis] != size]
     order = [*collapsed, *cut, *range(len(tensor))]
     return sorted(dict.fromkeys(order).keys(), key=order.index)[:width]

@@ -102,11 +102,9 @@ class Draft:
 
 
 def make_draft(graph: Graph) -> Draft:
-    """Convert a graph into a draft: lists of its nodes' facts, divided into computations.
-
-    Raises NotLiftedError if an opcode or element type is unknown, a node reads a later node or one
-    of another computation, or no node is a root.
-    """
+    """Convert a graph into a draft: lists of its nodes' facts, divided into computations. Raises
+    NotLiftedError if an opcode or element type is unknown, a node reads a later node or one of
+    another computation, or no node is a root."""
     # keep the file's features, because repair_padding drops dimension numbers above 5
     listed = np.rint(graph.node_features).astype(np.int64)
     graph = repair_padding(graph)
@@ -173,12 +171,8 @@ def _read_shapes(
 
 
 def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the sizes and the layout (minor to major) of one tensor.
-
-    Args:
-        row: rank, sum of the sizes beyond the sixth, product of all sizes, first six sizes,
-            first six entries of the layout.
-    """
+    """Return the sizes and the layout (minor to major) of one tensor. `row`: rank, sum of the sizes
+    beyond the sixth, product of all sizes, first six sizes, first six entries of the layout."""
     rank, rest, product = row[:3]
     sizes, order = row[3 : 3 + MAX_RANK], row[3 + MAX_RANK :]
     if rank < MAX_RANK or rest <= 0:
@@ -201,11 +195,8 @@ def _divide_edges(
     graph: Graph, is_root: np.ndarray, opcodes: Sequence[str]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Return two lists with an entry per node: its operands, and the roots of computations it
-    calls.
-
-    Each entry is in ascending order. An edge from a node whose opcode calls computations (CALLERS)
-    to a root counts as a call.
-    """
+    calls. Each entry is in ascending order. An edge from a node whose opcode calls computations
+    (CALLERS) to a root counts as a call."""
     operands: list[list[int]] = [[] for _ in opcodes]
     called: list[list[int]] = [[] for _ in opcodes]
     calls = np.array([opcode in CALLERS for opcode in opcodes])
@@ -223,11 +214,9 @@ def find_computations(
     opcodes: Sequence[str],
     numbers: Sequence[int],
 ) -> list[range]:
-    """Return the nodes of each computation: consecutive ones, with one root each.
-
-    A node between two roots belongs to the first root's computation if it reads a node of that
-    computation, or if a later node before the second root does.
-    """
+    """Return the nodes of each computation: consecutive ones, with one root each. A node between
+    two roots belongs to the first root's computation if it reads a node of that computation, or if
+    a later node before the second root does."""
     starts = [0]
     for root, following in zip(roots, roots[1:], strict=False):
         last = root

@@ -55,12 +55,8 @@ class Lifted:
 
 
 def lift(graph: Graph) -> Lifted:
-    """Turn a graph back into a program.
-
-    Raises:
-        NotLiftedError: a node cannot become an instruction; the message names the node and the
-            reason.
-    """
+    """Turn a graph back into a program. Raises NotLiftedError if a node cannot become an
+    instruction; the message names the node and the reason."""
     draft = make_draft(graph)
     for node, opcode in enumerate(draft.opcodes):
         if opcode in REFUSED:

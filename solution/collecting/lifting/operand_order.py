@@ -69,11 +69,8 @@ def _is_divisor(draft: Draft, other: int) -> bool:
 
 def _is_subtrahend(draft: Draft, other: int) -> bool:
     """Return True if `other` is subtracted from the constant, and False if the constant is
-    subtracted from `other`.
-
-    The latter is assumed if `other` is itself a difference with a constant, as in step counts
-    `n - i - 1`.
-    """
+    subtracted from `other`. The latter is assumed if `other` is itself a difference with a
+    constant, as in step counts `n - i - 1`."""
     is_difference = draft.opcodes[other] == "subtract"
     return not (is_difference and _has_one_constant(draft, draft.operands[other]))
 
@@ -112,11 +109,9 @@ def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_reduction(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the reduced tensors, then their initial values.
-
-    If there are several tensors, both the tensors and the initial values are in the order of the
-    element types of the reducer's parameters.
-    """
+    """Return the reduced tensors, then their initial values. If there are several tensors, both the
+    tensors and the initial values are in the order of the element types of the reducer's
+    parameters."""
     if len(operands) == 1:
         return operands * 2
     count = max(1, draft.parts[node])
@@ -141,11 +136,8 @@ def _match(
     wanted: Sequence[object], pool: Sequence[int], describe: Callable[[int], object]
 ) -> tuple[list[int], bool]:
     """Return a node of `pool` for each wanted type; then True if two nodes of `pool` have the same
-    type.
-
-    The n-th request for a type gets the n-th node of that type, or the last one if there are fewer.
-    If no node has the type, all nodes of `pool` count as nodes of that type.
-    """
+    type. The n-th request for a type gets the n-th node of that type, or the last one if there are
+    fewer. If no node has the type, all nodes of `pool` count as nodes of that type."""
     by_type: dict[object, list[int]] = {}
     for one in pool:
         by_type.setdefault(describe(one), []).append(one)
@@ -178,11 +170,9 @@ def _order_padding(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the tensor, the update (of a dynamic-update-slice) and one index per dimension.
-
-    If there are fewer indices than dimensions, a constant index is repeated. The remaining indices
-    go first to the dimensions in which the slice is shorter than the tensor.
-    """
+    """Return the tensor, the update (of a dynamic-update-slice) and one index per dimension. If
+    there are fewer indices than dimensions, a constant index is repeated. The remaining indices go
+    first to the dimensions in which the slice is shorter than the tensor."""
     is_update = draft.opcodes[node] == "dynamic-update-slice"
     rank = len(draft.sizes[node])
     kind = draft.kinds[node], rank
@@ -292,11 +282,9 @@ def _order_random(draft: Draft, node: int, operands: list[int]) -> list[int]:
 
 
 def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[int]:
-    """Return the operands of a batch normalization: the tensor, then the vectors.
-
-    The operands of a batch-norm-grad end with a second tensor. If vectors are missing, the last
-    vector is repeated.
-    """
+    """Return the operands of a batch normalization: the tensor, then the vectors. The operands of a
+    batch-norm-grad end with a second tensor. If vectors are missing, the last vector is
+    repeated."""
     counts = {"batch-norm-training": 3, "batch-norm-inference": 5, "batch-norm-grad": 5}
     tensors = [one for one in operands if len(draft.sizes[one]) > 1]
     vectors = [one for one in operands if one not in tensors]

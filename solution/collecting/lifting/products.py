@@ -64,13 +64,8 @@ def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]
 
 def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list[int] | None:
     """Return the spatial dimensions of a convolution's output: the n-th belongs to the n-th
-    dimension of the window.
-
-    Return None if the sizes of the operands do not fit the convolution.
-
-    Args:
-        pair: input and kernel.
-    """
+    dimension of the window. Return None if the sizes of the operands do not fit the convolution.
+    `pair`: input and kernel."""
     left, right = (draft.sizes[one] for one in pair)
     output, window, row = draft.sizes[node], read_window(draft, node), draft.features[node]
     rank = len(window) + 2
@@ -122,10 +117,8 @@ class DotDimensions:
 
 def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
     """Return which dimensions of both operands a dot sums, and which are its batch dimensions.
-
     Raises NotLiftedError if the output's dimensions are in another order than HLO prescribes for a
-    dot.
-    """
+    dot."""
     letters = find_operands(draft.graph).letters[node]
     if not _is_ordered(letters):
         raise draft.refuse(node, "its output has the dimensions of its operands in another order")

@@ -166,10 +166,8 @@ class TupleTypes:
 
     def _find_reduction(self, node: int) -> Type:
         """Return the type of a reduction of several tensors: a tuple with a result for each tensor.
-
         A result has the element type of its tensor, and the sizes of the dimensions that are not
-        reduced.
-        """
+        reduced."""
         draft = self._draft
         tensors = self.operands[node][: draft.parts[node]]
         sizes = draft.sizes[tensors[0]]
@@ -264,11 +262,8 @@ class TupleTypes:
 
     def _resolve_loop(self, node: int) -> None:
         """Infer a loop's state (the tuple that its body takes and returns): the order of its
-        elements, their readers, and the counter.
-
-        The elements of the tuple with which the loop starts are put into the order of the tuple
-        that its body returns.
-        """
+        elements, their readers, and the counter. The elements of the tuple with which the loop
+        starts are put into the order of the tuple that its body returns."""
         draft = self._draft
         is_flag = [draft.key(root) == (PRED, (), 0) for root in draft.called[node]]
         if sorted(is_flag) != [False, True]:
@@ -296,11 +291,9 @@ class TupleTypes:
             self._order_start(self.loops[node], keys)
 
     def _order_by_start(self, node: int, body: int) -> None:
-        """Add missing elements to the tuple that the body returns.
-
-        If the loop starts with neither a tuple nor a parameter, also put the elements into the
-        order of types of the value with which the loop starts.
-        """
+        """Add missing elements to the tuple that the body returns. If the loop starts with neither
+        a tuple nor a parameter, also put the elements into the order of types of the value with
+        which the loop starts."""
         draft = self._draft
         self._complete_state(node, body)
         (start,) = self.operands[node]
@@ -311,11 +304,9 @@ class TupleTypes:
             self._reorder(body, [part.key for part in whole.parts])
 
     def _complete_state(self, node: int, body: int) -> None:
-        """Repeat elements of the tuple that the body returns until none is missing.
-
-        First, elements are repeated whose type is more frequent among the readers of the loop's
-        state, or in the tuple with which the loop starts, than in the tuple that the body returns.
-        """
+        """Repeat elements of the tuple that the body returns until none is missing. First, elements
+        are repeated whose type is more frequent among the readers of the loop's state, or in the
+        tuple with which the loop starts, than in the tuple that the body returns."""
         draft, found = self._draft, self.operands[body]
         missing = draft.parts[body] - len(found)
         if missing <= 0:

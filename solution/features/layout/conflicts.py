@@ -53,9 +53,8 @@ KEEPS_ORDER[[OPCODE_IDS[name] for name in (*KEEPING.split(), "call")]] = True
 @dataclass(frozen=True)
 class Constraints:
     """The tensors with several layout constraints, and the order that every layout gives to each.
-
-    An order is the contiguous dimension and the two most minor dimensions of a constrained tensor.
-    """
+    An order is the contiguous dimension and the two most minor dimensions of a constrained
+    tensor."""
 
     nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
     starts: np.ndarray  # (tensors,) int64, the first constraint of each tensor
@@ -70,10 +69,7 @@ class Constraints:
 
     def describe(self, codes: np.ndarray) -> np.ndarray:
         """Return FEATURES of each constrained tensor: (configs, tensors, len(FEATURES)) uint8.
-
-        Args:
-            codes: (configs, configurable), the field of the codebook: the layout of each node.
-        """
+        `codes`: (configs, configurable), the field of the codebook: the layout of each node."""
         entries = codes[:, self.configurable] + self.offsets
         return describe_orders(self.minor[entries], self.order[entries], self.starts)
 

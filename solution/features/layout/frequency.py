@@ -25,12 +25,8 @@ FEATURES = (
 
 
 def measure_frequency(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
-    """Return the columns FEATURES: (distinct configs, len(FEATURES)) float64.
-
-    Args:
-        listed: (configs,) bool, the reference batch: only its configurations are counted; by
-            default all.
-    """
+    """Return the columns FEATURES: (distinct configs, len(FEATURES)) float64. `listed`: (configs,)
+    bool, the reference batch: only its configurations are counted; by default all."""
     configs, nodes = pairs.codes.shape
     if nodes == 0:
         return np.zeros((configs, len(FEATURES)))

@@ -107,11 +107,9 @@ def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
 
 
 def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.ndarray:
-    """Return what each (node, layout) pair adds to the columns COUNTS: (pairs, columns).
-
-    For the column moved_bytes, this is the bytes of padding in the node's tensors under that
-    layout, over the real bytes of all configurable nodes' tensors.
-    """
+    """Return what each (node, layout) pair adds to the columns COUNTS: (pairs, columns). For the
+    column moved_bytes, this is the bytes of padding in the node's tensors under that layout, over
+    the real bytes of all configurable nodes' tensors."""
     opcode = graph.node_opcodes[graph.configurable][pairs.node]
     columns = []
     for mark in ("given", "changed"):

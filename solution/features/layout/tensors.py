@@ -57,11 +57,9 @@ def _slots(number: int) -> slice:
 
 
 def find_tensors(graph: Graph, tensor: str) -> Tensors:
-    """Return the output, input or kernel of each configurable node.
-
-    The rank is 0 if a node has no such tensor. `tensor` is one of LAYOUT_TENSORS. The graph must
-    have correct padding (repair_padding).
-    """
+    """Return the output, input or kernel of each configurable node. The rank is 0 if a node has no
+    such tensor. `tensor` is one of LAYOUT_TENSORS. The graph must have correct padding
+    (repair_padding)."""
     nodes = list_tensors(graph, tensor)
     known = nodes >= 0
     ranks = np.where(known, tensor_ranks(graph)[nodes], 0)
@@ -72,11 +70,9 @@ def find_tensors(graph: Graph, tensor: str) -> Tensors:
 
 
 def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
-    """Return the node (configurable,) that computes the output, input or kernel of each node.
-
-    The number is below 0 if a configurable node has no such tensor. `tensor` is one of
-    LAYOUT_TENSORS. The graph must have correct padding (repair_padding).
-    """
+    """Return the node (configurable,) that computes the output, input or kernel of each node. The
+    number is below 0 if a configurable node has no such tensor. `tensor` is one of LAYOUT_TENSORS.
+    The graph must have correct padding (repair_padding)."""
     if tensor == "output":
         return graph.configurable
     operands = find_operands(graph)

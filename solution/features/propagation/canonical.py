@@ -62,11 +62,8 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
 
 def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
     """List the operands of each dot and convolution that must be transposed before it reads them.
-
-    Returns:
-        by node: the operand (0 input, 1 kernel), the node that computes it, and the permutation
-        that transposes it.
-    """
+    Returns by node: the operand (0 input, 1 kernel), the node that computes it, and the permutation
+    that transposes it."""
     operands, ranks = find_operands(graph), tensor_ranks(graph)
     orders = {node: _order_dot(letters) for node, letters in operands.letters.items()}
     for node in np.flatnonzero(graph.node_opcodes == OPCODE_IDS["convolution"]).tolist():
@@ -146,11 +143,9 @@ def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
 
 
 def _order(given: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:
-    """Return the permutation that orders the letters `given` as (*batch, *wanted).
-
-    Return the identity if only the two matrix dimensions are swapped, because a dot reads a swapped
-    matrix as it is.
-    """
+    """Return the permutation that orders the letters `given` as (*batch, *wanted). Return the
+    identity if only the two matrix dimensions are swapped, because a dot reads a swapped matrix as
+    it is."""
     is_matrix = all(len(part) == 1 for part in wanted) and [*given[: len(batch)]] == batch
     letters = given if is_matrix else [*batch, *wanted[0], *wanted[1]]
     return tuple(given.index(letter) for letter in letters)
@@ -180,11 +175,9 @@ def fix_layouts(
     count: int,
     backend: Backend,
 ) -> np.ndarray:
-    """Return the packed layouts (instructions,) that are the same in all configurations.
-
-    Parameters have such a layout and, on some backends, dots and convolutions. All other
-    instructions get UNSET.
-    """
+    """Return the packed layouts (instructions,) that are the same in all configurations. Parameters
+    have such a layout and, on some backends, dots and convolutions. All other instructions get
+    UNSET."""
     fixed = np.full(len(node), UNSET, np.int64)
     opcodes = opcodes[:count]
     layouts = _read_layouts(graph)[node[:count]]

@@ -50,11 +50,9 @@ KINDS[OPCODE_IDS["broadcast"]] = BROADCASTS
 
 
 class Instructions(NamedTuple):  # compiled code reads the fields of named tuples
-    """A program's instructions: instances of nodes, custom calls, and a reader of the results.
-
-    A node has one instance, or one for each call of its computation. A custom call requests the
-    layout of one tensor. A use is an operand as one instruction reads it.
-    """
+    """A program's instructions: instances of nodes, custom calls, and a reader of the results. A
+    node has one instance, or one for each call of its computation. A custom call requests the
+    layout of one tensor. A use is an operand as one instruction reads it."""
 
     node: np.ndarray  # (instructions,) int64, the node whose tensor is computed; NONE for no node
     # (instructions,) int64. A custom call has the opcode of the node whose tensor it is about. The

@@ -90,11 +90,9 @@ class Reads(NamedTuple):
 
 
 def weigh_windows(ops: Instructions) -> np.ndarray:
-    """Return the relative cost (instructions,) of computing an instruction in two steps.
-
-    For a reduction along dimensions of more than WINDOW elements, the cost is FULL if the sizes of
-    all these dimensions are multiples of WINDOW, otherwise 1. It is 0 for other instructions.
-    """
+    """Return the relative cost (instructions,) of computing an instruction in two steps. For a
+    reduction along dimensions of more than WINDOW elements, the cost is FULL if the sizes of all
+    these dimensions are multiples of WINDOW, otherwise 1. It is 0 for other instructions."""
     weights = np.zeros(ops.number)
     for op in np.flatnonzero((ops.opcodes == REDUCE) & ops.is_programs & (ops.main[:, 0] >= 0)):
         read = ops.read[ops.main[op, 0]]
@@ -146,10 +144,8 @@ def _find_first(ops: Instructions) -> np.ndarray:
 
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
     """Return the kind of fusion that each instruction is in: (configs, instructions) int8.
-
     REDUCTION or POOLING: fused with a reduction or pooling. SPLIT: a reduction in two steps.
-    Instructions fused with a SPLIT reduction count as POOLING. NOTHING: in no fusion.
-    """
+    Instructions fused with a SPLIT reduction count as POOLING. NOTHING: in no fusion."""
     ops, layouts = propagation.instructions, numbered.layouts
     joined = np.full((len(numbered.numbers), ops.number), NOTHING, np.int8)
     if propagation.backend.by_library:
@@ -211,10 +207,8 @@ def _list_abilities(
 
 def _find_extremes(opcodes: np.ndarray, ops: Instructions) -> np.ndarray:
     """Return a mask (instructions,) bool: True for a maximum or minimum that reads a reduction.
-
     Such an instruction is assumed to compare the reduction's result with its initial value. XLA
-    drops this comparison.
-    """
+    drops this comparison."""
     reads_reduction = np.zeros(ops.number, bool)
     np.logical_or.at(reads_reduction, ops.reader, opcodes[ops.read] == REDUCE)
     return reads_reduction & np.isin(opcodes, [OPCODE_IDS["maximum"], OPCODE_IDS["minimum"]])
@@ -237,10 +231,8 @@ def _count(
     ops: Instructions, opcodes: np.ndarray, largest: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return `Reads.inside` and `Reads.outside`: what each instruction adds to a fusion's size.
-
     Reshapes, bitcasts, broadcasts of a scalar and scalar operands add nothing, because XLA
-    simplifies them before it fuses.
-    """
+    simplifies them before it fuses."""
     elements = ops.sizes.prod(axis=1)
     inside = ~np.isin(opcodes, SHAPING)
     inside |= (opcodes == OPCODE_IDS["broadcast"]) & (largest > 1) & (largest < elements)

@@ -41,11 +41,8 @@ def row_major(rank):
 
 @njit(cache=True, nogil=True)
 def transposed(number, order, rank):
-    """Return the layout of a transpose's output if its operand has the layout `number`.
-
-    Args:
-        order: (6,) the operand dimension of each output dimension.
-    """
+    """Return the layout of a transpose's output if its operand has the layout `number`. `order`:
+    (6,) the operand dimension of each output dimension."""
     result = 0
     for slot in range(rank):
         wanted = unpack(number, slot)
@@ -151,10 +148,8 @@ def list_dimensions(sizes, rank, found):
 @njit(cache=True, nogil=True)
 def _divide(sizes, old, old_count, new_sizes, new, new_count, start):
     """Split both sides of a reshape into the smallest groups of dimensions with equal products.
-
     Return the number of groups, or -1 if the products never meet, and write into `start` where each
-    group begins.
-    """
+    group begins."""
     parts, i, j = 0, 0, 0
     while i < old_count or j < new_count:
         start[0, parts], start[1, parts] = i, j

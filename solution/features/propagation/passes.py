@@ -51,12 +51,9 @@ LANES, SUBLANES = 128, 8
 
 @njit(cache=True, nogil=True)
 def assign_tiled(program, given, state):
-    """Assign the layout of every buffer and use, and write them into `state`.
-
-    Args:
-        given: (instructions,) the layout that each custom call requests; UNSET if it requests none.
-            The layouts that are propagated from requested ones are added.
-    """
+    """Assign the layout of every buffer and use, and write them into `state`. `given`:
+    (instructions,) the layout that each custom call requests; UNSET if it requests none. The
+    layouts that are propagated from requested ones are added."""
     _propagate_requests(program, given, state.known)
     state.kept_buffers[:], state.kept_uses[:] = UNSET, UNSET
     for turn in range(MOST_PASSES):
@@ -127,11 +124,8 @@ def _request_kept(program, state, kind):
 
 @njit(cache=True, nogil=True)
 def _request_products(program, given, state, turn):
-    """Constrain dots and convolutions, the last one first.
-
-    Args:
-        turn: number of the pass; from LAST_GROUPED on, every dot requests layouts.
-    """
+    """Constrain dots and convolutions, the last one first. `turn`: number of the pass; from
+    LAST_GROUPED on, every dot requests layouts."""
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if not _is_product(program, op) or program.fixed[op] == UNSET:
@@ -216,10 +210,8 @@ def _fills_tiles(rows):
 
 @njit(cache=True, nogil=True)
 def _keep_reductions(program, state):
-    """Let each reduction that reorders dimensions request layouts in the next pass.
-
-    Return True if one is new.
-    """
+    """Let each reduction that reorders dimensions request layouts in the next pass. Return True if
+    one is new."""
     found = False
     for op in range(program.kind.size):
         use = program.main[op, 0]
@@ -241,9 +233,7 @@ def _keep_reductions(program, state):
 @njit(cache=True, nogil=True)
 def _reduced(layout, summed, rank):
     """Return an operand's layout without the dimensions `summed` (6,), and the rank that is left.
-
-    The other dimensions are renumbered.
-    """
+    The other dimensions are renumbered."""
     result, filled = 0, 0
     for slot in range(rank):
         axis, before, is_summed = unpack(layout, slot), 0, False
@@ -259,10 +249,8 @@ def _reduced(layout, summed, rank):
 @njit(cache=True, nogil=True)
 def _fuse_copies(program, state):
     """Fuse copies into products and into reshapes that move data: they write the copy's layout.
-
     That holds if all readers, not counting custom calls, read the same other layout, and none of
-    them is the program's end.
-    """
+    them is the program's end."""
     for op in range(program.kind.size):
         is_moving = program.kind[op] == RESHAPES and state.kept_buffers[op] != UNSET
         if not is_moving and not _is_product(program, op):
@@ -283,10 +271,8 @@ def _fuse_copies(program, state):
 
 @njit(cache=True, nogil=True)
 def _can_write(program, op, made, other):
-    """Return True if a product can write the layout `other` instead of `made`.
-
-    A dot of rank above 2 cannot make a short dimension one of the two minor ones.
-    """
+    """Return True if a product can write the layout `other` instead of `made`. A dot of rank above
+    2 cannot make a short dimension one of the two minor ones."""
     if program.opcodes[op] != DOT or program.rank[op] == 2:
         return True
     for slot in range(2):

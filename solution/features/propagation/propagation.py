@@ -25,11 +25,9 @@ WORKLIST = 8  # size of the worklist of constraints, per instruction and use
 
 @dataclass(frozen=True)
 class Numbered:
-    """The states of all points in some configurations.
-
-    A point is an instruction or a use (an operand as one instruction reads it). A state is the
-    point's layouts and how its tensor is copied.
-    """
+    """The states of all points in some configurations. A point is an instruction or a use (an
+    operand as one instruction reads it). A state is the point's layouts and how its tensor is
+    copied."""
 
     # (configs, points) int32: the state of each point, as an index into the arrays (states, ...)
     numbers: np.ndarray

@@ -40,10 +40,8 @@ def split_sizes(
     layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the sizes of the minor dimension and of the next one, and the product of the others.
-
     All are (states,) float64, and 1 where a tensor has no such dimension; the arguments are those
-    of count_padded_bytes.
-    """
+    of count_padded_bytes."""
     dimensions = list_dimensions(np.where(layouts < 0, make_row_major(rank), layouts), rank)
     ordered = np.take_along_axis(sizes, np.maximum(dimensions, 0), axis=1)
     ordered = np.where(dimensions >= 0, ordered, 1).astype(np.float64)
@@ -51,19 +49,15 @@ def split_sizes(
 
 
 def find_sublanes(count: np.ndarray, element_bytes: np.ndarray) -> np.ndarray:
-    """Return the multiple (states,) to which a size in sublanes is rounded up.
-
-    It is 8 or, for smaller sizes, a power of two: at least 2 for 32 bits, 4 for 16, 8 for 8.
-    """
+    """Return the multiple (states,) to which a size in sublanes is rounded up. It is 8 or, for
+    smaller sizes, a power of two: at least 2 for 32 bits, 4 for 16, 8 for 8."""
     least = np.clip(SUBLANES / np.minimum(element_bytes, 4), 2, SUBLANES)
     return np.asarray(np.clip(_round_to_power(count), least, SUBLANES))
 
 
 def share_matrix_unit(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Return the share (states,) of the matrix unit's width that a minor dimension fills.
-
-    The arguments are those of count_padded_bytes.
-    """
+    """Return the share (states,) of the matrix unit's width that a minor dimension fills. The
+    arguments are those of count_padded_bytes."""
     minor, _, _ = split_sizes(layouts, sizes, rank)
     return np.asarray(minor / _round_up(minor, MATRIX))
 

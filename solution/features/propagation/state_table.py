@@ -127,11 +127,9 @@ def list_state_features(backend: str) -> tuple[Feature, ...]:
 
 @dataclass(frozen=True)
 class Loops:
-    """For each state of an instruction, properties of the loop that computes the instruction.
-
-    A state is the layouts of an instruction, or of a use (an operand as one instruction reads it).
-    States of a use have no loop.
-    """
+    """For each state of an instruction, properties of the loop that computes the instruction. A
+    state is the layouts of an instruction, or of a use (an operand as one instruction reads it).
+    States of a use have no loop."""
 
     sums: np.ndarray  # (states,) bool: several elements are reduced to one
     contiguous: np.ndarray  # (states,) bool: the innermost elements summed are contiguous in memory
@@ -149,14 +147,9 @@ class Loops:
 def find_loops(
     graph: Graph, ops: Instructions, points: Points, layouts: np.ndarray, joins: np.ndarray
 ) -> Loops:
-    """Return the loop of each state, given its packed `layouts` (states, 4).
-
-    A state is the layouts and the copy of an instruction, or of a use (an operand as one
-    instruction reads it).
-
-    Args:
-        joins: (states,) the kind of fusion that the instruction is in; see join_library.
-    """
+    """Return the loop of each state, given its packed `layouts` (states, 4). A state is the layouts
+    and the copy of an instruction, or of a use (an operand as one instruction reads it). `joins`:
+    (states,) the kind of fusion that the instruction is in; see join_library."""
     opcodes = ops.opcodes.copy()
     opcodes[~ops.is_programs] = NO_OPCODE  # a custom call computes no tensor
     opcode = np.where(points.is_use, NO_OPCODE, opcodes[points.instruction])
@@ -293,11 +286,8 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
 
 @cache
 def state_tables(backend: str) -> PerGraph[StateTable]:
-    """Return a function from a whole graph (not pruned) to its StateTable.
-
-    Args:
-        backend: a name in solution.features.propagation.backend.BACKENDS.
-    """
+    """Return a function from a whole graph (not pruned) to its StateTable. `backend`: a name in
+    solution.features.propagation.backend.BACKENDS."""
     return PerGraph(partial(_describe_states, backend=BACKENDS[backend]))
 
 
@@ -341,11 +331,8 @@ def _share(
 
 @dataclass(frozen=True)
 class Measured:
-    """Bytes of the tensors of states, and of all tensors.
-
-    The tensors of a state are the result and the two main operands; of a copy, its operand and its
-    result.
-    """
+    """Bytes of the tensors of states, and of all tensors. The tensors of a state are the result and
+    the two main operands; of a copy, its operand and its result."""
 
     plain: np.ndarray  # (states, 3) float64, without padding
     padded: np.ndarray  # (states, 3) float64, with the padding of the layouts; equal without tiles
@@ -358,12 +345,8 @@ class Measured:
 def _measure(
     propagation: Propagation, points: Points, layouts: np.ndarray, default: Numbered
 ) -> Measured:
-    """Return the bytes of each state's tensors.
-
-    Args:
-        layouts: (states, 4) columns MADE ... COPY.
-        default: the states of the program if no layout is requested.
-    """
+    """Return the bytes of each state's tensors. `layouts`: (states, 4) columns MADE ... COPY.
+    `default`: the states of the program if no layout is requested."""
     graph, ops = propagation.graph, propagation.instructions
     tensors = np.column_stack([points.made, points.read])  # (states, 3)
     size = np.append(num_bytes(graph), 0.0)[ops.node]
@@ -385,10 +368,7 @@ def _measure(
 
 def _sum_moved(points: Points, layouts: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Return the bytes (states,) that instructions read and write; for a copy, the mean of both.
-
-    Args:
-        size: (states, 3) bytes of each state's tensors.
-    """
+    `size`: (states, 3) bytes of each state's tensors."""
     made, first, second = size.T
     more = np.where(layouts[:, SECOND] >= 0, second, 0)
     return np.where(points.is_use, (made + first) / 2, made + first + more)

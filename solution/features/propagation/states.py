@@ -118,10 +118,7 @@ def number_states(program, free, packed, starts, codes, state, states, numbers):
 @njit(cache=True, nogil=True)
 def _find(states, point, made, first, second, copy):
     """Return the number of the state with these layouts and copy; add the state if it is new.
-
-    Args:
-        point: the instruction or use that the state belongs to.
-    """
+    `point`: the instruction or use that the state belongs to."""
     last, number = NO_STATE, states.first[point]
     while number != NO_STATE:
         known = states.layouts[number]
@@ -233,11 +230,9 @@ def _pack_one(row, rank, order):
 
 @dataclass(frozen=True)
 class Points:
-    """For each state, its instruction or use, and the instructions that compute its tensors.
-
-    A state is the layouts and the copy of an instruction, or of a use (an operand as one
-    instruction reads it).
-    """
+    """For each state, its instruction or use, and the instructions that compute its tensors. A
+    state is the layouts and the copy of an instruction, or of a use (an operand as one instruction
+    reads it)."""
 
     is_use: np.ndarray  # (states,) bool: True for a use, False for an instruction
     # (states,) int64, the instruction; for a use, the instruction that reads
@@ -270,12 +265,8 @@ def list_dimensions(layouts: np.ndarray, rank: np.ndarray) -> np.ndarray:
 def lay_out(
     layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute how tensors lie in memory, in log2 of elements.
-
-    Returns:
-        the stride of each dimension (states, 6), and the sizes from minor to major (states, 6);
-        0 past the rank.
-    """
+    """Compute how tensors lie in memory, in log2 of elements. Returns the stride of each dimension
+    (states, 6), and the sizes from minor to major (states, 6); 0 past the rank."""
     dimensions = list_dimensions(layouts, rank)
     is_there = dimensions >= 0
     logs = np.log2(np.take_along_axis(sizes, np.maximum(dimensions, 0), axis=1)) * is_there

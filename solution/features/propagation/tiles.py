@@ -58,10 +58,7 @@ Layout = tuple[int, ...]  # the dimensions of a tensor, minor to major
 
 def count_padded(sizes: Sequence[int], minor: int, second: int, fewest: int) -> int:
     """Return the number of elements of an array with its two minor dimensions padded to tiles.
-
-    Args:
-        fewest: minimum size of the padded second minor dimension; see FEWEST.
-    """
+    `fewest`: minimum size of the padded second minor dimension; see FEWEST."""
     rows = fewest
     while rows < min(SUBLANES, sizes[second]):
         rows *= 2
@@ -73,12 +70,9 @@ def count_padded(sizes: Sequence[int], minor: int, second: int, fewest: int) -> 
 def choose_layout(
     sizes: Sequence[int], fewest: int, pairs: Sequence[tuple[int, int]] | None = None
 ) -> Layout:
-    """Return the layout of least padded size, minor to major.
-
-    Args:
-        pairs: the pairs (minor, second minor) to choose from; the first of equals wins. By default
-            all pairs, the row-major one first.
-    """
+    """Return the layout of least padded size, minor to major. `pairs`: the pairs (minor, second
+    minor) to choose from; the first of equals wins. By default all pairs, the row-major one
+    first."""
     row_major = range(len(sizes))[::-1]
     if pairs is None:
         pairs = [(minor, second) for minor in row_major for second in row_major if minor != second]
@@ -92,9 +86,7 @@ def divide_dimensions(
     left: Sequence[int], right: Sequence[int]
 ) -> list[tuple[list[int], list[int]]] | None:
     """Divide the dimensions of both sides of a reshape into the smallest groups of equal products.
-
-    Dimensions of size 1 are left out. None if the products differ.
-    """
+    Dimensions of size 1 are left out. None if the products differ."""
     axes = [[axis for axis, size in enumerate(one) if size != 1] for one in (left, right)]
     groups: list[tuple[list[int], list[int]]] = []
     while axes[0] and axes[1]:
@@ -152,9 +144,7 @@ class DeviceLayouts:
 
     def choose_product(self, node: int) -> tuple[int, int, int]:
         """Return the packed layouts of result, input and kernel that a dot or convolution requests.
-
-        UNSET stands for a tensor that the compiler leaves open.
-        """
+        UNSET stands for a tensor that the compiler leaves open."""
         tensors = node, int(self._operands.input[node]), int(self._operands.kernel[node])
         if self._opcodes[node] == OPCODE_IDS["convolution"]:
             pairs = self._pair_convolution(node)
@@ -175,10 +165,8 @@ class DeviceLayouts:
         return is_permutation and layout >> BITS * rank == 0
 
     def avoid_summed(self, node: int, layout: int, summed: list[int]) -> int:
-        """Swap the two minor dimensions of a packed layout if that costs no padding and helps.
-
-        It helps if a reduction sums the minor dimension and not the second one.
-        """
+        """Swap the two minor dimensions of a packed layout if that costs no padding and helps. It
+        helps if a reduction sums the minor dimension and not the second one."""
         minor, second, *others = unpack_layout(layout, int(self._ranks[node]))
         padded = [
             count_padded(self._sizes[node], pair[0], pair[1], self._fewest[node])
@@ -240,10 +228,8 @@ class DeviceLayouts:
     def _pair_dot(
         self, letters: Einsum, tensors: tuple[int, int, int]
     ) -> list[tuple[int, int] | None]:
-        """Return the two minor dimensions of the result, input and kernel of a dot.
-
-        In each pair the later dimension is first, as in row-major. None: the tensor has no pair.
-        """
+        """Return the two minor dimensions of the result, input and kernel of a dot. In each pair
+        the later dimension is first, as in row-major. None: the tensor has no pair."""
         left, right, output = letters
         sizes = {
             letter: size
@@ -306,10 +292,8 @@ def choose_layouts(graph: Graph, inlined: Inlined, ops: "Instructions") -> "Inst
 
 
 def _find_summed(ops: "Instructions", op: int) -> list[int]:
-    """Return the dimensions of a dot's result that a reduction sums.
-
-    Element-wise instructions may stand between them. Of several reductions, the first one counts.
-    """
+    """Return the dimensions of a dot's result that a reduction sums. Element-wise instructions may
+    stand between them. Of several reductions, the first one counts."""
     waiting, seen = [op], {op}
     while waiting:
         one = waiting.pop(0)

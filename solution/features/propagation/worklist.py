@@ -72,10 +72,8 @@ class State(NamedTuple):
 @njit(cache=True, nogil=True)
 def set_buffer(program, state, op, layout, mandatory, urgent):
     """Constrain the result of instruction `op` to a layout, and let the constraint be propagated.
-
     Nothing happens if the rank is below 2, or if the constraint is optional and contradicts an
-    earlier one.
-    """
+    earlier one."""
     if program.rank[op] < 2:
         return
     mark, known = mandatory | urgent, state.buffers[op]
@@ -92,10 +90,8 @@ def set_buffer(program, state, op, layout, mandatory, urgent):
 @njit(cache=True, nogil=True)
 def set_use(program, state, use, layout, mandatory, urgent):
     """Constrain the layout in which a use reads its operand, and let the constraint be propagated.
-
     A use is an operand as one instruction reads it. Nothing happens if the rank is below 2, or if
-    the constraint is optional and the use already has one.
-    """
+    the constraint is optional and the use already has one."""
     if program.rank[program.read[use]] < 2:
         return
     if state.uses[use] == UNSET or (mandatory and state.uses[use] != layout):
@@ -113,11 +109,8 @@ def _add(state, item):
 
 @njit(cache=True, nogil=True)
 def assign(program, given, state):
-    """Assign the layout of every buffer and use, and write them into `state`.
-
-    Args:
-        given: (instructions,) the layout that each custom call requests; UNSET if it requests none.
-    """
+    """Assign the layout of every buffer and use, and write them into `state`. `given`:
+    (instructions,) the layout that each custom call requests; UNSET if it requests none."""
     reset(state)
     find_sources(program, given, state.source)
     _request_fixed(program, state)
@@ -266,11 +259,9 @@ def _enqueue(state):
 
 @njit(cache=True, nogil=True)
 def _propagate_use(program, state, use):
-    """Propagate the layout of a use to the buffer that it reads, then through the reader.
-
-    Depending on its kind, the reader passes the layout on to its other operands and its result, to
-    its result only, or not at all.
-    """
+    """Propagate the layout of a use to the buffer that it reads, then through the reader. Depending
+    on its kind, the reader passes the layout on to its other operands and its result, to its result
+    only, or not at all."""
     op, base, layout = program.reader[use], program.read[use], state.uses[use]
     rank, kind = program.rank[base], program.kind[op]
     set_buffer(program, state, state.source[use], layout, 0, URGENT)

@@ -62,10 +62,7 @@ class Walk:
 
     def box(self, iterations: np.ndarray) -> np.ndarray:
         """Return how many elements (configs, rank) the loops touch along each dimension.
-
-        Args:
-            iterations: (configs, NUM_LOOPS) the number of iterations of each loop.
-        """
+        `iterations`: (configs, NUM_LOOPS) the number of iterations of each loop."""
         columns = [
             _reach(axis, size, iterations) for axis, size in zip(self.axes, self.sizes, strict=True)
         ]
@@ -170,10 +167,8 @@ def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     """Return the axes of a dot's operand: batch dimensions first, then a kept and a contracted one.
-
     The last two dimensions may have either order. The one with the size of the result's dimension
-    is kept, the other one is contracted.
-    """
+    is kept, the other one is contracted."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     is_left = int(find_operands(graph).input[node]) == producer

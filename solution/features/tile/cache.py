@@ -123,22 +123,16 @@ def count_blocks_of(reached: Reached, block: int) -> Blocks:
 
 
 def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
-    """Count the blocks of `block` bytes that a box, a part of a tensor, touches: (configs,).
-
-    The count is the mean over all boxes if the tensor is cut into boxes of this size.
-
-    Args:
-        box: (configs, rank) the elements of a box along each dimension.
-    """
+    """Count the blocks of `block` bytes that a box, a part of a tensor, touches: (configs,). The
+    count is the mean over all boxes if the tensor is cut into boxes of this size. `box`: (configs,
+    rank) the elements of a box along each dimension."""
     return _count_aligned(walk, box, _align(walk, box, block), block)
 
 
 def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
     """Return the alignment (bytes) of box starts per dimension, at most one block: (configs, rank).
-
     A box of 16 float32 numbers, for instance, starts where a cache line does. If the stride of a
-    dimension is a block or more, the alignment is not needed, and is set to a block.
-    """
+    dimension is a block or more, the alignment is not needed, and is set to a block."""
     aligned, outer = np.full(box.shape, block, np.float64), block
     for dimension, stride in enumerate(walk.strides.tolist()):
         if stride < block:
@@ -197,13 +191,9 @@ def count_misses(
 
 
 def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np.ndarray:
-    """Return the blocks (configs,) of cache that boxes (parts of a tensor) take up.
-
-    This is more than they touch if their stride leaves some sets of the cache unused.
-
-    Args:
-        blocks: (configs,) the blocks that the boxes touch.
-    """
+    """Return the blocks (configs,) of cache that boxes (parts of a tensor) take up. This is more
+    than they touch if their stride leaves some sets of the cache unused. `blocks`: (configs,) the
+    blocks that the boxes touch."""
     reached = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]

@@ -38,11 +38,9 @@ FOR_OPERANDS, FOR_CONSUMERS = FACTORS
 
 @dataclass(frozen=True)
 class Colours:
-    """The distinct colours of all nodes after some rounds of message passing.
-
-    A node has the same colour in two configurations if its value is the same in both. Each colour
-    belongs to one node, and the colours of a node have consecutive numbers.
-    """
+    """The distinct colours of all nodes after some rounds of message passing. A node has the same
+    colour in two configurations if its value is the same in both. Each colour belongs to one node,
+    and the colours of a node have consecutive numbers."""
 
     # (nodes, configs) int32: the node's colour in each configuration; equal colours, equal values
     numbers: np.ndarray
@@ -68,10 +66,7 @@ class Colours:
 
     def at(self, others: "Colours") -> np.ndarray:
         """Return, for each colour of `others`, this object's colour of the same node and
-        configuration.
-
-        Shape: (colours of `others`,) int32.
-        """
+        configuration. Shape: (colours of `others`,) int32."""
         return self.numbers[others.nodes, others.configs]
 
     def find_most_frequent(self) -> np.ndarray:
@@ -85,13 +80,9 @@ class Colours:
 
 
 def number_small(labels: np.ndarray, count: int) -> Colours:
-    """Return Colours with one colour for each distinct label.
-
-    Unlike number_colours, it does not sort the labels.
-
-    Args:
-        labels: (nodes, configs) integers from 0 to count - 1; no label occurs at two nodes.
-    """
+    """Return Colours with one colour for each distinct label. Unlike number_colours, it does not
+    sort the labels. `labels`: (nodes, configs) integers from 0 to count - 1; no label occurs at two
+    nodes."""
     flat = labels.ravel()
     first = np.full(count, len(flat))
     # Index of each label's first occurrence: written in reverse order, so the first one stays.
@@ -103,12 +94,9 @@ def number_small(labels: np.ndarray, count: int) -> Colours:
 
 
 def number_colours(labels: np.ndarray) -> Colours:
-    """Return Colours (distinct values of nodes): equal labels of one node are one colour.
-
-    Args:
-        labels: (nodes, configs) uint64 hashes. Their uppermost ceil(log2(configs)) bits are
-            ignored, because the index of a configuration is stored beside each hash.
-    """
+    """Return Colours (distinct values of nodes): equal labels of one node are one colour. `labels`:
+    (nodes, configs) uint64 hashes. Their uppermost ceil(log2(configs)) bits are ignored, because
+    the index of a configuration is stored beside each hash."""
     num_nodes, num_configs = labels.shape
     # pack label and configuration index into one number: sorting is 20 times as fast as argsort
     bits = np.uint64((num_configs - 1).bit_length())
@@ -127,11 +115,9 @@ def number_colours(labels: np.ndarray) -> Colours:
 
 
 def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Colours:
-    """Return the colours (distinct node values) after one more round of message passing.
-
-    Two configurations give a node the same new colour if the node, its operands and its consumers
-    have the same colours in both (up to collisions of 64-bit hashes).
-    """
+    """Return the colours (distinct node values) after one more round of message passing. Two
+    configurations give a node the same new colour if the node, its operands and its consumers have
+    the same colours in both (up to collisions of 64-bit hashes)."""
     mixed = mix(colours.numbers.astype(np.uint64))
     num_nodes, num_configs = mixed.shape
     step = max(1, BLOCK // num_configs)
@@ -165,11 +151,9 @@ def _add_neighbours(
 def aggregate(
     before: Colours, after: Colours, operands: Neighbours, consumers: Neighbours
 ) -> SparseRows:
-    """Return the matrix (colours after, 3 x colours before) that sums messages in one round.
-
-    A colour is one of the distinct values of a node; `before` and `after` are the colours before
-    and after a round of message passing. See add_messages for the factors in a row.
-    """
+    """Return the matrix (colours after, 3 x colours before) that sums messages in one round. A
+    colour is one of the distinct values of a node; `before` and `after` are the colours before and
+    after a round of message passing. See add_messages for the factors in a row."""
 
     def number(row: np.ndarray, node: np.ndarray) -> np.ndarray:
         return before.numbers[node, after.configs[row]]
@@ -280,12 +264,8 @@ class ColourPlan:
 
 
 def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> ColourPlan:
-    """Return the plan for a batch of graphs.
-
-    Args:
-        configs: (configs, graphs); column g has the rows of graph g's codebook codes to score.
-        rounds: number of rounds of message passing.
-    """
+    """Return the plan for a batch of graphs. `configs`: (configs, graphs); column g has the rows of
+    graph g's codebook codes to score. `rounds`: number of rounds of message passing."""
     colours, pairs = _number_pairs(graphs, configs)
     configured = np.flatnonzero(pairs >= 0)
     described, tensor_of = _describe_constraints(graphs, configs)
@@ -305,11 +285,8 @@ def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
 
 def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
     """Return the colours (distinct node values) before the first round, and the pair of each
-    colour.
-
-    The pair is the number of a (node, layout) pair. It is negative for the one colour of a node
-    without layouts.
-    """
+    colour. The pair is the number of a (node, layout) pair. It is negative for the one colour of a
+    node without layouts."""
     sizes = [graph.num_nodes for graph in graphs]
     first_pairs = offsets([graph.num_pairs for graph in graphs])
     total = sum(sizes)
@@ -326,9 +303,7 @@ def _describe_constraints(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return features (1 + tensors, configs, extras) uint8 of the layout constraints on each
     tensor, and the array (nodes,) with the index of each node's tensor in the features' first axis.
-
-    Index 0 stands for all nodes without constraints, which are most nodes; its features are 0.
-    """
+    Index 0 stands for all nodes without constraints, which are most nodes; its features are 0."""
     tensor_of = np.zeros(sum(graph.num_nodes for graph in graphs), np.int64)
     described = [np.zeros((1, len(configs), len(conflicts.FEATURES)), np.uint8)]
     first = 0

@@ -81,12 +81,9 @@ def plan_colours(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
 
 
 def _list_pairs(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray]:
-    """Return two index arrays of the configurable nodes.
-
-    The first (nodes,) has each node's index among the configurable nodes, or NOTHING. The second
-    (configurable + 1,) has the first (node, layout) pair of each configurable node, and then the
-    number of pairs.
-    """
+    """Return two index arrays of the configurable nodes. The first (nodes,) has each node's index
+    among the configurable nodes, or NOTHING. The second (configurable + 1,) has the first (node,
+    layout) pair of each configurable node, and then the number of pairs."""
     sizes = [graph.num_nodes for graph in graphs]
     configurable = _join([graph.configurable for graph in graphs], sizes)
     positions = np.full(sum(sizes), NOTHING)
@@ -130,10 +127,8 @@ def _join(parts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
 @njit(cache=True, nogil=True)
 def _number_pairs(positions, firsts, codes):
     """Return the colours (distinct node values) before the first round: numbers, nodes, pairs.
-
     `numbers` (nodes, configs) is the colour of a node in a configuration; `nodes` and `pairs`
-    (colours,) are each colour's node and (node, layout) pair, NOTHING for nodes without layouts.
-    """
+    (colours,) are each colour's node and (node, layout) pair, NOTHING for nodes without layouts."""
     num_nodes, num_configs = len(positions), len(codes)
     numbers = np.empty((num_nodes, num_configs), np.int32)
     most = num_nodes + firsts[-1]
@@ -339,9 +334,7 @@ def _list_entries(links: Round) -> tuple[np.ndarray, ...]:
 @njit(**FAST)
 def _erf(x):
     """Return erf(x) with an error below 4e-7: a quotient of polynomials, which can be vectorised.
-
-    Source: the coefficients of Eigen's `erf` for float32 (MPL 2).
-    """
+    Source: the coefficients of Eigen's `erf` for float32 (MPL 2)."""
     x = min(max(x, -MOST_ERF), MOST_ERF)
     square = x * x
     above = FLOAT(-2.72614225801306e-10)
@@ -424,10 +417,8 @@ def _hand_back(
     gradient, normed, scales, weight, bias, senders, marked, starts, columns, values, parents
 ):  # fmt: skip
     """Return the gradients of _receive's arguments messages, kept, extra, weight and bias, in
-    order.
-
-    `gradient` (colours after, 2 x half) is the gradient of the values that _receive returned.
-    """
+    order. `gradient` (colours after, 2 x half) is the gradient of the values that _receive
+    returned."""
     # With n, s and u as in _receive, and the gradient g = [g1, g2] of the values that it returned:
     # du = GELU'(u) (g1 + g2) - g2;  dweight = sum of du n;  dbias = sum of du;  dn = du weight
     # ds = (dn - mean(dn) - n mean(dn n)) / deviation of s;  dmessage = sum of factor * ds

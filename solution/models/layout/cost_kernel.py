@@ -94,11 +94,9 @@ class CostKernelSettings(RankerSettings):
 
 @dataclass(frozen=True)
 class Cosines:
-    """Random features of a state: cos(columns @ directions + opcode terms + phases).
-
-    A state is the layout assignment of an instruction, or of an operand as one instruction reads
-    it; its columns are those of the state table.
-    """
+    """Random features of a state: cos(columns @ directions + opcode terms + phases). A state is the
+    layout assignment of an instruction, or of an operand as one instruction reads it; its columns
+    are those of the state table."""
 
     scaler: Scaler  # standardises the columns of the state table
     # (columns, cosines) float32: random weights of the columns in each cosine's angle
@@ -109,11 +107,8 @@ class Cosines:
 
     @classmethod
     def draw(cls, scaler: Scaler, count: int, seed: int) -> "Cosines":
-        """Draw `count` random features of the Gaussian process's kernel.
-
-        Args:
-            scaler: standardises the columns of the state table.
-        """
+        """Draw `count` random features of the Gaussian process's kernel. `scaler`: standardises the
+        columns of the state table."""
         random = np.random.default_rng(seed)
         columns = len(scaler.mean)
         shapes = (columns, count), (2, vocabulary.NUM_OPCODES, count)
@@ -279,10 +274,8 @@ class CostKernelRanker(CostRanker):
 
 def _list_counts(known: KnownCosts) -> tuple[np.ndarray, np.ndarray]:
     """Return two factors (states,) of each state, which the learned functions of a state multiply.
-
     The first is the prior cost of copies and slow loops, multiplied by f. The second is the bytes
-    that an instruction reads and writes, times MAKING, multiplied by g.
-    """
+    that an instruction reads and writes, times MAKING, multiplied by g."""
     return known.extra, MAKING * known.made
 
 

@@ -161,11 +161,8 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
 
 
 def prepare(graph: Graph, backend: str) -> CostInputs:
-    """Return the net's inputs: a graph's nodes and its state table, as tensors.
-
-    Args:
-        backend: a name in solution.features.propagation.backend.BACKENDS.
-    """
+    """Return the net's inputs: a graph's nodes and its state table, as tensors. `backend`: a name
+    in solution.features.propagation.backend.BACKENDS."""
     table = state_tables(backend)(graph)
     return CostInputs(
         opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
@@ -224,10 +221,7 @@ class CostNet(nn.Module):
 
     def score_batch(self, batch: Sequence[CostInputs], configs: np.ndarray) -> Tensor:
         """Return scores (configs, graphs), centred and scaled over the given configurations.
-
-        Args:
-            configs: (configs, graphs); column g has indices of graph g's distinct configurations.
-        """
+        `configs`: (configs, graphs); column g has indices of graph g's distinct configurations."""
         columns = []
         for inputs, rows in zip(batch, configs.T, strict=True):
             # Only states that occur in these configurations are computed.
@@ -273,10 +267,8 @@ class CostNet(nn.Module):
 
     def _add_up_all(self, inputs: CostInputs, weights: Tensor) -> Tensor:
         """Return sums (configs, 2) of costs and copied bytes over the states of every
-        configuration.
-
-        Computed in chunks of configurations. `weights` (states, 2) is the result of `_weigh`.
-        """
+        configuration. Computed in chunks of configurations. `weights` (states, 2) is the result of
+        `_weigh`."""
         step = max(1, CHUNK_VALUES // max(1, inputs.numbers.shape[1]))
         chunks = [
             _add_up(weights, inputs.numbers[first : first + step])
@@ -318,11 +310,7 @@ class CostNet(nn.Module):
 
 def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
     """Return for each configuration the sum (configs, values) of its states' rows of `weights`.
-
-    Args:
-        weights: (states, values).
-        numbers: (configs, entries): the states of each configuration.
-    """
+    `weights`: (states, values). `numbers`: (configs, entries): the states of each configuration."""
     configs, entries = numbers.shape
     rows = SparseRows(
         starts=np.arange(configs + 1) * entries,

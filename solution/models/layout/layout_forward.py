@@ -129,10 +129,8 @@ Embedded = tuple[np.ndarray, np.ndarray]  # the two results of `embed`
 
 def embed(layers: Layers[Value], opcodes: Value, numeric: Value) -> tuple[Value, Value]:
     """Return the vectors of the nodes, and their products with the first weights of the pair MLP.
-
     Shapes (nodes, width) each. Both do not depend on layouts, so they are computed once for a
-    graph.
-    """
+    graph."""
     nodes = embed_nodes(layers, opcodes, numeric)
     return nodes, layers.linear(nodes, "pair.node")
 
@@ -291,11 +289,7 @@ class LayoutForward:
 
     def _run_rounds(self, plan: ColourPlan, x: np.ndarray) -> np.ndarray:
         """Return the distinct node values (colours, outputs) after the last round of message
-        passing.
-
-        Args:
-            x: (colours 0, width) the distinct node values before the first round.
-        """
+        passing. `x`: (colours 0, width) the distinct node values before the first round."""
         for number, (aggregation, marks, parents) in enumerate(plan.rounds):
             messages, kept = send(self.layers, x, number)
             x = np.empty((len(parents), kept.shape[1]), np.float32)

@@ -214,10 +214,8 @@ class PairMlp(nn.Module):
 
 class Receiving(Protocol):
     """One round of message passing, after the products with the net's weights have been computed.
-
     The "colours before" and "colours after" are the distinct node values before and after the
-    round.
-    """
+    round."""
 
     # (marked, extras) float32: features of layout constraints, for the node values that have any
     known: Tensor
@@ -271,11 +269,8 @@ class Pooling:
         self.matrix.prepare_gradient()
 
     def pool(self, x: Tensor) -> Tensor:
-        """Return weighted sums over nodes (configs, graphs, NUM_SHARES x width).
-
-        Args:
-            x: (colours, width) the distinct node values after the last round.
-        """
+        """Return weighted sums over nodes (configs, graphs, NUM_SHARES x width). `x`: (colours,
+        width) the distinct node values after the last round."""
         configs, graphs = self._shape
         pooled = (self.matrix @ x).view(-1, graphs, NUM_SHARES * x.shape[1])
         usual, differences, others = pooled.split([1, configs, configs])
@@ -284,11 +279,9 @@ class Pooling:
 
 @dataclass(frozen=True)
 class Computation:
-    """All index tensors and rounds that the net needs to compute a batch of graphs.
-
-    Nodes are numbered consecutively over the graphs of the batch, and so are (node, layout) pairs.
-    "Colours 0" are the distinct node values before the first round.
-    """
+    """All index tensors and rounds that the net needs to compute a batch of graphs. Nodes are
+    numbered consecutively over the graphs of the batch, and so are (node, layout) pairs. "Colours
+    0" are the distinct node values before the first round."""
 
     nodes: Tensor  # (colours 0,) int64: the node that each distinct value belongs to
     configured: Tensor  # (configured,) int64: indices of the values of configurable nodes
@@ -379,10 +372,7 @@ class LayoutGnn(nn.Module):
 
     def score_batch(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
         """Return scores (configs, graphs); sums are standardised over the given configurations.
-
-        Args:
-            configs: (configs, graphs); column g has indices of graph g's distinct configurations.
-        """
+        `configs`: (configs, graphs); column g has indices of graph g's distinct configurations."""
         return self._compare(self.pool(batch, configs))
 
     def plan(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Computation:
@@ -399,10 +389,8 @@ class LayoutGnn(nn.Module):
 
     def pool(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
         """Return weighted sums over nodes (configs, graphs, values) of each configuration, not yet
-        standardised over configurations.
-
-        The graphs are computed together, as one disconnected graph.
-        """
+        standardised over configurations. The graphs are computed together, as one disconnected
+        graph."""
         return self._pool(batch, self._derive(batch, configs))
 
     def _derive(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Computation:

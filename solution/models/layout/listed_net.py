@@ -81,10 +81,8 @@ class Touched:
 
 class ListedNet:
     """Scores configurations of one graph with a layout net, compared with a fixed reference list.
-
     The reference list is the configurations of the graph `listed`, with which every configuration
-    is compared.
-    """
+    is compared."""
 
     def __init__(self, net: LayoutForward, listed: Graph) -> None:
         self._net, self._graph = net, listed
@@ -103,11 +101,7 @@ class ListedNet:
 
     def score(self, layouts: np.ndarray) -> np.ndarray:
         """Return scores (k,) float32 of k configurations, each compared with the reference list
-        only.
-
-        Args:
-            layouts: (k, configurable, 18) int8, the layout of each configurable node.
-        """
+        only. `layouts`: (k, configurable, 18) int8, the layout of each configurable node."""
         if len(self._nodes) < SMALL and len(layouts) > MANY:
             return self._read_out(self._sum_anew(layouts))
         nearest = self._find_nearest(layouts)
@@ -181,13 +175,9 @@ class ListedNet:
         return Known(layouts.copy(), extra, messages, kept, x, sums)
 
     def _sum_changes(self, known: Known, layouts: np.ndarray) -> np.ndarray:
-        """Return sums over nodes (k, values) of k configurations close to a known one.
-
-        Only nodes whose value may differ from that in the known configuration are computed.
-
-        Args:
-            layouts: (k, configurable, 18) layouts of the k configurations.
-        """
+        """Return sums over nodes (k, values) of k configurations close to a known one. Only nodes
+        whose value may differ from that in the known configuration are computed. `layouts`: (k,
+        configurable, 18) layouts of the k configurations."""
         size = len(self._nodes)
         sums = np.repeat(known.sums[None], len(layouts), axis=0)
         changed = (layouts != known.layouts).any(axis=2)

@@ -42,11 +42,9 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, 
 
 
 def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the saved tensors and record of the fit with the identity `fit`, or None.
-
-    None is returned if the folder has no state of this fit, or if the file is damaged: the fit then
-    starts from the beginning, which only costs time.
-    """
+    """Return the saved tensors and record of the fit with the identity `fit`, or None. None is
+    returned if the folder has no state of this fit, or if the file is damaged: the fit then starts
+    from the beginning, which only costs time."""
     path = folder / NAME
     try:
         open_regular(path).close()  # reading a pipe would block forever

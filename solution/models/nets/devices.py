@@ -54,11 +54,9 @@ def send(values: np.ndarray, device: torch.device) -> Tensor:
 
 
 def take_rows(tensors: Sequence[Tensor], rows: np.ndarray) -> list[Tensor]:
-    """Return for tensor i its rows with the indices rows[:, i]; `rows` is (n, tensors).
-
-    All indices are sent to the device in one copy: indexing a tensor with a numpy array waits for
-    the device each time.
-    """
+    """Return for tensor i its rows with the indices rows[:, i]; `rows` is (n, tensors). All indices
+    are sent to the device in one copy: indexing a tensor with a numpy array waits for the device
+    each time."""
     sent = send(rows, tensors[0].device)
     return [tensor[sent[:, column]] for column, tensor in enumerate(tensors)]
 

@@ -87,10 +87,7 @@ class Layers(Protocol[Value]):
 
     def mean_of(self, x: Value, sources: Value, targets: Value) -> Value:
         """Return for each row t of x the mean of x[sources] over the edges with target t; 0 without
-        edges.
-
-        Shapes: x (rows, width), sources and targets (edges,) -> (rows, width).
-        """
+        edges. Shapes: x (rows, width), sources and targets (edges,) -> (rows, width)."""
 
     def mean_row(self, x: Value) -> Value:
         """Return the mean (1, width) over the rows of x."""
@@ -108,11 +105,9 @@ def mlp(layers: Layers[Value], x: Value, name: str) -> Value:
 
 
 def embed_nodes(layers: Layers[Value], opcodes: Value, numeric: Value) -> Value:
-    """Return vectors of nodes (nodes, width), which do not depend on configurations.
-
-    This is the NodeMlp of the layout and tile nets: an MLP of the opcode's embedding and the
-    features `numeric`.
-    """
+    """Return vectors of nodes (nodes, width), which do not depend on configurations. This is the
+    NodeMlp of the layout and tile nets: an MLP of the opcode's embedding and the features
+    `numeric`."""
     named = layers.gather(layers.weight("opcode.weight"), opcodes)
     return mlp(layers, layers.join(named, layers.scale(numeric, "numeric")), "node")
 
@@ -194,11 +189,9 @@ class NumpyLayers:
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
-    """Return x Phi(x), with Phi the normal distribution; the error is below 2e-6.
-
-    Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016, whose tanh has two terms of
-    the polynomial (error 5e-4). scipy's erf takes several times as long.
-    """
+    """Return x Phi(x), with Phi the normal distribution; the error is below 2e-6. Source: Hendrycks
+    and Gimpel, "Gaussian error linear units", 2016, whose tanh has two terms of the polynomial
+    (error 5e-4). scipy's erf takes several times as long."""
     flat = np.ascontiguousarray(x).reshape(-1)
     result = np.empty_like(flat)
     # One block of values at a time, so that intermediate arrays stay in the processor's cache.
@@ -221,10 +214,7 @@ def gelu(x: np.ndarray) -> np.ndarray:
 
 def standardise(x: np.ndarray, listed: np.ndarray) -> np.ndarray:
     """Standardise each column of x (rows, values) by the mean and deviation of its `listed` rows.
-
-    Args:
-        listed: (rows,) bool, the rows of the reference list.
-    """
+    `listed`: (rows,) bool, the rows of the reference list."""
     return put_on_scale(x, *find_scale(x[listed]))
 
 
@@ -313,12 +303,8 @@ def _load_loops() -> ModuleType:
 
 
 def select(positions: np.ndarray, size: int) -> SparseRows:
-    """Return the sparse matrix (n, size) with matrix @ x == x[positions].
-
-    Args:
-        positions: (n,) row numbers of x.
-        size: number of rows of x.
-    """
+    """Return the sparse matrix (n, size) with matrix @ x == x[positions]. `positions`: (n,) row
+    numbers of x. `size`: number of rows of x."""
     count = len(positions)
     return SparseRows(
         np.arange(count + 1, dtype=np.int32),

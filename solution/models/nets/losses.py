@@ -13,12 +13,8 @@ from torch.nn import functional
 
 def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Tensor:
     """Return the mean of max(0, margin - (s_i - s_j)) over the pairs with runtime_i > runtime_j.
-
-    The s are scores of one graph's configurations.
-
-    Shapes: scores, runtimes (configs, graphs) -> ().
-    Source: Herbrich et al., 2000; the loss of most of the competition's best entries.
-    """
+    The s are scores of one graph's configurations. Shapes: scores, runtimes (configs, graphs) ->
+    (). Source: Herbrich et al., 2000; the loss of most of the competition's best entries."""
     # (configs, configs, graphs): True if the first configuration is slower than the second
     slower = runtimes[:, None] > runtimes[None, :]
     violation = torch.relu(margin - (scores[:, None] - scores[None, :]))
@@ -45,13 +41,9 @@ def list_mle(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def pairwise_logistic(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Return the mean of log(1 + exp(-(s_i - s_j))) over the pairs with runtime_i > runtime_j.
-
-    The s are scores of one graph's configurations.
-
-    Shapes: scores, runtimes (configs, graphs) -> ().
-    Source: Burges et al., "Learning to rank using gradient descent" (RankNet), ICML 2005.
-    """
+    """Return the mean of log(1 + exp(-(s_i - s_j))) over the pairs with runtime_i > runtime_j. The
+    s are scores of one graph's configurations. Shapes: scores, runtimes (configs, graphs) -> ().
+    Source: Burges et al., "Learning to rank using gradient descent" (RankNet), ICML 2005."""
     slower = runtimes[:, None] > runtimes[None, :]
     doubt = functional.softplus(scores[None, :] - scores[:, None])
     pairs = slower.sum(dim=(0, 1)).clamp(min=1)

@@ -25,12 +25,8 @@ class RankingNet(Protocol[NetInputs]):
     """A net that scores configurations; it must be a torch module as well."""
 
     def score_batch(self, batch: Sequence[NetInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs) of sampled configurations of several graphs.
-
-        Args:
-            configs: (configs, graphs) int64: column g has indices of distinct configurations of
-                graph g.
-        """
+        """Return scores (configs, graphs) of sampled configurations of several graphs. `configs`:
+        (configs, graphs) int64: column g has indices of distinct configurations of graph g."""
         ...
 
     def count_values(self, inputs: NetInputs) -> int:

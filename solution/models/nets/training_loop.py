@@ -191,11 +191,9 @@ class Steps:
         return total
 
     def _divide(self, drawn: Sequence[Drawn[Inputs]]) -> Iterator[list[Drawn[Inputs]]]:
-        """Split a step's graphs into parts whose activations fit into memory.
-
-        Each part holds at most MAX_VALUES values of a layer, or one graph. The gradients of the
-        parts add up to the gradient of the whole step.
-        """
+        """Split a step's graphs into parts whose activations fit into memory. Each part holds at
+        most MAX_VALUES values of a layer, or one graph. The gradients of the parts add up to the
+        gradient of the whole step."""
         part: list[Drawn[Inputs]] = []
         values = 0
         for example, rows in drawn:
@@ -236,10 +234,8 @@ def _list_inputs(part: Sequence[Drawn[Inputs]]) -> tuple[list[Inputs], np.ndarra
 
 def works_by_itself(device: torch.device) -> bool:
     """Return True if the device computes asynchronously (a GPU), so that CPU cores are free to plan
-    steps ahead.
-
-    On a CPU nothing is planned ahead, because the other cores are used by other fits.
-    """
+    steps ahead. On a CPU nothing is planned ahead, because the other cores are used by other
+    fits."""
     return device.type != "cpu"
 
 

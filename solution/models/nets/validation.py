@@ -38,13 +38,9 @@ def validate(
     loss: Callable[[Tensor, Tensor], Tensor],
     size: int,
 ) -> Validation:
-    """Score every graph once and return the mean measures of the rankings.
-
-    Args:
-        size: number of configurations compared in one loss. Pass the number of a training step:
-            some losses grow with it, and are comparable with training losses only if the numbers
-            are equal.
-    """
+    """Score every graph once and return the mean measures of the rankings. `size`: number of
+    configurations compared in one loss. Pass the number of a training step: some losses grow with
+    it, and are comparable with training losses only if the numbers are equal."""
     ranking = as_ranking(net)
     rows = []
     for example in examples:
@@ -69,10 +65,8 @@ def _measure(
 
 
 def deal(values: np.ndarray, size: int) -> np.ndarray:
-    """Reshape values (n,) to (size, lists): value i is in row i // lists and column i % lists.
-
-    The number of lists (columns) is n / size, rounded up. If n is no multiple of `size`, the end is
-    filled with the first values again.
-    """
+    """Reshape values (n,) to (size, lists): value i is in row i // lists and column i % lists. The
+    number of lists (columns) is n / size, rounded up. If n is no multiple of `size`, the end is
+    filled with the first values again."""
     lists = -(-len(values) // size)
     return np.resize(values, size * lists).reshape(size, lists)

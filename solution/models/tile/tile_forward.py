@@ -79,14 +79,9 @@ def count_blocks(settings: Mapping[str, Any]) -> int:
 
 
 def convolve(layers: Layers[Value], x: Value, sources: Value, targets: Value, number: int) -> Value:
-    """Return node values (nodes, width) after convolution `number`.
-
-    It is a BothWaysBlock of solution.models.nets.convolutions, which has separate weights for
-    operands and consumers.
-
-    Args:
-        sources, targets: (edges,) operand and consumer of each edge.
-    """
+    """Return node values (nodes, width) after convolution `number`. It is a BothWaysBlock of
+    solution.models.nets.convolutions, which has separate weights for operands and consumers.
+    `sources`, `targets`: (edges,) operand and consumer of each edge."""
     name = f"blocks.{number}"
     messages = layers.linear(x, f"{name}.from_operands.lin_r")
     for side, ends in (("operands", (sources, targets)), ("consumers", (targets, sources))):

@@ -148,11 +148,8 @@ class TileGnn(nn.Module):
         )
 
     def score_batch(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
-        """Return scores (configs, graphs) of sampled configurations.
-
-        Args:
-            configs: (configs, graphs); column g has indices of kernel g's distinct configurations.
-        """
+        """Return scores (configs, graphs) of sampled configurations. `configs`: (configs, graphs);
+        column g has indices of kernel g's distinct configurations."""
         # vectors of configurations (configs, graphs, width)
         of_config = self._encode_configs(batch, configs)
         nodes, edge_index, member = _merge(batch)
@@ -212,11 +209,8 @@ class TileGnn(nn.Module):
 
 
 def _find_most(x: Tensor, member: Tensor, graphs: int) -> Tensor:
-    """Return the maximum (graphs, ...) of x (nodes, ...) over the nodes of each graph.
-
-    Args:
-        member: (nodes,) the graph of each node.
-    """
+    """Return the maximum (graphs, ...) of x (nodes, ...) over the nodes of each graph. `member`:
+    (nodes,) the graph of each node."""
     # Not torch_geometric's scatter: on a GPU without torch-scatter it warns in every process.
     index = member.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
     most = x.new_zeros(graphs, *x.shape[1:])

@@ -223,11 +223,8 @@ class TreeSettings(RankerSettings):
         return replace(self, rounds=-(-self.rounds // 10))
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
-        """Return LightGBM's training parameters, with which training is deterministic.
-
-        Args:
-            values: rows times columns of the training table.
-        """
+        """Return LightGBM's training parameters, with which training is deterministic. `values`:
+        rows times columns of the training table."""
         return {
             "learning_rate": self.learning_rate,
             "num_leaves": self.num_leaves,
@@ -264,10 +261,8 @@ class TrainingTable:
 
 class BoostedTrees(Ranker):
     """Trains one LightGBM model; a subclass defines its rows, and scores from the trees' output.
-
     Scores of layouts depend on the configurations that are scored together, because the table
-    contains how frequent layouts are among them.
-    """
+    contains how frequent layouts are among them."""
 
     grouped: ClassVar[bool] = False  # True if the loss compares rows of a group (LambdaRank)
 
@@ -292,11 +287,8 @@ class BoostedTrees(Ranker):
     @abstractmethod
     def questions(self, features: np.ndarray) -> np.ndarray:
         """Return the rows that the trees are applied to, for a graph with `features` (rows,
-        columns).
-
-        `score` turns the trees' output for the returned rows into one score for each row of
-        `features`. Used in prediction and for validation graphs.
-        """
+        columns). `score` turns the trees' output for the returned rows into one score for each row
+        of `features`. Used in prediction and for validation graphs."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
@@ -330,11 +322,8 @@ class BoostedTrees(Ranker):
     def make_dataset(
         self, table: TrainingTable, reference: lightgbm.Dataset | None = None
     ) -> lightgbm.Dataset:
-        """Return a LightGBM dataset of the table.
-
-        Args:
-            reference: the training set, given for a validation set so that both have the same bins.
-        """
+        """Return a LightGBM dataset of the table. `reference`: the training set, given for a
+        validation set so that both have the same bins."""
         group = table.sizes if self.grouped else None
         return lightgbm.Dataset(table.features, table.labels, group=group, reference=reference)
 
@@ -355,11 +344,8 @@ class BoostedTrees(Ranker):
         return self.score(self.predict_rows(self.questions(features)), len(features))
 
     def predict_rows(self, rows: np.ndarray, **options: Any) -> np.ndarray:
-        """Return the trees' output for rows (rows, columns).
-
-        Args:
-            options: further arguments of LightGBM's predict, such as pred_contrib.
-        """
+        """Return the trees' output for rows (rows, columns). `options`: further arguments of
+        LightGBM's predict, such as pred_contrib."""
         booster = self.fitted()
         return np.asarray(
             booster.predict(
@@ -406,11 +392,9 @@ class BoostedTrees(Ranker):
 
 
 def count_threads(values: int) -> int:
-    """Return LightGBM's number of threads for a table of `values` numbers: 1, or 0 for all cores.
-
-    A small table gains little from a second thread, and on a busy machine threads that wait for
-    each other take three times as long as one.
-    """
+    """Return LightGBM's number of threads for a table of `values` numbers: 1, or 0 for all cores. A
+    small table gains little from a second thread, and on a busy machine threads that wait for each
+    other take three times as long as one."""
     return 1 if values < SMALL_TABLE else 0
 
 

@@ -85,14 +85,8 @@ class LightGBMRanker(RowTrees):
 
 def chunk(sizes: Sequence[int], length: int, seed: int) -> tuple[np.ndarray, list[int]]:
     """Split groups of rows at random into the fewest groups of at most `length`, about equally
-    large.
-
-    Args:
-        sizes: number of rows of each group; the rows of all groups are concatenated.
-
-    Returns:
-        The order (rows,) in which rows are taken, and the size of each new group.
-    """
+    large. `sizes`: number of rows of each group; the rows of all groups are concatenated. Returns
+    the order (rows,) in which rows are taken, and the size of each new group."""
     generator = np.random.default_rng(seed)
     order, new_sizes = [], []
     for first, size in zip(offsets(sizes), sizes, strict=True):

@@ -26,11 +26,8 @@ def decide_tensorflow(graph: CostGraph) -> Decision:
 
 def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> np.ndarray:
     """Return devices (nodes,): one run of consecutive layers per device, as a person would do.
-
-    Args:
-        by_cost: cut into runs of equal cost; else into runs with equally many layers. A graph
-            without layers is cut into runs of equal cost in topological order.
-    """
+    `by_cost`: cut into runs of equal cost; else into runs with equally many layers. A graph without
+    layers is cut into runs of equal cost in topological order."""
     devices, cost = len(machine), find_tasks(graph, machine).seconds.mean(axis=1)
     stages = graph.stages if (graph.stages >= 0).all() else np.arange(graph.num_nodes)
     # device = floor(devices * cost up to the middle of the stage / total cost), or by number of

@@ -21,10 +21,8 @@ from solution.domain.neighbours import Neighbours
 @njit(cache=True, nogil=True)
 def update_arrivals(task, in_start, in_of, placement, end, transfer, held, arrivals, needs):
     """Find when a task's inputs arrive on each device, and the bytes that the task would occupy.
-
     Writes the task's rows of `arrivals` (tasks, devices), in seconds, and `needs` (tasks,), in
-    bytes. Inputs without a device would go to the task's device, so their bytes count, too.
-    """
+    bytes. Inputs without a device would go to the task's device, so their bytes count, too."""
     for device in range(arrivals.shape[1]):
         arrivals[task, device] = find_arrival(
             task, device, in_start, in_of, placement, end, transfer
@@ -159,11 +157,9 @@ def schedule_earliest(
 
 @njit(cache=True, nogil=True)
 def may_start_early(seconds, favourite, task):
-    """Return True if a task may start, or count as starting, before a device is free.
-
-    It may start if it takes no time on some device. It counts as starting earlier if it is the
-    favourite consumer of a producer (m-SCT).
-    """
+    """Return True if a task may start, or count as starting, before a device is free. It may start
+    if it takes no time on some device. It counts as starting earlier if it is the favourite
+    consumer of a producer (m-SCT)."""
     return favourite[task] >= 0 or seconds[task].min() == 0
 
 
@@ -246,11 +242,8 @@ def find_arrival(task, device, in_start, in_of, placement, end, transfer):
 
 @njit(cache=True, nogil=True)
 def find_gap(starts, ends, count, arrival, length):
-    """Find the first gap for the task among the `count` sorted busy intervals of a device.
-
-    Returns:
-        the number of busy intervals before the gap, and the start of the task in seconds.
-    """
+    """Find the first gap for the task among the `count` sorted busy intervals of a device. Returns
+    the number of busy intervals before the gap, and the start of the task in seconds."""
     low, high = 0, count
     # binary search for the first interval that ends after the arrival; earlier gaps end too early
     while low < high:

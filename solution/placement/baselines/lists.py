@@ -47,11 +47,9 @@ def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
 
 
 def rank_tasks(tasks: Tasks) -> np.ndarray:
-    """Return upward ranks (tasks,) in seconds, from mean times over the devices, as in the paper.
-
-    A transfer counts in full, because the mean is over pairs of different devices; with a single
-    device there is no transfer.
-    """
+    """Return upward ranks (tasks,) in seconds, from mean times over the devices, as in the paper. A
+    transfer counts in full, because the mean is over pairs of different devices; with a single
+    device there is no transfer."""
     mean, transfer = _average(tasks)
     return rank_upward(mean, transfer, *tasks.consumers)
 
@@ -68,11 +66,9 @@ def _average(tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
-    """Schedule by CPoP: the critical path goes to the device that runs it fastest.
-
-    The tasks are scheduled when they are ready; of the ready tasks, the one with the largest sum of
-    upward and downward rank comes first.
-    """
+    """Schedule by CPoP: the critical path goes to the device that runs it fastest. The tasks are
+    scheduled when they are ready; of the ready tasks, the one with the largest sum of upward and
+    downward rank comes first."""
     mean, transfer = _average(tasks)
     total = rank_upward(mean, transfer, *tasks.consumers)
     total += rank_downward(mean, transfer, *tasks.producers)
@@ -85,10 +81,7 @@ def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Schedule:
 
 def _follow(tasks: Tasks, total: np.ndarray) -> np.ndarray:
     """Return the tasks (k,) of a critical path, from a task without inputs to one without readers.
-
-    Args:
-        total: (tasks,) sum of upward and downward ranks.
-    """
+    `total`: (tasks,) sum of upward and downward ranks."""
     sources = np.flatnonzero(tasks.producers.counts() == 0)
     path = [int(sources[total[sources].argmax()])]
     while True:

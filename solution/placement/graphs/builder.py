@@ -49,12 +49,8 @@ class ProgramBuilder:
     def add(
         self, opcode: str, shape: Shape, inputs: Sequence[int] = (), operations: float | None = None
     ) -> int:
-        """Add a node and return its index.
-
-        Args:
-            operations: number of arithmetic operations; by default one per element of the output,
-                and none if the node runs no kernel.
-        """
+        """Add a node and return its index. `operations`: number of arithmetic operations; by
+        default one per element of the output, and none if the node runs no kernel."""
         number = OPCODE_IDS[opcode]
         is_data = FUSION_KINDS[number] == DATA
         work = 0.0 if is_data else float(math.prod(shape)) if operations is None else operations

@@ -93,11 +93,9 @@ FUSION_KINDS = _make_table()  # (opcodes,) uint8; an unknown opcode runs alone
 
 @dataclass(frozen=True, eq=False)
 class CostGraph:
-    """A program to be placed, made by `build_cost_graph`; arrays are read-only.
-
-    A DATA node (parameter, constant, tuple) runs no kernel and costs no time. A REDUCTION may only
-    be the last node of a fusion, a PRODUCT (dot, convolution) only the first.
-    """
+    """A program to be placed, made by `build_cost_graph`; arrays are read-only. A DATA node
+    (parameter, constant, tuple) runs no kernel and costs no time. A REDUCTION may only be the last
+    node of a fusion, a PRODUCT (dot, convolution) only the first."""
 
     name: str
     opcodes: np.ndarray  # (nodes,) uint8, ids of solution.domain.vocabulary

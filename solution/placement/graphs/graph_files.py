@@ -32,14 +32,9 @@ NPZ = ".npz"
 
 
 def read_cost_graph(source: str, read_module: Callable[[Path], Graph]) -> CostGraph:
-    """Read the graph of an npz file, a program of XLA, or the workload of that name.
-
-    Args:
-        read_module: reads the graph of a program's file in any form but npz.
-
-    Raises:
-        InputError: there is no such file or workload, or its graph is invalid or has a cycle.
-    """
+    """Read the graph of an npz file, a program of XLA, or the workload of that name. `read_module`:
+    reads the graph of a program's file in any form but npz. Raises InputError if there is no such
+    file or workload, or its graph is invalid or has a cycle."""
     if source in WORKLOADS:
         return replace(WORKLOADS[source].make(), name=source)
     path = Path(source)
@@ -94,11 +89,9 @@ def _count_operations(graph: Graph, kinds: np.ndarray) -> np.ndarray:
 
 
 def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return numbers (nodes,): nodes with the same number share a device.
-
-    A node that runs no kernel shares the device of its first producer or, if it has no producer (a
-    parameter or a constant), of its first reader. A chain of such nodes has one number.
-    """
+    """Return numbers (nodes,): nodes with the same number share a device. A node that runs no
+    kernel shares the device of its first producer or, if it has no producer (a parameter or a
+    constant), of its first reader. A chain of such nodes has one number."""
     neighbour = np.arange(len(kinds))
     # set the first reader, then overwrite it with the first producer
     for columns in ((1, 0), (0, 1)):

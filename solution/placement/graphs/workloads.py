@@ -114,11 +114,9 @@ BATCHES = (4, 8, 12, 16, 24, 48, 96)
 
 
 def draw_programs(count: int, seed: int = 0, scale: int = 1) -> list[Workload]:
-    """Draw `count` more training programs, on two to eight devices, all different.
-
-    Families alternate as long as they have another program. Sizes are drawn at random, up to
-    `scale` times CELLS and LAYERS. No program is in TRAINING_PROGRAMS, HELD_OUT or DOCUMENT.
-    """
+    """Draw `count` more training programs, on two to eight devices, all different. Families
+    alternate as long as they have another program. Sizes are drawn at random, up to `scale` times
+    CELLS and LAYERS. No program is in TRAINING_PROGRAMS, HELD_OUT or DOCUMENT."""
     random = np.random.default_rng(seed)
     known = {workload.name for workload in TRAINING_PROGRAMS}
     held_out = {identify(workload.name) for workload in (*HELD_OUT, *DOCUMENT)}
@@ -142,11 +140,9 @@ def draw_validation_programs() -> list[Workload]:
 
 
 def identify(name: str) -> str:
-    """Return a value that is the same for two names of one graph.
-
-    A WaveNet depends only on the total number of layers of all its stacks; the names of the
-    GO paper's recurrent networks do not contain their number of steps.
-    """
+    """Return a value that is the same for two names of one graph. A WaveNet depends only on the
+    total number of layers of all its stacks; the names of the GO paper's recurrent networks do not
+    contain their number of steps."""
     family, _, sizes = name.rpartition("-")
     if family in STEPS and "x" not in sizes:
         return f"{name}x{STEPS[family]}"

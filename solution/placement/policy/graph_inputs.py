@@ -112,11 +112,9 @@ def find_inputs(graph: CostGraph) -> Inputs:
 
 
 def _find_votes(graph: CostGraph) -> Votes:
-    """Return two votes per edge: each end votes for its device as the device of the other end.
-
-    A vote's weight is proportional to the cube root of the tensor's bytes. Bytes themselves would
-    silence all but the largest tensors; their logarithm hardly distinguishes tensors.
-    """
+    """Return two votes per edge: each end votes for its device as the device of the other end. A
+    vote's weight is proportional to the cube root of the tensor's bytes. Bytes themselves would
+    silence all but the largest tensors; their logarithm hardly distinguishes tensors."""
     # weight of a vote = cbrt(bytes of the edge) / sum of cbrt(bytes) of the receiver's edges
     ends = graph.leaders[graph.edges]
     weights = np.cbrt(graph.output_bytes[graph.edges[:, 1]])
@@ -129,11 +127,9 @@ def _find_votes(graph: CostGraph) -> Votes:
 
 
 def _find_columns(graph: CostGraph) -> np.ndarray:
-    """Return the columns (nodes, NUM_COLUMNS) float32 that describe each node.
-
-    In this order: logarithms of sizes, element type (one-hot), depth and kind of the operation,
-    distances from landmarks.
-    """
+    """Return the columns (nodes, NUM_COLUMNS) float32 that describe each node. In this order:
+    logarithms of sizes, element type (one-hot), depth and kind of the operation, distances from
+    landmarks."""
     count, consumers = graph.num_nodes, graph.consumers.counts()
     sizes = [
         graph.operations, graph.output_bytes,

@@ -231,11 +231,8 @@ class Imitation:
         keep: Callable[[], None] | None = None,
         every: int = 500,
     ) -> None:
-        """Take the steps that are left.
-
-        Args:
-            keep: called after each `every` steps, to save a checkpoint.
-        """
+        """Take the steps that are left. `keep`: called after each `every` steps, to save a
+        checkpoint."""
         order = draw_order(len(instances), self.steps, self.seed)
         run = StepRunner(self.optimizer, partial(find_loss, self.policy))
         device = self.policy.mean.device

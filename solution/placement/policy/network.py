@@ -79,10 +79,8 @@ class NodeAlone(nn.Module):
 
 class SegmentAttention(nn.Module):
     """A transformer layer in which a segment of nodes attends to itself and the segment before it.
-
     No gradient flows into the earlier segment. There is no positional encoding, because the graph
-    embedding has the topology, and no causal mask, because all decisions are made together.
-    """
+    embedding has the topology, and no causal mask, because all decisions are made together."""
 
     def __init__(self, width: int, heads: int, inner: int, segment: int, *, memory: bool) -> None:
         super().__init__()
@@ -135,11 +133,8 @@ class SegmentAttention(nn.Module):
 
 
 class WithoutAttention(nn.Module):
-    """The ablation without attention: a layer instead of SegmentAttention.
-
-    Args:
-        recurrent: connect the nodes by a bidirectional LSTM; else each node is transformed alone.
-    """
+    """The ablation without attention: a layer instead of SegmentAttention. `recurrent`: connect the
+    nodes by a bidirectional LSTM; else each node is transformed alone."""
 
     def __init__(self, width: int, inner: int, *, recurrent: bool) -> None:
         super().__init__()
@@ -156,11 +151,8 @@ class WithoutAttention(nn.Module):
 
 
 class Modulation(nn.Module):
-    """c(x) = sigmoid(W mean x + b): a factor per channel, shared by all layers.
-
-    Args:
-        kind: "graph", as above; "node", from each node's x without the mean; "none", a factor of 1.
-    """
+    """c(x) = sigmoid(W mean x + b): a factor per channel, shared by all layers. `kind`: "graph", as
+    above; "node", from each node's x without the mean; "none", a factor of 1."""
 
     def __init__(self, width: int, kind: str) -> None:
         super().__init__()
@@ -372,12 +364,8 @@ class Policy(nn.Module):
 
 def draw_actions(chances: Tensor, decisions: int, generator: torch.Generator | None) -> Tensor:
     """Return actions (decisions, nodes), sampled, or the likeliest if there is no generator.
-
     Sampling uses the Gumbel-max trick: argmax(log p - log(-log u)) has the distribution p.
-
-    Args:
-        chances: (decisions or 1, nodes, actions) log probabilities.
-    """
+    `chances`: (decisions or 1, nodes, actions) log probabilities."""
     if generator is None:
         return chances.argmax(dim=2).expand(decisions, -1)
     shape = (decisions, *chances.shape[1:])

@@ -37,19 +37,16 @@ class PolicySettings:
     neighbours vote on devices, which is an addition.
 
     Attributes:
-        tasks: in the order in which they are decided.
         topology: "sage" for GraphSage along the edges, or "none" for a layer on each node alone.
         attention: "segments", "lstm" for a recurrent net along the nodes, "none" for a layer on
             each node alone.
-        memory: whether a segment attends to the one before it.
         modulation: factors of channels from the mean of all nodes ("graph"), from each node
             ("node"), or none ("none").
         rounds: how often all tasks are decided; each round after the first reads the probabilities
             of the one before.
-        agreement: mean-field iterations on devices; 0: nodes decide independently.
     """
 
-    tasks: tuple[str, ...] = TASKS
+    tasks: tuple[str, ...] = TASKS  # in the order in which they are decided
     width: int = 128
     embedding_layers: int = 2
     attention_layers: int = 3
@@ -59,9 +56,9 @@ class PolicySettings:
     rounds: int = 3
     topology: str = "sage"
     attention: str = "segments"
-    memory: bool = True
+    memory: bool = True  # whether a segment attends to the one before it
     modulation: str = "graph"
-    agreement: int = 8
+    agreement: int = 8  # mean-field iterations on devices; 0: nodes decide independently
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
@@ -85,7 +82,6 @@ class PolicyTraining:
     """Settings of PPO.
 
     Attributes:
-        updates: maximum number of updates.
         graphs: graphs per update, one after the other: `samples` decisions and `epochs` steps on
             one graph, then the next.
         ratio: the probability ratio that is clipped, per task of a decision: "mean", the geometric
@@ -93,21 +89,19 @@ class PolicyTraining:
         clip: ratios are clipped to 1 - clip ... 1 + clip; 0 turns clipping off; with one epoch,
             that is REINFORCE.
         repair: repair decisions that overfill a device; else they get the penalty as reward.
-        entropy: weight of the entropy bonus, divided by sqrt(nodes); decays to 0.
-        penalty: reward of a decision that does not fit.
     """
 
-    updates: int = 1000
+    updates: int = 1000  # maximum number of updates
     graphs: int = 1
     samples: int = 16
     epochs: int = 4
     learning_rate: float = 1e-4
     clip: float = 0.2
-    entropy: float = 0.01
+    entropy: float = 0.01  # weight of the entropy bonus, divided by sqrt(nodes); decays to 0
     gradient_norm: float = 0.5
     ratio: str = "mean"
     repair: bool = True
-    penalty: float = PENALTY
+    penalty: float = PENALTY  # reward of a decision that does not fit
     seed: int = 0
 
     def __post_init__(self) -> None:

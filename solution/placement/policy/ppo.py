@@ -81,12 +81,8 @@ Watch = Callable[[Update], object]
 
 
 class Trainer:
-    """Train a policy by PPO on some graphs; the same settings give the same policy.
-
-    Args:
-        budget: maximum number of evaluations that each evaluator has counted at the end; None: no
-            maximum.
-    """
+    """Train a policy by PPO on some graphs; the same settings give the same policy. `budget`:
+    maximum number of evaluations that each evaluator has counted at the end; None: no maximum."""
 
     def __init__(
         self,
@@ -171,11 +167,8 @@ class Trainer:
         decides: dict[str, Tensor],
         advantages: Tensor,
     ) -> tuple[Tensor, float]:
-        """Return the loss of `choices`, and the mean entropy per node in nats.
-
-        Args:
-            before: log probabilities (decisions, nodes) per task when the actions were sampled.
-        """
+        """Return the loss of `choices`, and the mean entropy per node in nats. `before`: log
+        probabilities (decisions, nodes) per task when the actions were sampled."""
         settings = self.settings
         weight = settings.entropy * (1 - self.done / settings.updates)
         loss, entropies = torch.zeros(()), []

@@ -19,11 +19,9 @@ from solution.placement.simulation.simulate import find_chain, fuse, simulate
 
 
 class Environment:
-    """Simulates decisions for one graph on one machine.
-
-    Its methods raise InputError if a decision does not belong to this graph and machine. If a
-    device is overfull, StepResult.reason says so instead.
-    """
+    """Simulates decisions for one graph on one machine. Its methods raise InputError if a decision
+    does not belong to this graph and machine. If a device is overfull, StepResult.reason says so
+    instead."""
 
     def __init__(self, graph: CostGraph, machine: Machine) -> None:
         self.graph, self.machine = graph, machine
@@ -40,12 +38,8 @@ class Environment:
         return self._judge(*found)
 
     def timeline(self, decision: Decision, groups: np.ndarray | None = None) -> Timeline:
-        """Return when each kernel and transfer of the decision starts and ends.
-
-        Args:
-            groups: (nodes,) the number of each node's fusion, used instead of the decision's
-                levels.
-        """
+        """Return when each kernel and transfer of the decision starts and ends. `groups`: (nodes,)
+        the number of each node's fusion, used instead of the decision's levels."""
         check_decision(self.graph, self.machine, decision)
         placement = decision.placement[self.graph.leaders]
         if groups is None:

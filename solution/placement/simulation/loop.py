@@ -34,11 +34,9 @@ EVENTS, SENT = range(2)  # indices into `counts` (2,) int64: pending events, rec
 
 @njit(cache=True, nogil=True)
 def link_members(groups):
-    """Return linked lists of the kernels' nodes, as two arrays (nodes,).
-
-    The first has the first node of each kernel, the second the next node of the same kernel. Both
-    have -1 if there is none.
-    """
+    """Return linked lists of the kernels' nodes, as two arrays (nodes,). The first has the first
+    node of each kernel, the second the next node of the same kernel. Both have -1 if there is
+    none."""
     count = groups.size
     first, following = np.full(count, -1), np.full(count, -1)
     for node in range(count - 1, -1, -1):

@@ -151,12 +151,9 @@ def follow_queue(transfer, groups, devices, end, sent, what, ahead, chain):
 
 @njit(cache=True, nogil=True)
 def find_waits(groups, placement, devices, start, end, what):
-    """Return three arrays, each with -1 for none.
-
-    They are the kernel (nodes,) that ran before each kernel on its device; the number
-    (nodes * devices,) of the transfer that brings each tensor to each device; and the transfer
-    (transfers,) before each transfer on its link.
-    """
+    """Return three arrays, each with -1 for none. They are the kernel (nodes,) that ran before each
+    kernel on its device; the number (nodes * devices,) of the transfer that brings each tensor to
+    each device; and the transfer (transfers,) before each transfer on its link."""
     before, last = np.full(groups.size, -1), np.full(devices, -1)
     for node in np.argsort(start, kind="mergesort"):
         if groups[node] == node and end[node] > start[node]:  # data occupies no device

@@ -60,29 +60,17 @@ class Record:
 
 
 def read_module_file(path: Path, collection_name: str | None = None) -> list[Record]:
-    """Return the records of a protobuf file as graphs.
-
-    Args:
-        collection_name: the collection of layout graphs, such as layout:xla:random, which is the
-            default; tile graphs belong to tile:xla.
-
-    Raises:
-        InputError: the file is no such protobuf or truncated, or a record is no graph.
-    """
+    """Return the records of a protobuf file as graphs. `collection_name`: the collection of layout
+    graphs, such as layout:xla:random, which is the default; tile graphs belong to tile:xla. Raises
+    InputError if the file is no such protobuf or truncated, or a record is no graph."""
     return make_records(path, read_records(path), collection_name)
 
 
 def make_records(
     path: Path, messages: Sequence[Any], collection_name: str | None = None
 ) -> list[Record]:
-    """Return TuningRecord messages as graphs, like read_module_file.
-
-    Args:
-        path: the file of the messages.
-
-    Raises:
-        InputError: a record is no graph.
-    """
+    """Return TuningRecord messages as graphs, like read_module_file. `path`: the file of the
+    messages. Raises InputError if a record is no graph."""
     names = _names(path, messages)
     records = []
     named = list(zip(names, messages, strict=True))
@@ -130,10 +118,8 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
 
 def _usable(runs: Sequence[Any]) -> tuple[str, list[Any], int]:
     """Return "layout" or "tile", the usable runs, and the number of runs that have a configuration.
-
     A run is one configuration and what was measured for it. Usable are the timed runs; if none was
-    timed, the runs that did not fail.
-    """
+    timed, the runs that did not fail."""
     given = [run for run in runs if run.tile.HasField("sizes") or run.layout.HasField("layouts")]
     kinds = {run.WhichOneof("configuration") for run in given}
     if len(kinds) > 1:
@@ -245,11 +231,9 @@ def _show_progress(path: Path, named: list[Any]) -> AbstractContextManager[Itera
 
 
 def _names(path: Path, messages: Sequence[Any]) -> list[str]:
-    """Return the names of a file's records: the file's name if there is one record.
-
-    Several records are named by their modules' names and fingerprints, as in the competition. Names
-    are made safe for file systems, and equal names are numbered.
-    """
+    """Return the names of a file's records: the file's name if there is one record. Several records
+    are named by their modules' names and fingerprints, as in the competition. Names are made safe
+    for file systems, and equal names are numbered."""
     if len(messages) == 1:
         return [make_safe(path.stem)]
     names = [make_safe(f"{m.module.name}_{_signed(m.fingerprint):x}") for m in messages]
@@ -276,12 +260,8 @@ def _signed(fingerprint: int) -> int:
 
 def write_record(record: Record, folder: Path, split: str | None = None) -> Path:
     """Write a record's graph as an npz file below `folder`, atomically; return the file's path.
-
-    Layouts are expanded and written a block at a time.
-
-    Args:
-        split: train, valid or test; by default train if there are labels, otherwise test.
-    """
+    Layouts are expanded and written a block at a time. `split`: train, valid or test; by default
+    train if there are labels, otherwise test."""
     graph = record.graph
     chosen = split or ("test" if graph.runtimes is None else "train")
     path = folder / "npz" / graph.collection.folder / chosen / f"{graph.name}.npz"

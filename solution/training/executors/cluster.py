@@ -277,12 +277,9 @@ class _Running:
 
 
 def fit_needs(task: Task, nodes: Sequence[dict[str, float]]) -> Needs:
-    """Return the task's needs, limited to what one node has; Ray would wait forever for more.
-
-    If no node with CPUs exists yet, as in a growing cluster, cores and memory are not limited.
-
-    Raises InputError if the cluster has GPUs, but no node with CPUs has as many as the task needs.
-    """
+    """Return the task's needs, limited to what one node has; Ray would wait forever for more. If no
+    node with CPUs exists yet, as in a growing cluster, cores and memory are not limited. Raises
+    InputError if the cluster has GPUs, but no node with CPUs has as many as the task needs."""
     needs = task.needs
     if not any(node.get("GPU") for node in nodes):  # without any GPU nets are trained on the CPU
         needs = replace(needs, gpus=0.0)
@@ -360,11 +357,8 @@ def _own_folder() -> Iterator[Path]:
 @cache
 def _make_private() -> dict[str, str]:
     """Return settings that keep other users out of a local cluster: a random token, which is never
-    written to disk.
-
-    Ray reads the settings once per process, so the token stays the same. If Ray was imported
-    before, its settings cannot change any more, and an empty dict is returned.
-    """
+    written to disk. Ray reads the settings once per process, so the token stays the same. If Ray
+    was imported before, its settings cannot change any more, and an empty dict is returned."""
     if "ray" in sys.modules:
         return {}
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}

@@ -43,11 +43,9 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def count_slots() -> int:
-    """Return how many models can be fitted at once: one per core, limited by the memory.
-
-    On a machine with GPUs, a fit needs two cores, because the CPU prepares the steps of a net on a
-    GPU. The number is then also limited by the GPUs' memory, but it is at least one per GPU.
-    """
+    """Return how many models can be fitted at once: one per core, limited by the memory. On a
+    machine with GPUs, a fit needs two cores, because the CPU prepares the steps of a net on a GPU.
+    The number is then also limited by the GPUs' memory, but it is at least one per GPU."""
     gpus, cores, memory = count_gpus(), count_cores(), available_memory()
     if gpus:
         cores = min(cores // CORES_OF_A_FIT, gpus * (find_smallest_memory() // BYTES_ON_A_GPU))

@@ -73,10 +73,7 @@ def find_head(address: str) -> str:
 
 def explain_silence(ray: Any, address: str, error: Exception) -> InputError:
     """Return the error to show if Ray could not connect; the message says if a token is rejected.
-
-    Args:
-        error: the exception that Ray raised.
-    """
+    `error`: the exception that Ray raised."""
     if not isinstance(error, ray.exceptions.RayError):
         error = _ask(ray, address) or error
     if type(error).__name__ == "AuthenticationError":
