@@ -32,7 +32,7 @@ from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from solution.runs.folder import Run
 from solution.system.files import replace_file
 from solution.system.processes import one_thread

@@ -7,11 +7,10 @@ The graph must be whole, because a request's effect can propagate through all of
 
 import numpy as np
 
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.column import Feature
-from solution.features.operands import NONE
+from solution.features.operations import NONE, num_bytes
 from solution.features.propagation.instructions import (
     BROADCASTS,
     CONCATENATES,
@@ -22,7 +21,6 @@ from solution.features.propagation.instructions import (
 )
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.state_table import WAYS
-from solution.features.work import num_bytes
 
 BLOCK_ENTRIES = 1 << 22  # (configuration, copy) entries per block
 SIZES = {"small": (0, 1 << 15), "medium": (1 << 15, 1 << 20), "large": (1 << 20, np.inf)}  # bytes

@@ -17,8 +17,8 @@ import typer
 
 from solution.collecting.families import FAMILIES, draw_settings, write_file
 from solution.features.contractions import contractions
-from solution.features.operands import find_operands
-from solution.features.padding import repair_padding
+from solution.features.operations import find_operands
+from solution.features.preparation import repair_padding
 from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import instructions
 from solution.programs.hlo.nodes import find_places

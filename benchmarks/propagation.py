@@ -28,10 +28,10 @@ from solution.domain.codebook import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODES, SHAPE_DIMENSIONS
-from solution.features.padding import repair_padding, tensor_ranks
+from solution.features.operations import num_bytes, tensor_ranks
+from solution.features.preparation import repair_padding
 from solution.features.propagation.canonical import unpack_layout
 from solution.features.propagation.propagation import Propagation
-from solution.features.work import num_bytes
 from solution.programs.child import Child, ChildDiedError, Limits, Refusal
 from solution.programs.compiler import Flags
 from solution.programs.hlo.messages import MESSAGES, instructions

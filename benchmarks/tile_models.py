@@ -33,7 +33,7 @@ from solution.domain.collection import TILE
 from solution.domain.graph import Graph
 from solution.domain.metrics import Mean, top_k_score
 from solution.experiments.base import find_experiment, list_experiments
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from solution.features.table import feature_table
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import find_tiling

@@ -44,14 +44,14 @@ from solution.domain.codebook import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, OPCODES, SHAPE_DIMENSIONS
-from solution.features.padding import repair_padding, tensor_ranks
+from solution.features.operations import element_bytes, tensor_ranks
+from solution.features.preparation import repair_padding
 from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.canonical import find_turned, unpack_layout
 from solution.features.propagation.inlining import inline
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.register_tiles import count_padded_bytes
 from solution.features.propagation.states import COPY, FIRST, MADE, find_points, list_dimensions
-from solution.features.work import element_bytes
 from solution.programs.child import Child, ChildDiedError, Limits
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.program import Program, read_programs

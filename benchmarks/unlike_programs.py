@@ -31,8 +31,7 @@ from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
-from solution.features.padding import repair_padding
-from solution.features.preparation import Preparation
+from solution.features.preparation import Preparation, repair_padding
 from solution.features.propagation.state_table import state_tables
 from solution.models.layout.known_costs import weigh_states
 from solution.store.preparing import prepare_store

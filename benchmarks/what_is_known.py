@@ -37,7 +37,7 @@ from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from solution.features.propagation.propagation import Propagation
 from solution.programs.child import Child, ChildDiedError, Limits
 from solution.programs.hlo.messages import MESSAGES, instructions

@@ -19,11 +19,10 @@ from rich.text import Text
 from solution.analysis.explanation import NAMED, READABLE, SHOWN, Comparison, compare
 from solution.analysis.graph_picture import describe_node
 from solution.domain.graph import Graph
-from solution.features.padding import tensor_ranks
+from solution.features.operations import num_bytes, tensor_ranks
 from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import FEATURES, StateTable, state_tables
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND, list_dimensions
-from solution.features.work import num_bytes
 from solution.models.base import CostRanker
 from solution.system.terminal import make_table
 

@@ -60,7 +60,9 @@ CONVOLUTION_INPUT_SPATIAL = slice(95, 99)
 CONVOLUTION_KERNEL_SPATIAL = slice(101, 105)
 CONVOLUTION_DIMENSIONS = slice(93, 107)
 NODE_LAYOUT = slice(134, 140)  # the tensor's layout in the module, minor to major
-# Columns that hold dimension numbers of a tensor: 0 to 5, or -1 in an unused slot.
+# Columns that hold dimension numbers of a tensor: 0 to 5, or PADDING in an unused slot. The npz
+# files have 0 there (solution.features.preparation).
+PADDING = -1
 DIMENSION_NUMBERS = (DIMENSIONS, CONVOLUTION_DIMENSIONS, NODE_LAYOUT)
 
 # Bytes of an element: invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 tuple

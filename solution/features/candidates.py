@@ -23,7 +23,7 @@ from solution.domain.vocabulary import (
     TILE_BLOCKS,
 )
 from solution.features.layout.tensors import find_tensors, list_tensors
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import find_tiling
 from solution.system.errors import InputError

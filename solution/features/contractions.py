@@ -16,14 +16,11 @@ import dataclasses
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
-from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS, SUMMED
+from solution.domain.graph import Graph, PerGraph
+from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS, PADDING, SUMMED
 from solution.features.column import Feature
 from solution.features.layout.tensors import find_tensors
-from solution.features.operands import NONE, find_operands
-from solution.features.padding import PADDING
-from solution.features.work import num_operations
+from solution.features.operations import NONE, find_operands, num_operations
 
 # columns that hold a dot's contracted dimensions, or a convolution's feature and spatial dimensions
 LEFT = [vocabulary.CONVOLUTION_INPUT_FEATURE, *range(95, 99)]

@@ -11,8 +11,7 @@ import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
-from solution.features.padding import tensor_ranks
-from solution.features.work import num_bytes, num_operations
+from solution.features.operations import num_bytes, num_operations, tensor_ranks
 
 NUM_DERIVED = 6
 NUM_NUMERIC = vocabulary.NUM_NODE_FEATURES + NUM_DERIVED

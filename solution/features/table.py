@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph, naming
+from solution.domain.graph import Graph, PerGraph, naming
 from solution.domain.vocabulary import OPCODE_IDS, OPTION_SETS
 from solution.features.column import Feature
+from solution.features.operations import num_bytes, num_operations
 from solution.features.tile import tile_table
-from solution.features.work import num_bytes, num_operations
 
 if TYPE_CHECKING:
     import polars as pl

@@ -29,11 +29,10 @@ from torch.nn import functional
 
 from solution.domain import vocabulary
 from solution.domain.codebook import mix
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.domain.neighbours import Neighbours
+from solution.features.operations import num_operations
 from solution.features.preparation import PRUNINGS
-from solution.features.work import num_operations
 from solution.models.base import RankerSettings
 from solution.models.layout.colour_refinement import mix_neighbours
 from solution.models.nets.devices import send

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solution.domain.graph import Graph
+from solution.domain.vocabulary import PADDING
 from solution.features import contractions
 from solution.features.column import Feature
 from solution.features.nodes import ENCODINGS
-from solution.features.padding import PADDING
 from solution.features.preparation import Preparation
 from solution.features.table import distinct_rows
 from solution.models.base import Ranker, check_no_options

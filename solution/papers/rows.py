@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.features.nodes import compress
 from solution.models.nets.devices import send
 

@@ -42,8 +42,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from solution.domain.codebook import mix
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.features.preparation import keep_neighbourhood
 from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BothWaysBlock

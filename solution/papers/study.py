@@ -42,8 +42,7 @@ import lightgbm
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.domain.vocabulary import (
     CONFIGURABLE_OPCODES,
     LANES,

@@ -48,8 +48,7 @@ from torch_geometric.nn import SAGEConv
 from torch_geometric.utils import degree, scatter
 
 from solution.domain import vocabulary
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.models.base import RankerSettings

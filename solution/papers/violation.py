@@ -25,7 +25,7 @@ by the names that TpuGraphs gives to features.
 
 Important nodes are both ends of an edge at which a tensor's layout may change: the node that
 computes the tensor, and the nodes whose layouts set the order of its dimensions. If these layouts
-differ, the compiler has to copy the tensor (solution.features.layout.conflicts). The report's
+differ, the compiler has to copy the tensor (solution.features.layout.tensors). The report's
 future work means the layouts of one configuration. A net sees several configurations at a time, so
 here a node counts if it is such an end in any possible configuration.
 """
@@ -39,9 +39,8 @@ import torch
 from torch import Tensor
 
 from solution.domain import vocabulary
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
-from solution.features.layout.conflicts import find_constraints
+from solution.domain.graph import Graph, PerGraph
+from solution.features.layout.tensors import find_constraints
 from solution.features.layout.violations import UNSET, violation_ratios
 from solution.features.preparation import PRUNINGS
 from solution.models.nets.convolutions import both_ways

@@ -7,10 +7,9 @@ or is not below the tensor's rank.
 
 import numpy as np
 
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_FEATURES
-from solution.features.padding import tensor_ranks
+from solution.features.operations import tensor_ranks
 from solution.serving.words import name_node, spell
 from solution.system.errors import InputError
 

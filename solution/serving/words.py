@@ -15,7 +15,7 @@ from solution.domain.vocabulary import (
     TILE_BLOCKS,
 )
 from solution.features.layout.tensors import FEATURES, describe_layouts
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 
 SHOWN = 3  # maximum number of nodes named in a short description
 SAME = "as the compiler has it"

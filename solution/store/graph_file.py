@@ -29,8 +29,7 @@ from solution.data.folders import parse_path
 from solution.domain import vocabulary
 from solution.domain.codebook import Codebook, check_codebook
 from solution.domain.collection import collection
-from solution.domain.graph import TIMED, Graph
-from solution.domain.memo import Budget
+from solution.domain.graph import TIMED, Budget, Graph
 from solution.features.preparation import Preparation
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file

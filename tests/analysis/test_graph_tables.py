@@ -16,7 +16,7 @@ from solution.analysis.graph_tables import show_graph
 from solution.analysis.module_table import FEATURES, module_features
 from solution.domain.codebook import encode
 from solution.domain.graph import Graph
-from solution.features.operands import find_operands
+from solution.features.operations import find_operands
 from solution.programs.hlo.messages import MESSAGES, instructions
 from solution.programs.hlo.nodes import find_places
 from solution.programs.hlo.records import read_module_file, write_record

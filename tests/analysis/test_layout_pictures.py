@@ -15,9 +15,9 @@ from solution.analysis.first_look import FIGURES, OF_LAYOUTS, draw_first_look
 from solution.analysis.graph_tables import show_graph
 from solution.domain.codebook import encode
 from solution.domain.graph import Graph
-from solution.features.layout.conflicts import find_constraints
-from solution.features.padding import repair_padding
-from solution.features.work import num_bytes
+from solution.features.layout.tensors import find_constraints
+from solution.features.operations import num_bytes
+from solution.features.preparation import repair_padding
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 

@@ -24,7 +24,7 @@ from solution.data.npz import read_graph
 from solution.data.scan import summarise, tabulate
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from tests.made.graphs import make_layout_graph, make_tile_graph
 from tests.readable import assert_apart
 

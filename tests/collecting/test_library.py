@@ -16,7 +16,7 @@ from solution.collecting.program_space import LAYOUTS, make_collected_space
 from solution.collecting.space import draw_new, name_config
 from solution.domain.codebook import encode
 from solution.domain.vocabulary import OPCODES
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from solution.features.propagation.instructions import ASKS
 from solution.features.propagation.library import (
     MAKING,

@@ -26,8 +26,7 @@ from solution.features.contractions import (
     mark_contractions,
 )
 from solution.features.einsum import Einsum, count_terms, label_dot
-from solution.features.operands import find_operands
-from solution.features.padding import tensor_ranks
+from solution.features.operations import find_operands, tensor_ranks
 from solution.features.preparation import Preparation, keep_neighbourhood, merge_rest
 from solution.programs.hlo.nodes import read_nodes
 from tests.made import modules

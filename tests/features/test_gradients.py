@@ -15,8 +15,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.gradients import Dot, Dots, find_gradients
-from solution.features.operands import _guess, _label, find_operands
-from solution.features.padding import tensor_ranks
+from solution.features.operations import _guess, _label, find_operands, tensor_ranks
 from tests.made.builder import Builder, Shape
 
 

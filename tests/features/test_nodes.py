@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.domain.graph import Graph, InvalidGraphError
-from solution.domain.memo import Budget, PerGraph
+from solution.domain.graph import Budget, Graph, InvalidGraphError, PerGraph
 from solution.domain.vocabulary import DIMENSION_NUMBERS, MAX_RANK, OPCODE_IDS, SHAPE_DIMENSIONS
 from solution.features.candidates import make_candidates
 from solution.features.nodes import NUM_NUMERIC, compress, fit_scaler, numeric_features
-from solution.features.padding import repair_padding
-from solution.features.preparation import PRUNINGS
+from solution.features.preparation import PRUNINGS, repair_padding
 from solution.features.table import feature_table
 from solution.features.tile.tiling import find_tiling
 from solution.system.errors import InputError

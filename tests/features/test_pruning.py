@@ -16,8 +16,13 @@ from solution.domain import vocabulary
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.padding import erase_padding, repair_padding, tensor_ranks
-from solution.features.preparation import keep_neighbourhood, merge_rest
+from solution.features.operations import tensor_ranks
+from solution.features.preparation import (
+    erase_padding,
+    keep_neighbourhood,
+    merge_rest,
+    repair_padding,
+)
 from tests.made.graphs import make_nodes
 
 LABEL = 30  # a column that carries each node's number, to recognise it afterwards

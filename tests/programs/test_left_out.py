@@ -23,7 +23,7 @@ from solution.data.npz import read_graph as read_npz
 from solution.domain import vocabulary
 from solution.domain.collection import collection as find_collection
 from solution.features.candidates import make_candidates
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from solution.programs.child import Refusal, find_flag_defect
 from solution.programs.hlo.messages import instructions
 from solution.programs.hlo.nodes import read_nodes

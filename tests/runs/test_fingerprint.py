@@ -52,7 +52,7 @@ def hash_edited(root: Path, path: Path, old: str, new: str) -> tuple[str, str]:
         ("training/distilling.py", "np.exp((scores", "np.exp(-(scores"),
         ("../ensembles/votes.py", "return ", "return -"),
         ("domain/dividing.py", 'f"{seed}/{name}"', 'f"{seed}:{name}"'),
-        ("features/padding.py", " == ", " != "),
+        ("features/operations.py", " == ", " != "),
         ("models/nets/losses.py", " * ", " / "),
         ("models/layout/listed_net.py", "len(self.numbers) - 1", "len(self.numbers) - 2"),
         ("models/layout/layout_gnn.py", " = 0", " = 1"),

@@ -14,8 +14,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from solution.domain.codebook import Codebook, encode
-from solution.domain.graph import Graph
-from solution.domain.memo import Budget, PerGraph
+from solution.domain.graph import Budget, Graph, PerGraph
 from solution.models.base import RankerSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings

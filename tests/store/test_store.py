@@ -11,8 +11,7 @@ from solution.data.folders import GraphFile, find_files, find_sample_submission
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
 from solution.features import preparation
-from solution.features.padding import repair_padding
-from solution.features.preparation import Preparation, keep_neighbourhood
+from solution.features.preparation import Preparation, keep_neighbourhood, repair_padding
 from solution.store import preparing
 from solution.store import store as module
 from solution.store.graph_file import read_prepared

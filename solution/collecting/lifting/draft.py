@@ -12,7 +12,8 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK, OPCODES
-from solution.features.padding import repair_padding, tensor_ranks
+from solution.features.operations import tensor_ranks
+from solution.features.preparation import repair_padding
 from solution.features.propagation.inlining import CALLING
 from solution.programs.hlo.nodes import ELEMENT_TYPES
 from solution.system.errors import InputError

@@ -7,7 +7,7 @@ from itertools import permutations
 from solution.collecting.lifting.draft import WINDOW_COUNTS, Draft
 from solution.domain import vocabulary
 from solution.features.einsum import Einsum
-from solution.features.operands import find_operands
+from solution.features.operations import find_operands
 
 WINDOW_COLUMNS = {"size": 37, "stride": 45, "padding_low": 53, "padding_high": 61,
                   "window_dilation": 69, "base_dilation": 77}  # fmt: skip

@@ -18,8 +18,8 @@ from solution.collecting.tpu.libtpu import EntryLayouts
 from solution.collecting.tpu.request_model import RequestModel, make_effects
 from solution.collecting.tpu.requests import RequestSets, group_by_requests
 from solution.domain.graph import Graph
+from solution.features.operations import num_bytes, num_operations
 from solution.features.propagation.state_table import BYTES, state_tables
-from solution.features.work import num_bytes, num_operations
 from solution.system.wording import count, spell
 
 BATCH = 8  # number of answers after which the next sets are chosen anew

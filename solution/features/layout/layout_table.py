@@ -14,9 +14,14 @@ from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import CONFIGURABLE_OPCODES, LAYOUT_TENSORS, OPCODE_IDS
 from solution.features.column import Feature, as_rows
-from solution.features.layout import conflicts, frequency
+from solution.features.layout import frequency
 from solution.features.layout import tensors as layouts
-from solution.features.work import configurable_shares, num_bytes, num_operations, tensor_shares
+from solution.features.operations import (
+    configurable_shares,
+    num_bytes,
+    num_operations,
+    tensor_shares,
+)
 
 _TENSOR = {
     "given": ("share", "the configuration orders it"),
@@ -169,7 +174,7 @@ def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
 def count_copies(graph: Graph) -> np.ndarray:
     """Return the columns COPIES (distinct configs, columns) float64. The compiler copies a tensor
     that its producer and its consumers want in different layouts."""
-    constraints, codes = conflicts.find_constraints(graph), graph.layouts.codes
+    constraints, codes = layouts.find_constraints(graph), graph.layouts.codes
     if len(constraints.nodes) == 0:
         return np.zeros((len(codes), len(COPIES)))
     size = num_bytes(graph)[constraints.nodes]

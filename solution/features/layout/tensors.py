@@ -1,19 +1,33 @@
-"""Describe what a layout does to the tensors of its node.
+"""Describe what layouts do to tensors: to those of their node, and where they conflict.
 
 A configuration lists the dimensions of a node's output, input and kernel, minor to major. Speed
 depends on which dimension becomes contiguous, and how far that is from the program's layout.
+
+A configuration may constrain a tensor several times: as the output of the node that computes it,
+and as the input or kernel of each node that reads it. An element-wise operation propagates a
+layout, and so does a transpose, which permutes it. A copy or a custom call does not, because
+its result may have any layout. If constraints disagree, the compiler must copy the tensor, at a
+cost that grows with its size.
+
+Sources: the 11th place of the competition counts copies between neighbours (LightGBM). The
+operations that propagate are XLA's that cannot change a layout
+(LayoutAssignment::InstructionCanChangeLayout), and calls: XLA inlines them before it assigns
+layouts, and a call whose result has its operand's shape is an activation. Without calls, trees lose
+0.025 on layout:xla:default (see the log).
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
-from solution.domain.graph import Graph
-from solution.domain.vocabulary import LANES, LAYOUT_TENSORS, MAX_RANK, SUBLANES
-from solution.features.operands import find_operands
-from solution.features.padding import tensor_ranks
+from solution.domain.graph import Graph, PerGraph
+from solution.domain.neighbours import index_ragged, offsets, starts_of
+from solution.domain.vocabulary import LANES, LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS, SUBLANES
+from solution.features.operations import NONE, find_operands, tensor_ranks
 
 TENSOR_FEATURES = (
     "given",  # 1 if the configuration gives a layout
@@ -28,6 +42,27 @@ TENSOR_FEATURES = (
     "displacement",  # how far out the program's contiguous dimension moved, 0 to 1
 )
 FEATURES = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in TENSOR_FEATURES)
+
+CONFLICTS = (
+    "constrained",  # 1 if the configuration gives the tensor any layout
+    "minor_differs",  # 1 if two constraints make different dimensions contiguous
+    "order_differs",  # 1 if two constraints differ in the two most minor dimensions
+)
+CONSTRAINED, MINOR_DIFFERS, ORDER_DIFFERS = range(len(CONFLICTS))  # indices into CONFLICTS
+OUTPUT, INPUT, KERNEL = range(len(LAYOUT_TENSORS))
+UNSET = -1
+KEEPING = """
+abs add all-reduce all-to-all and atan2 bitcast-convert cbrt ceil clamp collective-permute
+compare complex convert cosine count-leading-zeros divide dynamic-slice dynamic-update-slice
+exponential exponential-minus-one fft floor imag is-finite log log-plus-one logistic map maximum
+minimum multiply negate not or pad popcnt power real reduce-precision reduce-window remainder
+reverse round-nearest-afz round-nearest-even rsqrt scatter select select-and-scatter shift-left
+shift-right-arithmetic shift-right-logical sign sine slice sort sqrt stochastic-convert subtract tan
+tanh triangular-solve xor
+"""
+# Which opcodes (opcodes,) propagate the layout of an operand of equal shape to their result.
+KEEPS_ORDER = np.zeros(vocabulary.NUM_OPCODES, bool)
+KEEPS_ORDER[[OPCODE_IDS[name] for name in (*KEEPING.split(), "call")]] = True
 
 
 @dataclass(frozen=True)
@@ -115,3 +150,183 @@ def _size_at(sizes: np.ndarray, dimension: np.ndarray) -> np.ndarray:
 
 def _padding_waste(size: np.ndarray, tile: int) -> np.ndarray:
     return np.ceil(size / tile) * tile / size
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """The tensors with several layout constraints, and the order that every layout gives to each.
+    An order is the contiguous dimension and the two most minor dimensions of a constrained
+    tensor."""
+
+    nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
+    starts: np.ndarray  # (tensors,) int64, the first constraint of each tensor
+    # (constraints,) int64, the constraining node's index among the configurable ones
+    configurable: np.ndarray
+    # (constraints,) int64, where the layouts of the constraining node start in `minor` and `order`
+    offsets: np.ndarray
+    # int8, for each constraint one entry per layout of its node: contiguous dimension, or UNSET
+    minor: np.ndarray
+    # int8, shaped like `minor`: the two most minor dimensions as one number, or UNSET
+    order: np.ndarray
+
+    def describe(self, codes: np.ndarray) -> np.ndarray:
+        """Return CONFLICTS of each constrained tensor: (configs, tensors, len(CONFLICTS)) uint8.
+        `codes`: (configs, configurable), the field of the codebook: the layout of each node."""
+        entries = codes[:, self.configurable] + self.offsets
+        return describe_orders(self.minor[entries], self.order[entries], self.starts)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """The tensors with several layout constraints, and which node's layout each constraint comes
+    from."""
+
+    nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
+    # (tensors + 1,) int64, the first constraint of each tensor; last, the number of constraints
+    starts: np.ndarray
+    # (constraints,) int64, the constraining node's index among the configurable ones
+    configurable: np.ndarray
+    tensor: np.ndarray  # (constraints,) int64, the tensor of that node: OUTPUT, INPUT or KERNEL
+    # (constraints, 6) int64: the tensor's dimension for each dimension of the node's tensor
+    renamed: np.ndarray
+    sizes: np.ndarray  # (constraints, 6) float, the constrained tensor's dimensions
+
+    def number(self, which: np.ndarray, layouts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the order that each of n layouts gives to the tensor that it constrains.
+
+        Dimensions of size 1 are skipped, because they change nothing in memory.
+
+        Args:
+            which: (n,) the constraints.
+            layouts: (n, 18) the layouts of the constraining nodes.
+
+        Returns:
+            two arrays (n,) int8, UNSET if the layout is not given: the contiguous dimension, and
+            the two most minor dimensions as one number.
+        """
+        slots = self.tensor[which, None] * MAX_RANK + np.arange(MAX_RANK)
+        given = np.take_along_axis(layouts, slots, axis=1)
+        # a slot that is not given, -1, yields any dimension; `counts` excludes it below
+        dimensions = np.take_along_axis(self.renamed[which], given % MAX_RANK, axis=1)
+        counts = np.take_along_axis(self.sizes[which], dimensions, axis=1) > 1
+        counts &= given >= 0
+        # Move dimensions larger than 1 to the front, keeping their order.
+        front = np.argsort(~counts, axis=1, kind="stable")[:, :2]
+        minor, second = np.take_along_axis(dimensions, front, axis=1).T
+        number = counts.sum(axis=1)
+        # In base 7: order = 7 * minor + second, with the digit 6 if there is no second dimension.
+        order = minor * (MAX_RANK + 1) + np.where(number > 1, second, MAX_RANK)
+        unset = number == 0
+        return (
+            np.where(unset, UNSET, minor).astype(np.int8),
+            np.where(unset, UNSET, order).astype(np.int8),
+        )
+
+    def under(self, pairs: Codebook) -> Constraints:
+        """Return the constraints with the orders that each layout of a codebook requests."""
+        first, count = pairs.starts[:-1][self.configurable], np.diff(pairs.starts)
+        counts = count[self.configurable]
+        which, inside = index_ragged(counts)
+        minor, order = self.number(which, pairs.layouts[first[which] + inside])
+        return Constraints(
+            nodes=self.nodes,
+            starts=self.starts[:-1],
+            configurable=self.configurable,
+            offsets=offsets(counts),
+            minor=minor,
+            order=order,
+        )
+
+
+def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Compare the constraints on each tensor: return features (..., tensors, len(CONFLICTS)) uint8.
+
+    Args:
+        minor, order: (..., constraints) int8, the two results of Ordered.number.
+        starts: (tensors,) the first constraint of each tensor.
+    """
+    if len(starts) == 0:
+        return np.zeros((*minor.shape[:-1], 0, len(CONFLICTS)), np.uint8)
+    constrained = np.maximum.reduceat(minor, starts, axis=-1) != UNSET
+    found = [constrained, _differ(minor, starts), _differ(order, starts)]
+    return np.stack(found, axis=-1).astype(np.uint8)
+
+
+def _differ(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Return a mask (..., tensors): True if the `values` (..., constraints) of a tensor differ.
+    UNSET values are ignored."""
+    largest = np.maximum.reduceat(values, starts, axis=-1)
+    given = np.where(values == UNSET, np.int8(np.iinfo(np.int8).max), values)
+    return np.asarray(np.minimum.reduceat(given, starts, axis=-1) < largest)
+
+
+class Constraint(NamedTuple):
+    """A configurable node whose layout constrains another node's output tensor."""
+
+    position: int  # index among the configurable nodes
+    tensor: int  # OUTPUT, INPUT or KERNEL: which of the node's tensors
+    # (6,) the constrained tensor's dimension for each dimension of the node's tensor
+    renamed: np.ndarray
+
+
+def _find_ordered(graph: Graph) -> Ordered:
+    """Return the constraints on every tensor that has at least two."""
+    found = sorted(_list_constraints(graph).items())
+    several = {node: constraints for node, constraints in found if len(constraints) > 1}
+    flat = [one for constraints in several.values() for one in constraints]
+    nodes, counts = np.array(list(several), np.int64), [*map(len, several.values())]
+    sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    return Ordered(
+        nodes=nodes,
+        starts=starts_of(np.array(counts, np.int64)),
+        configurable=np.array([one.position for one in flat], np.int64),
+        tensor=np.array([one.tensor for one in flat], np.int64),
+        renamed=np.array([one.renamed for one in flat], np.int64).reshape(-1, MAX_RANK),
+        sizes=sizes[np.repeat(nodes, counts)],
+    )
+
+
+find_ordered = PerGraph(_find_ordered)
+
+
+def _find_constraints(graph: Graph) -> Constraints:
+    return find_ordered(graph).under(graph.layouts)
+
+
+find_constraints = PerGraph(_find_constraints)
+SAME_NAMES = np.arange(MAX_RANK)
+
+
+def _list_constraints(graph: Graph) -> dict[int, list[Constraint]]:
+    """List the constraints on the output tensor of each node."""
+    found: dict[int, list[Constraint]] = defaultdict(list)
+    operands = find_operands(graph)
+    for position, node in enumerate(graph.configurable.tolist()):
+        tensors = {OUTPUT: node, INPUT: operands.input[node], KERNEL: operands.kernel[node]}
+        for tensor, maker in tensors.items():
+            if maker != NONE:
+                found[int(maker)].append(Constraint(position, tensor, SAME_NAMES))
+    positions = np.full(graph.num_nodes, NONE)
+    positions[graph.configurable] = np.arange(len(graph.configurable))
+    for consumer, producer in graph.edges[positions[graph.edges[:, 1]] != NONE].tolist():
+        if positions[consumer] != NONE:
+            continue
+        renamed = _map_dimensions(graph, producer, consumer)
+        if renamed is not None:
+            found[consumer].append(Constraint(int(positions[producer]), OUTPUT, renamed))
+    return found
+
+
+def _map_dimensions(graph: Graph, producer: int, consumer: int) -> np.ndarray | None:
+    """Return the consumer's dimension for each of the producer's (6,); None if none correspond."""
+    shape, before = graph.node_features[[consumer, producer], vocabulary.SHAPE_DIMENSIONS]
+    if graph.node_opcodes[consumer] != OPCODE_IDS["transpose"]:
+        keeps = KEEPS_ORDER[graph.node_opcodes[consumer]] and (shape == before).all()
+        return SAME_NAMES if keeps else None
+    rank = int(tensor_ranks(graph)[consumer])
+    order = graph.node_features[consumer, vocabulary.DIMENSIONS][:rank].astype(np.int64)
+    if sorted(order) != list(range(rank)) or (before[order] != shape[:rank]).any():
+        return None
+    renamed = SAME_NAMES.copy()
+    renamed[order] = np.arange(rank)
+    return renamed

@@ -14,9 +14,8 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
-from solution.features.layout.conflicts import INPUT, KERNEL, OUTPUT
-from solution.features.operands import NONE, find_operands
-from solution.features.padding import tensor_ranks
+from solution.features.layout.tensors import INPUT, KERNEL, OUTPUT
+from solution.features.operations import NONE, find_operands, tensor_ranks
 from solution.features.propagation.backend import Backend
 from solution.features.propagation.inlining import Inlined
 

@@ -28,8 +28,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.einsum import Dimensions, Einsum
-from solution.features.operands import find_operands
-from solution.features.padding import tensor_ranks
+from solution.features.operations import find_operands, tensor_ranks
 from solution.features.propagation.backend import Backend
 from solution.features.propagation.inlining import Inlined
 

@@ -14,9 +14,8 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours, starts_of
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
-from solution.features.layout.conflicts import KEEPING
-from solution.features.operands import NONE, find_operands
-from solution.features.padding import tensor_ranks
+from solution.features.layout.tensors import KEEPING
+from solution.features.operations import NONE, find_operands, num_bytes, tensor_ranks
 from solution.features.propagation.backend import Backend
 from solution.features.propagation.calls import BEHIND, Call, attach_calls, list_calls
 from solution.features.propagation.canonical import (
@@ -28,7 +27,6 @@ from solution.features.propagation.canonical import (
 )
 from solution.features.propagation.inlining import Inlined, inline
 from solution.features.propagation.tiles import choose_layouts
-from solution.features.work import num_bytes
 
 NO_OPCODE = -1
 # Kinds of instructions: what they do with the layout of an operand. ASKS: a custom call, which

@@ -38,8 +38,8 @@ from numba import njit
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.layout.conflicts import KEEPING
-from solution.features.operands import NONE, find_operands
+from solution.features.layout.tensors import KEEPING
+from solution.features.operations import NONE, find_operands
 from solution.features.propagation.canonical import UNSET, make_row_major, reads_across
 from solution.features.propagation.instructions import KEEPS, TRANSPOSES, Instructions
 from solution.features.propagation.orders import row_major, transposed

@@ -13,8 +13,7 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
-from solution.features.operands import NONE, find_operands
-from solution.features.padding import tensor_ranks
+from solution.features.operations import NONE, find_operands, tensor_ranks
 from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.canonical import UNSET
 from solution.features.propagation.instructions import Instructions, list_instructions

@@ -22,11 +22,10 @@ from functools import cache, partial
 
 import numpy as np
 
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.column import Feature
-from solution.features.operands import NONE
+from solution.features.operations import NONE, element_bytes, num_bytes, num_operations
 from solution.features.propagation.backend import BACKENDS, Backend
 from solution.features.propagation.canonical import make_row_major
 from solution.features.propagation.instructions import NO_OPCODE, Instructions
@@ -56,7 +55,6 @@ from solution.features.propagation.states import (
     list_dimensions,
     list_windows,
 )
-from solution.features.work import element_bytes, num_bytes, num_operations
 
 ENOUGH = 16  # a loop over at least this many consecutive elements is not short
 # maximum number of elements of a pooling window whose layout matters; larger windows are slow in

@@ -17,7 +17,7 @@ from numba import njit
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
-from solution.features.operands import NONE
+from solution.features.operations import NONE
 from solution.features.propagation.canonical import BITS
 from solution.features.propagation.instructions import KEEPS, RESHAPES, TRANSPOSES, Instructions
 from solution.features.propagation.orders import (

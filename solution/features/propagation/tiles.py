@@ -29,8 +29,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES
 from solution.features.einsum import Einsum
-from solution.features.operands import NONE, find_operands
-from solution.features.padding import tensor_ranks
+from solution.features.operations import NONE, find_operands, tensor_ranks
 from solution.features.propagation.calls import IS_ELEMENTWISE, find_forwarding
 from solution.features.propagation.canonical import (
     BITS,

@@ -18,12 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.domain.neighbours import Neighbours
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.operands import find_operands
-from solution.features.padding import tensor_ranks
+from solution.features.operations import find_operands, num_bytes, num_elements, tensor_ranks
 from solution.features.tile.tiling import (
     NUM_LOOPS,
     REDUCTION,
@@ -33,7 +31,6 @@ from solution.features.tile.tiling import (
     find_tiling,
     physical_order,
 )
-from solution.features.work import num_bytes, num_elements
 
 
 @dataclass(frozen=True)

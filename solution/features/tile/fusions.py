@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.preparation import keep_nodes
 

@@ -13,10 +13,10 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.column import Columns, Feature, numbered
+from solution.features.operations import num_elements
 from solution.features.tile.access import find_walks
 from solution.features.tile.cache import FIRST_LEVEL, SECOND_LEVEL, Nest, make_nest
 from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
-from solution.features.work import num_elements
 
 VECTORS = (8, 16)  # float32 numbers in vectors of 256 and 512 bits
 OUTER = 3  # number of loops around the innermost one that have columns

@@ -16,11 +16,16 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES, TILE_BLOCKS
 from solution.features.column import Feature, as_rows, numbered
-from solution.features.padding import tensor_ranks
+from solution.features.operations import (
+    contracted_size,
+    num_bytes,
+    num_elements,
+    num_operations,
+    tensor_ranks,
+)
 from solution.features.tile import loops, traffic
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import REDUCTION, Tiling, find_tiling
-from solution.features.work import contracted_size, num_bytes, num_elements, num_operations
 
 # Opcodes that determine a kernel's loops are counted separately, the others together.
 COUNTED = (

@@ -12,13 +12,16 @@ from functools import cached_property
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.domain.neighbours import find_depths
 from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES, TILE_BLOCKS
-from solution.features.operands import NONE, find_operands, terms_of_dots
-from solution.features.padding import tensor_ranks
-from solution.features.work import num_elements
+from solution.features.operations import (
+    NONE,
+    find_operands,
+    num_elements,
+    tensor_ranks,
+    terms_of_dots,
+)
 
 # Loops: dimensions of the tiled tensor, major to minor; a sum; dimensions of convolution weights.
 REDUCTION = MAX_RANK

@@ -26,8 +26,7 @@ import numpy as np
 
 from solution.domain.codebook import FACTORS, Codebook, mix
 from solution.domain.neighbours import Neighbours, offsets, starts_of
-from solution.features.layout import conflicts
-from solution.features.layout.conflicts import Constraints
+from solution.features.layout.tensors import CONFLICTS, Constraints
 from solution.models.nets.forward import SparseRows, sum_entries
 
 BLOCK = 1 << 15  # `refine` works on blocks of about this many (node, configuration) pairs
@@ -305,7 +304,7 @@ def _describe_constraints(
     tensor, and the array (nodes,) with the index of each node's tensor in the features' first axis.
     Index 0 stands for all nodes without constraints, which are most nodes; its features are 0."""
     tensor_of = np.zeros(sum(graph.num_nodes for graph in graphs), np.int64)
-    described = [np.zeros((1, len(configs), len(conflicts.FEATURES)), np.uint8)]
+    described = [np.zeros((1, len(configs), len(CONFLICTS)), np.uint8)]
     first = 0
     for graph, rows in zip(graphs, configs.T, strict=True):
         tensors = graph.constraints.nodes

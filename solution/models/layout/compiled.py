@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from solution.domain.codebook import FACTORS, GOLDEN
 from solution.domain.neighbours import Neighbours, offsets
-from solution.features.layout.conflicts import (
+from solution.features.layout.tensors import (
+    CONFLICTS,
     CONSTRAINED,
-    FEATURES,
     MINOR_DIFFERS,
     ORDER_DIFFERS,
     UNSET,
@@ -40,7 +40,7 @@ from solution.models.layout.colour_refinement import (
 from solution.models.nets.forward import SparseRows
 
 MIX_FIRST, MIX_SECOND = FACTORS
-NUM_MARKS = len(FEATURES)
+NUM_MARKS = len(CONFLICTS)
 NOTHING = -1
 FLOAT = np.float32
 ROOT_HALF, DENSITY_AT_ZERO = FLOAT(np.sqrt(0.5)), FLOAT(1 / np.sqrt(2 * np.pi))
@@ -153,7 +153,7 @@ def _number_pairs(positions, firsts, codes):
 @njit(cache=True, nogil=True)
 def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, orders):
     """Describe the layout constraints on each colour's tensor, as Constraints.describe does in
-    solution.features.layout.conflicts. A colour is one of a node's distinct values.
+    solution.features.layout.tensors. A colour is one of a node's distinct values.
 
     Returns two arrays: the colours (marked,) whose tensor has constraints, and their features
     (marked, NUM_MARKS) float32.

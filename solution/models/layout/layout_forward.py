@@ -29,11 +29,16 @@ import numpy as np
 from solution.domain.codebook import Codebook, share_of_pairs
 from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours
-from solution.features.layout.conflicts import Ordered, find_constraints, find_ordered
-from solution.features.layout.tensors import FEATURES, describe_layouts
+from solution.features.layout.tensors import (
+    FEATURES,
+    Ordered,
+    describe_layouts,
+    find_constraints,
+    find_ordered,
+)
 from solution.features.nodes import Scaler, numeric_features
+from solution.features.operations import configurable_shares, tensor_shares
 from solution.features.preparation import PRUNINGS
-from solution.features.work import configurable_shares, tensor_shares
 from solution.models.layout.colour_refinement import (
     NUM_SHARES,
     ColourPlan,

@@ -25,10 +25,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from solution.domain import vocabulary
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.domain.neighbours import offsets
-from solution.features.layout import conflicts
+from solution.features.layout.tensors import CONFLICTS
 from solution.features.nodes import NUM_NUMERIC
 from solution.features.preparation import PRUNINGS
 from solution.models.base import RankerSettings
@@ -363,7 +362,7 @@ class LayoutGnn(nn.Module):
         self.node = NodeMlp(OPCODE_WIDTH + NUM_NUMERIC, self.width, self.width)
         self.pair = PairMlp(self.width, TOKEN_WIDTH, NUM_PAIR_FEATURES)
         self.blocks = nn.ModuleList(
-            ColourBlock(before, after, len(conflicts.FEATURES))
+            ColourBlock(before, after, len(CONFLICTS))
             for before, after in pairwise((self.width, *settings.rounds))
         )
         last = settings.rounds[-1]

@@ -18,7 +18,7 @@ import numpy as np
 from solution.domain.codebook import Codebook, encode, share_of_pairs
 from solution.domain.graph import Graph
 from solution.domain.neighbours import index_ragged, offsets, starts_of
-from solution.features.layout.conflicts import FEATURES, describe_orders
+from solution.features.layout.tensors import CONFLICTS, describe_orders
 from solution.models.layout.colour_refinement import add_messages
 from solution.models.layout.layout_forward import (
     LayoutForward,
@@ -44,7 +44,7 @@ class Known:
     configurations can be computed by their differences from it."""
 
     layouts: np.ndarray  # (configurable, 18) int8: layout of each configurable node
-    # (nodes, len(FEATURES)) float32: features of the layout constraints on each node's tensor
+    # (nodes, len(CONFLICTS)) float32: features of the layout constraints on each node's tensor
     extra: np.ndarray
     # for each round of message passing (3 x nodes, half): the messages that nodes send
     messages: list[np.ndarray]
@@ -159,7 +159,7 @@ class ListedNet:
         configured = self._configure(layouts[None], every)
         x = self._nodes.copy()
         x[configured.numbers] = configured.values
-        extra = np.zeros((len(x), len(FEATURES)), np.float32)
+        extra = np.zeros((len(x), len(CONFLICTS)), np.float32)
         constrained, found = self._describe_conflicts(layouts[None], every)
         extra[constrained] = found
         rows = add_messages(
@@ -231,7 +231,7 @@ class ListedNet:
 
         Returns two arrays with n rows, one for each configuration and constrained tensor: the
         number (n,) configuration x nodes of the graph + node of the tensor, and the features (n,
-        len(FEATURES)) float32.
+        len(CONFLICTS)) float32.
 
         Args:
             layouts: (k, configurable, 18) layouts of k configurations.
@@ -239,7 +239,7 @@ class ListedNet:
         """
         ordered = self._arrays.ordered
         if not len(ordered.nodes):
-            return np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32)
+            return np.empty(0, np.int64), np.empty((0, len(CONFLICTS)), np.float32)
         reordered = np.maximum.reduceat(
             changed[:, ordered.configurable], ordered.starts[:-1], axis=1
         )

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from solution.domain import vocabulary
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.features.nodes import NUM_NUMERIC
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.loops import TOKEN_FEATURES, dimension_tokens

@@ -16,7 +16,7 @@ from solution.data.npz_arrays import WHOLE_NUMBERS, open_arrays, read_array
 from solution.domain import vocabulary
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
-from solution.features.work import num_bytes, num_operations
+from solution.features.operations import num_bytes, num_operations
 from solution.placement.graphs.cost_graph import (
     DATA,
     FUSION_KINDS,

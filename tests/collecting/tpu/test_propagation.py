@@ -14,7 +14,7 @@ from solution.domain.codebook import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES, OPCODES
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from solution.features.propagation.backend import TPU
 from solution.features.propagation.propagation import Propagation
 from solution.programs.child import Child, Limits

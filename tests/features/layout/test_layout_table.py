@@ -16,15 +16,19 @@ from solution.domain.codebook import Codebook, encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, OPCODE_IDS
-from solution.features.layout import conflicts, frequency
+from solution.features.layout import frequency
 from solution.features.layout import layout_table as module
-from solution.features.layout.conflicts import find_constraints
 from solution.features.layout.layout_table import COPIES, SUMMED, count_copies
-from solution.features.layout.tensors import FEATURES, TENSOR_FEATURES, describe_layouts
-from solution.features.operands import find_operands
-from solution.features.padding import repair_padding, tensor_ranks
+from solution.features.layout.tensors import (
+    CONFLICTS,
+    FEATURES,
+    TENSOR_FEATURES,
+    describe_layouts,
+    find_constraints,
+)
+from solution.features.operations import find_operands, num_bytes, tensor_ranks
+from solution.features.preparation import repair_padding
 from solution.features.table import feature_table
-from solution.features.work import num_bytes
 from tests.made.graphs import make_layout_graph, make_nodes
 
 CONFIGURABLE = {OPCODE_IDS[name]: name for name in ("convolution", "dot", "reshape")}
@@ -199,8 +203,7 @@ def describe(graph: Graph, node: int) -> list[dict[str, bool]]:
     found = constraints.describe(graph.layouts.codes)[graph.layouts.rows]
     column = constraints.nodes.tolist().index(node)
     return [
-        dict(zip(conflicts.FEATURES, row.tolist(), strict=True))
-        for row in found[:, column].astype(bool)
+        dict(zip(CONFLICTS, row.tolist(), strict=True)) for row in found[:, column].astype(bool)
     ]
 
 

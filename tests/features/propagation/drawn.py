@@ -5,7 +5,7 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import CONFIGURABLE_OPCODES
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from tests.made.builder import Builder, Shape
 
 SIZES = (1, 2, 3, 4)

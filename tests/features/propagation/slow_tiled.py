@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.operands import NONE
+from solution.features.operations import NONE
 from solution.features.propagation import instructions as kinds
 from solution.features.propagation.canonical import UNSET
 from tests.features.propagation.slow import Layout, Slow, Use, addresses, unpack

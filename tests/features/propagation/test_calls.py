@@ -3,7 +3,7 @@
 import numpy as np
 
 from solution.collecting.tpu import asking
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from solution.features.propagation import calls
 from solution.features.propagation.backend import TPU
 from solution.features.propagation.instructions import ASKS

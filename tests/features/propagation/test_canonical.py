@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.operands import find_operands
-from solution.features.padding import repair_padding
+from solution.features.operations import find_operands
+from solution.features.preparation import repair_padding
 from solution.features.propagation.backend import CPU
 from solution.features.propagation.canonical import find_matrices, find_orders
 from solution.features.propagation.instructions import list_instructions

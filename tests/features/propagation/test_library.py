@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS, OPCODES
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from solution.features.propagation import library
 from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.instructions import ASKS

@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from solution.domain import vocabulary
-from solution.features.operands import NONE
-from solution.features.padding import repair_padding
+from solution.features.operations import NONE, num_bytes
+from solution.features.preparation import repair_padding
 from solution.features.propagation import library
 from solution.features.propagation import propagation as propagating
 from solution.features.propagation.backend import CPU, TPU, Backend
@@ -18,7 +18,6 @@ from solution.features.propagation.instructions import KEEPS
 from solution.features.propagation.library import join_library
 from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.state_table import FEATURES, state_tables
-from solution.features.work import num_bytes
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.slow import Layout, Slow, addresses, unpack
 from tests.features.propagation.slow_tiled import SlowTiled

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.domain.vocabulary import MAX_RANK
+from solution.features.operations import num_bytes
 from solution.features.propagation.backend import TPU
 from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.register_tiles import count_padded_bytes, share_matrix_unit
@@ -19,7 +20,6 @@ from solution.features.propagation.state_table import (
     state_tables,
 )
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
-from solution.features.work import num_bytes
 from solution.models.layout.known_costs import find_made
 from solution.programs.compiler import Compiler
 from tests.features.propagation.drawn import draw_graph

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.features.padding import repair_padding
+from solution.features.preparation import repair_padding
 from solution.features.propagation.backend import TPU
 from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.tiles import FEWEST, DeviceLayouts, choose_layout

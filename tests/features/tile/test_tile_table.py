@@ -19,7 +19,8 @@ from solution.domain import vocabulary
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_TILE_FEATURES, OPCODE_IDS
-from solution.features.padding import repair_padding, tensor_ranks
+from solution.features.operations import tensor_ranks
+from solution.features.preparation import repair_padding
 from solution.features.table import feature_table
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import output_node

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours, starts_of
-from solution.features.layout import conflicts
+from solution.features.layout.tensors import CONFLICTS
 from solution.models.layout import colour_refinement, layout_forward, layout_gnn
 from solution.models.layout.colour_refinement import Colours, number_colours, number_small, refine
 from solution.models.layout.layout_gnn import (
@@ -94,7 +94,7 @@ def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) 
         layout = torch.cat([tokens, inputs.pair_features[pair]])
         hidden = functional.gelu(net.pair.node(nodes[node]) + net.pair.layout(layout))
         x[node] = nodes[node] + net.pair.out(hidden)
-    extra = torch.zeros(len(x), len(conflicts.FEATURES))
+    extra = torch.zeros(len(x), len(CONFLICTS))
     constrained = structure.constraints.describe(structure.codebook.codes[[config]])[0]
     extra[structure.constraints.nodes] = torch.from_numpy(constrained).float()
     for block in net.blocks:

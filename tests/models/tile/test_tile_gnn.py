@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from solution.domain.memo import count_bytes
+from solution.domain.graph import count_bytes
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.loops import dimension_tokens
 from solution.models.tile.tile_gnn import TileGnnSettings

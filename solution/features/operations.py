@@ -1,8 +1,9 @@
-"""Infer which operand of a node is its input and which its kernel.
+"""Describe the operations of a graph: rank, size and bytes of each result, operands, and work.
 
 Edges have no order: the competition's files sort a node's operands by number, and list the roots of
-called computations among them. In most cases the shapes decide. For a dot that is a gradient, the
-other readers of the same tensors decide (solution.features.gradients).
+called computations among them. In most cases the shapes decide which operand of a node is its input
+and which its kernel. For a dot that is a gradient, the other readers of the same tensors decide
+(solution.features.gradients).
 """
 
 from collections.abc import Callable
@@ -14,17 +15,65 @@ from typing import Any
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.graph import Graph, PerGraph
 from solution.domain.neighbours import Neighbours
-from solution.domain.vocabulary import OPCODE_IDS
+from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.einsum import Einsum, count_terms, label_dot
 from solution.features.gradients import find_gradients, find_told
-from solution.features.padding import tensor_ranks
 
 NONE = -1
 HEADS = 3  # minimum number of dimensions of the queries and keys of multi-head attention
 MADE_ALIKE = [OPCODE_IDS[name] for name in ("add", "dot", "reshape", "transpose")]
+
+
+def _find_ranks(graph: Graph) -> np.ndarray:
+    """Return the rank (nodes,) of each output tensor, at most six. It is the number of slots up to
+    the last used one of the shape, or of the layout if that is later: a shape may end in a
+    dimension of size 0, which looks unused."""
+    by_shape = count_used_slots(graph.node_features[:, vocabulary.SHAPE_DIMENSIONS])
+    highest_axis = graph.node_features[:, vocabulary.NODE_LAYOUT].max(axis=1)
+    by_layout = np.where(highest_axis > 0, highest_axis + 1, 0).astype(np.int64)
+    ranks = np.minimum(np.maximum(by_shape, by_layout), MAX_RANK)
+    ranks.setflags(write=False)
+    return ranks
+
+
+# The rank (nodes,) of each node's output tensor: 0 for scalars and tuples.
+tensor_ranks = PerGraph(_find_ranks)
+
+
+def count_used_slots(values: np.ndarray) -> np.ndarray:
+    """Return the number of slots (nodes,) up to the last one that is not 0."""
+    slots = np.arange(1, values.shape[1] + 1)
+    return np.where(values != 0, slots, 0).max(axis=1)
+
+
+def _count_elements(graph: Graph) -> np.ndarray:
+    dimensions = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
+    return _fix(np.where(dimensions > 0, dimensions, 1).prod(axis=1))
+
+
+# Elements (nodes,) of each output tensor, at least 1.
+num_elements = PerGraph(_count_elements)
+
+
+def element_bytes(graph: Graph) -> np.ndarray:
+    """Return the bytes (nodes,) of one element of each output tensor; 1 if the type is unknown."""
+    return np.maximum(graph.node_features[:, vocabulary.ELEMENT_TYPE] @ vocabulary.ELEMENT_BYTES, 1)
+
+
+def _count_bytes(graph: Graph) -> np.ndarray:
+    return _fix(num_elements(graph) * element_bytes(graph))
+
+
+# Bytes (nodes,) of each output tensor; an element of unknown type counts as one byte.
+num_bytes = PerGraph(_count_bytes)
+
+
+def _fix(values: np.ndarray) -> np.ndarray:
+    """Return the array as read-only, because callers share it."""
+    values.setflags(write=False)
+    return values
 
 
 @dataclass(frozen=True)
@@ -183,3 +232,41 @@ def _fit_reshape(node: np.ndarray, shapes: np.ndarray) -> int:
         np.maximum(shape, 1).prod() for shape in (node[vocabulary.SHAPE_DIMENSIONS], shapes[0])
     ]
     return int(sizes[0] == sizes[1])
+
+
+def _contract(graph: Graph) -> np.ndarray:
+    """Return the number of terms (nodes,) that each output element sums. For a convolution, this is
+    (elements of the kernel) / (output features)."""
+    kernel = find_operands(graph).kernel
+    right = np.where(kernel >= 0, num_elements(graph)[kernel], 1)
+    features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)
+    shape = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    output_features = np.maximum(shape[np.arange(len(shape)), np.clip(features, 0, 5)], 1)
+    convolution = right / output_features
+    is_convolution = graph.node_opcodes == OPCODE_IDS["convolution"]
+    return _fix(np.where(is_convolution, convolution, terms_of_dots(graph)))
+
+
+# Number of terms (nodes,) that each output element of a dot or convolution sums, else 1.
+contracted_size = PerGraph(_contract)
+
+
+def num_operations(graph: Graph) -> np.ndarray:
+    """Return multiply-adds (nodes,) of dots and convolutions; for other nodes one per element."""
+    return num_elements(graph) * np.maximum(contracted_size(graph), 1)
+
+
+def configurable_shares(graph: Graph) -> np.ndarray:
+    """Return each configurable node's share of operations and of bytes (configurable, 2)."""
+    operations = num_operations(graph)[graph.configurable]
+    size = num_bytes(graph)[graph.configurable]
+    return np.stack([operations / operations.sum(), size / size.sum()], axis=1)
+
+
+def tensor_shares(graph: Graph) -> np.ndarray:
+    """Return the bytes of each configurable node's output, input and kernel (configurable, 3), over
+    the sum of all these bytes. A copy costs in proportion to the tensor's size."""
+    size, operands = num_bytes(graph), find_operands(graph)
+    read = [np.where(nodes >= 0, size[nodes], 0) for nodes in (operands.input, operands.kernel)]
+    tensors = np.stack([size, *read], axis=1)[graph.configurable]
+    return tensors / tensors.sum()
