@@ -118,9 +118,10 @@ kernels-pull: $(INSTALLED)
 kernels-share: $(INSTALLED)
 	$(BIN)/fastslow kernels share "$(BUNDLE)" $(call given,AS,--name)
 
-# Not more than cores: what is waited, for limits, for answers, for other processes, is less than
-# what another process has to import.
-PROCESSES = $(shell $(BIN)/python -c "import os; print(os.cpu_count() or 1)")
+# Two workers a core, because a worker waits for half of its time: for limits, for answers, for other
+# processes. A worker and the processes that it starts take up to 2 GB.
+PROCESSES = $(shell $(BIN)/python -c "import os, psutil; \
+	print(max(1, min(2 * (os.cpu_count() or 1), psutil.virtual_memory().total >> 31)))")
 
 # Lint runs beside the tests, which wait much; what it says stands below what they say.
 test: $(EXTRAS)

@@ -7,18 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
-from ensembles.merge import merge_run
-from ensembles.recipe import find_recipe, make_recipe
+from ensembles.recipe import make_recipe
 from solution.data.folders import find_files
-from solution.domain import predictions
 from solution.domain.codebook import Codebook, encode
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
-from solution.runs.folder import Run
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
@@ -31,10 +27,8 @@ from submissions.page import build
 from submissions.writer import Expected, check_submission, expect
 from tests.attacks.making import NET, RIDGE
 from tests.attacks.stories import REPOSITORY
-from tests.attacks.test_npz_rows import NAMES
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.made.guarded import Guard
-from tests.made.run import make_run
 
 pytestmark = pytest.mark.slow
 
@@ -73,14 +67,6 @@ def test_a_line_without_end_is_refused_in_short(name: str, tmp_path: Path, guard
         assert len(str(caught.value)) < 1_500
     finally:
         path.unlink()
-
-
-def merge(folder: Path, text: str) -> pl.DataFrame:
-    """The out-of-fold ranking of a run by the recipe."""
-    run = make_run(folder / "run") if not (folder / "run").exists() else Run(folder / "run")
-    (folder / "mine.toml").write_text(text)
-    merge_run(run, find_recipe(str(folder / "mine.toml")))
-    return predictions.read(run.ranking("mine", "out_of_fold"))
 
 
 PACKAGES = ("solution", "ensembles", "submissions")
@@ -201,6 +187,10 @@ def run_and_verify(folder: Path, experiments: list[Experiment]) -> int:
 
 
 LONG_ODD_ROWS = "x" * 200  # with a suffix and a folder's own, what a file system takes
+NAMES = (
+    "a b", "a\nb", "a\tb", "ä", "e\u0301", "\u202eabc", 'a"b', "a'b", "a,b", "a;b", "=cmd", "%s",
+    "-rf", "[a]*?", "a:b", "x" * 250, "\x1b[31mx", "\U0001f600", "a.b", "..a",
+)  # fmt: skip
 VISIBLE = [name for name in NAMES if name[0] != "." and len(name) < len(LONG_ODD_ROWS)]
 PAIRS = [("e\u0301", "\u00e9"), ("A", "a"), (" ", "  "), (LONG_ODD_ROWS, LONG_ODD_ROWS + "y")]
 

@@ -257,6 +257,23 @@ def test_links_to_folders_above_and_to_each_other_have_an_end(tmp_path: Path) ->
     assert find_left_out(tmp_path) == []
 
 
+def test_a_folder_called_like_a_file_many_ways_and_a_long_path_add_nothing(tmp_path: Path) -> None:
+    touch(tmp_path, LAYOUT_FILE)
+    (tmp_path / LAYOUT_FILE).with_name("folder.npz").mkdir()
+    for depth in range(11):  # two links to the next folder, in each: 2^11 ways to the last
+        here, below = tmp_path / str(depth), tmp_path / str(depth + 1)
+        here.mkdir(exist_ok=True)
+        below.mkdir()
+        for name in "ab":
+            (here / name).symlink_to(below)
+    deep = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(12):  # 3,000 characters
+        os.mkdir("d" * 250, dir_fd=deep)
+        deep = os.open("d" * 250, os.O_RDONLY, dir_fd=deep)
+    os.close(os.open("x.npz", os.O_CREAT | os.O_WRONLY, dir_fd=deep))
+    assert [file.path for file in find_files(tmp_path)] == [tmp_path / LAYOUT_FILE]
+
+
 @pytest.mark.parametrize("start", ["\ufeffID,TopConfigs", '"ID","TopConfigs"', "ID,TopConfigs\r"])
 @pytest.mark.parametrize("row", ["tile:xla:kernel,0;1", '"tile:xla:kernel","0;1"'])
 def test_a_sample_that_was_saved_again_counts(start: str, row: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import pickle
 import random
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,15 @@ def test_layout_graph_comes_back_as_it_was_written(
     graph = make_layout_graph(seed, configs=9 + seed, labelled=labelled)
     read = read_graph(save(tmp_path, graph), graph.collection)
     assert find_difference(read, graph) is None
+
+
+def test_the_zip_format_of_large_files_is_read(tmp_path: Path) -> None:
+    graph, path = GRAPHS["layout"], tmp_path / "program.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for key, array in to_arrays(graph).items():
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array)
+    assert find_difference(read_graph(path, graph.collection), graph) is None
 
 
 @pytest.mark.parametrize("seed", range(3))

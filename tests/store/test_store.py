@@ -189,6 +189,37 @@ def test_a_changed_file_is_named_and_putting_it_back_helps(finished: bool, tmp_p
     assert snapshot(prepare(tmp_path, replace=True).folder) != before
 
 
+@dataclasses.dataclass(frozen=True)
+class ChangingPreparation(Preparation):
+    """Somebody deletes the file while it is prepared, or writes another one."""
+
+    path: str = ""
+    other: str = ""
+
+    def __call__(self, graph: Graph) -> Graph:
+        Path(self.path).unlink()
+        if self.other:
+            Path(self.other).rename(self.path)
+        return super().__call__(graph)
+
+
+@pytest.mark.parametrize("how", ["replaced", "deleted", "deleted before"])
+def test_a_file_that_changes_meanwhile_is_said(how: str, tmp_path: Path) -> None:
+    """And afterwards the same command makes what is there."""
+    path = write_graph(make_tile_graph(), tmp_path / "data")
+    files = find_files(tmp_path / "data")
+    other = write_graph(make_tile_graph(1), tmp_path / "other") if how == "replaced" else ""
+    changing: Preparation = ChangingPreparation(path=str(path), other=str(other))
+    if how == "deleted before":
+        path.unlink()
+        changing = Preparation()
+    with pytest.raises(InputError, match=rf"{path.name}: (was changed|there is no such file)"):
+        prepare_store(files, tmp_path / "store", changing, workers=1)
+    write_graph(make_tile_graph(int(how == "replaced")), tmp_path / "data")
+    made = prepare(tmp_path)
+    assert made.graphs.equals(prepare(tmp_path, replace=True).graphs)
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_removed_file_is_said_and_the_store_stays_as_it_is(
     finished: bool, tmp_path: Path

@@ -12,6 +12,6 @@ EXPERIMENT = Experiment(
     name="quick_checkpoints",
     collections=TILE,
     ranker=TileGnnSettings(
-        width=16, training=TrainingSettings(epochs=60, patience=None, configs_per_graph=8)
+        width=16, training=TrainingSettings(epochs=24, patience=None, configs_per_graph=8)
     ),
 )

@@ -6,7 +6,9 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -308,3 +310,59 @@ def test_sizes_in_a_file_cost_no_memory(
     found, printed, megabytes = measure(modules.write(module, tmp_path / "sizes.pb"), *command)
     assert found == code and words in printed, printed
     assert "Traceback" not in printed and megabytes < 2000
+
+
+def change(place: int, **fields: Any) -> Any:
+    """The module, with other fields of one instruction of the main computation."""
+    own = modules.make_module()
+    instruction = own.computations[1].instructions[place]
+    for name, value in fields.items():
+        instruction.ClearField(name)
+        if isinstance(value, list):
+            getattr(instruction, name).extend(value)
+        else:
+            setattr(instruction, name, value)
+    return own
+
+
+def with_sizes(*sizes: int) -> Any:
+    own = modules.make_module()
+    own.computations[1].instructions[0].shape.dimensions.extend(sizes)
+    return own
+
+
+def make_long(count: int) -> Any:
+    nodes = [modules.node(1, "parameter", modules.shape(2))]
+    nodes += [modules.node(n, "tanh", modules.shape(2), (n - 1,)) for n in range(2, count)]
+    return modules.module(("main", count - 1, nodes))
+
+
+HOSTILE: dict[str, Callable[[], Any]] = {
+    "negative operand": lambda: change(1, operand_ids=[20, -1]),
+    "cycle": lambda: change(1, operand_ids=[22, 23]),
+    "self call": lambda: change(3, called_computation_ids=[2]),
+    "10^6 operands": lambda: change(1, operand_ids=[20] * 10**6),
+    "60,000 dimensions of 2^62": lambda: with_sizes(*[2**62 - 1] * 60_000),
+    "negative dimension": lambda: with_sizes(-1),
+    "dimension of 2^63-1": lambda: with_sizes(2**63 - 1),
+    "unknown opcode": lambda: change(1, opcode="os.system"),
+    "opcode of a megabyte": lambda: change(1, opcode="x" * 10**6),
+    "no opcode": lambda: change(1, opcode=""),
+    "20,000 instructions": lambda: make_long(20_000),
+    "no computations": lambda: modules.module(),
+}
+
+
+def count_nodes(path: Path) -> int:
+    return sum(record.graph.num_nodes for record in read_module_file(path))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_module_is_read_or_refused_by_name(
+    name: str, tmp_path: Path, guard: Guard
+) -> None:
+    path = modules.write(HOSTILE[name](), tmp_path / "mine.pb")
+    try:
+        assert guard.call(count_nodes, path) > 0
+    except InputError as error:
+        assert str(path) in str(error) and len(str(error)) < 3_000
