@@ -104,6 +104,31 @@ def compare(one, other, sizes, rank):
 
 
 @njit(cache=True, nogil=True)
+def compare_tiled(one, other, sizes, rank):
+    """Return how a copy between two layouts moves memory if the two minor dimensions are tiled.
+
+    Then a minor dimension of size 1 is padded, so its position counts. Further out it does not.
+    """
+    if one == other or rank < 2:
+        return ALIKE
+    minor, other_minor = _tiled(one, 0, sizes), _tiled(other, 0, sizes)
+    second, other_second = _tiled(one, 1, sizes), _tiled(other, 1, sizes)
+    outer, _ = without_ones(one >> 2 * BITS, sizes, rank - 2)
+    other_outer, _ = without_ones(other >> 2 * BITS, sizes, rank - 2)
+    if minor == other_minor:
+        return ALIKE if second == other_second and outer == other_outer else BLOCKS
+    is_swap = minor == other_second and second == other_minor and outer == other_outer
+    return SWAPPED if is_swap else SCATTERED
+
+
+@njit(cache=True, nogil=True)
+def _tiled(number, slot, sizes):
+    """Return the dimension at position `slot`, the same for all dimensions of size 1."""
+    dimension = unpack(number, slot)
+    return dimension if sizes[dimension] != 1 else MASK
+
+
+@njit(cache=True, nogil=True)
 def aligned(number, sizes, rank, new_sizes, new_rank):
     """Return the layout of one side of a reshape that makes it a bitcast, or UNSET if none does.
 

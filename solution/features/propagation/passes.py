@@ -13,20 +13,30 @@ The worklist algorithm (solution.features.propagation.worklist) runs up to MOST_
 3. If all reshapes are settled, a reduction whose result does not keep the order of its operand's
    other dimensions requests both layouts.
 
-After the last pass, the copy of a product into the layout that a configuration requests is fused
-into the product.
+After the last pass, a product writes the layout that its readers read, if only the two minor
+dimensions are swapped. Then the custom calls disappear, and what is left to copy is marked.
 """
 
 from numba import njit
 
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.propagation.instructions import ASKS, GIVES, REDUCES, RESHAPES, TRANSPOSES
+from solution.features.propagation.instructions import (
+    ASKS,
+    BROADCASTS,
+    GIVES,
+    REDUCES,
+    RESHAPES,
+    TRANSPOSES,
+)
 from solution.features.propagation.orders import (
     ALIKE,
     BITS,
+    SCATTERED,
+    SWAPPED,
     UNSET,
     aligned,
     compare,
+    compare_tiled,
     transposed,
     unpack,
 )
@@ -51,9 +61,12 @@ LANES, SUBLANES = 128, 8
 
 @njit(cache=True, nogil=True)
 def assign_tiled(program, given, state):
-    """Assign the layout of every buffer and use, and write them into `state`. `given`:
-    (instructions,) the layout that each custom call requests; UNSET if it requests none. The
-    layouts that are propagated from requested ones are added."""
+    """Assign the layout of every buffer and use, and write them into `state`.
+
+    Args:
+        given: (instructions,) the layout that each custom call requests; UNSET if it requests none.
+            The layouts that are propagated from requested ones are added.
+    """
     _propagate_requests(program, given, state.known)
     state.kept_buffers[:], state.kept_uses[:] = UNSET, UNSET
     for turn in range(MOST_PASSES):
@@ -69,6 +82,7 @@ def assign_tiled(program, given, state):
         if not _keep_reshapes(program, state) and not _keep_reductions(program, state):
             break
     _fuse_copies(program, state)
+    state.source[:] = program.read  # the custom calls disappear
 
 
 @njit(cache=True, nogil=True)
@@ -124,8 +138,11 @@ def _request_kept(program, state, kind):
 
 @njit(cache=True, nogil=True)
 def _request_products(program, given, state, turn):
-    """Constrain dots and convolutions, the last one first. `turn`: number of the pass; from
-    LAST_GROUPED on, every dot requests layouts."""
+    """Constrain dots and convolutions, the last one first.
+
+    Args:
+        turn: number of the pass; from LAST_GROUPED on, every dot requests layouts.
+    """
     for k in range(program.order.size - 1, -1, -1):
         op = program.order[k]
         if not _is_product(program, op) or program.fixed[op] == UNSET:
@@ -210,8 +227,10 @@ def _fills_tiles(rows):
 
 @njit(cache=True, nogil=True)
 def _keep_reductions(program, state):
-    """Let each reduction that reorders dimensions request layouts in the next pass. Return True if
-    one is new."""
+    """Let each reduction that reorders dimensions request layouts in the next pass.
+
+    Return True if one is new.
+    """
     found = False
     for op in range(program.kind.size):
         use = program.main[op, 0]
@@ -233,7 +252,9 @@ def _keep_reductions(program, state):
 @njit(cache=True, nogil=True)
 def _reduced(layout, summed, rank):
     """Return an operand's layout without the dimensions `summed` (6,), and the rank that is left.
-    The other dimensions are renumbered."""
+
+    The other dimensions are renumbered.
+    """
     result, filled = 0, 0
     for slot in range(rank):
         axis, before, is_summed = unpack(layout, slot), 0, False
@@ -249,8 +270,9 @@ def _reduced(layout, summed, rank):
 @njit(cache=True, nogil=True)
 def _fuse_copies(program, state):
     """Fuse copies into products and into reshapes that move data: they write the copy's layout.
-    That holds if all readers, not counting custom calls, read the same other layout, and none of
-    them is the program's end."""
+
+    That holds if all readers, not counting custom calls, read the same other layout.
+    """
     for op in range(program.kind.size):
         is_moving = program.kind[op] == RESHAPES and state.kept_buffers[op] != UNSET
         if not is_moving and not _is_product(program, op):
@@ -261,23 +283,115 @@ def _fuse_copies(program, state):
             if program.kind[program.reader[use]] == ASKS:
                 continue
             read, is_end = state.uses[use], program.kind[program.reader[use]] == GIVES
-            if is_end or read == made or (other != UNSET and read != other):
+            is_blocked = is_end if is_moving else not _can_write(program, op, made, read, use)
+            if is_blocked or read == made or (other != UNSET and read != other):
                 other = UNSET
                 break
             other = read
-        if other != UNSET and (is_moving or _can_write(program, op, made, other)):
+        if other != UNSET:
             state.buffers[op] = other
 
 
 @njit(cache=True, nogil=True)
-def _can_write(program, op, made, other):
-    """Return True if a product can write the layout `other` instead of `made`. A dot of rank above
-    2 cannot make a short dimension one of the two minor ones."""
-    if program.opcodes[op] != DOT or program.rank[op] == 2:
-        return True
-    for slot in range(2):
-        axis = unpack(other, slot)
-        is_new = axis != unpack(made, 0) and axis != unpack(made, 1)
-        if is_new and program.sizes[op, axis] < SUBLANES:
+def _can_write(program, op, made, read, use):
+    """Return True if a product can write the layout `read` of a reader instead of `made`.
+
+    A product can swap its two minor dimensions, but not if the compiler fuses it with a reduction
+    that reads a convolution, or turns the copy before a reshape into a part of the reshape.
+    """
+    if compare(made, read, program.sizes[op], program.rank[op]) != SWAPPED:
+        return False
+    kind = program.kind[program.reader[use]]
+    if program.opcodes[op] == CONVOLUTION:
+        return kind != REDUCES
+    return kind != RESHAPES or program.rank[op] == 2
+
+
+@njit(cache=True, nogil=True)
+def mark_tiled_copies(program, given, free, state, marks):
+    """Write into `marks` the kind of copy of each use, then of each reshape and transpose.
+
+    Args:
+        given: (instructions,) the layout that each custom call requests; UNSET if it requests none.
+        free: (instructions,) bool; tensors that change layout at no cost, such as constants.
+        state: the layouts that assign_tiled() assigned.
+        marks: (uses + instructions,) int8, written: ALIKE ... SCATTERED.
+    """
+    marks[:] = ALIKE
+    for use in range(state.uses.size):
+        if not free[program.read[use]]:
+            kind = _compare_use(program, given, state, use)
+            if kind != ALIKE and not _is_copied_before(program, state, marks, use):
+                marks[use] = kind
+    for op in range(program.kind.size):
+        if program.kind[op] == RESHAPES or program.kind[op] == TRANSPOSES:
+            marks[state.uses.size + op] = _compare_sides(program, given, state, op)
+
+
+@njit(cache=True, nogil=True)
+def _compare_use(program, given, state, use):
+    """Return the kind of copy that stands before a use; ALIKE if none does.
+
+    None stands before a reshape that is moved away, nor before a product that reads the two minor
+    dimensions swapped. A broadcast reads its operand at any position of dimensions of size 1.
+    """
+    base, reader = program.read[use], program.reader[use]
+    made, read, kind = state.buffers[base], state.uses[use], program.kind[reader]
+    if made == UNSET or read == UNSET or kind == ASKS or _is_moved_away(program, given, reader):
+        return ALIKE
+    if kind == BROADCASTS:
+        return compare(made, read, program.sizes[base], program.rank[base])
+    copy = compare_tiled(made, read, program.sizes[base], program.rank[base])
+    return ALIKE if copy == SWAPPED and _is_product(program, reader) else copy
+
+
+@njit(cache=True, nogil=True)
+def _is_copied_before(program, state, marks, use):
+    """Tell if an earlier use of the same tensor is copied into the same layout."""
+    base = program.read[use]
+    for k in range(program.reader_starts[base], program.reader_starts[base + 1]):
+        other = program.reading[k]
+        if other >= use:
             return False
-    return True
+        if marks[other] != ALIKE and state.uses[other] == state.uses[use]:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _is_moved_away(program, given, op):
+    """Tell if a reshape only adds or drops dimensions of size 1 and no layout of it is requested.
+
+    The compiler moves such a reshape past the element-wise instructions that read it.
+    """
+    if program.kind[op] != RESHAPES or program.use_starts[op + 1] != program.use_starts[op] + 1:
+        return False
+    call = program.behind[op]
+    is_asked = call != NONE and given[call] != UNSET
+    return not is_asked and only_ones_differ(program, program.read[program.use_starts[op]], op)
+
+
+@njit(cache=True, nogil=True)
+def _compare_sides(program, given, state, op):
+    """Return the kind of copy that a reshape or transpose makes; ALIKE if it moves no data."""
+    use = program.use_starts[op]
+    if program.use_starts[op + 1] != use + 1 or program.rank[op] < 2:
+        return ALIKE
+    base, made, rank = program.read[use], state.buffers[op], program.rank[op]
+    read, read_rank = state.uses[use], program.rank[base]
+    if read == UNSET:
+        read = state.buffers[base] if read_rank > 1 else 0
+    if made == UNSET or read == UNSET or _is_moved_away(program, given, op):
+        return ALIKE
+    if program.kind[op] == TRANSPOSES:
+        moved = transposed(read, program.dimensions[op], rank)
+        return compare_tiled(moved, made, program.sizes[op], rank)
+    if read_rank < 2:  # a vector is stored along the lanes
+        is_bitcast = program.sizes[op, unpack(made, 0)] == program.sizes[base, 0]
+    else:
+        is_bitcast = _is_bitcast(program, state, op, use)
+    if is_bitcast:
+        return ALIKE
+    moved = aligned(read, program.sizes[base], read_rank, program.sizes[op], rank)
+    kind = compare_tiled(moved, made, program.sizes[op], rank) if moved != UNSET else ALIKE
+    return kind if kind != ALIKE else SCATTERED

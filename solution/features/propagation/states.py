@@ -30,7 +30,7 @@ from solution.features.propagation.orders import (
     row_major,
     transposed,
 )
-from solution.features.propagation.passes import assign_tiled
+from solution.features.propagation.passes import assign_tiled, mark_tiled_copies
 from solution.features.propagation.worklist import assign
 
 # Columns of States.layouts. A state of an instruction has the layouts of the result and of the two
@@ -99,9 +99,10 @@ def number_states(program, free, packed, starts, codes, state, states, numbers):
                 given[op] = packed[starts[position] + codes[row, position], asked[op, 1]]
         if program.flags[3]:
             assign_tiled(program, given, state)
+            mark_tiled_copies(program, given, free, state, marks)
         else:
             assign(program, given, state)
-        _mark_copies(program, free, state, marks)
+            _mark_copies(program, free, state, marks)
         for op in range(count):
             first = state.uses[main[op, 0]] if main[op, 0] >= 0 else UNSET
             second = state.uses[main[op, 1]] if main[op, 1] >= 0 else UNSET

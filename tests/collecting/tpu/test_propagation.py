@@ -1,12 +1,14 @@
 """Propagated layouts are those of a TPU's compiler: one program that shows each rule, compiled."""
 
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `tpu`")
 
+from benchmarks.tpu_propagation import sum_copies
 from solution.collecting.target import parse_target
 from solution.collecting.tpu.asking import MADE_OF, NODE, ask
 from solution.collecting.tpu.estimator import Estimator
@@ -36,13 +38,29 @@ def program(x, w, left, right, a, b, c):
 SHAPES = ((8, 12, 64), (64, 64), (16, 64), (64, 16), (96, 96), (96, 48), (48, 96))
 arguments = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in SHAPES)
 """
+COPIES = """
+import jax
+import jax.numpy as jnp
+
+def program(x, w, v):
+    hidden = jnp.tanh(x @ w)
+    scale = jnp.sum(hidden * hidden, -1, keepdims=True)  # a vector of size 128 becomes (128, 1)
+    return (hidden / jnp.sqrt(scale + 1)) @ v
+
+SHAPES = ((128, 64), (64, 48), (48, 32))
+arguments = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in SHAPES)
+"""
 ASKED = (1, 2, 0)  # the layout that the second configuration requests of the product of rank 3
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    path = tmp_path_factory.mktemp("programs") / "rules.py"
-    path.write_text(SOURCE, encoding="utf-8")
+    return read_source(SOURCE, tmp_path_factory.mktemp("programs") / "rules.py")
+
+
+def read_source(source: str, path: Path) -> Program:
+    """The program, with the number of each node as its op_name."""
+    path.write_text(source, encoding="utf-8")
     with Child(Limits(120)) as child:
         (found,) = read_programs(path, child, platform="tpu")
     for number, instruction in enumerate(instructions(found.module)):
@@ -63,20 +81,24 @@ def layouts(program: Program) -> np.ndarray:
 @pytest.fixture(scope="module")
 def propagated(program: Program, layouts: np.ndarray) -> list[dict[int, Layout]]:
     """By configuration and node: the layout without dimensions of size 1."""
-    nodes = program.nodes
-    graph = Graph(
-        "rules", collection("layout:xla:random"), nodes.features, nodes.opcodes, nodes.edges,
-        program.configurable, encode(layouts), None, summed=nodes.summed,
-    )  # fmt: skip
-    propagation = Propagation(repair_padding(graph), TPU)
+    propagation = propagate(program, layouts)
     ops, found = propagation.instructions, []
-    for row in propagation.number().results[graph.layouts.rows]:
+    for row in propagation.number().results[propagation.graph.layouts.rows]:
         made = {}
         for op in np.flatnonzero(ops.is_programs & (ops.rank > 1)):
             sizes = ops.sizes[op]
             made[int(ops.node[op])] = drop_ones(unpack(int(row[op]), int(ops.rank[op])), sizes)
         found.append(made)
     return found
+
+
+def propagate(program: Program, layouts: np.ndarray) -> Propagation:
+    nodes = program.nodes
+    graph = Graph(
+        "rules", collection("layout:xla:random"), nodes.features, nodes.opcodes, nodes.edges,
+        program.configurable, encode(layouts), None, summed=nodes.summed,
+    )  # fmt: skip
+    return Propagation(repair_padding(graph), TPU)
 
 
 def drop_ones(layout: Layout, sizes: np.ndarray) -> Layout:
@@ -139,3 +161,24 @@ def test_the_program_shows_the_rules(propagated: list[dict[int, Layout]], progra
     assert find("dot", (16, 16)) == (0, 1)  # a reduction sums the last dimension
     assert find("dot", (8, 12, 64), config=1) == ASKED
     assert find("reshape", (8, 12, 4, 16)) == (3, 2, 0, 1)  # selected with its operand's layout
+
+
+def test_copied_bytes_are_the_compilers(tmp_path: Path) -> None:
+    """The two minor dimensions of a product's operands and result are swapped without a copy. A
+    vector that is laid along the sublanes, because (128, 1) is requested so, is copied and padded.
+    """
+    program = read_source(COPIES, tmp_path / "copies.py")
+    nodes = list(instructions(program.module))
+    sizes = [tuple(nodes[node].shape.dimensions) for node in program.configurable]
+    layouts = np.full((3, len(sizes), NUM_LAYOUT_FEATURES), -1, np.int8)
+    layouts[1, sizes.index((128, 1)), :2] = 1, 0
+    layouts[2, sizes.index((128, 48)), :2] = 1, 0
+    propagation = propagate(program, layouts)
+    copied = sum_copies(propagation, propagation.number())[propagation.graph.layouts.rows]
+    compiled = []
+    with Estimator(parse_target("tpu:v3"), cache=tmp_path / "cache") as estimator:
+        for given in layouts.reshape(3, -1, 3, 6):
+            answer = estimator.estimate(ask(program.module, program.configurable, given))
+            assert answer.compiled is not None, answer.refused
+            compiled.append(sum(copy.bytes for copy in answer.compiled.copies))
+    assert copied.tolist() == compiled == [0, 128 * 128 * 4, 0]

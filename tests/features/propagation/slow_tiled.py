@@ -131,9 +131,8 @@ class SlowTiled(Slow):
                 continue
             use, made = self.uses[op][0], self.buffers[op].layout
             assert made
-            before, size = tile_addresses(self.shape(use.base), self.read_layout(use))
-            after, new_size = tile_addresses(self.shape(op), made)
-            if (before != after).any() or size != new_size:
+            shape, read = self.shape(use.base), self.read_layout(use)
+            if not lie_alike(shape, read, self.shape(op), made):
                 found[op] = unpack(int(wanted), self.rank(use.base)), self.fixed(op)
         return found
 
@@ -154,7 +153,10 @@ class SlowTiled(Slow):
         return found
 
     def fuse_copies(self) -> None:
-        """Products, and reshapes that move data, write what all their readers want."""
+        """Products, and reshapes that move data, write what all their readers want.
+
+        Then the custom calls disappear: readers read the instruction itself.
+        """
         for op, buffer in enumerate(self.buffers):
             is_moving = self.program.kind[op] == kinds.RESHAPES and op in self.kept
             if is_moving or self.is_product(op):
@@ -162,17 +164,82 @@ class SlowTiled(Slow):
                 uses = [use for use in uses if self.program.kind[use.reader] != kinds.ASKS]
                 layouts = {use.layout for use in uses}
                 ends = any(self.program.kind[use.reader] == kinds.GIVES for use in uses)
-                if len(layouts) == 1 and layouts != {buffer.layout} and not ends:
+                if len(layouts) == 1 and layouts != {buffer.layout}:
+                    can_write = not ends if is_moving else all(map(self.can_write, uses))
                     (layout,) = layouts
-                    if is_moving or self.can_write(op, layout):
-                        buffer.layout = layout
+                    buffer.layout = layout if can_write else buffer.layout
+        for use in self.all_uses():
+            use.source = self.buffers[use.base]
 
-    def can_write(self, op: int, layout: Layout | None) -> bool:
-        made, shape = self.buffers[op].layout, self.shape(op)
-        assert made and layout
-        new = set(layout[:2]) - set(made[:2])
-        is_matrix = self.program.opcodes[op] != DOT or len(shape) == 2
-        return is_matrix or all(shape[axis] >= 8 for axis in new)
+    def can_write(self, use: Use) -> bool:
+        """Whether the product that `use` reads can write the layout in which it is read."""
+        kind, rank = self.program.kind[use.reader], self.rank(use.base)
+        if self.program.opcodes[use.base] == CONVOLUTION:
+            is_blocked = kind == kinds.REDUCES
+        else:
+            is_blocked = kind == kinds.RESHAPES and rank > 2
+        shape, made = self.shape(use.base), self.buffers[use.base].layout
+        assert made and use.layout
+        ones = [tuple(axis for axis in one if shape[axis] > 1) for one in (made, use.layout)]
+        is_swap = ones[0][:2] == ones[1][1::-1] and ones[0][2:] == ones[1][2:]
+        return is_swap and len(ones[0]) > 1 and not is_blocked
+
+    def find_copies(self, free: np.ndarray) -> list[bool]:
+        """Tell which uses, then which instructions, copy a tensor."""
+        uses = list(self.all_uses())
+        seen: set[tuple[int, Layout | None]] = set()
+        marks = []
+        for use in uses:
+            copies = not free[use.base] and self.moves_before(use)
+            marks.append(copies and (use.base, use.layout) not in seen)
+            if copies:
+                seen.add((use.base, use.layout))
+        return marks + [self.moves(op) for op in range(self.program.number)]
+
+    def moves_before(self, use: Use) -> bool:
+        """Whether a copy stands before a use."""
+        made, kind, shape = use.source.layout, self.program.kind[use.reader], self.shape(use.base)
+        if not made or not use.layout or kind == kinds.ASKS or self.is_moved_away(use.reader):
+            return False
+        if kind == kinds.BROADCASTS:
+            return bool((addresses(shape, made) != addresses(shape, use.layout)).any())
+        swapped = (use.layout[1], use.layout[0], *use.layout[2:])
+        allowed = [use.layout, swapped] if self.is_product(use.reader) else [use.layout]
+        return not any(lie_alike(shape, made, shape, layout) for layout in allowed)
+
+    def is_moved_away(self, op: int) -> bool:
+        """Whether a reshape that only adds or drops ones disappears, as no custom call is there."""
+        if self.program.kind[op] != kinds.RESHAPES or len(self.uses[op]) != 1:
+            return False
+        call = int(self.program.behind[op])
+        is_asked = call != NONE and self.given[call] is not None
+        return not is_asked and self.only_ones_differ(self.uses[op][0].base, op)
+
+    def moves(self, op: int) -> bool:
+        """Whether a reshape or a transpose puts an element elsewhere."""
+        kind, made = self.program.kind[op], self.buffers[op].layout
+        if len(self.uses[op]) != 1 or self.rank(op) < 2 or not made or self.is_moved_away(op):
+            return False
+        (use,) = self.uses[op]
+        shape, read = self.shape(use.base), use.layout or use.source.layout
+        if kind == kinds.TRANSPOSES and read:
+            order = self.program.dimensions[op].tolist()
+            turned = tuple(order.index(axis) for axis in read)
+            return not lie_alike(self.shape(op), turned, self.shape(op), made)
+        if kind != kinds.RESHAPES:
+            return False
+        if len(shape) < 2:  # a vector lies along the lanes
+            return self.shape(op)[made[0]] != math.prod(shape)
+        return read is not None and not lie_alike(shape, read, self.shape(op), made)
+
+
+def lie_alike(
+    shape: tuple[int, ...], layout: Layout, new: tuple[int, ...], new_layout: Layout
+) -> bool:
+    """Whether each element has the same address in both layouts, and the memory the same size."""
+    before, size = tile_addresses(shape, layout)
+    after, new_size = tile_addresses(new, new_layout)
+    return size == new_size and bool((before == after).all())
 
 
 def tile_addresses(shape: tuple[int, ...], layout: Layout) -> tuple[np.ndarray, int]:

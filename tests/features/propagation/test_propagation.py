@@ -123,7 +123,10 @@ def slow_states(propagation: Propagation, row: int) -> list[tuple[State, bool]]:
     kind = SlowTiled if propagation.backend.device_layouts else Slow
     slow = kind(ops, propagation.backend, given_layouts(propagation, row))
     slow.run()
-    marks = find_copies(slow, propagation)
+    if isinstance(slow, SlowTiled):
+        marks = slow.find_copies(propagation._free)
+    else:
+        marks = find_copies(slow, propagation)
     uses = [use for used in slow.uses for use in used]
     states: list[tuple[State, bool]] = []
     for number in range(ops.number):
