@@ -13,6 +13,7 @@ import numpy as np
 from solution.domain.vocabulary import LANES, SUBLANES
 from solution.features.propagation.canonical import make_row_major
 from solution.features.propagation.states import list_dimensions
+from solution.features.propagation.tiles import find_fewest_rows
 
 # Width in lanes and columns of the matrix unit (v2 to v5p: 128 x 128).
 MATRIX = 128
@@ -50,9 +51,8 @@ def split_sizes(
 
 def find_sublanes(count: np.ndarray, element_bytes: np.ndarray) -> np.ndarray:
     """Return the multiple (states,) to which a size in sublanes is rounded up. It is 8 or, for
-    smaller sizes, a power of two: at least 2 for 32 bits, 4 for 16, 8 for 8."""
-    least = np.clip(SUBLANES / np.minimum(element_bytes, 4), 2, SUBLANES)
-    return np.asarray(np.clip(_round_to_power(count), least, SUBLANES))
+    smaller sizes, a power of two; see find_fewest_rows."""
+    return np.asarray(np.clip(_round_to_power(count), find_fewest_rows(element_bytes), SUBLANES))
 
 
 def share_matrix_unit(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -> np.ndarray:

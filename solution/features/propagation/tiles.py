@@ -29,7 +29,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES
 from solution.features.einsum import Einsum
-from solution.features.operations import NONE, find_operands, tensor_ranks
+from solution.features.operations import NONE, element_bytes, find_operands, tensor_ranks
 from solution.features.propagation.calls import IS_ELEMENTWISE, find_forwarding
 from solution.features.propagation.canonical import (
     BITS,
@@ -43,8 +43,6 @@ from solution.features.propagation.inlining import Inlined
 if TYPE_CHECKING:
     from solution.features.propagation.instructions import Instructions
 
-# {bytes of an element: minimum number of elements to which the second minor dimension is padded}
-FEWEST = {1: 8, 2: 4, 4: 2}
 ROWS_SPLIT = 2  # weight of a reshape's padded size if it divides the rows of a tile
 MOST_GROUPS = 5  # maximum number of groups of dimensions of a reshape whose orders are compared
 # Opcodes of readers through which the compiler looks for the dot that reads a dot.
@@ -55,9 +53,18 @@ PRODUCTS = [OPCODE_IDS[name] for name in ("convolution", "dot")]
 Layout = tuple[int, ...]  # the dimensions of a tensor, minor to major
 
 
+def find_fewest_rows(width: np.ndarray) -> np.ndarray:
+    """Return the fewest rows (tensors,) of a register tile, for the bytes of an element: 8 for 1,
+    4 for 2, 2 for 4 and more.
+
+    A TPU v3 keeps elements of less than a byte, such as s4, in a byte each.
+    """
+    return np.asarray(np.clip(SUBLANES / np.minimum(width, 4), 2, SUBLANES))
+
+
 def count_padded(sizes: Sequence[int], minor: int, second: int, fewest: int) -> int:
     """Return the number of elements of an array with its two minor dimensions padded to tiles.
-    `fewest`: minimum size of the padded second minor dimension; see FEWEST."""
+    `fewest`: minimum size of the padded second minor dimension; see find_fewest_rows."""
     rows = fewest
     while rows < min(SUBLANES, sizes[second]):
         rows *= 2
@@ -121,8 +128,7 @@ class DeviceLayouts:
         self._sizes = [
             tuple(row[:rank]) for row, rank in zip(sizes.tolist(), self._ranks, strict=True)
         ]
-        width = graph.node_features[:, vocabulary.ELEMENT_TYPE] @ vocabulary.ELEMENT_BYTES
-        self._fewest = [FEWEST.get(int(size), 2) for size in width]
+        self._fewest = find_fewest_rows(element_bytes(graph)).astype(int).tolist()
         self._operands = find_operands(graph)
         self._opcodes = graph.node_opcodes
 

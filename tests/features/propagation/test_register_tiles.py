@@ -28,7 +28,7 @@ from tests.features.propagation.slow import LEAST_ROWS, pad_slowly, unpack
 NAMES = [feature.name for feature in list_state_features("tpu")]
 SHAPES = [(48,), (200,), (3000,), (5, 130), (130, 5), (1, 300), (300, 1), (7, 3), (2, 3, 4),
           (16, 9, 300), (9, 16, 1), (3, 200, 12, 2)]  # fmt: skip
-TYPES = {"f32": 4, "bf16": 2, "s8": 1}
+TYPES = {"f32": 4, "bf16": 2, "s8": 1, "s4": 1, "u4": 1}  # bytes of an element in a v3's memory
 
 
 def pack(layout: tuple[int, ...]) -> int:
