@@ -38,7 +38,7 @@ from solution.choosing.verdict import LEAST
 from solution.collecting.program_space import TILES, check_kinds
 from solution.collecting.space import name_config
 from solution.collecting.target import CPU, Tell
-from solution.collecting.tpu.asking import find_fixed_boundary
+from solution.collecting.tpu.asking import REQUEST_RULES, find_fixed_boundary
 from solution.collecting.tpu.devices import check_module
 from solution.collecting.tpu.estimate import CHIPS
 from solution.collecting.tpu.estimator import Answer, Estimator
@@ -383,5 +383,6 @@ def _identify(
         "program": space.program.module_digest,
         "target": settings.target.name,
         "libtpu": find_libtpu_version(),
+        "request_rules": REQUEST_RULES,
         "goal": goal,
     }

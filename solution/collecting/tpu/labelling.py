@@ -23,6 +23,7 @@ from solution.collecting.space import draw_new, name_config
 from solution.collecting.target import Tell
 from solution.collecting.timing import Outcome
 from solution.collecting.tpu.asking import (
+    REQUEST_RULES,
     TAKEN,
     UNSEEN,
     UNTAKEN,
@@ -78,13 +79,14 @@ class EstimatingWorkers:
         return name_estimate(self.estimator.target.name, f"libtpu {find_libtpu_version()}")
 
     def identify(self, program: Program) -> Mapping[str, Any]:
-        """Return all that the estimates depend on: program, jax, target and libtpu; not the
-        machine."""
+        """Return all that the estimates depend on: program, jax, target, libtpu and the rules by
+        which layouts are requested; not the machine."""
         return {
             "program": program.module_digest,
             "jax": check_installed(),
             "target": self.estimator.target.name,
             "libtpu": find_libtpu_version(),
+            "request_rules": REQUEST_RULES,
         }
 
     def start(

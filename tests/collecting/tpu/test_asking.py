@@ -136,6 +136,37 @@ def test_layouts_pass_through_calls_and_each_copy_has_its_own() -> None:
     assert behind.count(("dot", (1, 0))) == 3  # in the function, and in its two copies
 
 
+def test_layouts_pass_through_the_tuple_that_a_function_returns() -> None:
+    """As a step of jax's loops returns its state: the product behind it reads an element."""
+    pair = tuple_shape(shape(*SQUARE), shape(*SQUARE))
+    callee = [
+        node(11, "parameter", shape(*SQUARE)),
+        node(12, "tanh", shape(*SQUARE), (11,)),
+        node(13, "negate", shape(*SQUARE), (12,)),
+        node(14, "tuple", pair, (13, 12)),
+    ]
+    main = [
+        node(1, "parameter", shape(*SQUARE)),
+        product(2, 1, 1),
+        node(3, "call", pair, (2,), called_computation_ids=[1]),
+        node(4, "get-tuple-element", shape(*SQUARE), (3,), tuple_index=1),
+        product(5, 4, 1),
+        node(6, "get-tuple-element", shape(*SQUARE), (3,), tuple_index=0),
+        node(7, "tuple", pair, (5, 6)),
+    ]
+    program = Program("p", module(("callee", 14, callee), ("main", 7, main)), [])
+    layouts = unset(2)
+    layouts[0, 0, :2] = (0, 1)
+    asked = ask(program.module, program.configurable, layouts)
+    entry = MESSAGES["Module"].FromString(asked).computations[-1]
+    by_id = {i.id: i for i in entry.instructions}
+    found = {by_id[o].opcode: layout for o, layout in constraints(asked).items()}
+    assert found == {"dot": (0, 1), "tanh": (0, 1)}
+    assert "get-tuple-element" not in {i.opcode for i in entry.instructions}
+    root = by_id[entry.root_id]
+    assert [by_id[o].opcode for o in root.operand_ids] == ["dot", "negate"]
+
+
 def test_the_layouts_of_what_crosses_the_boundary_stay() -> None:
     infeed = MESSAGES["Shape"](element_type=13, tuple_shapes=[shape(4, 5, order=[0, 1])])
     main = [

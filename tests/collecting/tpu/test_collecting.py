@@ -4,6 +4,7 @@ The real compiler is asked: these tests need the extra `tpu`.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `tpu`")
 
 
-from solution.collecting.journal import CANDIDATE_FILE, read_state
+from solution.collecting.journal import CANDIDATE_FILE, STATE, read_state
 from solution.collecting.tpu.kernels import VARIABLE
 from solution.collecting.tpu.space import make_tpu_space
 from solution.collecting.tpu.target import find_libtpu_version
@@ -29,6 +30,8 @@ from solution.features.candidates import CHANGES
 from solution.programs.child import Child, Limits
 from solution.programs.hlo.messages import read_records
 from solution.programs.program import read_programs
+from solution.system.files import write_sealed
+from solution.system.sealing import read_record
 from tests.conftest import FastSlow
 from tests.made.timed import DENSE
 from tests.processes import FASTSLOW
@@ -216,6 +219,21 @@ def test_a_collection_of_one_target_is_not_gone_on_with_for_another(
         done = fastslow("collect", "layout", dense, "--target", target, "--out", collected)
         assert done.returncode == 2
         assert "tpu:v3" in done.stderr and target in done.stderr
+
+
+def test_a_collection_that_requested_layouts_by_other_rules_is_not_gone_on_with(
+    collected: Path, dense: Path, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    shutil.copytree(collected, tmp_path / "old")
+    (path,) = (tmp_path / "old" / "log" / PLACE).glob(f"*/{STATE}")
+    state = read_record(path, "collection")
+    del state["identity"]["request_rules"]
+    write_sealed(state, path)
+    before = read_candidates(tmp_path / "old")
+    done = fastslow("collect", "layout", dense, "--target", "tpu:v3", "--out", tmp_path / "old")
+    assert done.returncode == 2
+    assert "request_rules" in done.stderr and "--replace" in done.stderr
+    assert before.equals(read_candidates(tmp_path / "old"))
 
 
 def test_a_program_that_the_compiler_does_not_know_costs_only_itself(
