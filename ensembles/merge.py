@@ -27,11 +27,9 @@ from solution.system.wording import count
 
 
 def normalise(predictions: pl.DataFrame, method: Method = "mean_rank") -> pl.DataFrame:
-    """Return an experiment's predictions on the method's scale, averaged over folds and seeds.
-
-    The scales are defined in ensembles.votes. The result is a frame of RANKING_SCHEMA (collection,
-    graph, config, score), sorted by collection, graph and config.
-    """
+    """Return an experiment's predictions on the method's scale, averaged over folds and seeds. The
+    scales are defined in ensembles.votes. The result is a frame of RANKING_SCHEMA (collection,
+    graph, config, score), sorted by collection, graph and config."""
     ordered = predictions.sort(KEYS)
     numbered = ordered.select(
         pl.struct(REQUEST_KEYS).rle_id().alias("config"),
@@ -119,11 +117,9 @@ def split_by_presence(members: Mapping[str, pl.DataFrame]) -> list[dict[str, pl.
 
 
 def check_mergeable(run: Run, recipe: Recipe) -> None:
-    """Raise InputError unless the run can be merged by the recipe.
-
-    The recipe must fit the run's experiments, their predictions must exist, and the recipe's name
-    must be neither an experiment nor a file of the run.
-    """
+    """Raise InputError unless the run can be merged by the recipe. The recipe must fit the run's
+    experiments, their predictions must exist, and the recipe's name must be neither an experiment
+    nor a file of the run."""
     experiments = run.experiments()
     check_recipe(recipe, experiments)
     check_place(recipe, experiments)
@@ -136,11 +132,9 @@ def check_mergeable(run: Run, recipe: Recipe) -> None:
 
 
 def check_finished(run: Run, recipe: Recipe) -> None:
-    """Raise InputError if predictions of the recipe's experiments are still to be made.
-
-    Experiments that cannot be trained on the run's labels are not waited for, but at least one
-    experiment of the recipe must have predictions.
-    """
+    """Raise InputError if predictions of the recipe's experiments are still to be made. Experiments
+    that cannot be trained on the run's labels are not waited for, but at least one experiment of
+    the recipe must have predictions."""
     missing, wanted = find_missing(run, recipe), _list_wanted(recipe)
     if missing or not _list_predicted(run, wanted):
         raise InputError(
@@ -152,11 +146,9 @@ def check_finished(run: Run, recipe: Recipe) -> None:
 
 
 def find_missing(run: Run, recipe: Recipe) -> list[str]:
-    """Return the recipe's experiments in the run whose predictions are still to be made.
-
-    An experiment is left out if none of its collections has labels, because it is never trained;
-    the fallback is returned anyway.
-    """
+    """Return the recipe's experiments in the run whose predictions are still to be made. An
+    experiment is left out if none of its collections has labels, because it is never trained; the
+    fallback is returned anyway."""
     begun = [name for name in _list_wanted(recipe) if name in run.experiments()]
     there = _list_predicted(run, begun)
     absent = [name for name in begun if name not in there]
@@ -224,12 +216,8 @@ def merge_collection(
     collection: str, frames: Mapping[str, pl.DataFrame], recipe: Recipe
 ) -> pl.DataFrame:
     """Merge the experiments' predictions of one collection into a frame of RANKING_SCHEMA.
-
-    Args:
-        frames: by experiment, the predictions of the collection's graphs by all folds and seeds.
-
-    If no member of the recipe is among the experiments, the fallback's ranking is returned.
-    """
+    `frames`: by experiment, the predictions of the collection's graphs by all folds and seeds. If
+    no member of the recipe is among the experiments, the fallback's ranking is returned."""
     wanted = recipe.and_fallback(recipe.weights(collection))
     scaled = {n: normalise(frames[n], recipe.method) for n in wanted if n in frames}
     return merge_scaled(collection, scaled, recipe)
@@ -307,11 +295,8 @@ class Merged:
 
 def merge_run(run: Run, recipe: Recipe) -> Merged:
     """Write the recipe's rankings of the labelled graphs (out of fold) and of the test graphs.
-
-    Returns the out-of-fold scores, and the order of every test graph's configurations.
-
-    Raises InputError if the recipe does not fit the run's experiments, or a member is not finished.
-    """
+    Returns the out-of-fold scores, and the order of every test graph's configurations. Raises
+    InputError if the recipe does not fit the run's experiments, or a member is not finished."""
     check_mergeable(run, recipe)
     table: list[pl.DataFrame] = []
     seeds: list[pl.DataFrame] = []
@@ -441,21 +426,17 @@ def describe_fit(run: Run, recipe: Recipe) -> str:
 
 
 def read_groups(run: Run) -> pl.DataFrame:
-    """Return a table of collection, graph and group of every labelled graph.
-
-    A group is all graphs of one structure (a program at all its sizes), or the graph itself if
-    folds are by graph. Groups are the sampling units of the statistics.
-    """
+    """Return a table of collection, graph and group of every labelled graph. A group is all graphs
+    of one structure (a program at all its sizes), or the graph itself if folds are by graph. Groups
+    are the sampling units of the statistics."""
     graphs = predictions.read(run.graphs, ["collection", "graph", "group", "labelled"])
     return graphs.filter("labelled").select("collection", "graph", "group")
 
 
 def read_draws(run: Run) -> pl.DataFrame:
-    """Return the table of `read_groups`, with the groups that the statistics sample.
-
-    In a smoke run all graphs are one group: few graphs and hardly trained models say nothing about
-    other programs, so no interval is given.
-    """
+    """Return the table of `read_groups`, with the groups that the statistics sample. In a smoke run
+    all graphs are one group: few graphs and hardly trained models say nothing about other programs,
+    so no interval is given."""
     groups = read_groups(run)
     return groups.with_columns(group=pl.lit("")) if run.is_quick else groups
 

@@ -120,11 +120,9 @@ def is_merge(label: str) -> bool:
 
 
 def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
-    """Raise InputError if the recipe cannot merge these experiments.
-
-    If the recipe allows missing members, one present member is enough. All members may be missing
-    only if the fallback is the only experiment. This is checked before training, which takes hours.
-    """
+    """Raise InputError if the recipe cannot merge these experiments. If the recipe allows missing
+    members, one present member is enough. All members may be missing only if the fallback is the
+    only experiment. This is checked before training, which takes hours."""
     names = ", ".join(experiments)
     missing = [name for name in recipe.names() if name not in experiments]
     some = len(missing) < len(recipe.names()) or set(experiments) == {recipe.fallback}
@@ -240,13 +238,9 @@ def remember(
 
 
 def recall(folder: Path, name: str = RECORD) -> Recipe | None:
-    """Return the recorded recipe of the run's last merge; None if there is no record.
-
-    Args:
-        name: RECORD; or TEACHER for the recipe that the run's students learned from.
-
-    Raises InputError if the record is damaged.
-    """
+    """Return the recorded recipe of the run's last merge; None if there is no record. `name`:
+    RECORD; or TEACHER for the recipe that the run's students learned from. Raises InputError if the
+    record is damaged."""
     path = folder / name
     record = _read(path)
     if record is None:
@@ -259,11 +253,8 @@ def recall(folder: Path, name: str = RECORD) -> Recipe | None:
 
 def is_whole(folder: Path) -> bool:
     """Return True if the run's submission.csv and scores.csv are those that its last merge wrote.
-
-    Without recorded checksums this is unknown, and the result is True.
-
-    Raises InputError if the record is damaged.
-    """
+    Without recorded checksums this is unknown, and the result is True. Raises InputError if the
+    record is damaged."""
     files, run = (_read(folder / RECORD) or {}).get("files"), Run(folder)
     return not isinstance(files, dict) or all(
         is_as_described(path, files.get(path.name)) for path in (run.submission, run.scores)

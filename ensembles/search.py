@@ -84,9 +84,8 @@ def learn(fit: Fit, method: Method) -> Choose:
 
 def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> np.ndarray:
     """Divide the graphs for cross-validation: return the number (graphs,) of each graph's part.
-
-    Graphs of one group stay together. There are fewer than `parts` parts if there are fewer groups.
-    """
+    Graphs of one group stay together. There are fewer than `parts` parts if there are fewer
+    groups."""
     members: dict[str, list[str]] = defaultdict(list)
     for ballot in ballots:
         members[ballot.group].append(ballot.collection)
@@ -97,11 +96,9 @@ def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> n
 def estimate_nested(
     ballots: Sequence[Ballot], choose: Choose, parts: int = PARTS, seed: int = SEED
 ) -> np.ndarray:
-    """Return scores (graphs,) of a cross-validation.
-
-    The graphs are divided into parts. Each graph is scored by a rule that was fitted on all parts
-    but the graph's. A score is NaN if all graphs of its collection are in one part.
-    """
+    """Return scores (graphs,) of a cross-validation. The graphs are divided into parts. Each graph
+    is scored by a rule that was fitted on all parts but the graph's. A score is NaN if all graphs
+    of its collection are in one part."""
     scores = np.full(len(ballots), np.nan)
     part_of = divide(ballots, parts, seed)
     for part in range(part_of.max() + 1):
@@ -115,11 +112,9 @@ def estimate_nested(
 
 
 def estimate(ballots: Sequence[Ballot], choose: Choose) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nested and the naive scores, each (graphs,).
-
-    The nested score of a graph is by a rule that was fitted without its part of the graphs (see
-    `estimate_nested`), the naive score by the rule fitted on all graphs.
-    """
+    """Return the nested and the naive scores, each (graphs,). The nested score of a graph is by a
+    rule that was fitted without its part of the graphs (see `estimate_nested`), the naive score by
+    the rule fitted on all graphs."""
     rule = choose(ballots)
     return estimate_nested(ballots, choose), np.array([rule.score(ballot) for ballot in ballots])
 
@@ -182,11 +177,9 @@ def list_candidates(
     fits: Sequence[str] = QUICK_FITS,
     shrinkages: Sequence[float] = SHRINKAGES,
 ) -> list[Candidate]:
-    """Return a candidate for every combination of method, fit and shrinkage, ordered by `fits`.
-
-    By default the simplest fits come first. The fit "equal" is not combined with shrinkages,
-    because equal weights cannot be shrunk.
-    """
+    """Return a candidate for every combination of method, fit and shrinkage, ordered by `fits`. By
+    default the simplest fits come first. The fit "equal" is not combined with shrinkages, because
+    equal weights cannot be shrunk."""
     unknown = [name for name in fits if name not in FITS]
     if unknown:
         raise InputError(f"{unknown[0]!r} fits no weights. There are: {', '.join(FITS)}.")

@@ -101,11 +101,9 @@ class Estimate:
 
 
 def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
-    """Split a score table (collection, graph, group, member, score) by collection.
-
-    Raises InputError if a member lacks graphs of a collection that others have, or a collection is
-    unknown.
-    """
+    """Split a score table (collection, graph, group, member, score) by collection. Raises
+    InputError if a member lacks graphs of a collection that others have, or a collection is
+    unknown."""
     found = []
     present = table["collection"].unique().to_list()
     for name in sorted(present, key=lambda name: COLLECTIONS.index(find_collection(name))):
@@ -126,13 +124,8 @@ def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
 
 
 def estimate_mean(parts: Sequence[CollectionScores]) -> Estimate:
-    """Return the mean over collections of the means over graphs.
-
-    The errors follow the rule in this file's docstring.
-
-    Args:
-        parts: one for each collection, all with the same members.
-    """
+    """Return the mean over collections of the means over graphs. The errors follow the rule in this
+    file's docstring. `parts`: one for each collection, all with the same members."""
     value = np.mean([part.scores.mean(axis=0) for part in parts], axis=0)
     sources: dict[str, list[CollectionScores]] = defaultdict(list)
     for part in parts:
@@ -195,10 +188,8 @@ def _find_freedom(weights: np.ndarray, squares: float, scale: np.ndarray) -> flo
 
 def mean_over_collections(scores: pl.DataFrame) -> Mean:
     """Return the mean over collections of the means over graphs, as Kaggle does, with an interval.
-
     The table has the columns collection, graph, group, score, of one ranker or of the differences
-    of two. The interval is NaN if a collection has fewer than FEWEST_GROUPS groups.
-    """
+    of two. The interval is NaN if a collection has fewer than FEWEST_GROUPS groups."""
     parts = read_scores(scores.with_columns(member=pl.lit("")))
     found, graphs = estimate_mean(parts), sum(len(part.graphs) for part in parts)
     low, high = (found.low[0], found.high[0]) if found.is_sure else (np.nan, np.nan)
@@ -238,12 +229,9 @@ def leave_one_out(run: Run, recipe: Recipe) -> pl.DataFrame:
 
 
 def rank_correlations(run: Run, experiments: Sequence[str]) -> pl.DataFrame:
-    """Return Spearman's rho between the rankings of experiments, averaged over graphs.
-
-    Returns:
-        A table of collection, left, right, correlation: every pair both ways, and each experiment
-        with itself. The correlation is null if one of them is constant in every graph.
-    """
+    """Return Spearman's rho between the rankings of experiments, averaged over graphs. Returns a
+    table of collection, left, right, correlation: every pair both ways, and each experiment with
+    itself. The correlation is null if one of them is constant in every graph."""
     paths = {name: run.predictions(name, "out_of_fold") for name in experiments}
     rows: list[tuple[str, str, str, float | None]] = []
     for collection, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
@@ -272,12 +260,9 @@ def _correlate(both: pl.DataFrame) -> list[float | None]:
 
 
 def reseed_spread(run: Run) -> pl.DataFrame:
-    """Return how much the training seed changes every experiment's mean score.
-
-    Returns:
-        A table of collection, member, value, low, high, spread (mean, minimum, maximum and standard
-        deviation over the seeds; the spread of a single seed is null), seeds (their number).
-    """
+    """Return how much the training seed changes every experiment's mean score. Returns a table of
+    collection, member, value, low, high, spread (mean, minimum, maximum and standard deviation over
+    the seeds; the spread of a single seed is null), seeds (their number)."""
     labels = predictions.read(run.labels)
     schema = {"collection": pl.String, "graph": pl.String, "score": pl.Float64}
     parts = [pl.DataFrame(schema={**schema, "member": pl.String, "seed": pl.Int32})]

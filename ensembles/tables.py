@@ -84,10 +84,8 @@ def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
 
 def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
     """Search a recipe of the run's experiments and write it to `out`; return advice and the table.
-
-    The best candidate of the table is written. The last line has the score of the whole search,
-    in which the candidate was chosen on other graphs than it was scored on.
-    """
+    The best candidate of the table is written. The last line has the score of the whole search, in
+    which the candidate was chosen on other graphs than it was scored on."""
     fallback = "nothing_001" if "nothing_001" in run.experiments() else None
     members = [name for name in run.rankers() if name != fallback]
     if not members:
@@ -143,11 +141,9 @@ def _show_probability(value: float | None) -> str:
 
 
 def _find(run: Run, *names: str) -> dict[str, Recipe]:
-    """Return a recipe for each name; an experiment becomes a recipe with one member.
-
-    An experiment's seeds are averaged by the method of the other name's recipe. If both names are
-    experiments, the method is that of the run's recipe.
-    """
+    """Return a recipe for each name; an experiment becomes a recipe with one member. An
+    experiment's seeds are averaged by the method of the other name's recipe. If both names are
+    experiments, the method is that of the run's recipe."""
     given = {name: _find_recipe(run, name) for name in names if name not in run.experiments()}
     other = next(iter(given.values())) if given else choose_recipe(run, None)
     return {name: given.get(name) or alone(name, other.method) for name in names}

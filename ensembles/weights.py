@@ -68,14 +68,9 @@ def mean_score(ballots: Sequence[Ballot], weights: np.ndarray, method: Method) -
 def read_ballots(
     run: Run, members: Sequence[str], methods: Sequence[Method] = METHODS
 ) -> tuple[dict[str, list[str]], list[Ballot]]:
-    """Read the out-of-fold predictions of the members.
-
-    Returns:
-        By collection, the sorted names of the members that predict it (the order of the rows of
-        `Ballot.votes`); and a ballot for every graph.
-
-    Raises InputError if a member lacks graphs that others have.
-    """
+    """Read the out-of-fold predictions of the members. Returns, by collection, the sorted names of
+    the members that predict it (the order of the rows of `Ballot.votes`); and a ballot for every
+    graph. Raises InputError if a member lacks graphs that others have."""
     labels = predictions.read(run.labels)
     groups = {
         (collection, graph): group for collection, graph, group in read_groups(run).iter_rows()
@@ -160,11 +155,9 @@ def fit_best(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
 
 
 def fit_greedy(ballots: Sequence[Ballot], method: Method, steps: int = GREEDY_STEPS) -> np.ndarray:
-    """Select members greedily with replacement: repeatedly add the member that improves most.
-
-    The counts after the step with the best mean score are the weights. Ties, of members and of
-    steps, go to the first.
-    """
+    """Select members greedily with replacement: repeatedly add the member that improves most. The
+    counts after the step with the best mean score are the weights. Ties, of members and of steps,
+    go to the first."""
     counts = np.zeros(_count_members(ballots, method))
     best, best_score = counts, -np.inf
     for _ in range(steps):
@@ -177,11 +170,9 @@ def fit_greedy(ballots: Sequence[Ballot], method: Method, steps: int = GREEDY_ST
 
 
 def fit_least_squares(ballots: Sequence[Ballot], method: Method) -> np.ndarray:
-    """Fit by non-negative least squares: the weighted votes approximate the scaled runtimes.
-
-    Every graph counts the same, however many configurations it has. If all fitted weights are 0,
-    equal weights are returned.
-    """
+    """Fit by non-negative least squares: the weighted votes approximate the scaled runtimes. Every
+    graph counts the same, however many configurations it has. If all fitted weights are 0, equal
+    weights are returned."""
     # minimise sum_g ||V_g w - t_g||^2 / configs_g over w >= 0, with centred votes V_g, targets t_g
     blocks, targets = [], []
     for ballot in ballots:

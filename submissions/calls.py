@@ -242,11 +242,9 @@ def _bound(process: subprocess.Popen[bytes], memory: int, file: int) -> None:
 def _await(
     process: subprocess.Popen[bytes], seconds: float, report: Callable[[], None] | None
 ) -> bytes | None:
-    """Return the output of the process followed by its error messages, once it has ended.
-
-    The process is killed if it runs longer than `seconds` (then the result is None), or if it
-    prints more than MOST_PRINTED bytes.
-    """
+    """Return the output of the process followed by its error messages, once it has ended. The
+    process is killed if it runs longer than `seconds` (then the result is None), or if it prints
+    more than MOST_PRINTED bytes."""
     assert process.stdout is not None
     assert process.stderr is not None
     printed = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}

@@ -83,12 +83,9 @@ def describe_credentials() -> str:
 
 
 def redact(text: str) -> str:
-    """Redact every known secret in a text.
-
-    The text may contain a whole secret or a line of it, also as programs escape or encode it. Parts
-    of at least PART characters, which cut or wrapped lines may contain, and passwords in URLs are
-    redacted as well.
-    """
+    """Redact every known secret in a text. The text may contain a whole secret or a line of it,
+    also as programs escape or encode it. Parts of at least PART characters, which cut or wrapped
+    lines may contain, and passwords in URLs are redacted as well."""
     forms = {form for _, secrets in _search() for secret in secrets for form in _list_forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, HIDDEN)

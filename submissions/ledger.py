@@ -339,11 +339,9 @@ class Tracker:
         return 0.0 if elapsed > self.settings.upload_seconds + quiet else quiet
 
     def _find_skew(self, line: Line, listed: str) -> float | None:
-        """Return the seconds by which Kaggle's clock is ahead of ours (> 0) or behind (< 0).
-
-        It is 0 if Kaggle's time of the submission lies between our upload's start and end, and None
-        if a time cannot be read.
-        """
+        """Return the seconds by which Kaggle's clock is ahead of ours (> 0) or behind (< 0). It is
+        0 if Kaggle's time of the submission lies between our upload's start and end, and None if a
+        time cannot be read."""
         begun, made = read_time(line["when"]), read_time(listed)
         if begun is None or made is None:
             return None

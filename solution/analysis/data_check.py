@@ -57,11 +57,8 @@ def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], li
 
 
 def find_impossible(store: Store) -> list[str]:
-    """Return a sentence for each file with a layout that no tensor can have.
-
-    Args:
-        store: was already checked, so checksums are not compared again.
-    """
+    """Return a sentence for each file with a layout that no tensor can have. `store`: was already
+    checked, so checksums are not compared again."""
     found = []
     with track(store.paths(), "Checking layouts") as paths:
         for path in paths:
@@ -71,13 +68,9 @@ def find_impossible(store: Store) -> list[str]:
 
 
 def find_equal_graphs(graphs: pl.DataFrame) -> list[str]:
-    """Return a sentence about graphs that are copies of others; an empty list if there are none.
-
-    A copy under another name distorts scores, and file names do not show it.
-
-    Args:
-        graphs: with the columns collection, split, graph and source (a hash), as a store has them.
-    """
+    """Return a sentence about graphs that are copies of others; an empty list if there are none. A
+    copy under another name distorts scores, and file names do not show it. `graphs`: with the
+    columns collection, split, graph and source (a hash), as a store has them."""
     equal = graphs.filter(pl.col("source").is_duplicated())
     if equal.is_empty():
         return []

@@ -144,10 +144,7 @@ def draw_runtimes(graphs: Sequence[Graph]) -> Figure:
 
 def draw_noise(summaries: pl.DataFrame) -> Figure:
     """Return a figure of the share of duplicate configurations, and how much their runtimes differ.
-
-    Args:
-        summaries: the table of solution.data.scan, a row per graph.
-    """
+    `summaries`: the table of solution.data.scan, a row per graph."""
     figure = Figure(figsize=(12, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1, 1.4])
     shares = [_repeated(summaries.filter(pl.col("collection") == name)) for name in NAMES]
@@ -380,10 +377,8 @@ def draw_distances(graphs: Sequence[Graph]) -> Figure:
 
 def draw_copies(graphs: Sequence[Graph]) -> Figure:
     """Return a figure of the trade-off between padding in each operation and copies between them.
-
     Left: for each graph, Kendall's tau of the padding and of the copied bytes with the runtime.
-    Right: the configurations of the program in which padding and copies vary most.
-    """
+    Right: the configurations of the program in which padding and copies vary most."""
     layout = labelled_layouts(graphs)
     if not layout:
         return say(NO_LAYOUT)

@@ -146,11 +146,9 @@ def compare(ranker: Ranker, graph: Graph, config: int | None = None) -> Comparis
 
 
 def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanation:
-    """Explain by columns of the feature table why `config` scores higher than the fastest.
-
-    `config` is chosen as in `compare`. Raises InputError if `config` does not exist, all scores are
-    equal, or the ranker is neither made of trees nor linear.
-    """
+    """Explain by columns of the feature table why `config` scores higher than the fastest. `config`
+    is chosen as in `compare`. Raises InputError if `config` does not exist, all scores are equal,
+    or the ranker is neither made of trees nor linear."""
     columns, compared = check_explained(ranker), compare(ranker, graph, config)
     rows = columns.rows_of(graph)[graph.distinct.inverse]
     return Explanation(
@@ -230,10 +228,7 @@ def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, 
 
 def describe(compared: Comparison, reasons: Sequence[str]) -> str:
     """Return a text: both configurations, their predicted ranks, which one to take, and why.
-
-    Args:
-        reasons: what makes `compared.slow` slower, as name_reasons returns it.
-    """
+    `reasons`: what makes `compared.slow` slower, as name_reasons returns it."""
     graph, slow, fast = compared.graph, compared.slow, compared.fast
     what = describe_configs(graph, np.array([slow, fast]))
     text = (
@@ -294,11 +289,8 @@ def show_contributions(explanation: Explanation) -> Table:
 
 
 def show_importance(features: Sequence[Feature], importance: np.ndarray) -> Table:
-    """Return a table of the columns that the model uses most.
-
-    Args:
-        importance: (columns,) as measure_importance returns it.
-    """
+    """Return a table of the columns that the model uses most. `importance`: (columns,) as
+    measure_importance returns it."""
     table = make_table("What the model uses most")
     table.add_column("Feature", no_wrap=True)
     table.add_column("Share", justify="right")

@@ -152,11 +152,8 @@ def _sample(graphs: Sequence[Graph], rows_of: RowsOf) -> tuple[np.ndarray, np.nd
 
 
 def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: str) -> np.ndarray:
-    """Draw the rows in two principal components, and return their coordinates (rows, 2).
-
-    Args:
-        colours: (rows,) values to colour by, with a colour bar called `label`; None: all grey.
-    """
+    """Draw the rows in two principal components, and return their coordinates (rows, 2). `colours`:
+    (rows,) values to colour by, with a colour bar called `label`; None: all grey."""
     points, shares = project(rows)
     size = float(np.clip(4000 / max(len(points), 1), 3, 40))
     if colours is None:

@@ -72,20 +72,14 @@ def _check_alike(graphs: Iterable[Graph], first: Graph) -> Iterator[Graph]:
 
 
 def show_features(kind: str, word: str = "") -> Table:
-    """Return a table of layout or tile features: name, unit and reason of each column.
-
-    Args:
-        word: show only columns whose name, unit or reason contains it.
-    """
+    """Return a table of layout or tile features: name, unit and reason of each column. `word`: show
+    only columns whose name, unit or reason contains it."""
     return _show(f"The {kind} table", "a row a configuration", list_columns(kind), word)
 
 
 def show_module_features(word: str = "") -> Table:
     """Return a table of the node features that a program's protobuf gives: name, unit and reason.
-
-    Args:
-        word: show only columns whose name, unit or reason contains it.
-    """
+    `word`: show only columns whose name, unit or reason contains it."""
     title = "The module table, of `fastslow module FILE --features TABLE`"
     return _show(title, "a row a node", module_table.FEATURES, word)
 

@@ -45,10 +45,8 @@ class Drawing:
 
     def find_edges(self) -> np.ndarray:
         """Return the positions (edges, 2, 2) of the producer and the consumer of each drawn edge.
-
         Edges between two rows of the picture are left out, because they would cross everything in
-        between.
-        """
+        between."""
         consumers, producers = self.graph.edges.T
         stays = self.lines[consumers] == self.lines[producers]
         return self.positions[self.graph.edges[stays, ::-1]]
@@ -96,10 +94,8 @@ def describe_node(graph: Graph, node: int) -> str:
 
 def describe_fastest(graph: Graph) -> dict[int, str]:
     """Return the layouts that the fastest configuration sets, as text by configurable node.
-
     Dimensions are listed minor to major. Nodes that the configuration leaves to the compiler are
-    left out; without runtimes the result is empty.
-    """
+    left out; without runtimes the result is empty."""
     if graph.runtimes is None or not len(graph.configurable):
         return {}
     fastest = int(np.argmin(graph.runtimes))

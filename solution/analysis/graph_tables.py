@@ -64,11 +64,9 @@ def show_scale(summaries: pl.DataFrame) -> Table:
 
 
 def show_summaries(summaries: pl.DataFrame) -> Table:
-    """Return a table, 80 columns wide, with a row for each collection and split.
-
-    The columns are numbers of graphs, nodes, configurations and configurable nodes, the share of
-    duplicate configurations, and the spread of runtimes.
-    """
+    """Return a table, 80 columns wide, with a row for each collection and split. The columns are
+    numbers of graphs, nodes, configurations and configurable nodes, the share of duplicate
+    configurations, and the spread of runtimes."""
     table = make_table(Text("Nodes, configs and settable (configurable) nodes: median and maximum"))
     table.add_column("Collection", no_wrap=True)
     headers = ("Graphs", "Nodes", "Configs", "Settable", "Equal", "Spread")

@@ -32,11 +32,9 @@ def relative_range(graph: Graph) -> float:
 
 
 def default_runtime(graph: Graph) -> float | None:
-    """Return the runtime of a labelled graph with the compiler's default configuration.
-
-    Layout: the mean over the configurations that set no layout; None if there is none. Tile: 1,
-    because runtimes are divided by the runtime of the default tile.
-    """
+    """Return the runtime of a labelled graph with the compiler's default configuration. Layout: the
+    mean over the configurations that set no layout; None if there is none. Tile: 1, because
+    runtimes are divided by the runtime of the default tile."""
     assert graph.runtimes is not None
     if graph.collection.kind == "tile":
         return 1.0
@@ -116,10 +114,8 @@ def violation_ratio(graph: Graph) -> np.ndarray:
 
 def graph_vectors(graph: Graph) -> np.ndarray:
     """Return configurations as vectors (configs, columns), comparable only within this graph.
-
     Layout: one-hot columns for each configurable node and each position in its layouts. Tile: as in
-    shared_vectors.
-    """
+    shared_vectors."""
     if graph.collection.kind == "tile":
         return shared_vectors(graph)
     slots = graph.layouts.expand().reshape(graph.num_configs, -1)
@@ -131,10 +127,8 @@ def graph_vectors(graph: Graph) -> np.ndarray:
 
 def shared_vectors(graph: Graph) -> np.ndarray:
     """Return configurations as vectors (configs, columns) with the same columns for every graph.
-
     Layout (21 columns): for each of output, input and kernel, the share of configurable nodes whose
-    minor-most dimension is unset, 0, ..., 5. Tile (24 columns): log(1 + size).
-    """
+    minor-most dimension is unset, 0, ..., 5. Tile (24 columns): log(1 + size)."""
     if graph.collection.kind == "tile":
         return np.log1p(np.maximum(graph.tiles, 0)).astype(np.float32)
     layouts = graph.layouts
@@ -149,11 +143,8 @@ def shared_vectors(graph: Graph) -> np.ndarray:
 
 
 def principal_components(vectors: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first `count` principal components of the vectors (n, columns).
-
-    Returns:
-        The coordinates (n, count), and the share (count,) of the variance of each component.
-    """
+    """Return the first `count` principal components of the vectors (n, columns). Returns the
+    coordinates (n, count), and the share (count,) of the variance of each component."""
     centred = vectors - vectors.mean(axis=0, dtype=np.float64)
     left, strengths, _ = np.linalg.svd(centred, full_matrices=False)
     found = min(count, len(strengths))
@@ -192,11 +183,9 @@ def opcode_shares(graph: Graph) -> np.ndarray:
 
 
 def kept_shares(graph: Graph, hops: range) -> list[float]:
-    """Return the share of nodes that pruning keeps, for each number of hops.
-
-    Pruning keeps the nodes within this many edges (hops) of configurable nodes. The share is 1 if a
-    graph has no configurable node, as in tile collections.
-    """
+    """Return the share of nodes that pruning keeps, for each number of hops. Pruning keeps the
+    nodes within this many edges (hops) of configurable nodes. The share is 1 if a graph has no
+    configurable node, as in tile collections."""
     if len(graph.configurable) == 0:
         return [1.0 for _ in hops]
     return [float(neighbourhood(graph, count).mean()) for count in hops]

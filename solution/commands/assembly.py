@@ -113,12 +113,8 @@ TAKERS = (
 
 
 def assemble(words: Sequence[str] = ()) -> typer.Typer:
-    """Return the command line app.
-
-    Args:
-        words: the typed words. If the first is a command, only the module that defines it is
-            imported: importing all of them takes longer.
-    """
+    """Return the command line app. `words`: the typed words. If the first is a command, only the
+    module that defines it is imported: importing all of them takes longer."""
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -164,10 +160,8 @@ def arrange(app: typer.Typer) -> None:
 
 
 def read_path(text: str | Path) -> Path:
-    """Return the typed path; raise InputError for an address, BadParameter for an empty text.
-
-    Path would turn s3://BUCKET/NAME into the local folder s3:/BUCKET/NAME without an error.
-    """
+    """Return the typed path; raise InputError for an address, BadParameter for an empty text. Path
+    would turn s3://BUCKET/NAME into the local folder s3:/BUCKET/NAME without an error."""
     return Path(refuse_address(refuse_empty(str(text)), TAKERS))
 
 

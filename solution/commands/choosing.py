@@ -177,11 +177,8 @@ def _look_up(
     measured: int | None,
     seed: int,
 ) -> str:
-    """Return in words what a search in a file of known runtimes finds.
-
-    Args:
-        measured: number of runtimes to look up; None: only say what the model ranks first.
-    """
+    """Return in words what a search in a file of known runtimes finds. `measured`: number of
+    runtimes to look up; None: only say what the model ranks first."""
     from solution.choosing.offline import follow_model, replay_file
 
     if measured is None:
@@ -234,10 +231,8 @@ def _make_settings(
 
 
 def _open_leading(bundle: Path | None, search: str) -> "Bundle | None":
-    """Return the bundle whose model guides the search; None if the search needs no model.
-
-    Raises InputError if a bundle is given that the search does not use.
-    """
+    """Return the bundle whose model guides the search; None if the search needs no model. Raises
+    InputError if a bundle is given that the search does not use."""
     from solution.choosing.methods import check_method, is_led
 
     if is_led(check_method(search)):
@@ -277,10 +272,7 @@ def _spell(name: str) -> str:
 
 def _refuse_unused(given: set[str], program: Path) -> None:
     """Raise InputError if an option would have no effect, or a file has nothing to compile.
-
-    Args:
-        given: names of the parameters on the command line.
-    """
+    `given`: names of the parameters on the command line."""
     if {"replay", "model_only"} <= given:
         raise InputError("Give --replay (look up) or --model-only (measure nothing), not both.")
     if program.suffix == ".npz" and not given & set(UNUSED):

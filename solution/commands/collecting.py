@@ -219,13 +219,9 @@ def _make_settings(
     wanted: "Wanted | None",
     **settings: Any,
 ) -> "Settings":
-    """Return the settings with which programs are measured.
-
-    `seconds` and `megabytes` limit a compilation; they default to the target's limits.
-
-    Raises InputError if the target is unknown, not usable on this machine, or has no configurations
-    of this `kind`, such as "tile".
-    """
+    """Return the settings with which programs are measured. `seconds` and `megabytes` limit a
+    compilation; they default to the target's limits. Raises InputError if the target is unknown,
+    not usable on this machine, or has no configurations of this `kind`, such as "tile"."""
     from solution.collecting.collect import Settings
     from solution.collecting.target import parse_target
     from solution.programs.child import Limits
@@ -317,10 +313,8 @@ def _read(path: Path) -> bytes:
 
 
 def _pack_log(place: "Destination", path: Path) -> bytes | None:
-    """Return the log of an earlier collection of the program, packed, so that it is resumed.
-
-    The result is None if there is no log.
-    """
+    """Return the log of an earlier collection of the program, packed, so that it is resumed. The
+    result is None if there is no log."""
     from solution.programs.program import name_program
     from solution.system.zips import pack_folder
 

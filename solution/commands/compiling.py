@@ -28,11 +28,8 @@ Follow = Callable[["Ranking", "Question"], tuple["Ranking", tuple[str, ...]]]
 @contextmanager
 def open_compiler(target: str | None, compilations: int | None) -> Iterator[Follow]:
     """Yield a function that lets the target's compiler order a ranked graph, see follow_compiler.
-
-    Without --compile it returns the ranking unchanged.
-
-    Raises InputError if there is no such target, or its compiler cannot run here.
-    """
+    Without --compile it returns the ranking unchanged. Raises InputError if there is no such
+    target, or its compiler cannot run here."""
     if target is None and compilations is not None:
         raise InputError(
             "--compile asks the compiler of a TPU: give --target as well, such as tpu:v3."
@@ -54,10 +51,7 @@ def open_compiler(target: str | None, compilations: int | None) -> Iterator[Foll
 
 def find_doubt(bundle: "Bundle", target: str | None) -> str:
     """Return why the models' order may be wrong for the target; "" if they learned from it.
-
-    Args:
-        target: None returns "".
-    """
+    `target`: None returns ""."""
     from solution.serving.bundle import DEFAULT
 
     sources = bundle.record.label_sources
@@ -73,10 +67,8 @@ def find_doubt(bundle: "Bundle", target: str | None) -> str:
 
 
 def withdraw_measure(ranking: "Ranking", doubt: str) -> "Ranking":
-    """Return the ranking without a number to measure, if there is a doubt; see find_doubt.
-
-    The number was calibrated on the programs that the models learned from.
-    """
+    """Return the ranking without a number to measure, if there is a doubt; see find_doubt. The
+    number was calibrated on the programs that the models learned from."""
     return replace(ranking, measure=None, reason=doubt) if doubt else ranking
 
 

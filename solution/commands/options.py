@@ -30,10 +30,8 @@ MOST_NAMED = 10
 
 
 def check_given(data: str | None) -> str | None:
-    """Return the typed folder or bucket address.
-
-    Raises InputError if the folder does not exist, or the address is malformed.
-    """
+    """Return the typed folder or bucket address. Raises InputError if the folder does not exist, or
+    the address is malformed."""
     if data is not None and not is_address(check_address(refuse_empty(data))):
         check_exists(Path(data))
     return data
@@ -186,10 +184,8 @@ def make_wanted(module: str, function: str) -> "Wanted | None":
 
 
 def read_only_module(path: Path, module: str = "", function: str = "") -> "Graph":
-    """Return the graph of the only program in a file, or in a folder of dumps.
-
-    Raises InputError if there are several programs, and `module` does not select one.
-    """
+    """Return the graph of the only program in a file, or in a folder of dumps. Raises InputError if
+    there are several programs, and `module` does not select one."""
     from solution.serving.reading import read_modules
 
     modules = read_modules(path, None, make_wanted(module, function))

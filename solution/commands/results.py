@@ -233,9 +233,7 @@ def _warn_of_part(run_folder: Path) -> None:
 
 def finish(run: Run, recipe: "Recipe") -> None:
     """Merge the run by the recipe, write the submission, and print the scores and what they mean.
-
-    The caller holds the lock of the run.
-    """
+    The caller holds the lock of the run."""
     from solution.runs.collapse import find_collapsed
     from solution.system.progress import warn
     from submissions.build import build_submission

@@ -188,11 +188,9 @@ class Division:
         )  # fmt: skip
 
     def plan(self, found: "list[Experiment]", store: "Store") -> "Plan":
-        """Return the plan: the selected graphs, divided into folds.
-
-        Raises InputError if no graph has labels, or no experiment ranks any of the graphs, or
-        labels have several sources and `mixes` is False.
-        """
+        """Return the plan: the selected graphs, divided into folds. Raises InputError if no graph
+        has labels, or no experiment ranks any of the graphs, or labels have several sources and
+        `mixes` is False."""
         from solution.training.opening import check_experiments, check_labels, check_mixture
         from solution.training.plan import make_plan
 
@@ -226,11 +224,9 @@ class Division:
 def _recall(
     folder: Path, divided: Division, found: "list[Experiment]", *, hours: float | None, afresh: bool
 ) -> "RunBudget | None":
-    """Return the budget (seeds, folds, epochs) with which the run in the folder was begun.
-
-    The result is None if there is no such run, or if it will be started afresh. Raises InputError
-    if the folder has a run with other settings.
-    """
+    """Return the budget (seeds, folds, epochs) with which the run in the folder was begun. The
+    result is None if there is no such run, or if it will be started afresh. Raises InputError if
+    the folder has a run with other settings."""
     from solution.runs.record import check_folder
     from solution.training.forecast import list_budgets, recall_budget
 
@@ -253,11 +249,9 @@ def _settle(
     slots: int | None,
     hours: float | None,
 ) -> "tuple[list[Experiment], Division, Plan]":
-    """Return the experiments to train, how the graphs are divided, and the plan.
-
-    A run that was begun keeps its experiments and folds. A new run gets what fits into `hours`, or
-    everything if there is no time limit.
-    """
+    """Return the experiments to train, how the graphs are divided, and the plan. A run that was
+    begun keeps its experiments and folds. A new run gets what fits into `hours`, or everything if
+    there is no time limit."""
     from solution.training import forecast
 
     plan, whole = divided.plan(found, store), forecast.list_budgets(found, divided.folds)[0]
@@ -300,10 +294,8 @@ def _show_estimate(
 
 
 def _list_members(recipe: str | None) -> list[str]:
-    """Return the recipe's members and fallback that are experiments of the package.
-
-    Without a recipe they are the default experiments.
-    """
+    """Return the recipe's members and fallback that are experiments of the package. Without a
+    recipe they are the default experiments."""
     from ensembles.recipe import find_recipe
     from solution.experiments.base import list_experiments
 
@@ -316,11 +308,8 @@ def _list_members(recipe: str | None) -> list[str]:
 def _find_experiments(
     names: Sequence[str], recipe: str | None, folds: int, *, limit: bool
 ) -> "list[Experiment]":
-    """Return the experiments of these names; with `limit`, their quick variants.
-
-    Without a recipe, the free baseline NOTHING is added for collections that no other experiment
-    ranks.
-    """
+    """Return the experiments of these names; with `limit`, their quick variants. Without a recipe,
+    the free baseline NOTHING is added for collections that no other experiment ranks."""
     from solution.training.failures import load_experiment
 
     added = [] if recipe is not None else [NOTHING]

@@ -187,11 +187,8 @@ def rank(
 def _check_files(
     files: list[Path], csv: Path | None, json: Path | None
 ) -> tuple[Path | None, Path | None]:
-    """Return `csv` and `json`, with None for standard output.
-
-    Raises InputError for a wrong ending, if both are standard output, or if one of the files to
-    rank does not exist.
-    """
+    """Return `csv` and `json`, with None for standard output. Raises InputError for a wrong ending,
+    if both are standard output, or if one of the files to rank does not exist."""
     if csv == json == PIPE:
         raise InputError("Give - to --csv or --json, not to both: there is one standard output.")
     if PIPE in (csv, json) and sys.stdout is None:
@@ -208,10 +205,8 @@ def _check_files(
 def _ask(
     file: Path, collection: str | None, configs: int | None, wanted: "Wanted | None"
 ) -> Iterator["Question"]:
-    """Yield the graphs in `file` whose configurations are to be ranked.
-
-    A warning is printed if a graph has layouts that no tensor can have.
-    """
+    """Yield the graphs in `file` whose configurations are to be ranked. A warning is printed if a
+    graph has layouts that no tensor can have."""
     from solution.serving.possible import describe_impossible
     from solution.serving.reading import read_questions
     from solution.system.progress import warn
@@ -234,10 +229,8 @@ def _write_to(stdout: TextIO, text: str) -> None:
 
 @contextmanager
 def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
-    """Yield a list, and write the rankings that the caller adds to it, even after an error.
-
-    If one file is standard output, everything else that is printed goes to standard error.
-    """
+    """Yield a list, and write the rankings that the caller adds to it, even after an error. If one
+    file is standard output, everything else that is printed goes to standard error."""
     from solution.serving.ranking import format_csv, format_json, write_text
 
     rankings: list[Ranked] = []
@@ -278,10 +271,8 @@ def onnx(
 
 def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":
     """Return the bundle in the file or folder `bundle`, or the run merged by `recipe` as a bundle.
-
     Without both it is the package's bundle. Raises InputError if both are given, or a recipe
-    without a run.
-    """
+    without a run."""
     from solution.serving.bundle import load_bundle, load_run
     from solution.system.progress import warn
 

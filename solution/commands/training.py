@@ -144,10 +144,8 @@ def tune(
 
 
 def _make_plan(store: "Store", folds: int, *, mixes: bool) -> "Plan":
-    """Return the plan, the graphs divided into folds, on which trials are scored.
-
-    Raises InputError if the labels have several sources and `mixes` is False.
-    """
+    """Return the plan, the graphs divided into folds, on which trials are scored. Raises InputError
+    if the labels have several sources and `mixes` is False."""
     from solution.training.opening import check_mixture
     from solution.training.plan import make_plan
 

@@ -66,13 +66,9 @@ def check_exists(folder: Given) -> Given:
 
 
 def find_files(folder: Path) -> list[GraphFile]:
-    """Return the files of all graphs, sorted by collection, split and name.
-
-    Args:
-        folder: a folder, which is searched with all its subfolders; or a single npz file.
-
-    Raises InputError if there is no graph, a graph occurs twice, or a folder cannot be read.
-    """
+    """Return the files of all graphs, sorted by collection, split and name. `folder`: a folder,
+    which is searched with all its subfolders; or a single npz file. Raises InputError if there is
+    no graph, a graph occurs twice, or a folder cannot be read."""
     check_exists(folder)
     if folder.is_file() and folder.suffix != ".npz":
         raise InputError(f"{folder}: expected a folder or an npz file, found another file.")
@@ -168,11 +164,9 @@ def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
 
 
 def find_sample_submission(folder: Path) -> Path | None:
-    """Return the competition's sample_submission.csv; None if there is none.
-
-    It is searched below the folder, and in the two folders above it if it is called npz or npz_all.
-    A mount may hold samples of other competitions, so the first row must be of a known collection.
-    """
+    """Return the competition's sample_submission.csv; None if there is none. It is searched below
+    the folder, and in the two folders above it if it is called npz or npz_all. A mount may hold
+    samples of other competitions, so the first row must be of a known collection."""
     return next((path for path in _list_samples(folder) if _is_sample_submission(path)), None)
 
 

@@ -109,12 +109,9 @@ def _check_names(archive: zipfile.ZipFile, collection: Collection, path: Path) -
 
 
 def _check_others(archive: zipfile.ZipFile) -> None:
-    """Raise BadZipFile if the name of a member that is not read is damaged.
-
-    Otherwise an optional array would seem to be missing. A zip file names each member in its
-    directory and in the member's header, so the two are compared. For arrays that are read, zipfile
-    does this.
-    """
+    """Raise BadZipFile if the name of a member that is not read is damaged. Otherwise an optional
+    array would seem to be missing. A zip file names each member in its directory and in the
+    member's header, so the two are compared. For arrays that are read, zipfile does this."""
     known = {f"{name}.npy" for names in REQUIRED_OF_KIND.values() for name in (*REQUIRED, *names)}
     for member in archive.infolist():
         if member.filename not in known:
@@ -176,10 +173,8 @@ def read_opcodes(archive: zipfile.ZipFile) -> np.ndarray:
 
 def _read_tiles(archive: zipfile.ZipFile, configs: int) -> np.ndarray:
     """Return the tile features (configs, 24) float32; ValueError if a tile's size is out of range.
-
     The features that are sums and products of sizes are not checked, because they may have
-    overflowed when they were computed.
-    """
+    overflowed when they were computed."""
     shape = (configs, vocabulary.NUM_TILE_FEATURES)
     tiles = read_array(archive, "config_feat", shape).astype(np.float32)
     for block in vocabulary.TILE_BLOCKS.values():

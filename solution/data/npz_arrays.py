@@ -42,10 +42,8 @@ class ByteSource(Protocol):
 @contextmanager
 def open_arrays(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open the file, and turn every error inside the block into one message that names the defect.
-
     Raises InputError if the file is missing, no regular file or no zip file, or if reading its
-    arrays in the block fails.
-    """
+    arrays in the block fails."""
     # overflow becomes inf, which is validated later
     with _naming(path), np.errstate(over="ignore"):
         _check_text(path.name)
@@ -62,11 +60,9 @@ def array_names(archive: zipfile.ZipFile) -> set[str]:
 def read_array(
     archive: zipfile.ZipFile, name: str, expected: tuple[int | None, ...], kinds: str = NUMBERS
 ) -> np.ndarray:
-    """Read an array of the `expected` shape, in which None allows any size.
-
-    Raises ValueError if the shape differs, the dtype's kind is not in `kinds`, or the array is too
-    large; raises the errors of zipfile if it is damaged.
-    """
+    """Read an array of the `expected` shape, in which None allows any size. Raises ValueError if
+    the shape differs, the dtype's kind is not in `kinds`, or the array is too large; raises the
+    errors of zipfile if it is damaged."""
     with archive.open(f"{name}.npy") as member:
         shape, _, dtype = _read_header(member, name)
     if dtype.kind not in kinds:

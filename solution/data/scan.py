@@ -81,12 +81,9 @@ def read_labelled(file: GraphFile, advance: Advance) -> Graph:
 
 
 def scan(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str]]:
-    """Read all `files`, with a progress bar.
-
-    Returns:
-        A frame of SCHEMA with a row for each valid file, in the order of `files`; and a message for
-        each defective file. Train and valid graphs without labels are defective too.
-    """
+    """Read all `files`, with a progress bar. Returns a frame of SCHEMA with a row for each valid
+    file, in the order of `files`; and a message for each defective file. Train and valid graphs
+    without labels are defective too."""
     results = map_files(_summarise_file, files, "Checking files")
     summaries = [result for result in results if isinstance(result, Summary)]
     return tabulate(summaries), [result for result in results if isinstance(result, str)]
@@ -128,10 +125,8 @@ def _summarise_file(file: GraphFile, advance: Advance) -> Summary | str:
 
 def _noise(runtimes: np.ndarray, group: np.ndarray) -> float | None:
     """Return the median of slowest / fastest runtime - 1 over groups of identical configurations.
-
     Return None if all configurations differ. `group` (configs,) has the same number for identical
-    configurations.
-    """
+    configurations."""
     order = np.argsort(group, kind="stable")
     _, first, counts = np.unique(group[order], return_index=True, return_counts=True)
     slowest = np.maximum.reduceat(runtimes[order], first)

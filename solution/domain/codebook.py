@@ -112,14 +112,9 @@ class Codebook:
 
 
 def share_of_pairs(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
-    """Return the share (pairs,) of candidates that use each (node, layout) pair.
-
-    Identical candidates are counted each time.
-
-    Args:
-        listed: (configs,) bool, the reference batch: only its configurations are counted; by
-            default all.
-    """
+    """Return the share (pairs,) of candidates that use each (node, layout) pair. Identical
+    candidates are counted each time. `listed`: (configs,) bool, the reference batch: only its
+    configurations are counted; by default all."""
     weights = np.bincount(pairs.rows, listed, len(pairs.codes)).astype(np.float64)
     uses = np.zeros(len(pairs.layouts))
     step = max(1, COUNTED_ENTRIES // max(1, pairs.codes.shape[1]))
@@ -132,14 +127,9 @@ def share_of_pairs(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndar
 
 
 def check_codebook(book: Codebook, *, with_codes: bool = True) -> None:
-    """Check that the four arrays of a file fit each other.
-
-    Args:
-        with_codes: whether every code is checked, which reads all of a memory-mapped file.
-
-    Raises:
-        ValueError: an index into the layouts, nodes or rows is out of range.
-    """
+    """Check that the four arrays of a file fit each other. `with_codes`: whether every code is
+    checked, which reads all of a memory-mapped file. Raises ValueError if an index into the
+    layouts, nodes or rows is out of range."""
     dimensions = {name: array.ndim for name, array in book.arrays().items()}
     if dimensions != {"layouts": 2, "starts": 1, "codes": 2, "rows": 1}:
         raise ValueError(f"the arrays have {dimensions} dimensions")
@@ -158,11 +148,9 @@ def check_codebook(book: Codebook, *, with_codes: bool = True) -> None:
 
 
 class KeyTable:
-    """Number distinct integers from 0 in order of insertion.
-
-    An open-addressing hash table with linear probing (Knuth, "The Art of Computer Programming",
-    volume 3, 6.4), applied to a whole array at a time: four times as fast as sorting.
-    """
+    """Number distinct integers from 0 in order of insertion. An open-addressing hash table with
+    linear probing (Knuth, "The Art of Computer Programming", volume 3, 6.4), applied to a whole
+    array at a time: four times as fast as sorting."""
 
     EMPTY = -1
 
@@ -279,13 +267,9 @@ class LayoutEncoder:
 def _number_layouts(
     ids: np.ndarray, order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number the layouts of each node (a column of `ids`) from 0, sorted by `order`.
-
-    Returns:
-        The numbers (configs, nodes) in the narrowest dtype; the index (pairs,) of each node's
-        layouts in the table of all layouts, node after node; and the number of layouts of each
-        node (nodes,).
-    """
+    """Number the layouts of each node (a column of `ids`) from 0, sorted by `order`. Returns the
+    numbers (configs, nodes) in the narrowest dtype; the index (pairs,) of each node's layouts in
+    the table of all layouts, node after node; and the number of layouts of each node (nodes,)."""
     used = np.zeros((ids.shape[1], len(order)), bool)  # (nodes, all layouts): it occurs
     rows = np.arange(ids.shape[1]) * len(order)  # start of each node's row in the flat table
     for block in _blocks(ids):
@@ -344,10 +328,8 @@ def _unpack(keys: np.ndarray) -> np.ndarray:
 
 def mix(values: np.ndarray, number: int = 1) -> np.ndarray:
     """Return a 64-bit hash of each of `values` uint64; every `number` gives another hash function.
-
     Source: splitmix64, of Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-    2014.
-    """
+    2014."""
     mixed = values + np.uint64(number * int(GOLDEN) % (1 << 64))
     mixed ^= mixed >> np.uint64(30)
     mixed *= FACTORS[0]

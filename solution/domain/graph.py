@@ -264,11 +264,9 @@ def find_longer(features: np.ndarray) -> np.ndarray:
 
 
 def _wrong_dimension_numbers(graph: Graph) -> np.ndarray:
-    """Return the nodes (k,) with a dimension number that is out of range or not whole.
-
-    A virtual node has means of dimension numbers, which need not be whole. A node that computes or
-    reads a tensor of more than six dimensions may name the later dimensions.
-    """
+    """Return the nodes (k,) with a dimension number that is out of range or not whole. A virtual
+    node has means of dimension numbers, which need not be whole. A node that computes or reads a
+    tensor of more than six dimensions may name the later dimensions."""
     is_wrong = np.zeros(graph.num_nodes, bool)
     for columns in vocabulary.DIMENSION_NUMBERS:
         numbers = graph.node_features[:, columns]
@@ -393,10 +391,8 @@ def naming(graph: Graph) -> Iterator[None]:
 
 class PerGraph(Generic[T]):
     """A function of a graph whose results are cached for as long as the graph lives, if they fit.
-
     Folds and seeds share their graphs, so results that depend on the graph alone are computed once.
-    An error of the function names the graph.
-    """
+    An error of the function names the graph."""
 
     budget = Budget(1 << 30)  # shared by all functions
 

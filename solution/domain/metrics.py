@@ -48,11 +48,9 @@ def _tau_of_few(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def top_k_score(scores: np.ndarray, runtimes: np.ndarray, k: int = TOP_K) -> float:
-    """Return 2 - (best runtime among the k lowest scores) / (best runtime of all).
-
-    This is 1 if the best configuration is among the k, otherwise 1 - the relative slowdown. Among
-    equal scores, the first configurations count as the lowest.
-    """
+    """Return 2 - (best runtime among the k lowest scores) / (best runtime of all). This is 1 if the
+    best configuration is among the k, otherwise 1 - the relative slowdown. Among equal scores, the
+    first configurations count as the lowest."""
     top = np.argsort(scores, kind="stable")[:k]
     return float(2 - runtimes[top].min() / runtimes.min())
 

@@ -56,12 +56,8 @@ class Neighbours(NamedTuple):
         return np.diff(self.starts)
 
     def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """List the neighbours of several nodes.
-
-        Returns:
-            two arrays (n,): the index into `nodes` (rows,), ascending, and the neighbour of that
-            node.
-        """
+        """List the neighbours of several nodes. Returns two arrays (n,): the index into `nodes`
+        (rows,), ascending, and the neighbour of that node."""
         first = self.starts[nodes]
         rows, inside = index_ragged(self.starts[nodes + 1] - first)
         return rows, self.nodes[first[rows] + inside]
@@ -69,10 +65,7 @@ class Neighbours(NamedTuple):
 
 def find_depths(edges: np.ndarray, num_nodes: int) -> np.ndarray:
     """Return the number of edges (nodes,) on the longest path to each node; -1 on or after a cycle.
-
-    Args:
-        edges: (edges, 2), rows [consumer, producer].
-    """
+    `edges`: (edges, 2), rows [consumer, producer]."""
     consumers = Neighbours.consumers(edges, num_nodes)
     # number of each node's operands not yet visited
     waiting = np.bincount(edges[:, 0], minlength=num_nodes)

@@ -113,10 +113,7 @@ def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
 
 def write(predictions: pl.DataFrame, path: Path, *, sealed: bool = True) -> None:
     """Write the frame atomically as Parquet, sorted by its keys; equal frames give equal bytes.
-
-    Args:
-        sealed: whether to write a checksum file beside it; otherwise another record must hold it.
-    """
+    `sealed`: whether to write a checksum file beside it; otherwise another record must hold it."""
     ordered = predictions.sort([key for key in KEYS if key in predictions.columns])
     replace = replace_sealed if sealed else replace_file
     with replace(path) as temporary, writing(path):

@@ -283,11 +283,9 @@ def _number_private(tree: ast.Module) -> dict[str, str]:
 
 
 def _number_locals(function: Function) -> dict[str, str]:
-    """Return a numbered replacement, by name, of each local variable of a function.
-
-    Parameters keep their names. Local variables of functions inside the function are included. A
-    function that contains a class gets no replacements.
-    """
+    """Return a numbered replacement, by name, of each local variable of a function. Parameters keep
+    their names. Local variables of functions inside the function are included. A function that
+    contains a class gets no replacements."""
     nodes = list(ast.walk(function))
     if any(isinstance(node, ast.ClassDef) for node in nodes):
         return {}

@@ -206,11 +206,9 @@ class Origin:
 
 
 def list_stores(run: Run) -> list[Path]:
-    """Return the possible paths of the run's store, the most likely first.
-
-    They are the recorded path, if it is absolute, and the folder of that name among this machine's
-    stores; without a record, the store with the run's name.
-    """
+    """Return the possible paths of the run's store, the most likely first. They are the recorded
+    path, if it is absolute, and the folder of that name among this machine's stores; without a
+    record, the store with the run's name."""
     origin = recall_origin(run)
     if origin is None:
         return [find_stores() / run.folder.resolve().name]

@@ -121,11 +121,8 @@ class Session:
         return SAMPLE
 
     def find_runs(self, notebooks: str = "*") -> list[Run]:
-        """Return the runs of other notebooks among the inputs.
-
-        Args:
-            notebooks: patterns of the notebooks' names, separated by commas.
-        """
+        """Return the runs of other notebooks among the inputs. `notebooks`: patterns of the
+        notebooks' names, separated by commas."""
         if not self.inputs.is_dir():
             return []
         found = []
@@ -138,11 +135,9 @@ class Session:
         return sorted(found, key=lambda run: run.folder)
 
     def find_bundle(self, name: str = "") -> Path | None:
-        """Return the attached bundle (folder or zip); None if there is none and `name` is empty.
-
-        On a laptop, `name` is the bundle's path; in a kernel, a folder above the bundle, such as
-        the dataset's name. InputError is raised if no bundle has that name, or several match.
-        """
+        """Return the attached bundle (folder or zip); None if there is none and `name` is empty. On
+        a laptop, `name` is the bundle's path; in a kernel, a folder above the bundle, such as the
+        dataset's name. InputError is raised if no bundle has that name, or several match."""
         if not self.on_kaggle:
             return Path(name) if name else None
         every = find_attached_bundles(self.inputs)
@@ -162,11 +157,9 @@ class Session:
 
     @contextmanager
     def time_limit(self, hours: float) -> Iterator[None]:
-        """End the block without an error `hours` after the notebook began, or at a SIGTERM.
-
-        On Kaggle it also ends before the output reaches the maximum size. Complete jobs are kept,
-        so the next session continues from there.
-        """
+        """End the block without an error `hours` after the notebook began, or at a SIGTERM. On
+        Kaggle it also ends before the output reaches the maximum size. Complete jobs are kept, so
+        the next session continues from there."""
         if threading.current_thread() is not threading.main_thread():
             raise InputError("time_limit works in the main thread only, where signals arrive.")
         # The timer must not fire before the block has begun, because only the block catches it.
@@ -267,12 +260,8 @@ def find_attached_data(inputs: Path, *, prepared: bool = True) -> Path | None:
 
 def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
     """Return the first folder that has the contents of all folders; None if there are no folders.
-
-    Args:
-        contents: what each folder has, such as its graphs.
-
-    Raises InputError if no folder has everything.
-    """
+    `contents`: what each folder has, such as its graphs. Raises InputError if no folder has
+    everything."""
     everything = frozenset[object]().union(*contents.values())
     for folder, held in contents.items():
         if held == everything:

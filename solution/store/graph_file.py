@@ -81,10 +81,8 @@ class _Header:
 
 def write_prepared(graph: Graph, record: dict[str, Any], path: Path) -> str:
     """Write the graph and its metadata `record` atomically, and return the file's checksum (seal).
-
     Equal graphs with equal records give equal bytes. If `path` lies in a store, `record` needs the
-    graph's "split": readers compare it with the path.
-    """
+    graph's "split": readers compare it with the path."""
     arrays = {
         "node_features": graph.node_features,
         "node_opcodes": graph.node_opcodes,
@@ -185,11 +183,9 @@ def _build(header: _Header, arrays: dict[str, np.ndarray]) -> Graph:
 
 
 def _read_header(path: Path, file: BinaryIO, wanted: str | None = None) -> _Header:
-    """Return the header of a prepared graph.
-
-    Raises InputError if the header's checksum or the file's size is wrong, if the file lies at the
-    path of another graph in a store, or if the header's checksum is not `wanted` (None: any).
-    """
+    """Return the header of a prepared graph. Raises InputError if the header's checksum or the
+    file's size is wrong, if the file lies at the path of another graph in a store, or if the
+    header's checksum is not `wanted` (None: any)."""
     size = os.fstat(file.fileno()).st_size
     length = file.read(8)
     start = 8 + int.from_bytes(length, "little")

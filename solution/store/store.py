@@ -117,11 +117,7 @@ class Store:
         self, rows: pl.DataFrame, cache: GraphCache, preparation: Preparation = AS_IT_IS
     ) -> LazyGraphs:
         """Return the graphs of the given `rows`, in their order; each is read when it is accessed.
-
-        Args:
-            cache: keeps graphs that were read.
-            preparation: prunes each graph.
-        """
+        `cache`: keeps graphs that were read. `preparation`: prunes each graph."""
         read = partial(cache.read, preparation=preparation, is_checked=self.is_checked)
         files = zip(self.paths_of(rows), rows["checksum"], strict=True)
         return LazyGraphs([partial(read, path, seal=seal) for path, seal in files])
@@ -243,12 +239,9 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def check_preparation(preparation: Mapping[str, Any], needed: int | None, store: Path) -> None:
-    """Raise InputError unless the `store` was prepared in the way that a ranker needs.
-
-    This means: by this version of the preparation, without options that only a model may apply to
-    its input, and with all nodes within `needed` edges (hops) of the configurable nodes (None: all
-    nodes).
-    """
+    """Raise InputError unless the `store` was prepared in the way that a ranker needs. This means:
+    by this version of the preparation, without options that only a model may apply to its input,
+    and with all nodes within `needed` edges (hops) of the configurable nodes (None: all nodes)."""
     version, kept = preparation.get("version"), preparation.get("hops")
     if version != VERSION:
         raise InputError(

@@ -47,12 +47,9 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replace_folder(folder: Path, *, alone: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder; if the block succeeds, it replaces `folder`.
-
-    Args:
-        alone: the caller holds a lock, so an existing temporary folder was left by a process
-            that was killed, and is removed.
-    """
+    """Yield a temporary folder; if the block succeeds, it replaces `folder`. `alone`: the caller
+    holds a lock, so an existing temporary folder was left by a process that was killed, and is
+    removed."""
     temporary = folder.with_name(f"{TEMPORARY}{folder.name}") if alone else _temporary(folder)
     make_folder(folder.parent)
     with name_refusal(folder.parent):
@@ -107,15 +104,9 @@ def write_json(value: dict[str, Any], path: Path) -> None:
 
 
 def read_json(path: Path, expected: str) -> dict[str, Any]:
-    """Read a JSON object from a file of any origin.
-
-    Args:
-        expected: what the file should be, for messages, such as "the record of a store".
-
-    Raises:
-        InputError: the file is not valid JSON, no object, or nested too deeply.
-        FileNotFoundError: the file does not exist.
-    """
+    """Read a JSON object from a file of any origin. `expected`: what the file should be, for
+    messages, such as "the record of a store". Raises InputError if the file is not valid JSON, no
+    object, or nested too deeply. Raises FileNotFoundError if the file does not exist."""
     return _parse(_read_text(path, expected), path, expected)
 
 
@@ -207,12 +198,8 @@ def open_regular(path: Path, expected: str = "a file", most: int | None = None) 
 @contextmanager
 def locked(folder: Path, advice: str, *, shared: bool = False) -> Iterator[None]:
     """Lock the folder for the block; the system releases the lock even if the process is killed.
-
-    Args:
-        shared: allow other shared locks at the same time.
-
-    Raises InputError, with the `advice`, if another process has the lock.
-    """
+    `shared`: allow other shared locks at the same time. Raises InputError, with the `advice`, if
+    another process has the lock."""
     with holding(folder, shared=shared) as is_mine:
         if not is_mine:
             raise InputError(f"{folder}: another process is at work in it. {advice}")
@@ -260,14 +247,9 @@ def checksum(path: Path) -> str:
 
 
 def remove_leftovers(folder: Path, inside: Iterable[str] = ()) -> None:
-    """Delete temporary files and folders that a killed process left directly in the folder.
-
-    Other subfolders are not searched: they may belong to a running process, or contain the user's
-    files.
-
-    Args:
-        inside: patterns of subfolders that are searched as well.
-    """
+    """Delete temporary files and folders that a killed process left directly in the folder. Other
+    subfolders are not searched: they may belong to a running process, or contain the user's files.
+    `inside`: patterns of subfolders that are searched as well."""
     for pattern in ("", *inside):
         for path in sorted(folder.glob(f"{pattern}/{TEMPORARY}*".lstrip("/"))):
             remove(path)

@@ -39,13 +39,9 @@ def check_inside(name: str) -> str:
 
 
 def place_below(folder: Path, name: str, source: Path | str) -> Path:
-    """Return the path of `name` below `folder`; safe for names from anybody.
-
-    Args:
-        source: the file, list or server that the name comes from, for messages.
-
-    Raises InputError if the path leads out of the folder, also through a link inside it.
-    """
+    """Return the path of `name` below `folder`; safe for names from anybody. `source`: the file,
+    list or server that the name comes from, for messages. Raises InputError if the path leads out
+    of the folder, also through a link inside it."""
     if leads_out(name):
         raise InputError(f"{source}: refused, the name {name!r} leads out of the folder {folder}.")
     path = folder / name
@@ -88,12 +84,9 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def match(names: Sequence[str], patterns: str) -> list[str]:
-    """Return the names that match comma-separated patterns such as "layout_*,!*lightgbm*".
-
-    A pattern with ! excludes names. For each name the last pattern that matches it decides.
-
-    Raises InputError if none is chosen.
-    """
+    """Return the names that match comma-separated patterns such as "layout_*,!*lightgbm*". A
+    pattern with ! excludes names. For each name the last pattern that matches it decides. Raises
+    InputError if none is chosen."""
     chosen: set[str] = set()
     for pattern in filter(None, (part.strip() for part in patterns.split(","))):
         fitting = {name for name in names if fnmatchcase(name, pattern.removeprefix("!"))}
@@ -122,14 +115,9 @@ def _split(given: str) -> tuple[str, str]:
 
 
 def check_address(given: str, *, named: bool = False) -> str:
-    """Return `given` if it is a local folder or a valid address; else raise InputError.
-
-    A misspelt address would otherwise be taken for a local folder, and results silently written
-    there.
-
-    Args:
-        named: require a name below the bucket, because something is written under it.
-    """
+    """Return `given` if it is a local folder or a valid address; else raise InputError. A misspelt
+    address would otherwise be taken for a local folder, and results silently written there.
+    `named`: require a name below the bucket, because something is written under it."""
     scheme, rest = _split(given)
     bucket, *names = given.partition("://")[2].rstrip("/").split("/")
     is_whole = bool(bucket or scheme in WITHOUT_BUCKET) and bool(names or not named)
@@ -143,11 +131,8 @@ def check_address(given: str, *, named: bool = False) -> str:
 
 
 def refuse_address(given: str, takers: str) -> str:
-    """Return `given`, a local path; raise InputError if it is the address of a bucket.
-
-    Args:
-        takers: a sentence of the message that names the commands which take an address.
-    """
+    """Return `given`, a local path; raise InputError if it is the address of a bucket. `takers`: a
+    sentence of the message that names the commands which take an address."""
     scheme, rest = _split(given)
     if not scheme:
         return given

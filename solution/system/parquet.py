@@ -58,11 +58,8 @@ def read_by_graphs(
 def write_batches(
     batches: Iterable[pl.DataFrame], schema: pl.Schema, path: Path, *, sealed: bool = True
 ) -> None:
-    """Write the batches in order to one Parquet file, atomically.
-
-    Args:
-        sealed: also write the file's checksum beside it, because the file will be read again.
-    """
+    """Write the batches in order to one Parquet file, atomically. `sealed`: also write the file's
+    checksum beside it, because the file will be read again."""
     failure: list[Exception] = []
 
     def source(*_: Any) -> Iterator[pl.DataFrame]:
@@ -101,13 +98,9 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path, expected: str) -> Iterator[None]:
-    """Turn errors of polars about an unreadable file into an InputError that names it.
-
-    A damaged file may also make polars panic, and PanicException is no subclass of Exception.
-
-    Args:
-        expected: what the file should be, such as "a file of predictions".
-    """
+    """Turn errors of polars about an unreadable file into an InputError that names it. A damaged
+    file may also make polars panic, and PanicException is no subclass of Exception. `expected`:
+    what the file should be, such as "a file of predictions"."""
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:

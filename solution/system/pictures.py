@@ -23,12 +23,9 @@ def show_plainly(name: str) -> str:
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure in the format of the path's ending; equal figures give equal bytes.
-
-    The layout is computed once here, because matplotlib would compute it twice.
-
-    Raises InputError for an ending that is not in FORMATS.
-    """
+    """Write a figure in the format of the path's ending; equal figures give equal bytes. The layout
+    is computed once here, because matplotlib would compute it twice. Raises InputError for an
+    ending that is not in FORMATS."""
     from matplotlib import rc_context
 
     check_ending(path, *FORMATS)

@@ -237,11 +237,9 @@ def _interrupts_held() -> Iterator[None]:
 
 @contextmanager
 def _no_script() -> Iterator[None]:
-    """Hide the running script from processes that are started in the block.
-
-    Otherwise each of them would run the script again, and start further processes if the script
-    lacks `if __name__ == "__main__"`. A script read from stdin could not be found at all.
-    """
+    """Hide the running script from processes that are started in the block. Otherwise each of them
+    would run the script again, and start further processes if the script lacks `if __name__ ==
+    "__main__"`. A script read from stdin could not be found at all."""
     with _STARTING:  # a lock, because another thread would take the empty module for the script
         script = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")

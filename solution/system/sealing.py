@@ -32,11 +32,9 @@ def read_record(path: Path, what: str) -> dict[str, Any]:
 
 @contextmanager
 def replace_sealed(path: Path) -> Iterator[Path]:
-    """Replace a file as replace_file does, and write its seal.
-
-    The seal is written first and lists the old and the new file, so that a kill between the two
-    writes leaves a file that matches its seal.
-    """
+    """Replace a file as replace_file does, and write its seal. The seal is written first and lists
+    the old and the new file, so that a kill between the two writes leaves a file that matches its
+    seal."""
     seal = find_seal(path)
     with replace_file(path) as temporary:
         yield temporary
@@ -84,11 +82,9 @@ def describe_file(path: Path) -> str:
 
 
 def is_as_described(path: Path, description: object) -> bool:
-    """Return True if the file has the described size and checksum.
-
-    The description is a result of describe_file, or NOTHING if the file must not exist. The file is
-    read only if the size is equal.
-    """
+    """Return True if the file has the described size and checksum. The description is a result of
+    describe_file, or NOTHING if the file must not exist. The file is read only if the size is
+    equal."""
     if description == NOTHING:
         return not path.exists()
     size, _, digest = str(description).partition(":")

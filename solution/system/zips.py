@@ -40,11 +40,9 @@ BROKEN = (
 
 @contextmanager
 def open_untrusted(path: Path, target: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip file of any origin, to unpack it below the folder `target`.
-
-    Raises InputError if `refuse_member` rejects a member or the disk becomes full, and BadZipFile
-    for every error that a damaged file causes, when it is opened or inside the block.
-    """
+    """Open a zip file of any origin, to unpack it below the folder `target`. Raises InputError if
+    `refuse_member` rejects a member or the disk becomes full, and BadZipFile for every error that a
+    damaged file causes, when it is opened or inside the block."""
     try:
         with (
             name_full_disk(target),
@@ -95,11 +93,9 @@ def check_directory(archive: zipfile.ZipFile, file: BinaryIO) -> None:
 
 
 def _is_of_contents(error: Exception) -> bool:
-    """Return whether a damaged archive caused the error.
-
-    Damage can also cause an OSError, by a position before the beginning of the file. Other OSErrors
-    name a file (such as no permission) or come from a full disk.
-    """
+    """Return whether a damaged archive caused the error. Damage can also cause an OSError, by a
+    position before the beginning of the file. Other OSErrors name a file (such as no permission) or
+    come from a full disk."""
     if not isinstance(error, OSError):
         return True
     return error.filename is None and error.errno not in FULL

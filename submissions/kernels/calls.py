@@ -156,11 +156,9 @@ class Kernels(Calls):
     def download_output(
         self, name: str, folder: Path, pattern: str = "", report: Callable[[], None] | None = None
     ) -> None:
-        """Download the outputs and the log of the latest session; existing files are kept.
-
-        The CLI saves an error page from the server as if it were the file. The checksums in
-        kernel.json reveal such files: see solution.sessions.record.
-        """
+        """Download the outputs and the log of the latest session; existing files are kept. The CLI
+        saves an error page from the server as if it were the file. The checksums in kernel.json
+        reveal such files: see solution.sessions.record."""
         command = ["kernels", "output", name, "-p", str(folder), "-q", "--page-size", str(PAGE)]
         command += ["--file-pattern", pattern or INSIDE]
         limit = self.settings.download_seconds

@@ -58,11 +58,9 @@ class Package:
 
 
 def package(tree: SourceTree, folder: Path, python: str) -> Package:
-    """Build the dataset folder of the tree's code for a Python version such as 3.12.
-
-    Raises InputError if the code is not in a git checkout, a wheel is not available, or the folder
-    has other contents than an older package.
-    """
+    """Build the dataset folder of the tree's code for a Python version such as 3.12. Raises
+    InputError if the code is not in a git checkout, a wheel is not available, or the folder has
+    other contents than an older package."""
     if not tree.commit:
         why = tree.defect or "no git checkout"
         raise InputError(f"{PROJECT}: {why}, so there is no commit to pack. Clone it.")

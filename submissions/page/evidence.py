@@ -104,10 +104,8 @@ class Evidence:
 
     @cached_property
     def means(self) -> pl.DataFrame:
-        """The mean score of each member in each collection.
-
-        Columns: collection, member, value, low, high, standard_error, graphs.
-        """
+        """The mean score of each member in each collection. Columns: collection, member, value,
+        low, high, standard_error, graphs."""
         return mean_scores(self.scores)
 
     @property
@@ -144,11 +142,9 @@ class Evidence:
 
     @cached_property
     def gain_over_best(self) -> dict[str, float | None] | None:
-        """The ensemble's score minus the best experiment's, as a mean over the collections.
-
-        The value is the last row of `compare`, or None if there is no experiment or no ensemble.
-        The best experiment is chosen by the same scores, so its score is slightly optimistic.
-        """
+        """The ensemble's score minus the best experiment's, as a mean over the collections. The
+        value is the last row of `compare`, or None if there is no experiment or no ensemble. The
+        best experiment is chosen by the same scores, so its score is slightly optimistic."""
         single = self.means.filter(pl.col("member") != self.ensemble)
         best = single.sort("value", descending=True).group_by("collection").first()
         chosen = self.scores.join(best.select("collection", "member"), on=["collection", "member"])

@@ -129,11 +129,9 @@ def _tabulate_ceilings(found: pl.DataFrame) -> PageTable:
 
 
 def estimate_ceilings(evidence: Evidence) -> pl.DataFrame:
-    """Return a table with a row for each graph whose label noise is known.
-
-    The columns are collection, graph, noise, ceiling, repeat, score. `simulate` estimates ceiling
-    and repeat, the scores of a perfect ranker and of a second measurement; score is the ensemble's.
-    """
+    """Return a table with a row for each graph whose label noise is known. The columns are
+    collection, graph, noise, ceiling, repeat, score. `simulate` estimates ceiling and repeat, the
+    scores of a perfect ranker and of a second measurement; score is the ensemble's."""
     schema = ["collection", "graph", "noise", "ceiling", "repeat", "score"]
     kinds = [pl.String(), pl.String(), *[pl.Float64()] * 4]
     graphs = predictions.read(evidence.run.graphs)
