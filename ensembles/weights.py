@@ -107,7 +107,13 @@ def make_ballots(
         check_aligned(scaled)
         keys = next(iter(scaled.values())).select(predictions.REQUEST_KEYS)
         labelled = keys.join(labels, on=predictions.REQUEST_KEYS, how="left", maintain_order="left")
-        _check_labels(labelled)
+        missing = labelled.filter(pl.col("runtime").is_null())
+        if len(missing):
+            lacks = missing.row(0, named=True)
+            raise InputError(
+                f"{lacks['collection']}:{lacks['graph']}, configuration {lacks['config']}, has no "
+                f"label, and {len(missing) - 1} more. Make the run again."
+            )
         truth = labelled.select(
             *predictions.REQUEST_KEYS, fold=pl.lit(0), seed=pl.lit(0), score="runtime"
         )
@@ -123,16 +129,6 @@ def make_ballots(
         key = str(collection), str(graph)
         ballots.append(Ballot(*key, groups[key], votes, targets, rows["runtime"].to_numpy()))
     return ballots
-
-
-def _check_labels(labelled: pl.DataFrame) -> None:
-    missing = labelled.filter(pl.col("runtime").is_null())
-    if len(missing):
-        lacks = missing.row(0, named=True)
-        raise InputError(
-            f"{lacks['collection']}:{lacks['graph']}, configuration {lacks['config']}, has no "
-            f"label, and {len(missing) - 1} more. Make the run again."
-        )
 
 
 Fit = Callable[[Sequence[Ballot], Method], np.ndarray]

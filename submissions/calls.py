@@ -173,7 +173,13 @@ class Calls:
         """
         seconds = self.settings.call_seconds if limit is None else limit
         whole = [find_program(), "-W", *command]
-        _check_credentials(doing)
+        # the CLI would print malformed credentials
+        used = next(iter(find_credentials()), None)
+        if used is not None and used.defect:
+            words = BAD_CREDENTIALS.words.format(source=describe_credentials())
+            raise KaggleError(
+                BAD_CREDENTIALS, f"{doing}: {words}: {used.defect}. {BAD_CREDENTIALS.advice}"
+            )
         with stopped_by_signals(), _start(whole, self.keep_open) as process:
             try:
                 _bound(process, memory, file)
@@ -197,17 +203,6 @@ class Calls:
             printed, kind = "", kind if find_credentials() else NO_CREDENTIALS
         facts = {"competition": self.settings.competition, "source": describe_credentials()}
         return explain_failure(kind, doing, printed, seconds=seconds, **facts)
-
-
-def _check_credentials(doing: str) -> None:
-    """Raise KaggleError if the credentials in use are malformed, because the CLI would print
-    them."""
-    used = next(iter(find_credentials()), None)
-    if used is not None and used.defect:
-        words = BAD_CREDENTIALS.words.format(source=describe_credentials())
-        raise KaggleError(
-            BAD_CREDENTIALS, f"{doing}: {words}: {used.defect}. {BAD_CREDENTIALS.advice}"
-        )
 
 
 def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen[bytes]:

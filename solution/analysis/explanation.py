@@ -58,7 +58,8 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
     if isinstance(ranker, BoostedTrees):
         # Change of the score per unit of the trees' output: -1 if the trees predict relevance.
         sign = ranker.score(np.ones(1), 1)[0] - ranker.score(np.zeros(1), 1)[0]
-        found = sign * _contributions(ranker, both)
+        # the last column is the constant term
+        found = sign * ranker.predict_rows(both, pred_contrib=True)[:, :-1]
     else:
         found = ranker.contributions(both)
     return found[1:] - found[:1]
@@ -83,11 +84,6 @@ def measure_importance(ranker: Ranker) -> np.ndarray:
     else:
         weights = np.abs(ranker.weights_)
     return np.asarray(weights, np.float64) / max(float(np.sum(weights)), 1e-12)
-
-
-def _contributions(ranker: BoostedTrees, rows: np.ndarray) -> np.ndarray:
-    # the last column is the constant term
-    return ranker.predict_rows(rows, pred_contrib=True)[:, :-1]
 
 
 @dataclass(frozen=True)

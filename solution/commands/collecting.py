@@ -254,7 +254,12 @@ def _collect(
     else:
         finished = collect_programs(programs, make_space, place, settings, minutes)
     output.print(show_finished(place.collection, finished, settings.target.name))
-    _say_cut(finished)
+    cut = [one.name for one in finished if one.state.get("cut")]
+    if cut:
+        say(
+            f"{', '.join(cut)}: the time was over before all --configs were measured. The same "
+            "command with more --minutes resumes."
+        )
     for one in finished:
         if one.state.get("note"):
             say(one.state["note"])
@@ -320,16 +325,6 @@ def _pack_log(place: "Destination", path: Path) -> bytes | None:
 
     log = place.find("log", name_program(path))
     return pack_folder(log) if log.is_dir() else None
-
-
-def _say_cut(finished: "list[Finished]") -> None:
-    """Name the programs whose time was over before all configurations were measured."""
-    cut = [one.name for one in finished if one.state.get("cut")]
-    if cut:
-        say(
-            f"{', '.join(cut)}: the time was over before all --configs were measured. The same "
-            "command with more --minutes resumes."
-        )
 
 
 def _say_outcome(folder: Path, finished: "list[Finished]") -> None:

@@ -275,17 +275,12 @@ def _wrong_dimension_numbers(graph: Graph) -> np.ndarray:
             is_wrong |= broken.any(axis=1) & (graph.node_opcodes != vocabulary.VIRTUAL)
         if numbers.min() < -1 or numbers.max() >= MAX_RANK:
             is_wrong |= ((numbers < -1) | (numbers >= MOST_DIMENSIONS)).any(axis=1)
-            is_wrong |= (numbers >= MAX_RANK).any(axis=1) & ~_may_name_more(graph)
+            is_longer = find_longer(graph.node_features)
+            consumers, producers = graph.edges[(graph.edges < graph.num_nodes).all(axis=1)].T
+            may_name = is_longer.copy()
+            may_name[consumers[is_longer[producers]]] = True
+            is_wrong |= (numbers >= MAX_RANK).any(axis=1) & ~may_name
     return np.flatnonzero(is_wrong)
-
-
-def _may_name_more(graph: Graph) -> np.ndarray:
-    """Return a mask (nodes,): True for nodes with a result or operand of over six dimensions."""
-    is_longer = find_longer(graph.node_features)
-    consumers, producers = graph.edges[(graph.edges < graph.num_nodes).all(axis=1)].T
-    may_name = is_longer.copy()
-    may_name[consumers[is_longer[producers]]] = True
-    return may_name
 
 
 def _rows_of(marks: np.ndarray) -> np.ndarray:

@@ -54,7 +54,9 @@ def open_run(
     make_folder(folder)
     with locked(folder, "Wait for it, or choose another folder with --run."):
         if replace:
-            _empty(folder)
+            # Remove the record last: as long as it exists, the folder is recognised as a run.
+            for path in sorted(folder.iterdir(), key=lambda path: path.name == RECORD):
+                remove(path)
         if not record.is_file():
             made: dict[str, Any] = {"commit": read_commit(), "versions": list_versions()}
             made |= {QUICK: True} if quick else {}
@@ -144,12 +146,6 @@ def _check_same(folder: Path, wanted: dict[str, Any], found: dict[str, Any]) -> 
             "folder with --run, give a changed experiment another name, or start the folder afresh "
             "with `fastslow run --replace` (make: REPLACE=1)."
         )
-
-
-def _empty(folder: Path) -> None:
-    # Remove the record last: as long as it exists, the folder is recognised as a run.
-    for path in sorted(folder.iterdir(), key=lambda path: path.name == RECORD):
-        remove(path)
 
 
 def compare_versions(folder: Path, record: dict[str, Any]) -> None:

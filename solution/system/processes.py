@@ -125,7 +125,10 @@ def open_pool(
     try:
         yield pool
     except BrokenProcessPool as error:
-        if _has_said_why(pool):
+        workers = list(pool._processes.values())
+        for worker in workers:
+            worker.join(LONGEST_END)
+        if any(worker.exitcode == EXIT_BAD_INPUT for worker in workers):
             raise InputError("A worker process met a file that was cut: see above.") from error
         raise InputError(
             "A worker process was killed, as the system does when memory runs out. What is "
@@ -155,14 +158,6 @@ def interrupted_later() -> Iterator[None]:
         signal.signal(signal.SIGINT, answer)
     if came and callable(answer):
         answer(came[0], None)
-
-
-def _has_said_why(pool: ProcessPoolExecutor) -> bool:
-    """Return True if a worker ended itself after printing why: a mapped file was truncated."""
-    workers = list(pool._processes.values())
-    for worker in workers:
-        worker.join(LONGEST_END)
-    return any(worker.exitcode == EXIT_BAD_INPUT for worker in workers)
 
 
 def start_child(

@@ -292,17 +292,12 @@ def _run(client: Any, environment: Mapping[str, str]) -> None:
             running.result()
         except (KeyboardInterrupt, SystemExit):
             while not running.done():
-                _kill_kernel(client)
+                provisioner = client.km.provisioner if client.km is not None else None
+                if provisioner is not None and provisioner.pgid not in (None, os.getpgrp()):
+                    with suppress(ProcessLookupError):
+                        os.killpg(provisioner.pgid, signal.SIGKILL)
                 wait([running], BETWEEN_KILLS)
             raise
-
-
-def _kill_kernel(client: Any) -> None:
-    """Kill the kernel's process group as soon as the kernel has started."""
-    provisioner = client.km.provisioner if client.km is not None else None
-    if provisioner is not None and provisioner.pgid not in (None, os.getpgrp()):
-        with suppress(ProcessLookupError):
-            os.killpg(provisioner.pgid, signal.SIGKILL)
 
 
 def write(notebook: Mapping[str, Any], path: Path) -> None:

@@ -158,7 +158,14 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
     """Download the outputs of the push, and replace the folder `target` by them."""
     if not replace:
         _check_target(latest, target)
-    wanted = _check_ready(look(latest, kernels), kernels)
+    progress = look(latest, kernels)
+    state, advice = progress.describe()
+    name = progress.push.kernel
+    if progress.session.has_failed:
+        raise InputError(f"{name}: {state}: {_read_log(progress.push, kernels)}{advice}.")
+    if state != "finished" or progress.record is None:
+        raise InputError(f"{name}: {state}. There is nothing to download yet: {advice}.")
+    wanted = progress.record
     folder = records() / f"{target.name}-{latest.key}"
     _forget_others(wanted, folder)
     found = _download(latest, folder, kernels)
@@ -188,18 +195,6 @@ def _check_target(latest: Push, target: Path) -> None:
             f"{target}: has files that were made or changed here and would be overwritten: "
             f"{shown}. Move it away, or give --replace (make: REPLACE=1)."
         )
-
-
-def _check_ready(progress: Progress, kernels: Kernels) -> SessionRecord:
-    """Return the record of the finished session; raise InputError if it failed or is not
-    finished."""
-    state, advice = progress.describe()
-    name = progress.push.kernel
-    if progress.session.has_failed:
-        raise InputError(f"{name}: {state}: {_read_log(progress.push, kernels)}{advice}.")
-    if state != "finished" or progress.record is None:
-        raise InputError(f"{name}: {state}. There is nothing to download yet: {advice}.")
-    return progress.record
 
 
 def _forget_others(wanted: SessionRecord, folder: Path) -> None:
