@@ -8,7 +8,6 @@ import json
 import os
 import re
 import resource
-import selectors
 import shutil
 import signal
 import subprocess
@@ -19,25 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import FrameType
-from typing import Annotated, Any, TypeVar
+from typing import IO, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from solution.system.errors import InputError
 from solution.system.progress import console
+from submissions import failures
 from submissions.credentials import VARIABLES, describe_credentials, find_credentials, redact
-from submissions.failures import (
-    BAD_CREDENTIALS,
-    BAD_REPLY,
-    NO_CREDENTIALS,
-    TIMED_OUT,
-    TOO_LARGE,
-    FailureKind,
-    KaggleError,
-    explain_failure,
-    tell_failure,
-)
 
 PREFIX = "FASTSLOW_"
 Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600)]
@@ -48,7 +38,7 @@ REPORT_SECONDS = 1.0  # seconds between two reports of a download's progress
 # memory limit of the CLI in bytes: a small compressed answer may inflate to any size
 MOST_OF_AN_ANSWER = 2 << 30
 MOST_PRINTED = 16 << 20  # bytes that the CLI may print; a page of 200 submissions has about 100 kB
-BLOCK = 1 << 16  # bytes per read
+BETWEEN_LOOKS = 0.2  # seconds between two looks at the size of the output
 # variables that the CLI must not get: VERBOSE prints its key, others change its commands
 NOT_PASSED_ON = (
     "VERBOSE",
@@ -136,7 +126,7 @@ class Calls:
         try:
             return kind.model_validate_json(text or "")
         except ValidationError as error:
-            raise self.explain(BAD_REPLY, doing, str(error.errors()[0]["msg"])) from error
+            raise self.explain(failures.BAD_REPLY, doing, str(error.errors()[0]["msg"])) from error
 
     def insist(self, call: Callable[[], Answer]) -> Answer:
         """Return the result of `call`, a read-only call to Kaggle; repeat it after temporary
@@ -145,7 +135,7 @@ class Calls:
         for left in reversed(range(self.settings.tries)):
             try:
                 return call()
-            except KaggleError as error:
+            except failures.KaggleError as error:
                 if not left or not error.kind.passing:
                     raise
             pause(wait, "Kaggle does not answer as it should, trying again soon")
@@ -167,55 +157,53 @@ class Calls:
         Args:
             doing: the purpose of the call, for messages.
             limit: time limit in seconds; by default the limit of a query.
-            report: called about every second while the command prints nothing.
+            report: called about every second.
             memory: maximum memory of the process, in bytes.
             file: maximum size of each file that the process writes, in bytes.
         """
         seconds = self.settings.call_seconds if limit is None else limit
         whole = [find_program(), "-W", *command]
-        # the CLI would print malformed credentials
         used = next(iter(find_credentials()), None)
-        if used is not None and used.defect:
-            words = BAD_CREDENTIALS.words.format(source=describe_credentials())
-            raise KaggleError(
-                BAD_CREDENTIALS, f"{doing}: {words}: {used.defect}. {BAD_CREDENTIALS.advice}"
-            )
-        with stopped_by_signals(), _start(whole, self.keep_open) as process:
-            try:
-                _bound(process, memory, file)
-                output = _await(process, seconds, report)
-            except BaseException:  # if this process is interrupted, the command must end too
-                process.kill()
-                raise
-        if output is None:
-            raise self.explain(TIMED_OUT, doing, "", seconds)
-        if len(output) > MOST_PRINTED:
-            raise self.explain(TOO_LARGE, doing, "")
-        printed = redact(output.decode("utf-8", "replace"))
+        if used is not None and used.defect:  # the CLI would print malformed credentials
+            kind = failures.BAD_CREDENTIALS
+            words = kind.words.format(source=describe_credentials())
+            raise failures.KaggleError(kind, f"{doing}: {words}: {used.defect}. {kind.advice}")
+        # Output goes to files, whose sizes are limited: a pipe would have to be read meanwhile.
+        with TemporaryFile() as said, TemporaryFile() as complaints, stopped_by_signals():
+            outputs = (said, complaints)
+            with _start(whole, self.keep_open, *outputs) as process:
+                try:
+                    _bound(process, memory, file)
+                    failure = _await(process, outputs, seconds, report)
+                finally:  # if this process is interrupted, the command must end too
+                    process.kill()
+            if failure is not None:
+                raise self.explain(failure, doing, "", seconds)
+            for output in outputs:
+                output.seek(0)
+            printed = b"\n".join(output.read() for output in outputs)
+        words = redact(printed.decode("utf-8", "replace"))
         if process.returncode:
-            raise self.explain(tell_failure(printed), doing, printed)
-        return printed
+            raise self.explain(failures.tell_failure(words), doing, words)
+        return words
 
     def explain(
-        self, kind: FailureKind, doing: str, printed: str, seconds: float = 0
-    ) -> KaggleError:
+        self, kind: failures.FailureKind, doing: str, printed: str, seconds: float = 0
+    ) -> failures.KaggleError:
         if kind.name == "401":  # after status 401 the CLI prints a whole help page
-            printed, kind = "", kind if find_credentials() else NO_CREDENTIALS
+            printed, kind = "", kind if find_credentials() else failures.NO_CREDENTIALS
         facts = {"competition": self.settings.competition, "source": describe_credentials()}
-        return explain_failure(kind, doing, printed, seconds=seconds, **facts)
+        return failures.explain_failure(kind, doing, printed, seconds=seconds, **facts)
 
 
-def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen[bytes]:
+def _start(
+    command: Sequence[str], keep_open: Sequence[int], said: IO[bytes], complaints: IO[bytes]
+) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            command,
-            env=make_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            pass_fds=keep_open,
-        )
+            command, env=make_environment(), stdin=subprocess.DEVNULL, stdout=said,
+            stderr=complaints, pass_fds=keep_open,
+        )  # fmt: skip
     except OSError as error:  # such as a first line (#!) that names a missing interpreter
         raise InputError(
             f"{command[0]}: the kaggle CLI cannot be run ({error.strerror}). Install it again: "
@@ -235,39 +223,27 @@ def _bound(process: subprocess.Popen[bytes], memory: int, file: int) -> None:
 
 
 def _await(
-    process: subprocess.Popen[bytes], seconds: float, report: Callable[[], None] | None
-) -> bytes | None:
-    """Return the output of the process followed by its error messages, once it has ended. The
-    process is killed if it runs longer than `seconds` (then the result is None), or if it prints
-    more than MOST_PRINTED bytes."""
-    assert process.stdout is not None
-    assert process.stderr is not None
-    printed = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
-    deadline = time.monotonic() + seconds
-    with selectors.DefaultSelector() as selector:
-        for pipe in printed:
-            selector.register(pipe, selectors.EVENT_READ)
-        while selector.get_map() and sum(map(len, printed.values())) <= MOST_PRINTED:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                process.kill()
-                return None
-            ready = selector.select(min(left, REPORT_SECONDS))
-            for key, _ in ready:
-                block = os.read(key.fd, BLOCK)
-                printed[key.fd] += block
-                if not block:
-                    selector.unregister(key.fd)
-            if not ready and report is not None:
-                report()
-        if selector.get_map():
-            process.kill()
-    try:
-        process.wait(max(0.01, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return None
-    return b"\n".join(printed.values())
+    process: subprocess.Popen[bytes],
+    outputs: Sequence[IO[bytes]],
+    seconds: float,
+    report: Callable[[], None] | None,
+) -> failures.FailureKind | None:
+    """Wait until the process has ended; return why not if it runs longer than `seconds` or prints
+    more than MOST_PRINTED bytes. `report` is called after every REPORT_SECONDS."""
+    deadline, reported = time.monotonic() + seconds, time.monotonic()
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.01, min(BETWEEN_LOOKS, deadline - time.monotonic())))
+        if sum(os.fstat(output.fileno()).st_size for output in outputs) > MOST_PRINTED:
+            return failures.TOO_LARGE
+        if process.returncode is not None:
+            return None
+        now = time.monotonic()
+        if now > deadline:
+            return failures.TIMED_OUT
+        if report is not None and now > reported + REPORT_SECONDS:
+            report()
+            reported = now
 
 
 def find_program() -> str:

@@ -7,17 +7,7 @@ import typer
 
 from solution.choosing.search import COMPILED, MEASURED
 from solution.collecting.target import CPU
-from solution.commands.options import (
-    ArgumentFile,
-    FunctionOption,
-    ModuleOption,
-    Seed,
-    TargetMegabytes,
-    TargetOption,
-    TargetSeconds,
-    check_finite,
-    make_wanted,
-)
+from solution.commands import options
 from solution.commands.serving import open_bundle
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -65,7 +55,7 @@ Measure = Annotated[
 ]
 Minutes = Annotated[
     float | None,
-    typer.Option(min=0.5, callback=check_finite, help="Time limit, instead of --measure."),
+    typer.Option(min=0.5, callback=options.check_finite, help="Time limit, instead of --measure."),
 ]
 Replay = Annotated[
     bool, typer.Option("--replay", help="Look runtimes up in the npz file; compile nothing.")
@@ -115,22 +105,22 @@ def choose(
     over: Over = None,
     measure: Measure = None,
     minutes: Minutes = None,
-    target: TargetOption = "cpu",
+    target: options.TargetOption = "cpu",
     compile_: Compile = None,
     memory: Memory = False,
     verdict: VerdictFile = None,
     replay: Replay = False,
     model_only: ModelOnly = False,
     out: Out = None,
-    arguments: ArgumentFile = None,
+    arguments: options.ArgumentFile = None,
     collection: InCollection = None,
-    megabytes: TargetMegabytes = None,
-    seconds: TargetSeconds = None,
-    seed: Seed = 0,
+    megabytes: options.TargetMegabytes = None,
+    seconds: options.TargetSeconds = None,
+    seed: options.Seed = 0,
     search: Search = "ours",
     replace: Replace = False,
-    module: ModuleOption = "",
-    function: FunctionOption = "",
+    module: options.ModuleOption = "",
+    function: options.FunctionOption = "",
 ) -> None:
     """Get a faster configuration of your program: a model proposes, compiling and timing decide.
 
@@ -153,7 +143,7 @@ def choose(
     settings = _make_settings(
         given, target, compile_ if target != CPU else measure, minutes, seconds, megabytes,
         kinds=tuple(over or ()), seed=seed, search=search, replace=replace,
-        wanted=make_wanted(module, function), arguments=arguments,
+        wanted=options.make_wanted(module, function), arguments=arguments,
     )  # fmt: skip
     folder = out or Path("chosen") / program.stem
     _search(program, _open_leading(bundle, search), folder, settings, memory=memory)

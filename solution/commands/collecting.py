@@ -7,22 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from solution.commands.options import (
-    ArgumentFile,
-    ClusterAddress,
-    ExecutorOption,
-    FunctionOption,
-    Megabytes,
-    ModuleOption,
-    Seconds,
-    Seed,
-    TargetMegabytes,
-    TargetOption,
-    TargetSeconds,
-    check_finite,
-    make_executor,
-    make_wanted,
-)
+from solution.commands import options
 from solution.system.errors import InputError
 from solution.system.terminal import output, say
 
@@ -53,7 +38,7 @@ Minutes = Annotated[
     float | None,
     typer.Option(
         min=0.1,
-        callback=check_finite,
+        callback=options.check_finite,
         help="Time limit for all programs. Default: 3 per file; for a TPU 20.",
     ),
 ]
@@ -73,17 +58,17 @@ def layout(
     split: Split = "train",
     configs: Configs = 60,
     minutes: Minutes = None,
-    megabytes: TargetMegabytes = None,
-    seconds: TargetSeconds = None,
-    seed: Seed = 0,
+    megabytes: options.TargetMegabytes = None,
+    seconds: options.TargetSeconds = None,
+    seed: options.Seed = 0,
     keep_flat: Flat = False,
-    arguments: ArgumentFile = None,
+    arguments: options.ArgumentFile = None,
     replace: Replace = False,
-    target: TargetOption = "cpu",
-    executor: ExecutorOption = "local",
-    address: ClusterAddress = None,
-    module: ModuleOption = "",
-    function: FunctionOption = "",
+    target: options.TargetOption = "cpu",
+    executor: options.ExecutorOption = "local",
+    address: options.ClusterAddress = None,
+    module: options.ModuleOption = "",
+    function: options.FunctionOption = "",
 ) -> None:
     """Get runtimes of programs in many layouts of their convolutions, dots and reshapes.
 
@@ -98,7 +83,7 @@ def layout(
     if found.kind != "layout":
         raise InputError(f"{collection} holds tiles: collect them with `fastslow collect tile`.")
     settings = _make_settings(
-        target, LAYOUTS, seconds, megabytes, make_wanted(module, function), configs=configs,
+        target, LAYOUTS, seconds, megabytes, options.make_wanted(module, function), configs=configs,
         seed=seed, keep_flat=keep_flat, replace=replace, arguments=arguments,
     )  # fmt: skip
     make_space = partial(
@@ -106,7 +91,7 @@ def layout(
     )
     _collect(
         programs, make_space, Destination(out, collection, split), settings, minutes,
-        make_executor(executor, address, None),
+        options.make_executor(executor, address, None),
     )  # fmt: skip
 
 
@@ -117,52 +102,52 @@ def tile(
     split: Split = "train",
     configs: Configs = 72,
     minutes: Minutes = None,
-    megabytes: Megabytes = 2048,
-    seconds: Seconds = 30,
-    seed: Seed = 0,
+    megabytes: options.Megabytes = 2048,
+    seconds: options.Seconds = 30,
+    seed: options.Seed = 0,
     keep_flat: Flat = False,
-    arguments: ArgumentFile = None,
+    arguments: options.ArgumentFile = None,
     replace: Replace = False,
-    target: TargetOption = "cpu",
-    executor: ExecutorOption = "local",
-    address: ClusterAddress = None,
-    module: ModuleOption = "",
-    function: FunctionOption = "",
+    target: options.TargetOption = "cpu",
+    executor: options.ExecutorOption = "local",
+    address: options.ClusterAddress = None,
+    module: options.ModuleOption = "",
+    function: options.FunctionOption = "",
 ) -> None:
     """Get runtimes of matrix products in many tilings of XLA's loops, on a CPU."""
     from solution.collecting.program_space import TILES
     from solution.collecting.records import Destination
 
     settings = _make_settings(
-        target, TILES, seconds, megabytes, make_wanted(module, function), configs=configs,
+        target, TILES, seconds, megabytes, options.make_wanted(module, function), configs=configs,
         seed=seed, keep_flat=keep_flat, replace=replace, arguments=arguments,
     )  # fmt: skip
     _collect(
         programs, partial(settings.target.make_space, kind=TILES),
         Destination(out, "tile:xla", split), settings, minutes,
-        make_executor(executor, address, None),
+        options.make_executor(executor, address, None),
     )  # fmt: skip
 
 
-@app.command()
-def options(
+@app.command("options")
+def vary_options(
     programs: Programs,
     out: Out = Path("collected-options"),
     source: Annotated[Literal["xla", "nlp"], typer.Option(help="Source of the programs.")] = "xla",
     split: Split = "train",
     configs: Configs = 60,
     minutes: Minutes = None,
-    megabytes: TargetMegabytes = None,
-    seconds: TargetSeconds = None,
-    seed: Seed = 0,
+    megabytes: options.TargetMegabytes = None,
+    seconds: options.TargetSeconds = None,
+    seed: options.Seed = 0,
     keep_flat: Flat = False,
-    arguments: ArgumentFile = None,
+    arguments: options.ArgumentFile = None,
     replace: Replace = False,
-    target: TargetOption = "cpu",
-    executor: ExecutorOption = "local",
-    address: ClusterAddress = None,
-    module: ModuleOption = "",
-    function: FunctionOption = "",
+    target: options.TargetOption = "cpu",
+    executor: options.ExecutorOption = "local",
+    address: options.ClusterAddress = None,
+    module: options.ModuleOption = "",
+    function: options.FunctionOption = "",
 ) -> None:
     """Get runtimes of programs with different compile options; for a TPU, estimates.
 
@@ -172,13 +157,13 @@ def options(
     from solution.collecting.records import Destination
 
     settings = _make_settings(
-        target, OPTIONS, seconds, megabytes, make_wanted(module, function), configs=configs,
+        target, OPTIONS, seconds, megabytes, options.make_wanted(module, function), configs=configs,
         seed=seed, keep_flat=keep_flat, replace=replace, arguments=arguments,
     )  # fmt: skip
     _collect(
         programs, partial(settings.target.make_space, kind=OPTIONS),
         Destination(out, f"layout:{source}:random", split), settings, minutes,
-        make_executor(executor, address, None),
+        options.make_executor(executor, address, None),
     )  # fmt: skip
 
 

@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from solution.commands.options import (
-    CollectionOption,
-    Data,
-    DataOption,
-    FunctionOption,
-    ModuleOption,
-    Preparers,
-    check_finite,
-    check_output,
-    check_outputs,
-    make_wanted,
-    open_given_store,
-)
+from solution.commands import options
 from solution.data.folders import SAMPLE
 from solution.runs.folder import find_stores
 from solution.system.errors import InputError
@@ -44,7 +32,7 @@ app = typer.Typer()
 
 
 @app.command()
-def check(data: Data = SAMPLE) -> None:
+def check(data: options.Data = SAMPLE) -> None:
     """Get every defect of your data or of a prepared store, and counts of what it holds."""
     from solution.analysis.data_check import check_files, find_equal_graphs, find_impossible
     from solution.analysis.graph_tables import show_scale, show_summaries
@@ -75,7 +63,7 @@ def inspect(
     file: Annotated[
         Path, typer.Argument(help="An npz file, a folder of them, or a prepared store.")
     ],
-    collection: CollectionOption = None,
+    collection: options.CollectionOption = None,
     name: Annotated[
         str | None, typer.Option("--graph", help="Name of one graph in the folder or store.")
     ] = None,
@@ -106,7 +94,7 @@ def inspect(
 
     check_ending(picture, *FORMATS)
     if picture is not None:
-        check_output(picture)
+        options.check_output(picture)
     else:
         check_writable(Path())
     graph = look_up_graph(file, name, collection) if file.is_dir() else read_file(file, collection)
@@ -127,7 +115,7 @@ def _look_at_folder(data: Path, pictures: Path) -> None:
 
 @app.command()
 def prepare(
-    data: Data = SAMPLE,
+    data: options.Data = SAMPLE,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the store. Default: stores/NAME of the data.")
     ] = None,
@@ -138,7 +126,7 @@ def prepare(
         ),
     ] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Keep every node.")] = False,
-    workers: Preparers = None,
+    workers: options.Preparers = None,
     replace: Annotated[bool, typer.Option("--replace", help="Prepare everything again.")] = False,
 ) -> None:
     """Get a prepared store: every graph repaired, pruned and encoded once, for faster runs.
@@ -178,7 +166,8 @@ def data(
         str | None, typer.Option(help="Download only this collection, such as tile:xla.")
     ] = None,
     max_gigabytes: Annotated[
-        float, typer.Option(min=0.001, callback=check_finite, help="Size limit of all files.")
+        float,
+        typer.Option(min=0.001, callback=options.check_finite, help="Size limit of all files."),
     ] = 100.0,
 ) -> None:
     """Get the competition's data, checked, by the kaggle command. Resumes if stopped.
@@ -207,7 +196,7 @@ def features(
     out: Annotated[
         Path | None, typer.Option(help="Write the collection's table to this Parquet file.")
     ] = None,
-    data: DataOption = None,
+    data: options.DataOption = None,
     word: Annotated[str, typer.Option("--find", help="List only columns with this word.")] = "",
 ) -> None:
     """Get the list of all features with units and reasons, or a collection's table as a file.
@@ -240,8 +229,8 @@ def features(
         raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")
     check_ending(out, ".parquet")
     check_text(out)
-    check_output(out)
-    with open_given_store(data, collections=[chosen.name]) as store:
+    options.check_output(out)
+    with options.open_given_store(data, collections=[chosen.name]) as store:
         rows = write_collection(store, chosen, out)
     say(f"{out}: {rows:,} rows.")
 
@@ -270,8 +259,8 @@ def module(
         Path | None,
         typer.Option("--features", help="Write the features that npz files lack, as Parquet."),
     ] = None,
-    name: ModuleOption = "",
-    function: FunctionOption = "",
+    name: options.ModuleOption = "",
+    function: options.FunctionOption = "",
 ) -> None:
     """Get a table of the programs in a file or folder, and npz files to rank.
 
@@ -286,10 +275,10 @@ def module(
     if split is not None and to is None:
         raise InputError("--split is for npz files. Give --to FOLDER, or leave --split out.")
     check_ending(features_file, ".parquet")
-    check_outputs(file, features=features_file)
+    options.check_outputs(file, features=features_file)
     if to is not None:
         check_writable(to)
-    records = _show_modules(file, collection, make_wanted(name, function))
+    records = _show_modules(file, collection, options.make_wanted(name, function))
     if to is not None:
         _write_graphs(records, to, split)
     if features_file is not None:
@@ -340,7 +329,7 @@ def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain:
             f"{file}: --split, --features, --module and --function are not for npz. Leave them out."
         )
     check_ending(to, ".hlo", ".txt", ".pb")
-    check_outputs(file, to=to)
+    options.check_outputs(file, to=to)
     graph = read_file(file, collection)
     lifted = lift(graph)
     if to is not None:

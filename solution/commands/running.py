@@ -14,21 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from psutil import Process
 
-from solution.commands.options import (
-    ClusterAddress,
-    DataOrAddress,
-    ExecutorOption,
-    FoldScheme,
-    GpuShare,
-    MixLabels,
-    RecipeOption,
-    RunFolder,
-    Workers,
-    check_finite,
-    check_written,
-    make_executor,
-    name_of,
-)
+from solution.commands import options
 from solution.commands.results import finish
 from solution.data.folders import SAMPLE, check_exists
 from solution.experiments import DEFAULTS
@@ -87,7 +73,7 @@ StoreFolder = Annotated[
     str | None,
     typer.Option(
         "--store",
-        callback=check_written,
+        callback=options.check_written,
         help="Folder of the prepared data, or s3://BUCKET/NAME. Default: stores/NAME.",
     ),
 ]
@@ -102,7 +88,7 @@ Hours = Annotated[
     float | None,
     typer.Option(
         min=0.0,
-        callback=check_finite,
+        callback=options.check_finite,
         help="Time limit: train fewer seeds, folds or epochs to keep it.",
     ),
 ]
@@ -111,23 +97,23 @@ Replace = Annotated[bool, typer.Option("--replace", help="Delete the run's folde
 
 @app.command()
 def run(
-    data: DataOrAddress = str(SAMPLE),
-    run_folder: RunFolder = None,
+    data: options.DataOrAddress = str(SAMPLE),
+    run_folder: options.RunFolder = None,
     experiments: ExperimentsOption = [],  # noqa: B006 - typer copies it
-    recipe: RecipeOption = None,
-    scheme: FoldScheme = "architecture",
+    recipe: options.RecipeOption = None,
+    scheme: options.FoldScheme = "architecture",
     folds: Folds = None,
     limit: Limit = False,
     replace: Replace = False,
-    workers: Workers = None,
+    workers: options.Workers = None,
     collections: CollectionsOption = [],  # noqa: B006 - typer copies it
     store_folder: StoreFolder = None,
     estimate: Estimate = False,
     hours: Hours = None,
-    executor: ExecutorOption = "local",
-    address: ClusterAddress = None,
-    gpu_share: GpuShare = 1.0,
-    mixes: MixLabels = False,
+    executor: options.ExecutorOption = "local",
+    address: options.ClusterAddress = None,
+    gpu_share: options.GpuShare = 1.0,
+    mixes: options.MixLabels = False,
 ) -> None:
     """Get a submission from your data: train, predict, merge, write. Resumes if stopped."""
     members = _list_members(recipe)  # checks the recipe before slow imports
@@ -137,11 +123,11 @@ def run(
     folds = folds or (QUICK_FOLDS if limit else FOLDS)
     divided = Division(scheme, folds, limit, collections, mixes)
     found = _find_experiments(experiments or members, recipe, folds, limit=limit)
-    trains_on = make_executor(executor, address, workers, gpu_share)
+    trains_on = options.make_executor(executor, address, workers, gpu_share)
     slots = workers if trains_on.is_away else trains_on.slots
     with ExitStack() as stack:
         source = check_exists(stack.enter_context(on_this_machine(data, sends=False)))
-        name = name_of(source, limit=limit)
+        name = options.name_of(source, limit=limit)
         default = find_runs() / "-".join([name, *(c.replace(":", "-") for c in collections)])
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
         check_writable(folder)

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from solution.commands.options import (
-    CollectionOption,
-    FunctionOption,
-    ModuleOption,
-    RecipeOption,
-    check_outputs,
-    make_wanted,
-)
+from solution.commands import options
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -88,7 +81,7 @@ BUNDLED = (
 def pack(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")],
     out: Annotated[Path, typer.Option(help="Where to write the bundle: a folder, or NAME.zip.")],
-    recipe: RecipeOption = None,
+    recipe: options.RecipeOption = None,
     refit: Annotated[
         bool, typer.Option("--refit", help="Train again on all folds, and pack these models.")
     ] = False,
@@ -142,8 +135,8 @@ def rank(
         typer.Option("--with", help="Folder or zip of a bundle. Default: the bundled one."),
     ] = None,
     run_folder: Annotated[Path | None, typer.Option("--run", help="Run whose models rank.")] = None,
-    recipe: RecipeOption = None,
-    collection: CollectionOption = None,
+    recipe: options.RecipeOption = None,
+    collection: options.CollectionOption = None,
     configs: Annotated[
         int | None,
         typer.Option(min=1, help="How many to generate. Default: 1000 if there is only one."),
@@ -153,8 +146,8 @@ def rank(
     confidence: Confidence = "90%",  # type: ignore[assignment]
     csv: Csv = None,
     json: Json = None,
-    module: ModuleOption = "",
-    function: FunctionOption = "",
+    module: options.ModuleOption = "",
+    function: options.FunctionOption = "",
     target: RankTarget = None,
     compilations: Compilations = None,
 ) -> None:
@@ -166,8 +159,8 @@ def rank(
         find_collection(collection)
     csv_file, json_file = _check_files(files, csv, json)
     inputs = (file for file in files if not file.is_dir())
-    check_outputs(*inputs, bundle, run_folder, csv=csv_file, json=json_file)
-    wanted = make_wanted(module, function)
+    options.check_outputs(*inputs, bundle, run_folder, csv=csv_file, json=json_file)
+    wanted = options.make_wanted(module, function)
     with _writing(csv, json) as rankings, open_compiler(target, compilations) as follow:
         opened = open_bundle(bundle, run_folder, recipe)
         doubt = find_doubt(opened, target)

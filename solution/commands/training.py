@@ -6,20 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from solution.commands.options import (
-    ClusterAddress,
-    DataOption,
-    ExecutorOption,
-    FoldScheme,
-    GpuShare,
-    MixLabels,
-    RunFolder,
-    Seed,
-    Workers,
-    make_executor,
-    name_of,
-    open_given_store,
-)
+from solution.commands import options
 from solution.data.folders import SAMPLE
 from solution.runs.folder import EXPERIMENTS, find_runs, remember_origin
 from solution.system.buckets import Mirror, on_this_machine
@@ -48,15 +35,15 @@ def train(
         list[str],
         typer.Option(help="Use only this collection; may be repeated. Default: all it ranks."),
     ] = [],  # noqa: B006 - typer copies the list
-    data: DataOption = None,
-    run_folder: RunFolder = None,
-    scheme: FoldScheme = "architecture",
+    data: options.DataOption = None,
+    run_folder: options.RunFolder = None,
+    scheme: options.FoldScheme = "architecture",
     folds: Annotated[int, typer.Option(min=2, max=100)] = 5,
-    workers: Workers = None,
-    executor: ExecutorOption = "local",
-    address: ClusterAddress = None,
-    gpu_share: GpuShare = 1.0,
-    mixes: MixLabels = False,
+    workers: options.Workers = None,
+    executor: options.ExecutorOption = "local",
+    address: options.ClusterAddress = None,
+    gpu_share: options.GpuShare = 1.0,
+    mixes: options.MixLabels = False,
 ) -> None:
     """Get one trained experiment, and watch loss, inner score, rate and time left. Resumes.
 
@@ -71,15 +58,15 @@ def train(
     chosen = check_collections(found, collection)
     given = data or str(SAMPLE)
     source = Mirror.of(given).folder if is_address(given) else Path(given)
-    target = run_folder or str(find_runs() / name_of(source, limit=False))
+    target = run_folder or str(find_runs() / options.name_of(source, limit=False))
     if not is_address(target):
         check_writable(Path(target))
-    trains_on = make_executor(executor, address, workers, gpu_share)
+    trains_on = options.make_executor(executor, address, workers, gpu_share)
     known = {EXPERIMENTS: {found.name: found.describe()}, "scheme": scheme, "folds": folds}
     with on_this_machine(target, alone=True) as folder:
         check_folder(folder, known)  # before the slow preparation of the data
         with (
-            open_given_store(data, [found]) as store,
+            options.open_given_store(data, [found]) as store,
             open_experiments([found], store, folder, scheme=scheme, folds=folds, mixes=mixes) as (
                 plan,
                 run,
@@ -93,7 +80,7 @@ def train(
 @app.command()
 def tune(
     experiment: ExperimentName,
-    data: DataOption = None,
+    data: options.DataOption = None,
     trials: Annotated[
         int, typer.Option(min=1, help="Number of trials, with those of earlier runs.")
     ] = 25,
@@ -104,14 +91,14 @@ def tune(
         Path | None, typer.Option(help="Folder of the study. Default: tuning/EXPERIMENT.")
     ] = None,
     prune: Annotated[bool, typer.Option(help="Stop trials that are worse than most.")] = True,
-    seed: Seed = 0,
+    seed: options.Seed = 0,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Parallel trials. Default: 1; on a cluster its cores.")
     ] = None,
-    executor: ExecutorOption = "local",
-    address: ClusterAddress = None,
-    gpu_share: GpuShare = 1.0,
-    mixes: MixLabels = False,
+    executor: options.ExecutorOption = "local",
+    address: options.ClusterAddress = None,
+    gpu_share: options.GpuShare = 1.0,
+    mixes: options.MixLabels = False,
 ) -> None:
     """Get better settings for an experiment, searched by out-of-fold score. Resumes if stopped.
 
@@ -131,8 +118,8 @@ def tune(
     folder = out or TUNING / found.name
     check_writable(folder)
     at_once = workers or (1 if executor == "local" else None)
-    tried_on = make_executor(executor, address, at_once, gpu_share)
-    with open_given_store(data, [found]) as store:
+    tried_on = options.make_executor(executor, address, at_once, gpu_share)
+    with options.open_given_store(data, [found]) as store:
         plan = _make_plan(store, folds, mixes=mixes)
         search = Search(
             found, plan, folder, sampler, seed, prune=prune, executor=tried_on, at_once=at_once

@@ -9,30 +9,22 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from submissions import failures
 from submissions.calls import Calls, find_json
 from submissions.credentials import find_username
-from submissions.failures import (
-    BAD_REPLY,
-    NO_CREDENTIALS,
-    UNKNOWN,
-    FailureKind,
-    KaggleError,
-    explain_failure,
-    tell_failure,
-)
 
-REFUSED = FailureKind(
+REFUSED = failures.FailureKind(
     "refused",
     "Kaggle refuses it, or the name does not exist",
     "Check that it belongs to the user of the credentials. For the data of a competition, its "
     "rules must be accepted; for a GPU or the internet, the account's phone number confirmed.",
 )
-NOT_TAKEN = FailureKind(
+NOT_TAKEN = failures.FailureKind(
     "not taken",
     "Kaggle did not accept it",
     "Do what Kaggle asks for, then run the same command again.",
 )
-UPLOAD_FAILED = FailureKind(
+UPLOAD_FAILED = failures.FailureKind(
     "upload failed",
     "some files could not be uploaded",
     "Run the same command again.",
@@ -83,7 +75,7 @@ class Kernels(Calls):
         printed = self.insist(lambda: self.run(doing, ["config", "view"]))
         found = re.search(r"^- username: (\S+)$", printed, re.MULTILINE)
         if found is None or found.group(1) == "None":
-            raise self.explain(NO_CREDENTIALS, doing, "")
+            raise self.explain(failures.NO_CREDENTIALS, doing, "")
         return found.group(1)
 
     def find_dataset(self, name: str) -> DatasetStatus | None:
@@ -93,7 +85,7 @@ class Kernels(Calls):
         def ask() -> DatasetStatus | None:
             try:
                 printed = self.run(doing, ["datasets", "status", name, "--format", "json"])
-            except KaggleError as error:
+            except failures.KaggleError as error:
                 # Kaggle refuses access also if the dataset does not exist
                 if error.kind is REFUSED:
                     return None
@@ -133,7 +125,7 @@ class Kernels(Calls):
         file.touch()
         try:
             self.insist(lambda: self.run(doing, ["kernels", "pull", name, "-p", str(file)]))
-        except KaggleError as error:
+        except failures.KaggleError as error:
             if error.kind is REFUSED:
                 return ""
             raise
@@ -147,7 +139,7 @@ class Kernels(Calls):
             printed = self.run(doing, ["kernels", "status", name])
             found = re.search(r'has status "(?:KernelWorkerStatus\.)?(\w+)"', printed)
             if found is None:
-                raise self.explain(BAD_REPLY, doing, printed)
+                raise self.explain(failures.BAD_REPLY, doing, printed)
             failure = re.search(r'^Failure message: "(.*)"$', printed, re.MULTILINE | re.DOTALL)
             return KernelSession(status=found.group(1), failure=failure.group(1) if failure else "")
 
@@ -167,10 +159,10 @@ class Kernels(Calls):
         self.insist(lambda: self.run("downloading outputs", command, limit, report, **bounds))
 
     def explain(
-        self, kind: FailureKind, doing: str, printed: str, seconds: float = 0
-    ) -> KaggleError:
+        self, kind: failures.FailureKind, doing: str, printed: str, seconds: float = 0
+    ) -> failures.KaggleError:
         if kind.name in ("403", "404", "rules") or re.search(r"Cannot access kernel", printed):
-            return explain_failure(REFUSED, doing, printed)
+            return failures.explain_failure(REFUSED, doing, printed)
         return super().explain(kind, doing, printed, seconds)
 
     def _check(self, printed: str, success: str, refusal: str, doing: str) -> None:
@@ -180,5 +172,7 @@ class Kernels(Calls):
         if refused:
             raise self.explain(NOT_TAKEN, doing, refused.group(0))
         if not re.search(success, printed):
-            kind = tell_failure(printed)
-            raise self.explain(BAD_REPLY if kind is UNKNOWN else kind, doing, printed)
+            kind = failures.tell_failure(printed)
+            raise self.explain(
+                failures.BAD_REPLY if kind is failures.UNKNOWN else kind, doing, printed
+            )
