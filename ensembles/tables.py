@@ -37,9 +37,8 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
     shown = make_table(
         "Difference of scores, out of fold; above 0: the first is better",
         expendable=("Graphs", "Probability"),
-    )
-    for name in ("Collection", "Graphs", "Difference", "95% interval", "Probability"):
-        shown.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
+        names=("Collection",), numbers=("Graphs", "Difference", "95% interval", "Probability"),
+    )  # fmt: skip
     for line in lines.iter_rows(named=True):
         interval = "too few graphs"
         if fitted:
@@ -102,9 +101,8 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
         "of every collection, chosen on other graphs; Hindsight: chosen on the same graphs. "
         "search: the choice of the best line, made on other graphs too.",
         expendable=("Hindsight", "Naive", "Optimism"),
-    )
-    for name in ("Candidate", "Nested", "Naive", "Optimism", "Beats", "Hindsight"):
-        shown.add_column(name, justify="left" if name == "Candidate" else "right", no_wrap=True)
+        names=("Candidate",), numbers=("Nested", "Naive", "Optimism", "Beats", "Hindsight"),
+    )  # fmt: skip
     for line in proposal.candidates.iter_rows(named=True):
         shown.add_row(
             line["candidate"],

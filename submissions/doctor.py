@@ -65,9 +65,7 @@ def examine(settings: WaitSettings) -> list[Finding]:
 
 def tabulate_findings(findings: list[Finding]) -> Table:
     """Return the table of findings, 80 columns wide."""
-    table = make_table()
-    for name in ("", "What", "Found", "What to do"):
-        table.add_column(name, no_wrap=name in ("", "What"), overflow="fold")
+    table = make_table(names=("", "What"), texts=("Found", "What to do"))
     for finding in findings:
         mark = "stop" if finding.stops else "note" if finding.advice else "ok"
         style = {"stop": "bold red", "note": "yellow", "ok": "green"}[mark]

@@ -90,10 +90,9 @@ def tabulate(scores: Scores) -> Table:
         "first. MB: peak memory of the whole process in training. Score: of the average over "
         f"seeds; of one: the mean score of single seeds. {scores.flattered}".rstrip(),
         expendable=("MB", "Time", "of one"),
+        names=("Collection and ranker",),
+        numbers=("Score", "of one", "95% interval", "Time", "MB"),
     )
-    table.add_column("Collection and ranker", no_wrap=True)
-    for column in ("Score", "of one", "95% interval", "Time", "MB"):
-        table.add_column(column, justify="right", no_wrap=True)
     for collection in COLLECTIONS:
         lines = [line for line in scores.lines if line.collection == collection]
         if lines:

@@ -124,10 +124,8 @@ def tabulate_ledger(ledger: Ledger) -> Table:
 
 def tabulate_standing(ledger: Ledger) -> Table:
     """Return a table of the published private scores with our best submission among them."""
-    table = make_table("Where it would stand, by the private score")
-    table.add_column("", no_wrap=True)
-    table.add_column("Public", justify="right")
-    table.add_column("Private", justify="right")
+    title = "Where it would stand, by the private score"
+    table = make_table(title, names=("",), numbers=("Public", "Private"))
     rows = [(a.private, a.name, f"{a.public:.3f}", "") for a in read_anchors()]
     best = find_best(ledger)
     if best is not None:

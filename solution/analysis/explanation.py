@@ -267,10 +267,8 @@ def show_contributions(explanation: Explanation) -> Table:
         "Contributions add up to the difference of the two scores. A column with the same value in "
         "both may add to it as well: trees weigh columns together.",
         expendable=("Unit and reason",),
-    )
-    table.add_column("Feature", no_wrap=True)
-    for header in (f"config {slow}", f"config {fast}", "adds"):
-        table.add_column(header, justify="right", no_wrap=True)
+        names=("Feature",), numbers=(f"config {slow}", f"config {fast}", "adds"),
+    )  # fmt: skip
     table.add_column("Unit and reason", min_width=READABLE)
     for column in explanation.order[:SHOWN]:
         feature = explanation.features[column]
@@ -287,10 +285,10 @@ def show_contributions(explanation: Explanation) -> Table:
 def show_importance(features: Sequence[Feature], importance: np.ndarray) -> Table:
     """Return a table of the columns that the model uses most. `importance`: (columns,) as
     measure_importance returns it."""
-    table = make_table("What the model uses most")
-    table.add_column("Feature", no_wrap=True)
-    table.add_column("Share", justify="right")
-    table.add_column("Unit and reason")
+    table = make_table(
+        "What the model uses most",
+        names=("Feature",), numbers=("Share",), texts=("Unit and reason",),
+    )  # fmt: skip
     for column in np.argsort(-importance, kind="stable")[:SHOWN]:
         feature = features[column]
         row = (feature.name, f"{importance[column]:.1%}", f"{feature.unit}: {feature.reason}")

@@ -90,10 +90,8 @@ def _show(title: str, rows: str, features: Sequence[Feature], word: str) -> Tabl
         for feature in features
         if word.lower() in f"{feature.name} {feature.unit} {feature.reason}".lower()
     ]
-    table = make_table(f"{title}: {count(len(features), 'column')}, {rows}")
-    table.add_column("Feature", no_wrap=True)
-    table.add_column("Unit")
-    table.add_column("Reason")
+    title = f"{title}: {count(len(features), 'column')}, {rows}"
+    table = make_table(title, names=("Feature",), texts=("Unit", "Reason"))
     for feature in features:
         table.add_row(feature.name, feature.unit, feature.reason)
     return table

@@ -53,10 +53,10 @@ def measure_scale(summaries: pl.DataFrame) -> pl.DataFrame:
 
 def show_scale(summaries: pl.DataFrame) -> Table:
     """Return the counts of measure_scale as a table, 80 columns wide."""
-    table = make_table("Scale: means over graphs, and pairs of a graph and a configuration")
-    table.add_column("Collection", no_wrap=True)
-    for header in ("Graphs", "Nodes", "Largest", "Edges", "Configs", "Pairs"):
-        table.add_column(header, justify="right", no_wrap=True)
+    table = make_table(
+        "Scale: means over graphs, and pairs of a graph and a configuration",
+        names=("Collection",), numbers=("Graphs", "Nodes", "Largest", "Edges", "Configs", "Pairs"),
+    )  # fmt: skip
     for row in measure_scale(summaries).iter_rows(named=True):
         names = ("graphs", "nodes", "largest", "edges", "configs", "pairs")
         table.add_row(row["collection"], *(f"{row[name]:,.0f}" for name in names))
@@ -67,11 +67,13 @@ def show_summaries(summaries: pl.DataFrame) -> Table:
     """Return a table, 80 columns wide, with a row for each collection and split. The columns are
     numbers of graphs, nodes, configurations and configurable nodes, the share of duplicate
     configurations, and the spread of runtimes."""
-    table = make_table(Text("Nodes, configs and settable (configurable) nodes: median and maximum"))
-    table.add_column("Collection", no_wrap=True)
-    headers = ("Graphs", "Nodes", "Configs", "Settable", "Equal", "Spread")
-    for header in headers:
-        table.add_column(header, justify="right", no_wrap=True)
+    table = make_table(
+        Text("Nodes, configs and settable (configurable) nodes: median and maximum"),
+        "Equal: configurations that repeat another. Spread: slowest over fastest runtime, "
+        "median; empty where there are no labels.",
+        names=("Collection",),
+        numbers=("Graphs", "Nodes", "Configs", "Settable", "Equal", "Spread"),
+    )
     previous = None
     for row in aggregate(summaries).iter_rows(named=True):
         if row["collection"] != previous:
@@ -88,12 +90,8 @@ def show_summaries(summaries: pl.DataFrame) -> Table:
             f"{row['duplicates']:.0%}",
             "" if spread is None else f"{spread:.2f}",
         )
-    table.caption = (
-        "Equal: configurations that repeat another. Spread: slowest over fastest runtime, "
-        "median; empty where there are no labels."
-    )
     if words := warn_of_estimates(summaries.filter("labelled")["label_source"]):
-        table.caption += f" {words}"
+        table.caption = f"{table.caption} {words}"
     return table
 
 
@@ -105,9 +103,7 @@ def show_graph(graph: Graph) -> list[Table]:
     elif len(graph.configurable):  # a program may have no configurable node
         tables.append(_show_configurable(graph))
     if graph.runtimes is not None:
-        table = make_table(Text("What there is to gain"))
-        table.add_column("Measure")
-        table.add_column("Value", justify="right")
+        table = make_table("What there is to gain", names=("Measure",), numbers=("Value",))
         gain = measures.gain_over_compiler(graph)
         table.add_row("(slowest - fastest) / mean", f"{measures.relative_range(graph):.3f}")
         told = "it has no label" if gain is None else f"{gain:.1%}"
@@ -131,7 +127,7 @@ def _show_record_rows(name: str, records: Sequence[Record]) -> Table:
         "Settable: configurable nodes. Fastest: ns. Spread: slowest over fastest runtime. "
         f"{left_out:,} runs that failed or were not timed are left out. {estimates}".rstrip(),
     )
-    table.add_column("Graph", overflow="fold")
+    table.add_column("Graph")
     for header in ("Nodes", "Settable", "Configs", "Fastest", "Spread"):
         table.add_column(header, justify="right", no_wrap=True)
     for record in records:
@@ -152,9 +148,7 @@ def _show_record_opcodes(records: Sequence[Record]) -> Table:
     counts = Counter(
         instruction.opcode for record in records for instruction in instructions(record.module)
     )
-    table = make_table(Text("Opcodes"))
-    table.add_column("Opcode")
-    table.add_column("Nodes", justify="right")
+    table = make_table("Opcodes", names=("Opcode",), numbers=("Nodes",))
     for opcode, count in counts.most_common(MAX_ROWS):
         table.add_row(Text(opcode), f"{count:,}")
     others = counts.total() - sum(count for _, count in counts.most_common(MAX_ROWS))
@@ -164,9 +158,8 @@ def _show_record_opcodes(records: Sequence[Record]) -> Table:
 
 
 def _show_sizes(graph: Graph) -> Table:
-    table = make_table(Text(f"{graph.collection.name}:{graph.name}"))
-    table.add_column("What")
-    table.add_column("Count", justify="right")
+    title = Text(f"{graph.collection.name}:{graph.name}")
+    table = make_table(title, names=("What",), numbers=("Count",))
     counts = {
         "nodes": graph.num_nodes,
         "edges": len(graph.edges),
@@ -183,9 +176,7 @@ def _show_sizes(graph: Graph) -> Table:
 
 def _show_opcodes(graph: Graph) -> Table:
     opcodes, counts = np.unique(graph.node_opcodes, return_counts=True)
-    table = make_table(Text("Opcodes"))
-    table.add_column("Opcode")
-    table.add_column("Nodes", justify="right")
+    table = make_table("Opcodes", names=("Opcode",), numbers=("Nodes",))
     order = np.argsort(-counts, kind="stable")
     for index in order[:MAX_ROWS]:
         table.add_row(OPCODES[int(opcodes[index])], f"{counts[index]:,}")
@@ -228,10 +219,8 @@ def _show_tiles(graph: Graph) -> Table:
     else:
         title = "Tile sizes, the fastest first; runtimes over the normaliser"
         order = np.argsort(runtimes)
-    table = make_table(Text(title))
-    table.add_column("Config", justify="right")
-    for block in TILE_BLOCKS:
-        table.add_column(f"{block.capitalize()} tile")
+    tiles_of = [f"{block.capitalize()} tile" for block in TILE_BLOCKS]
+    table = make_table(title, numbers=("Config",), texts=tiles_of)
     if runtimes is not None:
         table.add_column("Runtime", justify="right")
     for config in order[:MAX_ROWS]:
@@ -246,10 +235,8 @@ def _show_runtimes(graph: Graph) -> Table:
     assert graph.runtimes is not None
     unit = "ns" if graph.collection.kind == "layout" else "over normaliser"
     of = "Runtimes" if graph.label_source == TIMED else "Estimated runtimes"
-    table = make_table(Text(f"{of} ({unit})"), expendable=("75%", "25%"))
-    for quantile in QUANTILES:
-        table.add_column(f"{quantile:.0%}", justify="right", no_wrap=True)
-    table.add_column("Slowest / fastest", justify="right", no_wrap=True)
+    headers = [*(f"{quantile:.0%}" for quantile in QUANTILES), "Slowest / fastest"]
+    table = make_table(f"{of} ({unit})", expendable=("75%", "25%"), numbers=headers)
     values = np.quantile(graph.runtimes, QUANTILES)
     shown = [f"{value:,.0f}" if values[0] > 1000 else f"{value:.4f}" for value in values]
     table.add_row(*shown, f"{values[-1] / values[0]:.3f}")

@@ -170,7 +170,7 @@ def show_guesses(name: str, lifted: Lifted) -> Table:
         "The graph does not say these; they were inferred from shapes, or taken so that the "
         "program costs the same.",
     )
-    table.add_column("Guess", overflow="fold")
+    table.add_column("Guess")
     table.add_column("Nodes", justify="right", no_wrap=True)
     table.add_column("First", justify="right", no_wrap=True)
     for kind, nodes in sorted(lifted.guesses.items(), key=lambda item: -len(item[1])):

@@ -307,9 +307,10 @@ def _tabulate(chosen: "Chosen") -> "Table":
     from rich.text import Text
 
     failed = sum(trial.nanoseconds is None for trial in chosen.trials)
-    table = make_table(Text(chosen.name), "Spent: includes compiling and timing the best again.")
-    for name in ("Measured", "Failed", "Default, us", "Best found", "Gain", "Spent, s"):
-        table.add_column(name, justify="right")
+    table = make_table(
+        Text(chosen.name), "Spent: includes compiling and timing the best again.",
+        numbers=("Measured", "Failed", "Default, us", "Best found", "Gain", "Spent, s"),
+    )  # fmt: skip
     verdict = chosen.verdict
     gain = "-" if verdict is None else f"{verdict.gain:.3f}"
     best = "-" if verdict is None else f"{chosen.reference / verdict.gain / 1000:.1f}"
@@ -359,10 +360,9 @@ def _tabulate_estimated(found: "Estimated") -> "Table":
     from rich.text import Text
 
     table = make_table(
-        Text(found.name), f"Estimates of the compiler for {found.target}: nothing was measured."
-    )
-    for name in ("", "Estimate, us", "Memory, MB"):
-        table.add_column(name, justify="right" if name else "left")
+        Text(found.name), f"Estimates of the compiler for {found.target}: nothing was measured.",
+        names=("",), numbers=("Estimate, us", "Memory, MB"),
+    )  # fmt: skip
     for name, trial in (("default", found.default), ("best found", found.best)):
         if trial is not None:
             time = "refused" if trial.nanoseconds is None else f"{trial.nanoseconds / 1000:,.1f}"

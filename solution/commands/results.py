@@ -269,9 +269,7 @@ def experiments(
 
 
 def _show(title: str, names: Sequence[str], found: Mapping[str, str]) -> None:
-    table = make_table(title)
-    table.add_column("Name", no_wrap=True)
-    table.add_column("What it is")
+    table = make_table(title, names=("Name",), texts=("What it is",))
     for name in names:
         table.add_row(name, found[name])
     output.print(table)

@@ -294,11 +294,9 @@ def _tabulate(ranking: "Ranking", top: int, *, made: bool) -> "Table":
     caption = "Spread: standard deviation of the models' ranks."
     if ranking.estimates is not None:
         caption = "Estimated by the compiler, never timed; - where it gave no estimate."
-    table = make_table(Text(title), caption)
     is_asked = ranking.estimates is not None
-    for name in ("Rank", "Configuration", "Score", "Estimated ms" if is_asked else "Spread"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("Description", overflow="fold")
+    numbers = ("Rank", "Configuration", "Score", "Estimated ms" if is_asked else "Spread")
+    table = make_table(Text(title), caption, numbers=numbers, texts=("Description",))
     for row in ranking.to_frame(top).iter_rows(named=True):
         last = row["estimate"] and f"{row['estimate'] / 1e6:.4g}" if is_asked else row["spread"]
         shown = "-" if last is None else last if is_asked else f"{last:.1f}"

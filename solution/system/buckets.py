@@ -1,10 +1,9 @@
 """Work on folders in a bucket (s3://, gs:// or any other scheme of fsspec) through local copies.
 
 Every command works on a local copy, a *mirror*. It is updated before the work, and changed files
-are uploaded afterwards. NAME.mirror.json beside the mirror records, for each file, the remote
-version and the local size and time when the two sides were last equal (the `Facts`); so it is known
-which side has changed. Credentials come from the environment (AWS_*,
-GOOGLE_APPLICATION_CREDENTIALS), never from an address.
+are uploaded afterwards. NAME.mirror.json beside it records, for each file, the remote version and
+the local size and time when both sides were last equal (the `Facts`), which shows what has changed.
+Credentials come from the environment (AWS_*, GOOGLE_APPLICATION_CREDENTIALS), not from addresses.
 """
 
 import hashlib
@@ -19,16 +18,14 @@ from typing import Any
 from solution.system import files, names
 from solution.system.errors import InputError
 from solution.system.refusals import FULL
-from solution.system.wording import count, how_to_install
+from solution.system.wording import count, how_to_install, join_names
 
 # environment variables with the server of s3:// addresses; the first that is set is used
 SERVERS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-# keys of fsspec's file info in which different services give a file's version
-VERSION = ("ETag", "etag", "md5Hash", "crc32c", "mtime", "created")
+VERSION = ("ETag", "etag", "md5Hash", "crc32c", "mtime", "created")  # keys of fsspec's file info
 # records whose presence tells that the other files of a folder are complete; uploaded last
 RECORDS = ("store.json", "run.json", "job.json")
 AT_ONCE, MANY = 16, 50  # transfers in parallel; number of files above which a progress bar is shown
-
 # by file name: [remote version, [local size, local time of change in ns]]
 Facts = dict[str, list[Any]]
 
@@ -44,7 +41,7 @@ class Mirror:
     def of(cls, url: str) -> "Mirror":
         """Return the mirror of an address; of s3:// addresses each server has other mirrors."""
         url = names.check_address(url).rstrip("/")
-        servers = [os.environ.get(name) for name in SERVERS if url.startswith("s3://")]
+        servers = [os.environ.get(name, "") for name in SERVERS if url.startswith("s3://")]
         server = next(filter(None, servers), "").rstrip("/")
         mark = hashlib.sha256(f"{server}{url}".encode()).hexdigest()[:12]
         caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
@@ -52,8 +49,8 @@ class Mirror:
         try:
             files.check_writable(mirrors)
         except (InputError, OSError) as error:
-            advice = f"are kept in {mirrors}: set FASTSLOW_MIRRORS to another folder."
-            raise InputError(f"{error} The mirrors of buckets {advice}") from error
+            advice = f"The mirrors of buckets are kept in {mirrors}: set FASTSLOW_MIRRORS anew."
+            raise InputError(f"{error} {advice}") from error
         return cls(url, mirrors / f"{PurePosixPath(url).name}-{mark}")
 
     @classmethod
@@ -63,8 +60,8 @@ class Mirror:
         return cls(mirror._recall()["url"], folder) if mirror._sidecar.is_file() else None
 
     def pull(self, *, must_exist: bool = False) -> None:
-        """Download files that have changed in the bucket; delete files that were deleted there.
-        Raises InputError if there `must_exist` a file and is none, and as `_list` does."""
+        """Download files that have changed in the bucket; delete files that were deleted there, but
+        none that was never uploaded. Raises InputError as `_list`, or if there `must_exist` one."""
         with self._opened() as (bucket, known):
             remote = self._list(bucket, known)
             if must_exist and not remote:
@@ -78,36 +75,27 @@ class Mirror:
 
             changed = [n for n in remote if known.get(n) != [remote[n], self._describe(n)]]
             _transfer(fetch, changed, f"Fetching {self.url}")
-            # Only known files are deleted, so local files that were never uploaded stay.
             for name in known.keys() - remote.keys():
                 files.remove_with_emptied(self.folder / name, self.folder)
                 del known[name]
 
     def push(self, under: str = "", *, over: bool = False) -> None:
-        """Upload changed local files; delete in the bucket what was deleted here.
-
-        Args:
-            under: only files whose names are below this name; "": all.
-            over: overwrite files that another machine has uploaded meanwhile. Otherwise InputError
-                is raised, before anything is uploaded.
-        """
+        """Upload changed local files below `under`; delete in the bucket what was deleted here.
+        Unless `over`, raise InputError if another machine has uploaded one of them meanwhile."""
         with self._opened() as (bucket, known):
-            # Without this error a deleted local folder would delete all files in the bucket, too.
-            if known and not self.folder.is_dir():
+            if known and not self.folder.is_dir():  # or the bucket would be emptied as well
                 raise InputError(f"{self.folder}: was removed meanwhile, so nothing is sent.")
             found = sorted((self.folder / under).rglob("*"))
             named = (str(path.relative_to(self.folder)) for path in found if path.is_file())
             here = {name: self._describe(name) for name in named if files.TEMPORARY not in name}
-
-            def list_changed() -> list[str]:
-                return [name for name in here if known.get(name, [None, None])[1] != here[name]]
-
-            if not over and (changed := list_changed()):
+            changed = [name for name in here if known.get(name, [None, None])[1] != here[name]]
+            if changed and not over:
                 remote = self._list(bucket, known, under)
                 written = [name for name in changed if name in remote]
-                records = [name for name in here if _is_record(name) and name in known]
+                records = [n for n in here if n in known and PurePosixPath(n).name in RECORDS]
                 facts = {name: [remote.get(name), here[name]] for name in (*written, *records)}
-                self._check_others(bucket, known, facts)
+                equal = self._check_others(bucket, known, facts)
+                changed = [name for name in changed if name not in equal]
 
             def send(name: str) -> None:
                 bucket.makedirs(str(PurePosixPath(name).parent), exist_ok=True)
@@ -115,17 +103,17 @@ class Mirror:
                 bucket.invalidate_cache(name)
                 known[name] = [_name_version(bucket.info(name)), here[name]]
 
-            _transfer(send, list_changed(), f"Sending {self.url}")
+            _transfer(send, changed, f"Sending {self.url}")
             gone = known.keys() - here.keys()
             for name in [name for name in gone if PurePosixPath(name).is_relative_to(under)]:
                 with suppress(FileNotFoundError):
                     bucket.rm_file(name)
                 del known[name]
 
-    def _check_others(self, bucket: Any, known: Facts, facts: Facts) -> None:
+    def _check_others(self, bucket: Any, known: Facts, facts: Facts) -> list[str]:
         """Raise InputError if a file in `facts` has another remote version than the known one.
-        Equal bytes on both sides are no conflict, and are added to `known`. Buckets have no locks:
-        two machines that check at the same moment may both write."""
+        Files with equal bytes on both sides are no conflict: they are added to `known`, and
+        returned. Buckets have no locks: two machines that check at one moment may both write."""
         moved = [name for name in facts if facts[name][0] != known.get(name, [None])[0]]
 
         def compare(name: str) -> None:
@@ -135,18 +123,16 @@ class Mirror:
         _transfer(compare, [n for n in moved if facts[n][0]], f"Comparing {self.url}")
         others = [name for name in moved if known.get(name) != facts[name]]
         if others:
-            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             raise InputError(
-                f"{self.url}: another machine has written {others[0]}{more} since this machine "
-                f"looked there. Nothing was sent; local results are kept in {self.folder}. When "
-                "the other machine is done, give the same command again: it fetches those files "
-                "and goes on. Or give another address."
+                f"{self.url}: another machine has written {join_names(others, 1)} meanwhile. "
+                f"Nothing was sent; local results are kept in {self.folder}. When it is done, give "
+                "the same command again, which fetches its files; or give another address."
             )
+        return moved
 
     def _list(self, bucket: Any, known: Facts, under: str = "") -> dict[str, str]:
-        """Return the version of each remote file, or only of the files below the name `under`.
-        Raises InputError if files were known and the bucket has none now, or if one of the RECORDS
-        among them has disappeared: the caller would delete the local copies."""
+        """Return the version of each remote file below the name `under`. Raises InputError if all
+        known files or one of the RECORDS are gone: the caller would delete the local copies."""
         bucket.invalidate_cache()
         found = bucket.find(under, detail=True).items()
         # a path that ends with a slash marks an empty folder
@@ -158,9 +144,8 @@ class Mirror:
         if not under and (gone or (known and not remote)):
             raise InputError(
                 f"{self.url}: expected the {count(len(known), 'file')} that stood there, found "
-                f"{f'no {gone[0]}' if remote else 'none'}. Nothing is deleted in {self.folder}. "
-                f"If the bucket was emptied, remove {self._sidecar}, and the local files are sent "
-                "again; remove the folder as well to begin anew."
+                f"{f'no {gone[0]}' if remote else 'none'}. Nothing is deleted in {self.folder}. To "
+                f"send its files again, remove {self._sidecar}; to begin anew, remove both."
             )
         return remote
 
@@ -172,8 +157,9 @@ class Mirror:
         try:
             return files.read_sealed(self._sidecar, "the record of a mirror")
         except InputError as error:
-            advice = f"Remove it and {self.folder}, both are made again."
-            raise InputError(f"{error} {advice}") from error
+            raise InputError(
+                f"{error} Remove it and {self.folder}: both are made again."
+            ) from error
 
     def _describe(self, name: str) -> list[int] | None:
         """Return size and time of change (ns) of a local file; None if it does not exist."""
@@ -182,8 +168,8 @@ class Mirror:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Facts]]:
-        """Yield fsspec's file system of the bucket's folder, and the Facts: they are stored again.
-        Errors become an InputError that names the bucket, or the local file."""
+        """Yield fsspec's file system of the bucket's folder, and the Facts, which are stored
+        afterwards. Errors become an InputError that names the bucket, or the local file."""
         try:
             from fsspec.core import url_to_fs  # fsspec comes only with an extra of this package
             from fsspec.implementations.dirfs import DirFileSystem
@@ -207,35 +193,26 @@ class Mirror:
             path = getattr(error, "filename", None)
             is_here = isinstance(path, str) and Path(path).is_relative_to(self.folder.parent)
             if isinstance(error, OSError) and (error.errno in FULL or is_here):
-                raise InputError(
-                    f"{path or self.folder}: cannot be kept ({error.strerror}), in the mirror of "
-                    f"{self.url}. Make room, or set FASTSLOW_MIRRORS to a folder on another disk."
-                ) from error
-            raise InputError(
-                f"{self.url}: cannot be reached or may not be used ({type(error).__name__}: "
-                f"{error}). Look at the address and at the rights that the environment gives."
-            ) from error
+                words = f"{path or self.folder}: cannot be kept ({error.strerror}), in the mirror"
+                advice = "Make room, or set FASTSLOW_MIRRORS to a folder on another disk."
+                raise InputError(f"{words} of {self.url}. {advice}") from error
+            words = f"cannot be reached or may not be used ({type(error).__name__}: {error})"
+            advice = "Look at the address and at the rights that the environment gives."
+            raise InputError(f"{self.url}: {words}. {advice}") from error
 
 
 def _transfer(work: Callable[[str], None], wanted: Sequence[str], doing: str) -> None:
     """Call `work(name)` for each name, several at once: RECORDS after all other files."""
-    # imported here because it imports rich, which takes too long for ranking one file
-    from solution.system.progress import track
+    from solution.system.progress import track  # imports rich, too slow for ranking one file
 
     shown = track(wanted, doing) if len(wanted) > MANY else nullcontext(iter(wanted))
     with ThreadPoolExecutor(AT_ONCE) as pool, shown as items:
         for final in (False, True):
-            part = [name for name in wanted if _is_record(name) is final]
-            for _ in zip(pool.map(work, part), items, strict=False):
-                pass
-
-
-def _is_record(name: str) -> bool:
-    return PurePosixPath(name).name in RECORDS
+            part = [n for n in wanted if (PurePosixPath(n).name in RECORDS) is final]
+            list(zip(pool.map(work, part), items, strict=False))  # raises what `work` raised
 
 
 def _name_version(info: dict[str, Any]) -> str:
-    """Return a text that differs between two versions of a file in a bucket."""
     return str([str(info[key]) for key in (*VERSION, "size") if key in info])
 
 
@@ -244,20 +221,15 @@ def on_this_machine(
     given: str | Path, *, sends: bool = True, alone: bool = False
 ) -> Iterator[Path]:
     """Yield the local folder to work in: `given` itself, or a bucket's mirror, updated before the
-    block and uploaded afterwards.
-
-    Args:
-        sends: upload changes; otherwise the bucket is only read, and must have files.
-        alone: lock the mirror against other processes of this machine.
-    """
+    block and uploaded afterwards. Unless `sends`, the bucket is only read, and must have files.
+    `alone`: lock the mirror against other processes of this machine."""
     if not names.is_address(str(given)):
         yield Path(given)
         return
     mirror = Mirror.of(str(given))
     guard = mirror.folder.with_name(f"{mirror.folder.name}.lock")
     guard.mkdir(parents=True, exist_ok=True)
-    wait = f"Wait for what works on {mirror.url}."
-    with files.locked(guard, wait) if alone else nullcontext():
+    with files.locked(guard, f"Wait for what works on {mirror.url}.") if alone else nullcontext():
         mirror.pull(must_exist=not sends)
         try:
             yield mirror.folder

@@ -130,13 +130,21 @@ class FittingTable(Table):
 
 
 def make_table(
-    title: str | Text | None = None, caption: str | None = None, expendable: Sequence[str] = ()
+    title: str | Text | None = None,
+    caption: str | None = None,
+    expendable: Sequence[str] = (),
+    *,
+    names: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    texts: Sequence[str] = (),
 ) -> FittingTable:
     """Return an empty table in the common style.
 
     Args:
         title: brackets are markup of rich, except in a title of type Text.
         expendable: headers of columns that are left out on a narrow terminal, in this order.
+        names, numbers, texts: headers of the columns, in this order. Names and numbers stay on one
+            line, numbers are aligned at the right, and texts are wrapped.
     """
     table = FittingTable(
         box=box.SIMPLE_HEAD,
@@ -148,4 +156,10 @@ def make_table(
         caption_justify="left",
     )
     table.expendable = expendable
+    for header in names:
+        table.add_column(header, no_wrap=True)
+    for header in numbers:
+        table.add_column(header, justify="right", no_wrap=True)
+    for header in texts:
+        table.add_column(header)
     return table

@@ -1,10 +1,9 @@
 """Estimate how long a run will take before it starts, and reduce it to fit into a number of hours.
 
 One fit of each experiment and group of collections is observed for some seconds, as many at once as
-in the run, because they slow each other down. Later steps are assumed to take as long; a fit that
-stops early ends sooner. A run that must end in time first drops seeds, because they change a score
-least; then folds, so that a model learns from fewer graphs; then epochs. A resumed run keeps its
-reduction.
+in the run, because they slow each other down. Later steps are assumed to take as long. A run that
+must end in time first drops seeds, because they change a score least; then folds, so that a model
+learns from fewer graphs; then epochs. A resumed run keeps its reduction.
 """
 
 import json
@@ -42,13 +41,9 @@ PATIENCE = 20.0  # seconds after which an observed fit is stopped, but never wit
 WORKERS_SECONDS = 6.0  # seconds until worker processes have started
 # seconds to merge the predictions of a small run; predictions merged per second in large runs
 MERGING_SECONDS, MERGED_EACH_SECOND = 5.0, 500_000
-# number of bytes on disk; a run stores each prediction twice: with its job, and with its experiment
-BYTES_OF_A_PREDICTION = 6
-# To time predictions, a model is fitted on FEW graphs, and predicts at most TRIED configurations of
-# each other graph.
-FEW, TRIED = 8, 2000
-# nodes x configurations: the time that a graph takes is roughly proportional to this product
-WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")
+BYTES_OF_A_PREDICTION = 6  # on disk; it is stored with its job, and with its experiment
+FEW, TRIED = 8, 2000  # to time predictions: graphs to fit on, configurations to predict at most
+WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # the time a graph takes, roughly
 # smallest number of folds of a reduced run; shares of the nets' epochs to try
 FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)
 
@@ -64,27 +59,21 @@ class Forecast:
 
 
 def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[Forecast]:
-    """Return an estimate for each experiment and group of collections. A fit and some predictions
-    of each are observed, `slots` at once."""
+    """Return an estimate for each experiment and group of collections, `slots` models at once."""
     groups: dict[tuple[str, tuple[str, ...]], list[Job]] = defaultdict(list)
     for job in (job for experiment in experiments for job in list_jobs(experiment, plan)):
         groups[job.experiment.name, job.group].append(job)
-    kinds = list(groups.values())
-    tasks = [Task(jobs[0].describe(), (JobSpec.of(jobs[0]),)) for jobs in kinds]
+    tasks = [Task(jobs[0].describe(), (JobSpec.of(jobs[0]),)) for jobs in groups.values()]
     seconds: dict[int, float] = {}
     with bars() as progress:
         watch = ProgressBars(progress, len(tasks), "Watching the first steps")
         work = partial(estimate_job, Here(plan.graphs, plan.store))
         LocalExecutor(slots).run(work, tasks, watch, seconds.__setitem__)
-    return [
-        Forecast(
-            jobs[0].experiment.name,
-            len(jobs),
-            seconds[number],
-            sum(int(_find_predicted(job, plan)["configs"].sum()) for job in jobs),
-        )
-        for number, jobs in enumerate(kinds)
-    ]
+    found = []
+    for number, ((name, _), jobs) in enumerate(groups.items()):
+        predictions = sum(int(_find_predicted(job, plan)["configs"].sum()) for job in jobs)
+        found.append(Forecast(name, len(jobs), seconds[number], predictions))
+    return found
 
 
 def estimate_job(site: Here, spec: JobSpec, _: Report) -> float:
@@ -111,8 +100,7 @@ class Stopwatch:
     """A Report that stops a fit after PATIENCE seconds, and estimates the whole fit's seconds."""
 
     def __init__(self) -> None:
-        # time at which the fit began, and time at which the model that is trained now began
-        self._begin = self._model = time.monotonic()
+        self._begin = self._model = time.monotonic()  # when the fit and the current model began
         self._seen: list[tuple[float, float]] = []  # (time, steps done) at each report
         self._total = 0
 
@@ -121,7 +109,7 @@ class Stopwatch:
             self._model, self._seen = self._seen[-1][0], []
         self._seen.append((time.monotonic(), done))
         self._total = total
-        # A single report inside the first step is not enough, because its time includes the setup.
+        # the time of a single report inside the first step includes the setup
         is_enough = done >= 1 or len(self._seen) > 1
         if is_enough and self._seen[-1][0] - self._begin > PATIENCE and done < total:
             raise SeenEnoughError
@@ -144,8 +132,8 @@ def _estimate_predictions(job: Job, plan: Plan, split: tuple[pl.DataFrame, pl.Da
     ranker = settings.build(job.seed)
     fit_on, validate_on = (plan.load(rows.sort("configs")[:FEW], settings) for rows in split)
     ranker.fit(fit_on, validate_on)
-    tried = asked[sorted({len(asked) // 2, len(asked) - 1})]
-    tried = tried.with_columns(pl.col("configs").clip(0, TRIED))
+    two = asked[sorted({len(asked) // 2, len(asked) - 1})]
+    tried = two.with_columns(pl.col("configs").clip(0, TRIED))
     loaded = zip(plan.load(tried, settings), tried["configs"], strict=True)
     graphs = [graph.select(np.arange(wanted)) for graph, wanted in loaded]
     begin = time.monotonic()
@@ -164,8 +152,7 @@ def _find_predicted(job: Job, plan: Plan) -> pl.DataFrame:
 
 
 def estimate_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) -> float:
-    """Return the estimated seconds of a run. `beside`: seconds before and after the training,
-    without the merging of predictions."""
+    """Return the estimated seconds of a run; `beside`: seconds before training, after merging."""
     merging = MERGING_SECONDS + sum(line.predictions for line in found) / MERGED_EACH_SECOND
     work = sum(line.models * line.seconds for line in found) / workers
     longest = max(line.seconds for line in found)  # a model is trained by a single worker
@@ -181,9 +168,8 @@ def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: fl
         "More workers are cores like these, here or of a cluster; models that stop early take "
         f"less. The store takes {plan.store.size / 2**20:,.0f} MB, predictions {written:,.0f} MB, "
         f"{free:,.0f} GB are free there.",
-    )
-    for name in ("Stage", "Models", "One model", "All of them"):
-        table.add_column(name, justify="left" if name == "Stage" else "right", no_wrap=True)
+        names=("Stage",), numbers=("Models", "One model", "All of them"),
+    )  # fmt: skip
     for line in found:
         everything = spell(line.seconds * line.models / slots)
         table.add_row(line.experiment, str(line.models), spell(line.seconds), everything)
@@ -224,21 +210,12 @@ def list_budgets(experiments: Sequence[Experiment], folds: int) -> list[RunBudge
 
 
 def choose_budget(
-    found: Sequence[Forecast],
-    experiments: Sequence[Experiment],
-    folds: int,
-    hours: float,
-    workers: int,
-    beside: float = 0.0,
-) -> RunBudget:
-    """Return the largest budget (the first of list_budgets) that fits into the hours.
-
-    Args:
-        found, folds: an estimate, and the number of folds, of the whole run.
-        beside: as of estimate_wall.
-
-    Raises InputError if even the smallest budget does not fit.
-    """
+    found: Sequence[Forecast], experiments: Sequence[Experiment], folds: int, hours: float,
+    workers: int, beside: float = 0.0,
+) -> RunBudget:  # fmt: skip
+    """Return the largest budget (the first of list_budgets) that fits into the hours. `found` and
+    `folds` are of the whole run; `beside` is as of estimate_wall. Raises InputError if even the
+    smallest budget does not fit."""
     budgets, named = list_budgets(experiments, folds), {item.name: item for item in experiments}
     for budget in budgets:
         left = [_scale(line, named[line.experiment], budget, folds) for line in found]
@@ -246,8 +223,8 @@ def choose_budget(
             return budget
     raise InputError(
         f"{hours:g} hours are not enough: with {budgets[-1].describe(budgets[0])} it takes "
-        f"{spell(seconds)} on {count(workers, 'worker')} still. Give it more --hours, or choose "
-        "collections with --collection, or fewer members with --experiment."
+        f"{spell(seconds)} on {count(workers, 'worker')} still. Give more --hours, or fewer "
+        "--collection or --experiment."
     )
 
 
@@ -258,9 +235,8 @@ def _scale(line: Forecast, item: Experiment, budget: RunBudget, folds: int) -> F
 
 
 def is_recorded(experiments: Sequence[Experiment], settings: Mapping[str, Any]) -> bool:
-    """Return whether recorded settings have some of the experiments, all unchanged."""
+    """Return whether recorded settings (JSON) have some of the experiments, all unchanged."""
     described = {experiment.name: experiment.describe() for experiment in experiments}
-    # a record is JSON, in which tuples become lists, so convert in the same way
     wanted, known = json.loads(json.dumps(described)), settings.get(EXPERIMENTS, {})
     there = wanted.keys() & known.keys()
     return bool(there) and all(wanted[name] == known[name] for name in there)

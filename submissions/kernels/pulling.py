@@ -72,9 +72,8 @@ class Progress:
 
 def report_progress(kernels: Kernels) -> tuple[Table, list[str]]:
     """Return a table of every notebook's latest push with its state, and lines of advice."""
-    table = make_table("Notebooks on Kaggle, the latest push of each")
-    for column in ("Notebook", "Commit", "Pushed (UTC)", "State"):
-        table.add_column(column, no_wrap=True)
+    columns = ("Notebook", "Commit", "Pushed (UTC)", "State")
+    table = make_table("Notebooks on Kaggle, the latest push of each", names=columns)
     lines = []
     for notebook in list_notebooks():
         latest, state, advice = _follow(notebook, kernels)
