@@ -37,7 +37,7 @@ from benchmarks.parts import (
 from benchmarks.timed_fits import unwrap, with_epochs
 from solution.commands.options import ClusterAddress, ExecutorOption, make_executor
 from solution.domain.collection import LAYOUT, TILE
-from solution.system.cost import measure
+from solution.system.memory import measure
 from solution.system.processes import one_thread, open_pool
 from solution.system.progress import track
 from solution.training.fold_scores import fit_without, held_out

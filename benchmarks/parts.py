@@ -36,8 +36,8 @@ from solution.models.base import RankerSettings
 from solution.models.nets import losses
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
-from solution.system.cost import measure
 from solution.system.files import replace_file
+from solution.system.memory import measure
 from solution.system.processes import one_thread, open_pool
 from solution.system.progress import bars, track
 from solution.system.report import Report, silent

@@ -26,9 +26,8 @@ from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 from solution.system.wording import count
-from submissions.calls import WaitSettings, pause
+from submissions.calls import WaitSettings, pause, wait_for_lock
 from submissions.kaggle import SMALLEST_PAGE, Kaggle, Submission, SubmissionLimits
-from submissions.locks import wait_for_lock
 
 MAX_BYTES = 64 << 20  # largest ledger that is read; a row has a few hundred bytes
 OOF_COLUMNS = {name: "oof_" + name.replace(":", "_") for name in NAMES}

@@ -25,7 +25,7 @@ from pathlib import Path
 from solution.system.errors import InputError
 from solution.system.files import remove_leftovers
 from solution.system.terminal import say
-from submissions.calls import WaitSettings, pause
+from submissions.calls import WaitSettings, pause, wait_for_lock
 from submissions.failures import DONE, NOT_KNOWN, NOT_SCORED, KaggleError, Outcome
 from submissions.kaggle import Kaggle, Submission, SubmissionLimits
 from submissions.ledger import (
@@ -38,7 +38,6 @@ from submissions.ledger import (
     edit_ledger,
     show_time,
 )
-from submissions.locks import wait_for_lock
 from submissions.provenance import Upload, make_key
 
 LONGEST_POLL = 60.0  # most seconds between two queries for the score

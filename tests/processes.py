@@ -45,7 +45,7 @@ OWN = (
     "solution.store.preparing", "solution.training.opening", "solution.training.out_of_fold",
     "submissions.build", "submissions.doctor", "submissions.download",
     "submissions.kernels.notebooks", "submissions.kernels.pulling", "submissions.page.build",
-    "submissions.report", "submissions.sending", "submissions.ledger",
+    "submissions.sending", "submissions.ledger",
 )  # fmt: skip
 OWN_TRAINING = (
     "solution.analysis.explanation", "solution.choosing.choose",

@@ -95,7 +95,7 @@ def test_blending_and_submitting_start_without_torch() -> None:
     import sys
 
     code = (
-        "import sys, ensembles.merge, submissions.writer, submissions.report\n"
+        "import sys, ensembles.merge, submissions.writer, submissions.build\n"
         "import submissions.page.build\n"
         "heavy = {'torch', 'lightgbm', 'torch_geometric', 'matplotlib'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"

@@ -50,7 +50,7 @@ from solution.domain import predictions
 from solution.sessions.session import Session
 from solution.sessions.train_session import Share, train_session
 from solution.system.terminal import output, say
-from submissions.report import collect_scores, tabulate
+from submissions.build import collect_scores, tabulate
 
 # %% [markdown]
 # ## Training

@@ -49,9 +49,8 @@ from solution.serving.predicting import predict_test_split
 from solution.sessions.earlier_runs import join_runs
 from solution.sessions.session import Session
 from solution.system.terminal import output, say
-from submissions.build import build_submission
+from submissions.build import build_submission, tabulate
 from submissions.page.build import write_page
-from submissions.report import tabulate
 from submissions.writer import write_submission
 
 session = Session.begin("4-ensemble-and-submit", PUSH)

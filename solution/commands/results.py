@@ -236,8 +236,7 @@ def finish(run: Run, recipe: "Recipe") -> None:
     The caller holds the lock of the run."""
     from solution.runs.collapse import find_collapsed
     from solution.system.progress import warn
-    from submissions.build import build_submission
-    from submissions.report import summarise, tabulate
+    from submissions.build import build_submission, summarise, tabulate
 
     built = build_submission(run, recipe)
     output.print(tabulate(built.scores))

@@ -1,4 +1,4 @@
-"""Read one npz file of the competition into a Graph.
+"""Read one npz file of the competition into a Graph, and write npz files in this format.
 
 The configurations of a layout graph take up to 2.5 GB as float32, the type in the file. They are
 inflated block by block straight into a codebook, so the whole tensor is never in memory.
@@ -6,7 +6,8 @@ inflated block by block straight into a codebook, so the whole tensor is never i
 
 import hashlib
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from solution.domain.codebook import Codebook
 from solution.domain.collection import Collection
 from solution.domain.graph import TIMED, Graph
 from solution.system.errors import InputError
+from solution.system.files import replace_file
 
 # Arrays that only this project adds to the files; readers of the competition's files skip them.
 OPTIONS, OPTION_NAMES = "config_options", "config_option_names"
@@ -199,3 +201,44 @@ def _read_normalizers(archive: zipfile.ZipFile, nanoseconds: np.ndarray) -> np.n
     if not (normalizers > 0).all():
         raise ValueError(f"{name} has the minimum {normalizers.min()}, expected positive numbers")
     return normalizers
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """An array that is given in blocks of rows, so that it is never whole in memory. The blocks in
+    `rows`, one after the other, form an array of the given shape."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    rows: Iterable[np.ndarray]
+
+
+def write_npz(arrays: Mapping[str, np.ndarray | Blocks], path: Path) -> Path:
+    """Write the arrays compressed, in their order, atomically; np.load can read the file. The file
+    contains no time stamps, so equal arrays give equal bytes."""
+    with (
+        replace_file(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for name, array in arrays.items():
+            blocks = array if isinstance(array, Blocks) else _one_block(array)
+            _write_member(archive, name, blocks)
+    return path
+
+
+def _one_block(array: np.ndarray) -> Blocks:
+    # reshape, because ascontiguousarray turns scalars into vectors
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    return Blocks(contiguous.shape, contiguous.dtype, [contiguous])
+
+
+def _write_member(archive: zipfile.ZipFile, name: str, blocks: Blocks) -> None:
+    header = {
+        "descr": np.lib.format.dtype_to_descr(blocks.dtype),
+        "fortran_order": False,
+        "shape": blocks.shape,
+    }
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array_header_1_0(member, header)
+        for rows in blocks.rows:
+            member.write(rows.astype(blocks.dtype, copy=False).tobytes())

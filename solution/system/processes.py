@@ -25,9 +25,9 @@ from typing import Any
 import psutil
 from threadpoolctl import ThreadpoolController
 
-from solution.system.container import memory_left
 from solution.system.errors import InputError
 from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
+from solution.system.memory import memory_left
 
 Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")

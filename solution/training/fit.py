@@ -17,9 +17,9 @@ from solution.runs.folder import Run
 from solution.runs.job import MODEL, JobRecord, write_job
 from solution.runs.record import list_versions
 from solution.store.graph_file import LazyGraphs
-from solution.system.cost import Cost, measure
 from solution.system.errors import InputError
 from solution.system.files import remove, replace_folder
+from solution.system.memory import Cost, measure
 from solution.system.processes import one_thread
 from solution.system.report import FitProgress, Report
 from solution.training.failures import check_shape, name_failure

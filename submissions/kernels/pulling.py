@@ -24,14 +24,13 @@ from solution.system.errors import InputError
 from solution.system.files import replace_folder
 from solution.system.progress import console
 from solution.system.terminal import make_table
-from submissions.calls import WaitSettings
+from submissions.calls import LockedError, WaitSettings
 from submissions.credentials import redact
 from submissions.failures import KaggleError
 from submissions.kernels.calls import Kernels, KernelSession
 from submissions.kernels.notebooks import Notebook, list_notebooks
 from submissions.kernels.pushes import Push, lock_records, read_pushes, record, records
 from submissions.kernels.pushing import UnknownPushError, reconcile
-from submissions.locks import LockedError
 
 LOG_LINES = 15
 MAX_SHOWN = 3

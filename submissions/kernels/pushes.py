@@ -20,8 +20,7 @@ from solution.runs.folder import find_runs
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
 from solution.system.names import check_name
-from submissions.calls import WaitSettings
-from submissions.locks import wait_for_lock
+from submissions.calls import WaitSettings, wait_for_lock
 
 Model = TypeVar("Model", bound=BaseModel)
 ADDRESS = r"^\w[\w-]*/\w[\w-]*$"

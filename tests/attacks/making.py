@@ -17,8 +17,7 @@ from solution.choosing.journal import Trial
 from solution.collecting.journal import SOUND, Journal
 from solution.collecting.timing import SCHEMA
 from solution.data.folders import find_files
-from solution.data.npz import OPTION_NAMES, OPTIONS
-from solution.data.npz_writer import write_npz
+from solution.data.npz import OPTION_NAMES, OPTIONS, write_npz
 from solution.domain import vocabulary
 from solution.domain.collection import NAMES
 from solution.experiments.base import Experiment

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from solution.data import inflate
+from solution.data.npz import Blocks, write_npz
 from solution.data.npz_arrays import read_ahead
-from solution.data.npz_writer import Blocks, write_npz
 
 NAME = "node_config_feat.npy"
 SIZES = [1, 7, 1000, 65_536, 300_000, -1]

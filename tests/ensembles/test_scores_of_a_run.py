@@ -16,7 +16,7 @@ from solution.domain.metrics import score_predictions
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from submissions.report import collect_scores, tabulate
+from submissions.build import collect_scores, tabulate
 from tests.made.ballots import LAYOUT, write_run
 
 TILE = "tile:xla"

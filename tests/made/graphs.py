@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from solution.data.npz_writer import write_npz
+from solution.data.npz import write_npz
 from solution.domain import vocabulary
 from solution.domain.codebook import Codebook, encode
 from solution.domain.collection import collection

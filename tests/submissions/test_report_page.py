@@ -21,11 +21,11 @@ from solution.training.jobs import find_backlog
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
+from submissions.build import collect_scores
 from submissions.page.build import write_page
 from submissions.page.evidence import Evidence
 from submissions.page.labels import MEDIAN_GAP, simulate
 from submissions.page.scores import describe_leaderboard
-from submissions.report import collect_scores
 from tests.conftest import FastSlow
 from tests.made.run import LEDGER, RECIPE, make_run
 

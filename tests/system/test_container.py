@@ -9,8 +9,8 @@ import pytest
 
 from solution.system import processes
 from solution.system.accelerators import Gpu, describe_accelerators, find_gpus, find_smallest_memory
-from solution.system.container import memory_left
 from solution.system.errors import InputError
+from solution.system.memory import memory_left
 
 MB = 1_000_000
 NO_LIMIT = {"memory.max": "max", "memory.limit_in_bytes": 9223372036854771712}

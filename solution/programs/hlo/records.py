@@ -24,9 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from solution.data.npz import LABEL_SOURCE, OPTION_NAMES, OPTIONS, find_option_set
+from solution.data.npz import (
+    LABEL_SOURCE,
+    OPTION_NAMES,
+    OPTIONS,
+    Blocks,
+    find_option_set,
+    write_npz,
+)
 from solution.data.npz_arrays import LAYOUTS
-from solution.data.npz_writer import Blocks, write_npz
 from solution.domain.codebook import Codebook, LayoutEncoder, LayoutValueError
 from solution.domain.collection import Collection, collection
 from solution.domain.graph import Graph, InvalidGraphError
